@@ -1,0 +1,54 @@
+"""bertkit: pre-train, fine-tune, evaluate and use BERT on today's Hugging Face libraries.
+
+Importing it is cheap and registers its models with transformers' Auto classes, see `bertkit.registration`. The public
+names below are imported when they are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from .registration import install as _install_registration
+
+__version__ = "0.1.0"
+
+# Public name -> where it lives. Nothing here may be imported at once: torch and transformers take seconds.
+_PUBLIC = {
+    "BertConfig": "bertkit.model.configuration_bert:BertConfig",
+    "BertForMaskedLM": "bertkit.model.modeling_bert:BertForMaskedLM",
+    "BertForMultipleChoice": "bertkit.model.modeling_bert:BertForMultipleChoice",
+    "BertForNextSentencePrediction": "bertkit.model.modeling_bert:BertForNextSentencePrediction",
+    "BertForPreTraining": "bertkit.model.modeling_bert:BertForPreTraining",
+    "BertForQuestionAnswering": "bertkit.model.modeling_bert:BertForQuestionAnswering",
+    "BertForSequenceClassification": "bertkit.model.modeling_bert:BertForSequenceClassification",
+    "BertForTokenClassification": "bertkit.model.modeling_bert:BertForTokenClassification",
+    "BertModel": "bertkit.model.modeling_bert:BertModel",
+    "BertkitError": "bertkit.errors:BertkitError",
+    "evaluate": "bertkit.inference.predictor:evaluate",
+    "finetune": "bertkit.training.finetune:finetune",
+    "load": "bertkit.inference.predictor:load",
+    "load_recipe": "bertkit.recipe:load_recipe",
+    "metrics": "bertkit.metrics",
+    "pretrain": "bertkit.training.pretrain:pretrain",
+    "quickstart": "bertkit.quickstart.tour:quickstart",
+    "train_tokenizer": "bertkit.training.tokenizer:train_tokenizer_on",
+}
+
+__all__ = ["__version__", *_PUBLIC]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, _, attribute = _PUBLIC[name].partition(":")
+    value = getattr(import_module(module), attribute) if attribute else import_module(module)
+    globals()[name] = value  # found directly from now on
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PUBLIC})
+
+
+_install_registration()

@@ -1,0 +1,128 @@
+"""The losses of all heads: one rule, a mean over the items that carry a label.
+
+An item with label -100 adds nothing and is not counted, and no labelled item at all gives 0, not NaN. Where gradients
+are accumulated or several processes train, the mean must be over the items of the *global* batch:
+``num_items_in_batch`` says how many those are, as transformers' Trainer counts them. C is the number of classes.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .configuration_bert import BertConfig
+
+IGNORE_INDEX = -100
+
+
+def mean_loss(total: Tensor, num_items: Tensor | int) -> Tensor:
+    """Divides a summed loss, 0-d, by its number of items, an int or a tensor of one element; no items give 0."""
+    count = torch.as_tensor(num_items, device=total.device).reshape(())
+    return total / count.clamp(min=1)
+
+
+def at_least_float32(logits: Tensor) -> Tensor:
+    """Half-precision logits as float32, so that sums over a vocabulary keep their digits; others unchanged."""
+    return logits if logits.dtype == torch.float64 else logits.float()
+
+
+def mean_cross_entropy(logits: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
+    """The mean negative log-likelihood of the labels, in nats, over the items that have one.
+
+    Args:
+        logits: (..., C), unnormalised.
+        labels: int64 in [0, C), one for each row of logits; -100 ignored.
+        num_items_in_batch: Labelled items in the global batch; None for those of this batch.
+
+    Returns:
+        0-d float32 tensor (float64 for float64 logits), attached to the graph even where nothing is labelled.
+
+    Example:
+        >>> logits = torch.tensor([[0.2, 2.1, 0.5, 0.3, 0.1], [0.0, 0.0, 0.0, 0.0, 0.0]])
+        >>> round(mean_cross_entropy(logits, torch.tensor([1, -100])).item(), 3)
+        0.502
+    """
+    logits = at_least_float32(logits).reshape(-1, logits.shape[-1])
+    labels = labels.reshape(-1)
+    total = F.cross_entropy(logits, labels, ignore_index=IGNORE_INDEX, reduction="sum")
+    return mean_loss(total, (labels != IGNORE_INDEX).sum() if num_items_in_batch is None else num_items_in_batch)
+
+
+def position_loss(logits: Tensor, positions: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
+    """The mean cross-entropy of positions in a sequence, ignoring those that lie outside it.
+
+    Args:
+        logits: (B, S), one score for each token.
+        positions: (B) or (B, 1) int64; outside [0, S) ignored. transformers moves a negative one to token 0 instead.
+        num_items_in_batch: Positions in the global batch; None for those of this batch.
+
+    Returns:
+        0-d, the mean.
+    """
+    inside = (positions >= 0) & (positions < logits.shape[-1])
+    return mean_cross_entropy(logits, positions.where(inside, IGNORE_INDEX), num_items_in_batch)
+
+
+def problem_type(config: BertConfig, labels: Tensor) -> str:
+    """``config.problem_type``, or where that is None what the labels can only mean.
+
+    Unlike transformers, integer labels with one class are refused and not taken for numbers to predict, and the
+    configuration is left as it is.
+
+    Args:
+        config: Read for ``problem_type`` and ``num_labels``.
+        labels: (B) or (B, 1) integers: one class each; (B, C) floats: several labels each; floats with
+            ``num_labels=1``: regression.
+
+    Returns:
+        "single_label_classification", "multi_label_classification" or "regression".
+
+    Raises:
+        ValueError: The labels could mean several things, or nothing.
+    """
+    if config.problem_type is not None:
+        return config.problem_type
+    given = f"labels of {labels.dtype} and shape {tuple(labels.shape)} with num_labels={config.num_labels}"
+    if labels.is_floating_point():
+        if config.num_labels == 1:
+            return "regression"
+        if labels.dim() == 2 and labels.shape[-1] == config.num_labels:
+            return "multi_label_classification"
+        raise ValueError(
+            f"{given}: set config.problem_type; several labels per item are floats of shape (B, {config.num_labels})"
+        )
+    if config.num_labels == 1:
+        raise ValueError(
+            f"{given}: for two classes set num_labels=2; for numbers to predict set "
+            'config.problem_type="regression" or give float labels'
+        )
+    if labels.numel() != labels.shape[0]:
+        raise ValueError(f"{given}: for several labels per item give floats, or set config.problem_type")
+    return "single_label_classification"
+
+
+def sequence_classification_loss(
+    config: BertConfig, logits: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None = None
+) -> Tensor:
+    """Cross-entropy, binary cross-entropy or squared error, as `problem_type` says.
+
+    Args:
+        config: Read for ``problem_type`` and ``num_labels``.
+        logits: (B, C).
+        labels: As in `problem_type`. -100 is ignored among classes only; elsewhere it is a number like any other.
+        num_items_in_batch: Labelled items in the global batch, where labels are (B, C) the numbers in it; None for
+            those of this batch.
+
+    Returns:
+        0-d, the mean.
+
+    Raises:
+        ValueError: The problem type is not set and the labels do not tell it.
+    """
+    kind = problem_type(config, labels)
+    if kind == "single_label_classification":
+        return mean_cross_entropy(logits, labels, num_items_in_batch)
+    logits = at_least_float32(logits)
+    targets = labels.to(logits.dtype).reshape(logits.shape)
+    summed = F.mse_loss if kind == "regression" else F.binary_cross_entropy_with_logits
+    total = summed(logits, targets, reduction="sum")
+    return mean_loss(total, logits.numel() if num_items_in_batch is None else num_items_in_batch)

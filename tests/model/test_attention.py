@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from bertkit import BertConfig, BertForSequenceClassification, BertModel
+from bertkit.model.modeling_bert import BertSelfAttention
+
+both_kernels = pytest.mark.parametrize("kernel", ["eager", "sdpa"])
+
+
+def test_two_tokens_by_hand() -> None:
+    # One head of width 1; query, key and value are the input itself, so the scores are products of the inputs.
+    config = BertConfig(hidden_size=1, num_attention_heads=1)
+    attention = BertSelfAttention(config).eval()
+    with torch.no_grad():
+        for projection in (attention.query, attention.key, attention.value):
+            projection.weight.fill_(1.0)
+            projection.bias.zero_()
+    context, probs = attention(torch.tensor([[[1.0], [2.0]]]), output_attentions=True)
+    first = 1 / (1 + math.e)  # scores of token 0: 1 and 2
+    second = 1 / (1 + math.e**2)  # scores of token 1: 2 and 4
+    torch.testing.assert_close(probs[0, 0], torch.tensor([[first, 1 - first], [second, 1 - second]]))
+    torch.testing.assert_close(context[0, :, 0], torch.tensor([2 - first, 2 - second]))
+
+
+def test_the_scores_are_divided_by_the_root_of_the_head_width() -> None:
+    assert BertSelfAttention(BertConfig()).scaling == 1 / math.sqrt(768 / 12)
+
+
+@both_kernels
+def test_every_token_sees_every_token(kernel: str, tiny_config: Any) -> None:
+    model = BertModel(tiny_config).eval()
+    model.set_attn_implementation(kernel)
+    ids = torch.tensor([[5, 6, 7, 8]])
+    changed_last, changed_first = torch.tensor([[5, 6, 7, 9]]), torch.tensor([[4, 6, 7, 8]])
+    before = model(ids).last_hidden_state
+    assert (model(changed_last).last_hidden_state - before)[0, 0].abs().max() > 1e-5
+    assert (model(changed_first).last_hidden_state - before)[0, 3].abs().max() > 1e-5
+
+
+@both_kernels
+def test_the_probabilities_are_full_and_sum_to_one(kernel: str, tiny_config: Any) -> None:
+    model = BertModel(tiny_config).eval()
+    model.set_attn_implementation(kernel)
+    attentions = model(torch.randint(99, (2, 5)), output_attentions=True).attentions
+    assert len(attentions) == 2
+    for probs in attentions:
+        assert probs.shape == (2, 4, 5, 5)
+        assert (probs > 0).all()
+        torch.testing.assert_close(probs.sum(-1), torch.ones(2, 4, 5))
+
+
+@both_kernels
+def test_padding_changes_nothing_and_is_never_attended_to(kernel: str, tiny_config: Any) -> None:
+    model = BertModel(tiny_config).eval()
+    model.set_attn_implementation(kernel)
+    ids = torch.randint(1, 99, (1, 5))
+    padded = torch.cat([ids, torch.randint(99, (1, 4))], dim=1)
+    mask = torch.tensor([[1] * 5 + [0] * 4])
+    alone, output = model(ids), model(padded, attention_mask=mask, output_attentions=True)
+    torch.testing.assert_close(output.last_hidden_state[:, :5], alone.last_hidden_state, rtol=0, atol=1e-6)
+    torch.testing.assert_close(output.pooler_output, alone.pooler_output, rtol=0, atol=1e-6)
+    assert all((probs[..., 5:] == 0).all() for probs in output.attentions)
+
+
+@both_kernels
+def test_asking_for_probabilities_does_not_change_the_output(kernel: str, tiny_config: Any) -> None:
+    model = BertModel(tiny_config).eval()
+    model.set_attn_implementation(kernel)
+    ids, mask = torch.randint(99, (2, 6)), torch.tensor([[1] * 6, [1] * 3 + [0] * 3])
+    plain = model(ids, attention_mask=mask)
+    shown = model(ids, attention_mask=mask, output_attentions=True)
+    torch.testing.assert_close(shown.last_hidden_state, plain.last_hidden_state, rtol=0, atol=1e-6)
+    assert plain.attentions is None
+
+
+@both_kernels
+def test_a_sequence_of_padding_only_stays_finite(kernel: str, tiny_config: Any) -> None:
+    model = BertModel(tiny_config)
+    model.set_attn_implementation(kernel)
+    mask = torch.tensor([[1, 1, 1], [0, 0, 0]])
+    for wanted in (False, True):
+        model.zero_grad()
+        output = model(torch.randint(99, (2, 3)), attention_mask=mask, output_attentions=wanted)
+        assert output.last_hidden_state.isfinite().all()
+        output.last_hidden_state.sum().backward()
+        assert all(parameter.grad.isfinite().all() for parameter in model.encoder.parameters())
+
+
+@pytest.mark.parametrize("kernel", ["flex_attention", "flash_attention_2"])
+def test_a_kernel_without_probabilities_says_what_to_do(kernel: str, tiny_config: Any) -> None:
+    model = BertForSequenceClassification(tiny_config)
+    model.config._attn_implementation = kernel
+    with pytest.raises(ValueError, match=rf'{kernel}.*set_attn_implementation\("eager"\)'):
+        model(torch.randint(99, (1, 3)), output_attentions=True)
+
+
+def test_the_default_is_sdpa_and_it_is_what_runs(tiny_config: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    real = torch.nn.functional.scaled_dot_product_attention
+
+    def counted(*args: Any, **kwargs: Any) -> torch.Tensor:
+        calls.append(kwargs["is_causal"])
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", counted)
+    model = BertModel(tiny_config)
+    assert model.config._attn_implementation == "sdpa"
+    model(torch.randint(99, (1, 3)))
+    assert calls == [False, False]  # one call a layer, and not causal
+
+
+def test_an_attention_function_of_ones_own_is_called_without_a_causal_hint(tiny_config: Any) -> None:
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+    from transformers.masking_utils import sdpa_mask
+
+    seen = []
+
+    def spy(module: Any, *args: Any, **kwargs: Any) -> Any:
+        seen.append(module.is_causal)
+        return sdpa_attention_forward(module, *args, **kwargs)
+
+    AttentionInterface.register("bertkit_spy", spy)
+    AttentionMaskInterface.register("bertkit_spy", sdpa_mask)
+    model = BertModel(tiny_config).eval()
+    ids, mask = torch.randint(99, (2, 4)), torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])
+    expected = model(ids, attention_mask=mask).last_hidden_state
+    model.set_attn_implementation("bertkit_spy")
+    torch.testing.assert_close(model(ids, attention_mask=mask).last_hidden_state, expected)
+    assert seen == [False, False]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler calls what torch has deprecated
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile:UserWarning")
+def test_flex_attention_gives_what_sdpa_gives(tiny_sizes: dict[str, Any]) -> None:
+    # flex attention wants heads at least 16 wide.
+    model = BertModel(BertConfig(**{**tiny_sizes, "hidden_size": 64})).eval()
+    ids, mask = torch.randint(99, (2, 16)), torch.tensor([[1] * 16, [1] * 9 + [0] * 7])
+    with torch.no_grad():
+        expected = model(ids, attention_mask=mask).last_hidden_state
+        model.set_attn_implementation("flex_attention")
+        output = model(ids, attention_mask=mask).last_hidden_state
+    torch.testing.assert_close(output[mask.bool()], expected[mask.bool()], rtol=0, atol=1e-5)

@@ -1,0 +1,466 @@
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from bertkit import (
+    BertConfig,
+    BertForMaskedLM,
+    BertForMultipleChoice,
+    BertForNextSentencePrediction,
+    BertForPreTraining,
+    BertForQuestionAnswering,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+    BertModel,
+)
+from bertkit.model.loss_bert import mean_cross_entropy, position_loss, problem_type, sequence_classification_loss
+from bertkit.model.modeling_bert import BertEmbeddings
+
+
+def logits_with_loss(loss: float, classes: int, label: int) -> Tensor:
+    """Logits whose softmax gives the label the probability exp(-loss) and shares the rest."""
+    probability = math.exp(-loss)
+    row = torch.full((classes,), (1 - probability) / (classes - 1), dtype=torch.float64)
+    row[label] = probability
+    return row.log()
+
+
+# ------------------------------------------------------------------------------------------------ worked by hand
+
+
+def test_the_input_is_the_sum_of_token_segment_and_position_embedding() -> None:
+    config = BertConfig(
+        vocab_size=3, hidden_size=4, num_attention_heads=1, max_position_embeddings=2, hidden_dropout_prob=0.0
+    )
+    embeddings = BertEmbeddings(config)
+    with torch.no_grad():
+        embeddings.word_embeddings.weight[2] = torch.tensor([0.3, -0.5, 0.8, 0.1])
+        embeddings.token_type_embeddings.weight[1] = torch.tensor([0.1, 0.2, -0.1, 0.0])
+        embeddings.position_embeddings.weight[1] = torch.tensor([0.0, -0.3, 0.2, 0.4])
+    seen = []
+    embeddings.LayerNorm.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    normed = embeddings(torch.tensor([[0, 2]]), torch.tensor([[0, 1]]))
+    torch.testing.assert_close(seen[0][0, 1], torch.tensor([0.4, -0.6, 0.9, 0.5]))
+    # mean 0.3, variance (0.01 + 0.81 + 0.36 + 0.04) / 4 = 0.305
+    torch.testing.assert_close(normed[0, 1], torch.tensor([0.1, -0.9, 0.6, 0.2]) / math.sqrt(0.305))
+
+
+def test_masked_lm_loss_of_five_words() -> None:
+    logits = torch.tensor([[0.2, 2.1, 0.5, 0.3, 0.1]])
+    assert mean_cross_entropy(logits, torch.tensor([1])).item() == pytest.approx(0.502, abs=5e-4)
+    assert mean_cross_entropy(torch.zeros(1, 5), torch.tensor([3])).item() == pytest.approx(math.log(5))
+
+
+def test_the_masked_lm_loss_averages_over_masked_positions_only() -> None:
+    losses = [0.33, 0.85, 1.21]
+    logits = torch.randn(8, 5, dtype=torch.float64)
+    labels = torch.full((8,), -100)
+    for position, loss in zip((1, 4, 6), losses, strict=True):
+        logits[position], labels[position] = logits_with_loss(loss, 5, position % 5), position % 5
+    assert mean_cross_entropy(logits, labels).item() == pytest.approx(0.797, abs=5e-4)
+
+
+def test_next_sentence_loss_and_the_sum_of_both(tiny_config: Any) -> None:
+    model = BertForPreTraining(tiny_config).double().eval()
+    nsp = logits_with_loss(-math.log(0.82), 2, 0)
+    assert mean_cross_entropy(nsp[None], torch.tensor([0])).item() == pytest.approx(0.198, abs=5e-4)
+    with torch.no_grad():  # the heads say the same whatever they are shown
+        model.cls.seq_relationship.weight.zero_()
+        model.cls.seq_relationship.bias.copy_(nsp)
+        model.cls.predictions.decoder.weight.zero_()
+        model.cls.predictions.decoder.bias.copy_(logits_with_loss(0.797, 99, 7))
+    labels = torch.tensor([[-100, 7, 7, -100]])
+    output = model(torch.tensor([[1, 2, 3, 4]]), labels=labels, next_sentence_label=torch.tensor([0]))
+    assert output.masked_lm_loss.item() == pytest.approx(0.797)
+    assert output.next_sentence_loss.item() == pytest.approx(0.198, abs=5e-4)
+    assert output.loss.item() == pytest.approx(0.797 + 0.198, abs=5e-4)
+
+
+def test_class_probabilities_and_loss_of_three_classes(tiny_sizes: dict[str, Any]) -> None:
+    model = BertForSequenceClassification(BertConfig(**tiny_sizes, num_labels=3)).eval()
+    with torch.no_grad():
+        model.classifier.weight.zero_()
+        model.classifier.bias.copy_(torch.tensor([-0.13, -0.06, 0.32]))
+    output = model(torch.tensor([[1, 2, 3]]), labels=torch.tensor([1]))
+    torch.testing.assert_close(output.logits.softmax(-1)[0], torch.tensor([0.275, 0.295, 0.431]), rtol=0, atol=6e-4)
+    assert output.loss.item() == pytest.approx(1.22, abs=5e-3)
+
+
+def parameters(model: torch.nn.Module, containing: str = "") -> int:
+    return sum(parameter.numel() for name, parameter in model.named_parameters() if containing in name)
+
+
+def test_parameter_counts_of_base_and_large() -> None:
+    with torch.device("meta"):
+        base = BertModel(BertConfig())
+        large = BertModel(
+            BertConfig(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096)
+        )
+    assert parameters(base) == 109_482_240  # "110M", BERT §3
+    assert parameters(large) == 335_141_888  # "340M"
+    one_layer = parameters(base.encoder.layer[0])
+    assert one_layer == 7_087_872
+    feed_forward = (
+        parameters(base, ".intermediate.dense.")
+        + parameters(base, "output.dense.")
+        - parameters(base, "attention.output.dense.")
+    )
+    assert feed_forward == 12 * (2 * 768 * 3072 + 3072 + 768)  # 56.7 million
+    assert feed_forward / parameters(base.encoder) == pytest.approx(2 / 3, abs=0.002)
+    assert feed_forward / parameters(base) == pytest.approx(0.518, abs=5e-4)
+    assert parameters(base.embeddings) == (30522 + 512 + 2 + 2) * 768
+
+
+def test_new_parameters_of_mnli_and_squad() -> None:
+    with torch.device("meta"):
+        mnli = BertForSequenceClassification(BertConfig(num_labels=3))
+        squad = BertForQuestionAnswering(BertConfig())
+    assert (mnli.classifier.weight.numel(), mnli.classifier.bias.numel()) == (2304, 3)
+    assert (squad.qa_outputs.weight.numel(), squad.qa_outputs.bias.numel()) == (1536, 2)
+    assert parameters(mnli) - parameters(mnli.bert) == 2304 + 3
+    assert parameters(squad) - parameters(squad.bert) == 1536 + 2
+
+
+# ------------------------------------------------------------------------------------------------------ the losses
+
+
+def test_the_loss_divides_by_the_items_of_the_global_batch() -> None:
+    logits, labels = torch.randn(6, 5), torch.tensor([0, 1, -100, 2, 3, -100])
+    whole = mean_cross_entropy(logits, labels)
+    for items in (4, torch.tensor(4), torch.tensor([4])):
+        parts = mean_cross_entropy(logits[:3], labels[:3], items) + mean_cross_entropy(logits[3:], labels[3:], items)
+        torch.testing.assert_close(parts, whole)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_the_loss_of_half_precision_logits_is_computed_in_float32(dtype: torch.dtype) -> None:
+    logits = torch.randn(4, 50).to(dtype)
+    loss = mean_cross_entropy(logits, torch.arange(4))
+    assert loss.dtype == torch.float32
+    torch.testing.assert_close(loss, mean_cross_entropy(logits.float(), torch.arange(4)), rtol=0, atol=0)
+    assert mean_cross_entropy(logits.double(), torch.arange(4)).dtype == torch.float64
+
+
+NOTHING = torch.full((2, 4), -100)
+
+
+@pytest.mark.parametrize(
+    ("head", "labels"),
+    [
+        (BertForPreTraining, {"labels": NOTHING}),
+        (BertForPreTraining, {"labels": NOTHING[:, :3], "masked_positions": torch.zeros(2, 3, dtype=torch.long)}),
+        (BertForPreTraining, {"next_sentence_label": NOTHING[:, 0]}),
+        (BertForMaskedLM, {"labels": NOTHING}),
+        (BertForNextSentencePrediction, {"labels": NOTHING[:, 0]}),
+        (BertForSequenceClassification, {"labels": NOTHING[:, 0]}),
+        (BertForTokenClassification, {"labels": NOTHING}),
+        (BertForQuestionAnswering, {"start_positions": torch.tensor([4, -1]), "end_positions": torch.tensor([9, 4])}),
+    ],
+)
+def test_without_any_label_the_loss_is_zero_and_so_are_the_gradients(
+    head: Any, labels: dict[str, Tensor], tiny_config: Any
+) -> None:
+    model = head(tiny_config)
+    loss = model(torch.randint(99, (2, 4)), **labels).loss
+    assert loss.item() == 0.0
+    loss.backward()
+    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    assert gradients
+    assert all((gradient == 0).all() for gradient in gradients)
+
+
+def test_each_pretraining_loss_works_without_the_other(tiny_config: Any) -> None:
+    model = BertForPreTraining(tiny_config).eval()
+    ids, labels, pair = torch.randint(99, (2, 4)), torch.tensor([[-100, 5, -100, -100], [6, -100, 7, -100]]), [0, 1]
+    next_sentence = torch.tensor(pair)
+    neither = model(ids)
+    tokens, sentences = model(ids, labels=labels), model(ids, next_sentence_label=next_sentence)
+    together = model(ids, labels=labels, next_sentence_label=next_sentence)
+    assert (neither.loss, neither.masked_lm_loss, neither.next_sentence_loss) == (None, None, None)
+    assert tokens.next_sentence_loss is None
+    assert sentences.masked_lm_loss is None
+    assert tokens.loss.item() == tokens.masked_lm_loss.item() == pytest.approx(together.masked_lm_loss.item())
+    assert sentences.loss.item() == sentences.next_sentence_loss.item()
+    assert together.loss.item() == pytest.approx(tokens.loss.item() + sentences.loss.item())
+
+
+def test_tokens_and_pairs_are_divided_by_their_own_global_counts(tiny_config: Any) -> None:
+    model = BertForPreTraining(tiny_config).eval()
+    inputs = {
+        "input_ids": torch.randint(99, (2, 4)),
+        "labels": torch.tensor([[-100, 5, -100, -100], [6, -100, 7, -100]]),
+        "next_sentence_label": torch.tensor([0, 1]),
+    }
+    own = model(**inputs)
+    shared = model(**inputs, num_items_in_batch=12, num_pairs_in_batch=8)
+    assert shared.masked_lm_loss.item() == pytest.approx(own.masked_lm_loss.item() * 3 / 12)
+    assert shared.next_sentence_loss.item() == pytest.approx(own.next_sentence_loss.item() * 2 / 8)
+
+
+def test_labels_of_another_shape_are_refused(tiny_config: Any) -> None:
+    model = BertForMaskedLM(tiny_config)
+    ids = torch.randint(99, (2, 4))
+    with pytest.raises(ValueError, match=r"\(2, 3\), but the input has \(2, 4\)"):
+        model(ids, labels=torch.zeros(2, 3, dtype=torch.long))
+    with pytest.raises(ValueError, match=r"\(2, 4\), but `masked_positions` has \(2, 3\)"):
+        model(ids, labels=torch.zeros_like(ids), masked_positions=torch.zeros(2, 3, dtype=torch.long))
+
+
+def test_answers_outside_the_sequence_do_not_count() -> None:
+    logits = torch.randn(4, 6)
+    inside = position_loss(logits[1:3], torch.tensor([0, 5]))
+    torch.testing.assert_close(position_loss(logits, torch.tensor([-1, 0, 5, 6])), inside)
+    torch.testing.assert_close(position_loss(logits, torch.tensor([[6], [0], [5], [-100]])), inside)
+
+
+def test_one_end_of_an_answer_without_the_other_is_refused(tiny_config: Any) -> None:
+    with pytest.raises(ValueError, match="`start_positions` and `end_positions`"):
+        BertForQuestionAnswering(tiny_config)(torch.ones(1, 3, dtype=torch.long), start_positions=torch.tensor([1]))
+
+
+@pytest.mark.parametrize(
+    ("num_labels", "labels", "kind"),
+    [
+        (3, torch.tensor([0, 2]), "single_label_classification"),
+        (3, torch.tensor([[0], [2]], dtype=torch.int32), "single_label_classification"),
+        (3, torch.zeros(2, 3), "multi_label_classification"),
+        (1, torch.tensor([0.5, 2.0]), "regression"),
+        (1, torch.tensor([[0.5], [2.0]]), "regression"),
+    ],
+)
+def test_the_problem_type_follows_from_the_labels_and_is_not_noted(num_labels: int, labels: Tensor, kind: str) -> None:
+    config = BertConfig(num_labels=num_labels)
+    assert problem_type(config, labels) == kind
+    assert config.problem_type is None
+
+
+@pytest.mark.parametrize(
+    ("num_labels", "labels", "said"),
+    [
+        (1, torch.tensor([0, 1]), "num_labels=2"),
+        (3, torch.tensor([0.5, 2.0]), "config.problem_type"),
+        (3, torch.tensor([[0, 1, 1], [1, 0, 0]]), "give floats"),
+    ],
+)
+def test_labels_that_do_not_tell_the_problem_type_are_refused(num_labels: int, labels: Tensor, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        problem_type(BertConfig(num_labels=num_labels), labels)
+
+
+def test_integer_labels_are_numbers_where_the_config_says_regression() -> None:
+    config = BertConfig(num_labels=1, problem_type="regression")
+    loss = sequence_classification_loss(config, torch.tensor([[1.0], [4.0]]), torch.tensor([2, 2]))
+    assert loss.item() == pytest.approx((1 + 4) / 2)
+
+
+def test_several_labels_per_item_average_over_all_of_them() -> None:
+    config = BertConfig(num_labels=2)
+    logits, labels = torch.tensor([[0.0, 0.0], [100.0, -100.0]]), torch.tensor([[1.0, 0.0], [1.0, 0.0]])
+    loss = sequence_classification_loss(config, logits, labels)
+    assert loss.item() == pytest.approx(2 * math.log(2) / 4)
+    assert sequence_classification_loss(config, logits, labels, 8).item() == pytest.approx(2 * math.log(2) / 8)
+
+
+# ------------------------------------------------------------------------------------------------- using the model
+
+
+@pytest.mark.parametrize("head", [BertModel, BertForMultipleChoice, BertForMaskedLM])
+def test_embeddings_may_be_given_in_place_of_ids(head: Any, tiny_config: Any) -> None:
+    model = head(tiny_config).eval()
+    ids = torch.randint(99, (2, 3, 5) if head is BertForMultipleChoice else (2, 5))
+    given = model.get_input_embeddings()(ids)
+    torch.testing.assert_close(model(inputs_embeds=given)[0], model(ids)[0])
+
+
+@pytest.mark.parametrize("inputs", [{}, {"input_ids": torch.ones(1, 2).long(), "inputs_embeds": torch.ones(1, 2, 32)}])
+def test_neither_or_both_of_ids_and_embeddings_is_refused(inputs: dict[str, Tensor], tiny_config: Any) -> None:
+    with pytest.raises(ValueError, match="exactly one of `input_ids` and `inputs_embeds`"):
+        BertModel(tiny_config)(**inputs)
+
+
+def test_a_sequence_longer_than_the_positions_is_refused_with_both_lengths(tiny_config: Any) -> None:
+    model = BertForMaskedLM(tiny_config)
+    assert model(torch.zeros(1, 16, dtype=torch.long)).logits.shape == (1, 16, 99)
+    with pytest.raises(ValueError, match=r"17 tokens.*16.*max_position_embeddings"):
+        model(torch.zeros(1, 17, dtype=torch.long))
+
+
+@pytest.mark.parametrize("head", [BertModel, BertForMaskedLM, BertForMultipleChoice])
+def test_a_misspelt_argument_is_an_error(head: Any, tiny_config: Any) -> None:
+    ids = torch.zeros(1, 2, 3, dtype=torch.long) if head is BertForMultipleChoice else torch.zeros(1, 3).long()
+    with pytest.raises(TypeError, match="attention_masks"):
+        head(tiny_config)(ids, attention_masks=torch.ones_like(ids))
+
+
+def test_position_ids_choose_the_position_embeddings(tiny_config: Any) -> None:
+    model = BertForTokenClassification(tiny_config).eval()
+    ids = torch.randint(99, (1, 4))
+    swapped = model(ids[:, [1, 0, 2, 3]], position_ids=torch.tensor([[1, 0, 2, 3]])).logits
+    torch.testing.assert_close(swapped[:, [1, 0, 2, 3]], model(ids).logits, rtol=0, atol=1e-6)
+
+
+def test_a_tuple_holds_what_the_named_output_holds(tiny_config: Any) -> None:
+    model = BertForMaskedLM(tiny_config).eval()
+    ids = torch.randint(99, (2, 4))
+    as_tuple, named = model(ids, labels=ids, return_dict=False), model(ids, labels=ids)
+    assert isinstance(as_tuple, tuple)
+    assert torch.equal(as_tuple[0], named.loss)
+    assert torch.equal(as_tuple[1], named.logits)
+    model.config.return_dict = False
+    assert isinstance(model(ids), tuple)
+
+
+def test_new_weights_have_the_spread_that_the_config_says(tiny_sizes: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    wide = {**tiny_sizes, "hidden_size": 128, "intermediate_size": 512, "vocab_size": 2000}
+    model = BertForPreTraining(BertConfig(**wide, initializer_range=0.05))
+    weight = model.bert.encoder.layer[1].intermediate.dense.weight  # 65536 draws: the spread is known to 0.3 %
+    assert weight.std().item() == pytest.approx(0.05, rel=0.015)
+    assert abs(weight.mean().item()) < 5 * 0.05 / math.sqrt(weight.numel())
+    assert model.bert.embeddings.word_embeddings.weight[1:].std().item() == pytest.approx(0.05, rel=0.015)
+    assert (model.bert.embeddings.word_embeddings.weight[0] == 0).all()
+    assert (model.bert.pooler.dense.bias == 0).all()
+    assert (model.cls.predictions.bias == 0).all()
+    assert (model.bert.embeddings.LayerNorm.weight == 1).all()
+
+
+def test_classifier_dropout_is_hidden_dropout_unless_said_otherwise(tiny_sizes: dict[str, Any]) -> None:
+    sizes = {**tiny_sizes, "hidden_dropout_prob": 0.3}
+    for head in (BertForSequenceClassification, BertForTokenClassification, BertForMultipleChoice):
+        assert head(BertConfig(**sizes)).dropout.p == 0.3
+        assert head(BertConfig(**sizes, classifier_dropout=0.0)).dropout.p == 0.0
+
+
+def test_gradient_checkpointing_changes_no_gradient(tiny_config: Any) -> None:
+    model = BertForMaskedLM(tiny_config).train()
+    ids = torch.randint(99, (2, 6))
+
+    def gradients() -> dict[str, Tensor]:
+        model.zero_grad()
+        model(ids, labels=ids).loss.backward()
+        return {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+
+    plain = gradients()
+    for reentrant in (False, True):
+        model.activation_checkpointing_enable({"use_reentrant": reentrant})
+        layer_calls = 0
+
+        def count(*_: Any) -> None:
+            nonlocal layer_calls
+            layer_calls += 1
+
+        handle = model.bert.encoder.layer[0].attention.register_forward_hook(count)
+        checkpointed = gradients()
+        handle.remove()
+        assert layer_calls == 2  # once forward, once more for the gradient
+        for name, gradient in plain.items():
+            torch.testing.assert_close(checkpointed[name], gradient, msg=name)
+
+
+# ----------------------------------------------------------------------------------------------- saving and loading
+
+
+def tied(model: Any) -> bool:
+    decoder, predictions = model.get_output_embeddings(), model.cls.predictions
+    return (
+        decoder.weight.data_ptr() == model.get_input_embeddings().weight.data_ptr()
+        and decoder.weight is model.get_input_embeddings().weight
+        and decoder.bias is predictions.bias
+    )
+
+
+@pytest.mark.parametrize("head", [BertForPreTraining, BertForMaskedLM])
+def test_the_decoder_is_the_token_embedding_after_save_load_and_resize(
+    head: Any, tiny_config: Any, tmp_path: Path
+) -> None:
+    model = head(tiny_config)
+    with torch.no_grad():
+        model.cls.predictions.bias.normal_()
+    assert tied(model)
+    model.save_pretrained(tmp_path)
+    loaded = head.from_pretrained(tmp_path)
+    assert tied(loaded)
+    assert torch.equal(loaded.cls.predictions.bias, model.cls.predictions.bias)
+    assert torch.equal(loaded.get_input_embeddings().weight, model.get_input_embeddings().weight)
+    bias = loaded.cls.predictions.bias.clone()
+    for size in (120, 50):
+        loaded.resize_token_embeddings(size, mean_resizing=False)
+        assert tied(loaded)
+        assert loaded.config.vocab_size == size
+        assert loaded.cls.predictions.bias.shape == (size,)
+        assert torch.equal(loaded.cls.predictions.bias[:50], bias[:50])
+        assert loaded(torch.tensor([[1, 2]]))[0].shape == (1, 2, size)
+
+
+def test_a_replaced_decoder_brings_its_bias_under_both_names(tiny_config: Any) -> None:
+    model, decoder = BertForMaskedLM(tiny_config), torch.nn.Linear(32, 99)
+    model.set_output_embeddings(decoder)
+    assert model.get_output_embeddings() is decoder
+    assert model.cls.predictions.bias is decoder.bias
+
+
+def test_untied_matrices_stay_apart(tiny_sizes: dict[str, Any], tmp_path: Path) -> None:
+    model = BertForMaskedLM(BertConfig(**tiny_sizes, tie_word_embeddings=False))
+    model.save_pretrained(tmp_path)
+    loaded = BertForMaskedLM.from_pretrained(tmp_path)
+    for either in (model, loaded):
+        assert either.get_output_embeddings().weight is not either.get_input_embeddings().weight
+    assert torch.equal(loaded.get_output_embeddings().weight, model.get_output_embeddings().weight)
+
+
+def test_a_loaded_model_knows_its_positions(tiny_config: Any, tmp_path: Path) -> None:
+    # A model is built without storage when it is loaded; numbers made in its constructor would be lost.
+    model = BertModel(tiny_config).eval()
+    model.save_pretrained(tmp_path)
+    loaded = BertModel.from_pretrained(tmp_path)
+    ids = torch.randint(99, (2, 16))
+    assert torch.equal(loaded(ids).last_hidden_state, model(ids).last_hidden_state)
+    assert list(loaded.buffers()) == []
+
+
+def test_old_checkpoints_load_with_gamma_beta_and_position_ids(tiny_config: Any, tmp_path: Path) -> None:
+    model = BertForPreTraining(tiny_config).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "LayerNorm" in name:
+                parameter.normal_()
+    model.save_pretrained(tmp_path)
+    path = tmp_path / "model.safetensors"
+    state = {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): tensor
+        for name, tensor in load_file(path).items()
+    }
+    assert "bert.embeddings.LayerNorm.gamma" in state
+    state["bert.embeddings.position_ids"] = torch.arange(16).unsqueeze(0)
+    save_file(state, path, metadata={"format": "pt"})
+    loaded, report = BertForPreTraining.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(report.values()), report
+    ids = torch.randint(99, (2, 5))
+    torch.testing.assert_close(loaded(ids).prediction_logits, model(ids).prediction_logits, rtol=0, atol=0)
+
+
+def test_the_saved_config_names_our_class_for_every_auto_class(tiny_config: Any, tmp_path: Path) -> None:
+    BertForPreTraining(tiny_config).save_pretrained(tmp_path)
+    auto_map = json.loads((tmp_path / "config.json").read_text())["auto_map"]
+    assert auto_map == {
+        "AutoConfig": "configuration_bert.BertkitConfig",
+        "AutoModel": "modeling_bert.BertModel",
+        "AutoModelForTextEncoding": "modeling_bert.BertModel",
+        "AutoModelForPreTraining": "modeling_bert.BertForPreTraining",
+        "AutoModelForMaskedLM": "modeling_bert.BertForMaskedLM",
+        "AutoModelForNextSentencePrediction": "modeling_bert.BertForNextSentencePrediction",
+        "AutoModelForSequenceClassification": "modeling_bert.BertForSequenceClassification",
+        "AutoModelForTokenClassification": "modeling_bert.BertForTokenClassification",
+        "AutoModelForQuestionAnswering": "modeling_bert.BertForQuestionAnswering",
+        "AutoModelForMultipleChoice": "modeling_bert.BertForMultipleChoice",
+    }
+    files = {path.name for path in tmp_path.iterdir()}
+    assert {"configuration_bert.py", "modeling_bert.py", "loss_bert.py"} <= files
