@@ -1,0 +1,186 @@
+"""One data set over a whole pre-training run, and its batches.
+
+Dimension letters: B examples of a batch, S ``max_seq_length``, P predictions of an example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import Dataset
+
+from bertkit.corpus.masking import MaskingRules, mask_tokens
+from bertkit.corpus.pairs import PairPlan, plan_epoch
+from bertkit.corpus.randomness import permutation
+from bertkit.corpus.settings import PretrainingData, Vocabulary
+from bertkit.corpus.token_store import StoreView
+
+Arrays = dict[str, NDArray[np.int64]]
+
+_EPOCHS_KEPT = 2  # a batch can span the end of one epoch and the start of the next
+
+
+class PretrainingExamples(Dataset[Arrays]):
+    """The examples of a run, numbered from 0: number k is one and the same whenever and wherever it is asked for.
+
+    Every epoch has its own pairs (`plan_epoch`), in an order of its own, under masks of their own; that takes the
+    place of the released script's ``dupe_factor``. The run goes through epoch 0, then 1, and so on, for
+    ``num_examples`` examples, so resuming is going on at the next k. Epochs differ a little in size: to reach epoch e,
+    the pairs of those before are planned too.
+
+    With ``fixed_epoch`` the pairs and masks are those of that epoch, each time the same, in the order of their
+    documents: for evaluation. Of more pairs than ``num_examples``, as many are taken at even distances.
+
+    Items are dicts of int64 numpy arrays, which `collate` makes into tensors:
+
+    - ``input_ids``, ``attention_mask``, ``token_type_ids``: ``(B, S)``, padded to S always.
+    - ``masked_positions``: ``(B, P)``, ascending, 0 in unused slots; ``labels``: ``(B, P)``, -100 in unused slots.
+    - ``next_sentence_label``: ``(B,)``; 0 = B follows A, 1 = random.
+
+    Args:
+        view: the documents.
+        vocabulary: the ids to write, from `Vocabulary.of`.
+        data: the numbers.
+        num_examples: examples of the whole run; with ``fixed_epoch`` the most there are, None for all.
+        fixed_epoch: an epoch to repeat.
+
+    Raises:
+        DataError: ``view`` has fewer than two documents.
+        ValueError: ``num_examples`` is below 1, or None without ``fixed_epoch``.
+    """
+
+    def __init__(
+        self,
+        view: StoreView,
+        vocabulary: Vocabulary,
+        data: PretrainingData,
+        num_examples: int | None,
+        *,
+        fixed_epoch: int | None = None,
+    ):
+        if num_examples is None and fixed_epoch is None:
+            raise ValueError("num_examples: needed, since the epochs of a run have no end")
+        if num_examples is not None and num_examples < 1:
+            raise ValueError(f"num_examples: {num_examples} is not at least 1")
+        self.view = view
+        self.vocabulary = vocabulary
+        self.data = data
+        self.fixed_epoch = fixed_epoch
+        self._rules = MaskingRules(
+            data.seed,
+            data.mlm_probability,
+            data.predictions_per_seq,
+            vocabulary.mask_token_id,
+            vocabulary.ordinary_ids,
+        )
+        self._epochs: dict[int, tuple[PairPlan, NDArray[np.int64]]] = {}
+        self._starts = [0]
+        if fixed_epoch is None:
+            assert num_examples is not None
+            self._num_examples = num_examples
+            self._plan_up_to(0)  # a corpus that cannot be paired is refused here, and forked workers share the plan
+        else:
+            pairs = len(self._epoch(fixed_epoch)[0])
+            self._num_examples = pairs if num_examples is None else min(num_examples, pairs)
+
+    def __len__(self) -> int:
+        return self._num_examples
+
+    @property
+    def examples_per_epoch(self) -> int:
+        """Pairs of epoch 0 (or of ``fixed_epoch``); other epochs differ a little."""
+        return len(self._epoch(self.fixed_epoch or 0)[0])
+
+    def __getitem__(self, index: int) -> Arrays:
+        """Example ``index``, each array without its B.
+
+        Raises:
+            IndexError: as `__getitems__`.
+        """
+        return {name: array[0] for name, array in self.__getitems__([index]).items()}
+
+    def __getitems__(self, indices: Sequence[int]) -> Arrays:
+        """The examples of these numbers as one batch.
+
+        Raises:
+            IndexError: a number is below 0, or not below the length.
+        """
+        numbers = np.asarray(indices, np.int64)
+        outside = (numbers < 0) | (numbers >= len(self))
+        if outside.any():
+            raise IndexError(f"example {numbers[outside][0]}: this run has examples 0 to {len(self) - 1}")
+        epochs, pairs = self._locate(numbers)
+        return self._batch(epochs, pairs)
+
+    def _locate(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Epoch of each example, and which pair of its plan it is."""
+        if self.fixed_epoch is not None:
+            total = len(self._epoch(self.fixed_epoch)[0])
+            return np.full_like(numbers, self.fixed_epoch), numbers * total // len(self)
+        self._plan_up_to(int(numbers.max(initial=0)))
+        epochs = np.searchsorted(self._starts, numbers, side="right") - 1
+        pairs = np.empty_like(numbers)
+        for epoch in np.unique(epochs).tolist():
+            rows = epochs == epoch
+            pairs[rows] = self._epoch(epoch)[1][numbers[rows] - self._starts[epoch]]
+        return epochs, pairs
+
+    def _plan_up_to(self, number: int) -> None:
+        while self._starts[-1] <= number:
+            self._starts.append(self._starts[-1] + len(self._epoch(len(self._starts) - 1)[0]))
+
+    def _epoch(self, epoch: int) -> tuple[PairPlan, NDArray[np.int64]]:
+        if epoch not in self._epochs:
+            data = self.data
+            plan = plan_epoch(self.view, data.seed, epoch, data.max_seq_length, data.short_seq_prob)
+            while len(self._epochs) >= _EPOCHS_KEPT:
+                self._epochs.pop(next(iter(self._epochs)))
+            self._epochs[epoch] = plan, permutation(data.seed, epoch, len(plan))
+        return self._epochs[epoch]
+
+    def _batch(self, epochs: NDArray[np.int64], pairs: NDArray[np.int64]) -> Arrays:
+        a_start, a_length, b_start, b_length, next_sentence_label = self._segments(epochs, pairs)
+        position = np.arange(self.data.max_seq_length)
+        # [CLS] A [SEP] B [SEP] [PAD] …
+        in_a = (position >= 1) & (position <= a_length)
+        in_b = (position >= a_length + 2) & (position <= a_length + 1 + b_length)
+        attended = position < a_length + b_length + 3
+        source = np.where(in_b, b_start + position - a_length - 2, a_start + position - 1)
+        text = in_a | in_b
+        input_ids = np.where(attended, self.vocabulary.sep_token_id, self.vocabulary.pad_token_id)
+        input_ids[:, 0] = self.vocabulary.cls_token_id
+        input_ids[text] = self.view.store.tokens[source[text]]
+        masked = mask_tokens(input_ids, text, attended.sum(axis=1), self._rules, epochs, pairs)
+        return {
+            "input_ids": masked.input_ids,
+            "attention_mask": attended.astype(np.int64),
+            "token_type_ids": (attended & (position >= a_length + 2)).astype(np.int64),
+            "masked_positions": masked.masked_positions,
+            "labels": masked.labels,
+            "next_sentence_label": next_sentence_label,
+        }
+
+    def _segments(self, epochs: NDArray[np.int64], pairs: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
+        """Start and length of A and of B, each ``(B, 1)``, and next_sentence_label, ``(B,)``."""
+        fields = ("a_start", "a_length", "b_start", "b_length", "next_sentence_label")
+        found = np.empty((len(fields), len(pairs)), np.int64)
+        for epoch in np.unique(epochs).tolist():
+            rows = epochs == epoch
+            plan = self._epoch(epoch)[0]
+            for values, field in zip(found, fields, strict=True):
+                values[rows] = getattr(plan, field)[pairs[rows]]
+        return (*found[:4, :, None], found[4])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_epochs": {}}  # planned anew where it is unpickled: faster than to send
+
+
+def collate(examples: Arrays | Sequence[Mapping[str, NDArray[np.int64]]]) -> dict[str, torch.Tensor]:
+    """A batch of tensors from what `PretrainingExamples` gives: one batch, or a list of single examples."""
+    if not isinstance(examples, Mapping):
+        examples = {name: np.stack([example[name] for example in examples]) for name in examples[0]}
+    return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in examples.items()}

@@ -1,0 +1,57 @@
+"""Corpora small enough to read, and the real one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bertkit.corpus.documents import DocumentForm
+from bertkit.corpus.store_writer import build_token_store
+from bertkit.corpus.token_store import TokenStore
+
+FIRST_ID = 5
+"""Id of the first token of a `store_of` corpus, after the five special ones."""
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of the real data sets, or a skip that says why."""
+    folder = Path(os.environ.get("BERTKIT_REAL_DATA") or Path(__file__).parents[3] / "shared" / "data")
+    if not folder.is_dir():
+        pytest.skip(f"no real data: {folder} does not exist; set BERTKIT_REAL_DATA")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def numbered_tokenizer():
+    """Knows the words t0, t1, … : word tN has id N + FIRST_ID."""
+    from transformers import BertTokenizer
+
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"t{number}" for number in range(20000))]
+    return BertTokenizer(vocab={word: number for number, word in enumerate(words)})
+
+
+@pytest.fixture
+def store_of(tmp_path, numbered_tokenizer) -> Callable[[list[list[int]]], TokenStore]:
+    """``store_of([[3, 4], [5]])``: a document of sentences of 3 and 4 tokens, and one of 5.
+
+    The tokens are t0, t1, … from the first to the last, so an id says where in the corpus its token stands.
+    """
+
+    def build(documents: list[list[int]]) -> TokenStore:
+        number = 0
+        lines = []
+        for lengths in documents:
+            for length in lengths:
+                lines.append(" ".join(f"t{word}" for word in range(number, number + length)))
+                number += length
+            lines.append("")
+        file = tmp_path / "numbered.txt"
+        file.write_text("\n".join(lines), encoding="utf-8")
+        form = DocumentForm(sentence_per_line=True)
+        return build_token_store([file], form, numbered_tokenizer, cache_dir=tmp_path / "cache")
+
+    return build

@@ -1,0 +1,21 @@
+"""Reading text and checking settings must not cost the start of torch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+
+def test_only_examples_needs_torch():
+    program = """
+import sys
+import bertkit.corpus.documents, bertkit.corpus.masking, bertkit.corpus.pairs, bertkit.corpus.settings
+import bertkit.corpus.store_writer, bertkit.corpus.tokenizer
+print(*sorted({"torch", "transformers", "tokenizers"} & set(sys.modules)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == ""

@@ -1,0 +1,152 @@
+"""input_ids → masked input_ids, masked_positions, labels."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bertkit.corpus.masking import MaskedBatch, MaskingRules, mask_tokens
+
+PAD, CLS, SEP, MASK = 0, 2, 3, 4
+ORDINARY = np.array([1, *range(5, 1000)])  # 1 stands for an ordinary id among the special ones
+
+
+def batch(lengths: list[int], width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """[CLS] text [SEP] [PAD] …; the text is 5000, 5001, …, ids that no replacement has."""
+    ids = np.full((len(lengths), width), PAD)
+    candidates = np.zeros(ids.shape, bool)
+    for row, length in enumerate(lengths):
+        ids[row, :length] = np.arange(4999, 4999 + length)
+        ids[row, 0], ids[row, length - 1] = CLS, SEP
+        candidates[row, 1 : length - 1] = True
+    return ids, candidates, np.array(lengths)
+
+
+def rules(share: float = 0.15, most: int = 20, seed: int = 42) -> MaskingRules:
+    return MaskingRules(seed, share, most, MASK, ORDINARY)
+
+
+def restored(masked: MaskedBatch) -> np.ndarray:
+    ids = masked.input_ids.copy()
+    rows, slots = np.nonzero(masked.labels != -100)
+    ids[rows, masked.masked_positions[rows, slots]] = masked.labels[rows, slots]
+    return ids
+
+
+def test_by_eye():
+    """Ten tokens, eight of text, 15 %: round(1.5) = 2 of them."""
+    ids, candidates, lengths = batch([10], 12)
+    masked = mask_tokens(ids, candidates, lengths, rules(most=4), 0, [0])
+    first, second = masked.masked_positions[0, :2].tolist()
+    assert 1 <= first < second <= 8
+    assert masked.masked_positions[0, 2:].tolist() == [0, 0]
+    assert masked.labels[0].tolist() == [ids[0, first], ids[0, second], -100, -100]
+    changed = np.flatnonzero(masked.input_ids[0] != ids[0])
+    assert set(changed.tolist()) <= {first, second}
+
+
+@pytest.mark.parametrize(
+    ("length", "share", "most", "expected"),
+    [
+        (128, 0.15, 20, 19),  # 19.2
+        (128, 0.15, 10, 10),
+        (5, 0.15, 20, 1),  # 0.75
+        (3, 0.15, 20, 1),  # 0.45: at least one
+        (10, 0.15, 20, 2),  # 1.5 is rounded to even, as Python's round does
+        (30, 0.15, 20, 4),  # 4.5 too
+        (5, 1.0, 20, 3),  # only three tokens are no special ones
+        (2, 0.15, 20, 0),  # none is
+    ],
+)
+def test_how_many(length, share, most, expected):
+    ids, candidates, lengths = batch([length], 128)
+    masked = mask_tokens(ids, candidates, lengths, rules(share, most), 0, [0])
+    assert masked.labels.shape == masked.masked_positions.shape == (1, most)
+    assert (masked.labels[0] != -100).sum() == expected
+
+
+@settings(deadline=None)
+@given(
+    lengths=st.lists(st.integers(2, 40), min_size=1, max_size=6),
+    share=st.floats(0.01, 1.0),
+    most=st.integers(1, 50),
+    seed=st.integers(0, 2**64 - 1),
+    epoch=st.integers(0, 2**32 - 1),
+    data=st.data(),
+)
+def test_properties(lengths, share, most, seed, epoch, data):
+    ids, candidates, counted = batch(lengths, 40)
+    index = data.draw(st.lists(st.integers(0, 2**40), min_size=len(lengths), max_size=len(lengths)))
+    before = ids.copy()
+    masked = mask_tokens(ids, candidates, counted, rules(share, most, seed), epoch, index)
+    assert (ids == before).all()
+    assert (restored(masked) == ids).all()
+    for row, length in enumerate(lengths):
+        used = masked.labels[row] != -100
+        positions = masked.masked_positions[row, used]
+        assert len(positions) == min(most, max(1, round(length * share)), length - 2)
+        assert candidates[row, positions].all()
+        assert (np.diff(positions) > 0).all()
+        assert used.tolist() == sorted(used.tolist(), reverse=True)
+        assert (masked.masked_positions[row, ~used] == 0).all()
+        new = masked.input_ids[row, positions]
+        assert np.isin(new[new != masked.labels[row, used]], [MASK, *ORDINARY]).all()
+        # A row alone is what it is in the batch.
+        alone = mask_tokens(
+            ids[[row]], candidates[[row]], counted[[row]], rules(share, most, seed), [epoch], [index[row]]
+        )
+        assert (alone.input_ids[0] == masked.input_ids[row]).all()
+        assert (alone.labels[0] == masked.labels[row]).all()
+
+
+def within(count: int, n: int, p: float) -> bool:
+    return abs(count - n * p) < 4.5 * math.sqrt(n * p * (1 - p))
+
+
+def test_shares():
+    rows = 4000
+    ids, candidates, lengths = batch([100] * rows, 128)
+    masked = mask_tokens(ids, candidates, lengths, rules(), 0, np.arange(rows))
+    used = masked.labels != -100
+    n = int(used.sum())
+    assert n == rows * 15  # 15 % of 100
+    new = np.take_along_axis(masked.input_ids, masked.masked_positions, axis=1)[used]
+    assert within(int((new == MASK).sum()), n, 0.8)
+    assert within(int((new == masked.labels[used]).sum()), n, 0.1)
+    random = new[(new != MASK) & (new != masked.labels[used])]
+    assert within(len(random), n, 0.1)
+    # Every ordinary id serves as a replacement, evenly; no other does.
+    counts = np.bincount(random, minlength=1000)
+    assert counts.sum() == counts[ORDINARY].sum()
+    expected = len(random) / len(ORDINARY)
+    chi_squared = ((counts[ORDINARY] - expected) ** 2 / expected).sum()
+    assert abs(chi_squared - len(ORDINARY)) < 5 * math.sqrt(2 * len(ORDINARY))
+    # Every position of the text is chosen evenly.
+    chosen = np.bincount(masked.masked_positions[used], minlength=128)
+    assert (chosen[1:99] > 0).all()
+    assert all(within(int(count), rows, 15 / 98) for count in chosen[1:99])
+
+
+def test_what_becomes_of_a_token_does_not_depend_on_where_it_stands():
+    rows = 6000
+    ids, candidates, lengths = batch([22] * rows, 22)
+    masked = mask_tokens(ids, candidates, lengths, rules(), 0, np.arange(rows))
+    first, last = masked.masked_positions[:, 0], masked.masked_positions[:, 2]
+    for positions in (first, last):
+        is_mask = masked.input_ids[np.arange(rows), positions] == MASK
+        assert within(int(is_mask.sum()), rows, 0.8)
+
+
+def test_other_epochs_and_seeds_mask_otherwise():
+    ids, candidates, lengths = batch([128] * 8, 128)
+    seen = {
+        mask_tokens(ids, candidates, lengths, rules(seed=seed), epoch, np.arange(8) + start).labels.tobytes()
+        for seed in (0, 1)
+        for epoch in (0, 1)
+        for start in (0, 8)
+    }
+    assert len(seen) == 8
