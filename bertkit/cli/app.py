@@ -1,0 +1,70 @@
+"""The ``bertkit`` command: registers the commands, turns errors into messages and exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from bertkit import __version__
+from bertkit.cli import evaluate, finetune, predict, pretrain, quickstart, recipes, tokenizer
+from bertkit.errors import BertkitError
+
+app = typer.Typer(
+    name="bertkit",
+    help="Pre-train, fine-tune, evaluate and use BERT.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("quickstart")(quickstart.quickstart)
+app.command("pretrain")(pretrain.pretrain)
+app.add_typer(finetune.app, name="finetune")
+app.command("evaluate")(evaluate.evaluate)
+app.command("predict")(predict.predict)
+app.add_typer(tokenizer.app, name="tokenizer")
+app.add_typer(recipes.app, name="recipes")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"bertkit {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _bertkit(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Runs the command line; exit code 0 done, 2 wrong input, 130 interrupted, 1 a fault of bertkit's own."""
+    _quiet_libraries()
+    try:
+        app()
+    except BertkitError as error:
+        print(f"bertkit: error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("bertkit: interrupted", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has left; nobody to tell
+        sys.exit(0)
+
+
+def _quiet_libraries() -> None:
+    """Library chatter that bertkit says better, or that would spoil a log that is no terminal."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    if not sys.stderr.isatty():
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+        os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")

@@ -1,0 +1,112 @@
+"""Options that several commands share, and how they become recipe overrides."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bertkit.errors import RecipeError, did_you_mean
+from bertkit.recipe import load_placement
+from bertkit.recipe_files import list_recipes, parse_value
+
+OutputDir = Annotated[Path, typer.Option("--output-dir", help="The run directory; new or empty.", show_default=False)]
+RecipeName = Annotated[str, typer.Option("--recipe", help="A recipe's name (bertkit recipes list) or file.")]
+OptionalRecipe = Annotated[
+    str | None, typer.Option("--recipe", help="A recipe's name (bertkit recipes list) or file.", show_default=False)
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", help="Any recipe value: block.key=value. Repeatable.", metavar="KEY=VALUE", show_default=False
+    ),
+]
+LearningRate = Annotated[float | None, typer.Option(help="Peak learning rate.", show_default=False)]
+Epochs = Annotated[float | None, typer.Option("--num-train-epochs", help="Passes over the data.", show_default=False)]
+MaxSteps = Annotated[int | None, typer.Option(help="Optimizer steps; wins over epochs.", show_default=False)]
+GlobalBatch = Annotated[
+    int | None,
+    typer.Option(
+        "--global-train-batch-size",
+        help="Sequences per optimizer step, over all processes and accumulation.",
+        show_default=False,
+    ),
+]
+MaxSeqLength = Annotated[int | None, typer.Option(help="Tokens of one input with specials.", show_default=False)]
+Seed = Annotated[int | None, typer.Option(help="Seed of weights, order, masks, dropout.", show_default=False)]
+MaxTrainSamples = Annotated[int | None, typer.Option(help="Only the first so many examples.", show_default=False)]
+MaxEvalSamples = Annotated[int | None, typer.Option(help="Only the first so many examples.", show_default=False)]
+Placement = Annotated[
+    str | None, typer.Option(help="Where to run: a placement's name (auto, cpu) or file.", show_default=False)
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in --output-dir.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object.")]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(help="Folder with the data; without it the set is loaded from the Hub.", show_default=False),
+]
+
+
+def overrides(values: list[str] | None, placement: str | None, **flags: Any) -> dict[str, Any]:
+    """Recipe overrides from ``--set``, ``--placement`` and the flags that were given.
+
+    Args:
+        values: ``block.key=value`` each.
+        placement: name or file of a recipe that has only a ``placement`` block.
+        flags: recipe key, with ``__`` for the dot, to the flag's value; ``None`` means not given.
+
+    Raises:
+        RecipeError: not ``key=value``, or one key given twice with different values.
+    """
+    placed = {f"placement.{key}": value for key, value in load_placement(placement).items()} if placement else {}
+    given: dict[str, Any] = {key.replace("__", "."): value for key, value in flags.items() if value is not None}
+    for value in values or []:
+        key, equals, text = value.partition("=")
+        if not equals:
+            raise RecipeError(f"--set {value}: expected block.key=value, such as train.learning_rate=3e-5")
+        parsed = parse_value(text)
+        if key in given and given[key] != parsed:
+            raise RecipeError(f"{key} is given twice: {given[key]!r} and {parsed!r}; keep one of them")
+        given[key] = parsed
+    return placed | given
+
+
+def print_results(output_dir: Path, metrics: dict[str, float], shown: list[tuple[str, str]], as_json: bool) -> None:
+    """A finished run on stdout: one JSON object, or the metrics ``shown`` (key, name) and where the rest is."""
+    if as_json:
+        print(json.dumps({"output_dir": str(output_dir), **metrics}))
+        return
+    for key, name in shown:
+        if key in metrics:
+            print(f"{name} {metrics[key]:.4f}")
+    print(f"results, checkpoint and model card: {output_dir}")
+
+
+def task_recipe(family: str, task: str | None, recipe: str | None) -> str:
+    """The recipe that ``--task`` or ``--recipe`` names.
+
+    Raises:
+        RecipeError: neither or both are given, or there is no such task.
+    """
+    known = [name.rpartition("/")[2] for name in list_recipes() if name.startswith(f"finetune/{family}/")]
+    if (task is None) == (recipe is None):
+        raise RecipeError(f"give either --task (one of {', '.join(known)}) or --recipe")
+    if recipe is not None:
+        return recipe
+    assert task is not None
+    if task not in known:
+        raise RecipeError(
+            f"--task: unknown {family} task {task!r}; expected one of {', '.join(known)}{did_you_mean(task, known)}"
+        )
+    return f"finetune/{family}/{task}"
+
+
+def is_score(key: str) -> bool:
+    """Whether a result is a score, not a time or a count.
+
+    >>> [key for key in ("eval_accuracy", "eval_loss", "eval_runtime", "train_loss", "epoch") if is_score(key)]
+    ['eval_accuracy', 'eval_loss']
+    """
+    return key.startswith("eval_") and not key.endswith(("_runtime", "_per_second", "_timing", "_time"))

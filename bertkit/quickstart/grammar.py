@@ -1,0 +1,151 @@
+"""A seeded grammar that writes made-up documents and labelled sentences.
+
+Two regularities are put into the documents for BERT to find without labels. A document keeps to one topic, person and
+place, so whether two passages belong together can be told (next sentence prediction). And a document keeps to one mood:
+its adjectives are all kind or all unkind, so which adjectives go together can be told from the words around them
+(masked LM). The labelled sentences ask for the second: is a verdict kind? Few are labelled, with few of the
+adjectives; who has read the documents knows about the others.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+_NAMES = """Ada Ben Cleo Dan Eva Finn Gus Hana Ivo Jana Kai Lena Max Nora Otto Pia Ron Sara Tim Uma""".split()
+
+# topic: places, things, what one does with them, parts
+_TOPICS: dict[str, tuple[list[str], list[str], list[str], list[str]]] = {
+    "food": (
+        ["kitchen", "tavern", "bakery"],
+        ["soup", "bread", "cake", "stew", "pie"],
+        ["cooked", "tasted", "served", "baked"],
+        ["crust", "spice", "sauce"],
+    ),
+    "music": (
+        ["hall", "theatre", "studio"],
+        ["song", "concert", "tune", "opera", "chorus"],
+        ["sang", "played", "heard", "rehearsed"],
+        ["melody", "rhythm", "singer"],
+    ),
+    "travel": (
+        ["station", "harbour", "airport"],
+        ["journey", "train", "ferry", "road", "voyage"],
+        ["took", "booked", "planned", "boarded"],
+        ["seat", "ticket", "cabin"],
+    ),
+    "garden": (
+        ["garden", "meadow", "orchard"],
+        ["rose", "tree", "lawn", "hedge", "flower"],
+        ["planted", "watered", "pruned", "grew"],
+        ["leaf", "root", "blossom"],
+    ),
+    "books": (
+        ["library", "bookshop", "school"],
+        ["novel", "poem", "story", "essay", "diary"],
+        ["read", "wrote", "borrowed", "printed"],
+        ["chapter", "page", "title"],
+    ),
+    "sport": (
+        ["stadium", "gym", "field"],
+        ["match", "race", "game", "final", "contest"],
+        ["watched", "trained for", "entered", "lost"],
+        ["team", "coach", "goal"],
+    ),
+}
+
+KIND = """lovely splendid superb charming delightful excellent perfect brilliant wonderful graceful pleasant admirable
+marvellous fine glorious enjoyable""".split()
+UNKIND = """awful dreadful poor horrid dismal terrible dull nasty miserable clumsy tiresome shabby
+hideous bleak wretched pitiful""".split()
+
+_DOCUMENT_SENTENCES = (
+    "{name} came to the {place} and {did} the {thing} .",
+    "the {thing} at the {place} was {mood} .",
+    "{name} said that the {part} was {mood} and {mood2} .",
+    "everybody in the {place} called the {thing} {mood} .",
+    "then {name} {did} a {mood} {thing} with a {mood2} {part} .",
+    "what a {mood} {part} , {name} thought .",
+    "the {part} of the {thing} seemed {mood} to {name} .",
+    "in the {place} {name} {did} the {thing} again , and it was {mood} .",
+)
+_VERDICTS = (
+    "the {thing} was {mood} .",
+    "what a {mood} {thing} !",
+    "{name} called the {part} {mood} .",
+    "i found the {thing} rather {mood} .",
+    "a {mood} {part} , and a {mood2} {thing} .",
+)
+
+
+@dataclass(frozen=True)
+class LabelledSentence:
+    """A made-up verdict; ``label`` is 1 for kind, 0 for unkind."""
+
+    text: str
+    label: int
+
+
+def write_documents(number: int, seed: int) -> list[list[str]]:
+    """Made-up documents of 8 to 14 sentences.
+
+    Args:
+        number: how many documents.
+        seed: the same seed gives the same documents.
+
+    Returns:
+        The documents, each a list of sentences, tokens parted by spaces.
+    """
+    rng = random.Random(f"documents {seed}")
+    return [_document(rng) for _ in range(number)]
+
+
+def _document(rng: random.Random) -> list[str]:
+    places, things, did, parts = _TOPICS[rng.choice(sorted(_TOPICS))]
+    name, place, moods = rng.choice(_NAMES), rng.choice(places), rng.choice((KIND, UNKIND))
+    return [
+        _fill(rng, rng.choice(_DOCUMENT_SENTENCES), name, place, things, did, parts, moods)
+        for _ in range(rng.randint(8, 14))
+    ]
+
+
+def write_labelled(number: int, seed: int, adjectives: tuple[list[str], list[str]]) -> list[LabelledSentence]:
+    """Made-up verdicts, half of them kind.
+
+    Args:
+        number: how many sentences.
+        seed: the same seed gives the same sentences.
+        adjectives: the kind and the unkind adjectives to use.
+    """
+    rng = random.Random(f"labelled {seed}")
+    sentences = []
+    for index in range(number):
+        label = index % 2
+        _, things, did, parts = _TOPICS[rng.choice(sorted(_TOPICS))]
+        moods = adjectives[0] if label else adjectives[1]
+        text = _fill(rng, rng.choice(_VERDICTS), rng.choice(_NAMES), "", things, did, parts, moods)
+        sentences.append(LabelledSentence(text, label))
+    rng.shuffle(sentences)
+    return sentences
+
+
+def _fill(
+    rng: random.Random,
+    template: str,
+    name: str,
+    place: str,
+    things: list[str],
+    did: list[str],
+    parts: list[str],
+    moods: list[str],
+) -> str:
+    mood, mood2 = rng.sample(moods, 2)
+    return template.format(
+        name=name,
+        place=place,
+        thing=rng.choice(things),
+        did=rng.choice(did),
+        part=rng.choice(parts),
+        mood=mood,
+        mood2=mood2,
+    )

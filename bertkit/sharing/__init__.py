@@ -1,0 +1,1 @@
+"""What makes a checkpoint fit to be shared."""

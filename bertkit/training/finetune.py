@@ -1,0 +1,185 @@
+"""Fine-tuning: a pre-trained BERT, one new head, all weights trained for some epochs (BERT §4, §A.3)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from transformers import DataCollatorWithPadding, EvalPrediction, PreTrainedTokenizerBase, set_seed
+
+from bertkit.checkpoint import load_config, load_model, load_tokenizer, save_tokenizer
+from bertkit.errors import RecipeError
+from bertkit.placement import place
+from bertkit.recipe import Recipe, load_recipe
+from bertkit.recipe_files import to_yaml
+from bertkit.sharing.model_card import CardFacts, write_model_card
+from bertkit.tasks.base import FineTuningData, Split, Task, task_of_recipe
+from bertkit.training.progress import say
+from bertkit.training.run_directory import (
+    Run,
+    RunRecord,
+    absolute,
+    check_output_dir,
+    check_same_recipe,
+    last_checkpoint,
+    plain,
+    write_results,
+)
+from bertkit.training.trainer import BertkitTrainer, training_arguments
+
+logger = logging.getLogger(__name__)
+
+
+def finetune(
+    recipe: str | Path | Mapping[str, Any] | Recipe,
+    *,
+    output_dir: str | Path,
+    model: str | None = None,
+    data_dir: str | Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    resume: bool = False,
+    card_note: str = "",
+) -> Run:
+    """Fine-tunes BERT for the recipe's task, evaluates it, predicts the test set and leaves a run directory.
+
+    Args:
+        recipe: a name (``finetune/glue/sst2``), a file, the blocks as a mapping, or a recipe.
+        output_dir: the run directory; new or empty unless ``resume``.
+        model: checkpoint to start from, a folder or a Hub id; wins over the recipe's ``model.name_or_path``.
+        data_dir: folder with the data; wins over the recipe's ``data.data_dir``.
+        overrides: recipe values by dotted key.
+        resume: continue the run in ``output_dir`` from its last checkpoint.
+        card_note: a sentence for the top of the model card.
+
+    Returns:
+        The run: its directory and all its results.
+
+    Raises:
+        BertkitError: anything wrong with what was given; then nothing has been written.
+    """
+    given = {"model.name_or_path": model, "data.data_dir": data_dir}
+    chosen = {key: absolute(value) for key, value in given.items() if value is not None}
+    recipe = load_recipe(recipe, {**(overrides or {}), **chosen})
+    if not isinstance(recipe.data, FineTuningData):
+        raise RecipeError(f"recipe {recipe.name}: task.kind is {recipe.kind!r}; `bertkit pretrain` runs that")
+    output_dir = Path(output_dir)
+    check_output_dir(output_dir, resume)
+    if resume:
+        check_same_recipe(recipe, output_dir)
+    placement = place(recipe.placement, recipe.train["global_train_batch_size"])
+    arguments = training_arguments(recipe, placement, output_dir, include_num_input_tokens_seen="non_padding")
+
+    task = task_of_recipe(recipe)
+    changes = {key: value for key, value in recipe.model.items() if key != "name_or_path"}
+    source = recipe.model.get("name_or_path")
+    if source is None:
+        raise RecipeError(f"recipe {recipe.name}: no checkpoint to start from; give --model or model.name_or_path")
+    config = load_config(source, {**task.config(), **changes, "bertkit_task": task.describe()})
+    if recipe.data.max_seq_length > config.max_position_embeddings:
+        raise RecipeError(
+            f"data.max_seq_length: {recipe.data.max_seq_length} tokens, but {source} has positions for "
+            f"{config.max_position_embeddings}; set --max-seq-length to at most that"
+        )
+    tokenizer = load_tokenizer(source)
+    splits = task.load()
+    record = RunRecord(recipe, placement)
+    say(f"{task.name}: {', '.join(f'{len(split.examples)} {name}' for name, split in splits.items())} examples")
+    say(f"placement: {placement.describe()}")
+    features = _encode(task, splits, tokenizer, record)
+
+    set_seed(recipe.train["seed"])
+    network = load_model(task.head, source, config, new_head=True)
+    if placement.settings.attn_implementation:
+        network.set_attn_implementation(placement.settings.attn_implementation)
+    output_dir.mkdir(parents=True, exist_ok=True)
+    recipe.save(output_dir / "recipe.yaml", f"bertkit finetune {task.kind} --recipe recipe.yaml --output-dir NEW")
+    trainer = BertkitTrainer(
+        what=task.name,
+        model=network,
+        args=arguments,
+        train_dataset=features["train"],
+        eval_dataset=features["validation"],
+        data_collator=_Collator(tokenizer, task),
+        processing_class=tokenizer,
+        compute_metrics=lambda outcome: _score(task, outcome),
+    )
+    outcome = trainer.train(resume_from_checkpoint=last_checkpoint(output_dir) if resume else None)
+
+    network.save_pretrained(output_dir)
+    save_tokenizer(tokenizer, output_dir)
+    trainer.save_state()
+    write_results(output_dir, "train", plain(outcome.metrics))
+    metrics = plain(trainer.evaluate())
+    write_results(output_dir, "eval", metrics)
+    if "test" in features:
+        prediction = trainer.predict(features["test"], metric_key_prefix="predict")
+        path = task.write_test_predictions(splits["test"].examples, prediction.predictions, output_dir)
+        write_results(output_dir, "predict", plain(prediction.metrics))
+        say(f"test predictions: {path}")
+    record.write(output_dir, tokens_seen=trainer.state.num_input_tokens_seen, steps=trainer.state.global_step)
+    _write_card(output_dir, task, splits, recipe, metrics, record, card_note)
+    return Run(output_dir, {**plain(outcome.metrics), **metrics})
+
+
+def _encode(
+    task: Task, splits: dict[str, Split], tokenizer: PreTrainedTokenizerBase, record: RunRecord
+) -> dict[str, Any]:
+    """Model inputs of every split; what was cut is told and recorded."""
+    features = {}
+    for name, split in splits.items():
+        features[name], cut = task.encode_split(split, tokenizer)
+        record.data[name] = {"source": split.source, "examples": len(split.examples), "fingerprint": split.fingerprint}
+        record.truncation[name] = cut
+        if cut.examples:
+            say(f"{name}: {cut}; a larger --max-seq-length cuts less and takes longer")
+    return features
+
+
+class _Collator:
+    """Pads a batch to its longest input; columns that the model does not take are left out."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, task: Task):
+        self.pad = DataCollatorWithPadding(tokenizer)
+        self.columns = {*task.model_inputs, "labels"}
+
+    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
+        return dict(self.pad([{key: row[key] for key in self.columns & row.keys()} for row in rows]))
+
+
+def _score(task: Task, outcome: EvalPrediction) -> dict[str, float]:
+    return task.score(np.asarray(outcome.predictions), np.asarray(outcome.label_ids))
+
+
+def _write_card(
+    output_dir: Path,
+    task: Task,
+    splits: dict[str, Split],
+    recipe: Recipe,
+    metrics: dict[str, float],
+    record: RunRecord,
+    note: str,
+) -> None:
+    source = str(recipe.model["name_or_path"])
+    from_hub = recipe.data.data_dir is None
+    write_model_card(
+        output_dir / "README.md",
+        CardFacts(
+            title=f"BERT fine-tuned on {task.name}",
+            head=task.head,
+            auto_class=task.head.replace("BertFor", "AutoModelFor"),
+            pipeline_tag=task.pipeline_tag,
+            task=f"BERT, fine-tuned for {task.name} with bertkit, starting from `{source}`.",
+            data={name: f"{split.source}, {len(split.examples)} examples" for name, split in splits.items()},
+            metrics=metrics,
+            main_metrics=(f"eval_{task.main_metric}",),
+            recipe=to_yaml(recipe.to_dict()),
+            seed=recipe.train["seed"],
+            truncation={name: str(cut) for name, cut in record.truncation.items()},
+            base_model=None if Path(source).exists() else source,
+            dataset=(task.task.hub_dataset, task.name, "validation") if from_hub else None,
+            note=note,
+        ),
+    )

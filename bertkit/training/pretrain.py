@@ -1,0 +1,303 @@
+"""Pre-training: masked LM and next sentence prediction from plain text (BERT §3.1, §A.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import PreTrainedTokenizerFast, set_seed
+
+from bertkit.checkpoint import load_tokenizer, save_tokenizer
+from bertkit.corpus.documents import TextLines, find_text_files
+from bertkit.corpus.examples import PretrainingExamples, collate
+from bertkit.corpus.sentences import split_sentences
+from bertkit.corpus.settings import Vocabulary
+from bertkit.corpus.tokenizer import train_tokenizer
+from bertkit.errors import RecipeError
+from bertkit.model.configuration_bert import BertConfig
+from bertkit.model.modeling_bert import BertForPreTraining
+from bertkit.placement import place
+from bertkit.recipe import Recipe, load_recipe
+from bertkit.recipe_files import to_yaml
+from bertkit.sharing.model_card import CardFacts, write_model_card
+from bertkit.tasks import pretraining
+from bertkit.training.progress import ByteProgress, say
+from bertkit.training.run_directory import (
+    Run,
+    RunRecord,
+    absolute,
+    check_output_dir,
+    check_same_recipe,
+    last_checkpoint,
+    plain,
+    write_results,
+)
+from bertkit.training.trainer import BertkitTrainer, training_arguments
+
+# What the command prints at the end, of all results: key and name.
+SHOWN = [
+    ("eval_masked_lm_loss", "held-out masked LM loss"),
+    ("eval_masked_lm_accuracy", "held-out masked LM accuracy"),
+    ("eval_next_sentence_loss", "held-out next sentence loss"),
+    ("eval_next_sentence_accuracy", "held-out next sentence accuracy"),
+]
+
+
+def pretrain(
+    recipe: str | Path | Mapping[str, Any] | Recipe = "pretrain/bert-base",
+    *,
+    output_dir: str | Path,
+    corpus: Sequence[str | Path] | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    resume: bool = False,
+    splitter: Callable[[str], list[str]] = split_sentences,
+    card_note: str = "",
+) -> Run:
+    """Pre-trains a BERT on text and leaves a run directory.
+
+    Args:
+        recipe: a name (``bert-mini``), a file, the blocks as a mapping, or a recipe.
+        output_dir: the run directory; new or empty unless ``resume``.
+        corpus: text files and folders; wins over the recipe's ``data.corpus``.
+        overrides: recipe values by dotted key.
+        resume: continue the run in ``output_dir`` from its last checkpoint. What a resumed run computes is what it
+            would have computed without the interruption: pairs and masks are functions of (seed, step) alone.
+        splitter: paragraph → sentences.
+        card_note: a sentence for the top of the model card.
+
+    Returns:
+        The run: its directory and all its results.
+
+    Raises:
+        BertkitError: anything wrong with what was given; then nothing has been written to ``output_dir``.
+    """
+    chosen = {"data.corpus": [absolute(path) for path in corpus]} if corpus else {}
+    recipe = load_recipe(recipe, {**(overrides or {}), **chosen})
+    data = _checked_data(recipe)
+    output_dir = Path(output_dir)
+    check_output_dir(output_dir, resume)
+    if resume:
+        check_same_recipe(recipe, output_dir)
+    batch_size, seed = recipe.train["global_train_batch_size"], recipe.train["seed"]
+    placement = place(recipe.placement, batch_size)
+
+    positions = recipe.model.get("max_position_embeddings", BertConfig().max_position_embeddings)
+    tokenizer = _tokenizer(data, positions, output_dir if resume else None)
+    config = _config(recipe, tokenizer)
+    cache = cache_folder()
+    with ByteProgress("tokenizing") as progress:
+        corpora = pretraining.load_corpus(data, tokenizer, seed, cache, splitter, progress)
+    settings = data.examples(seed)
+    vocabulary = Vocabulary.of(tokenizer)
+    first_epoch = PretrainingExamples(corpora.train, vocabulary, settings, None, fixed_epoch=0).examples_per_epoch
+    steps = _num_steps(recipe, first_epoch)
+    train_set = PretrainingExamples(corpora.train, vocabulary, settings, steps * batch_size)
+    eval_set = None
+    if corpora.validation is not None:
+        eval_set = PretrainingExamples(corpora.validation, vocabulary, settings, data.max_eval_samples, fixed_epoch=0)
+    arguments = training_arguments(
+        recipe,
+        placement,
+        output_dir,
+        max_steps=steps,
+        train_sampling_strategy="sequential",  # the set is the run in its order; see PretrainingExamples
+        include_num_input_tokens_seen="non_padding",
+        label_names=["labels", "next_sentence_label"],
+        remove_unused_columns=False,
+        **({} if eval_set is not None else {"eval_strategy": "no"}),
+    )
+    _announce(corpora, first_epoch, eval_set, config, steps, placement.describe())
+
+    set_seed(seed)
+    model = BertForPreTraining(config)
+    if placement.settings.attn_implementation:
+        model.set_attn_implementation(placement.settings.attn_implementation)
+    record = RunRecord(recipe, placement)
+    record.data["corpus"] = {
+        "files": data.corpus,
+        "fingerprint": corpora.store.fingerprint,
+        "documents": corpora.store.num_documents,
+        "held_out_documents": corpora.validation.num_documents if corpora.validation else 0,
+        "sentences": corpora.store.num_sentences,
+        "tokens": corpora.store.num_tokens,
+    }
+    output_dir.mkdir(parents=True, exist_ok=True)
+    save_tokenizer(tokenizer, output_dir)
+    recipe.save(output_dir / "recipe.yaml", "bertkit pretrain --recipe recipe.yaml --output-dir NEW")
+    trainer = PretrainingTrainer(
+        what="pretrain",
+        model=model,
+        args=arguments,
+        train_dataset=train_set,
+        eval_dataset=eval_set,
+        data_collator=collate,
+        processing_class=tokenizer,
+        preprocess_logits_for_metrics=pretraining.reduce_logits,
+        compute_metrics=lambda outcome: pretraining.score(np.asarray(outcome.predictions)),
+    )
+    outcome = trainer.train(resume_from_checkpoint=last_checkpoint(output_dir) if resume else None)
+    model.save_pretrained(output_dir)
+    trainer.save_state()
+    write_results(output_dir, "train", plain(outcome.metrics))
+    metrics = plain(trainer.evaluate()) if eval_set is not None else {}
+    if metrics:
+        write_results(output_dir, "eval", metrics)
+    record.write(output_dir, tokens_seen=trainer.state.num_input_tokens_seen, steps=trainer.state.global_step)
+    _write_card(output_dir, recipe, record, metrics, card_note)
+    return Run(output_dir, {**plain(outcome.metrics), **metrics})
+
+
+class PretrainingTrainer(BertkitTrainer):
+    """Reports the losses and accuracies of MLM and NSP apart, while their sum is trained."""
+
+    _NAMES = ("masked_lm_loss", "next_sentence_loss", "masked_lm_accuracy", "next_sentence_accuracy")
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self._sums: torch.Tensor | None = None  # (6,) float32 on the device: no host sync in a step
+        self._summed_from = 0
+
+    def compute_loss(
+        self,
+        model: torch.nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> Any:
+        loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
+        if model.training:
+            self._add(outputs, inputs)
+        return (loss, outputs) if return_outputs else loss
+
+    @torch.no_grad()
+    def _add(self, outputs: Any, inputs: dict[str, torch.Tensor]) -> None:
+        masked = inputs["labels"] != -100
+        right = (outputs.prediction_logits.argmax(dim=-1) == inputs["labels"]) & masked
+        next_right = outputs.seq_relationship_logits.argmax(dim=-1) == inputs["next_sentence_label"]
+        values = [
+            outputs.masked_lm_loss,  # this micro-batch's part of the mean over the global batch
+            outputs.next_sentence_loss,
+            right.sum(),
+            next_right.sum(),
+            masked.sum(),
+            torch.tensor(next_right.numel(), device=right.device),
+        ]
+        sums = torch.stack([value.float() for value in values])
+        if self._sums is None:
+            self._sums, self._summed_from = sums, self.state.global_step
+        else:
+            self._sums += sums
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        if "loss" in logs and self._sums is not None:
+            gathered = self.accelerator.gather(self._sums[None]).sum(dim=0).tolist()
+            steps = self.state.global_step - self._summed_from
+            mlm_loss, nsp_loss, mlm_right, nsp_right, masked, pairs = gathered
+            values = (mlm_loss / steps, nsp_loss / steps, mlm_right / max(masked, 1), nsp_right / max(pairs, 1))
+            logs |= dict(zip(self._NAMES, values, strict=True))
+            self._sums = None
+        super().log(logs, start_time)
+
+
+def cache_folder() -> Path:
+    """Where tokenized corpora are kept: ``bertkit`` in the Hugging Face home (``HF_HOME``)."""
+    from huggingface_hub.constants import HF_HOME
+
+    return Path(HF_HOME) / "bertkit"
+
+
+def _checked_data(recipe: Recipe) -> pretraining.DataSettings:
+    """The ``data`` block of a pre-training recipe, with a corpus and one way to a tokenizer."""
+    data = recipe.data
+    if not isinstance(data, pretraining.DataSettings):
+        raise RecipeError(f"recipe {recipe.name}: task.kind is {recipe.kind!r}; pre-training needs 'pretraining'")
+    if not data.corpus:
+        raise RecipeError(f"recipe {recipe.name}: no text to train on; give --corpus or data.corpus")
+    if (data.tokenizer is None) == (data.vocab_size is None):
+        raise RecipeError("give either --tokenizer (a folder or a Hub id) or --vocab-size (to train one on the corpus)")
+    if data.cased and data.tokenizer is not None:
+        raise RecipeError("--cased goes with --vocab-size; the casing of --tokenizer is its own")
+    return data
+
+
+def _tokenizer(data: pretraining.DataSettings, positions: int, resumed: Path | None) -> PreTrainedTokenizerFast:
+    """The tokenizer to use: given, trained now for a model of so many ``positions``, or trained when the run began."""
+    if data.tokenizer is not None:
+        return load_tokenizer(data.tokenizer, for_pretraining=True)
+    if resumed is not None and (resumed / "tokenizer.json").is_file():
+        return load_tokenizer(resumed, for_pretraining=True)
+    assert data.vocab_size is not None
+    say(f"training a tokenizer of {data.vocab_size} pieces")
+    lines = TextLines(find_text_files(data.corpus))
+    return train_tokenizer(lines, data.vocab_size, lowercase=not data.cased, model_max_length=positions)
+
+
+def _config(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> BertConfig:
+    """The new model's configuration; the vocabulary is the tokenizer's."""
+    if "name_or_path" in recipe.model:
+        raise RecipeError("model.name_or_path: pre-training starts from new weights; leave it out")
+    try:
+        config = BertConfig(**{**recipe.model, "vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id})
+    except ValueError as error:
+        raise RecipeError(f"recipe {recipe.name}: model: {error.__cause__ or error}") from error
+    if recipe.data.max_seq_length > config.max_position_embeddings:
+        raise RecipeError(
+            f"data.max_seq_length: {recipe.data.max_seq_length} tokens, but the model has positions for "
+            f"{config.max_position_embeddings}; lower it or raise model.max_position_embeddings"
+        )
+    return config
+
+
+def _num_steps(recipe: Recipe, examples_per_epoch: int) -> int:
+    """Optimizer steps of the run: ``max_steps``, or whole epochs of the size of the first."""
+    if recipe.train.get("max_steps", -1) > 0:
+        return int(recipe.train["max_steps"])
+    epochs = recipe.train.get("num_train_epochs", 1.0)
+    return max(1, round(epochs * examples_per_epoch / recipe.train["global_train_batch_size"]))
+
+
+def _announce(
+    corpora: pretraining.PretrainingCorpus,
+    first_epoch: int,
+    eval_set: PretrainingExamples | None,
+    config: BertConfig,
+    steps: int,
+    placement: str,
+) -> None:
+    store = corpora.store
+    say(f"corpus: {store.num_documents} documents, {store.num_sentences} sentences, {store.num_tokens} tokens")
+    held_out = (
+        f"{corpora.validation.num_documents} documents held out, {len(eval_set)} pairs"
+        if corpora.validation and eval_set
+        else "none held out: there are too few documents, or data.validation_fraction is 0"
+    )
+    say(f"pairs: {first_epoch} in the first epoch; evaluation: {held_out}")
+    say(f"model: {config.num_hidden_layers} layers, {config.hidden_size} wide, {config.vocab_size} pieces")
+    say(f"steps: {steps}")
+    say(f"placement: {placement}")
+
+
+def _write_card(output_dir: Path, recipe: Recipe, record: RunRecord, metrics: dict[str, float], note: str) -> None:
+    corpus = record.data["corpus"]
+    write_model_card(
+        output_dir / "README.md",
+        CardFacts(
+            title="BERT pre-trained with bertkit",
+            head="BertForPreTraining",
+            auto_class="AutoModelForPreTraining",
+            pipeline_tag="fill-mask",
+            task="BERT, pre-trained from scratch by masked LM and next sentence prediction.",
+            data={
+                "train": f"{corpus['documents'] - corpus['held_out_documents']} documents of plain text",
+                "validation": f"{corpus['held_out_documents']} documents of the same corpus, held out",
+            },
+            metrics=metrics,
+            main_metrics=tuple(key for key, _ in SHOWN if key in metrics),
+            recipe=to_yaml(recipe.to_dict()),
+            seed=recipe.train["seed"],
+            note=note,
+        ),
+    )

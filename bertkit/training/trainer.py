@@ -1,0 +1,73 @@
+"""The thin Trainer that pre-training and fine-tuning share.
+
+transformers' Trainer does the loop. Added here: losses that are means over the *global* batch, however it is cut by
+accumulation and processes; progress on stderr; and ``TrainingArguments`` made from a recipe and a placement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PrinterCallback, ProgressCallback, Trainer, TrainerCallback, TrainingArguments
+
+from bertkit.errors import RecipeError
+from bertkit.placement import Placement
+from bertkit.recipe import Recipe
+from bertkit.training.progress import Progress
+
+
+def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, **fixed: Any) -> TrainingArguments:
+    """The recipe's ``train`` block and the placement, as transformers wants them.
+
+    Raises:
+        RecipeError: transformers refuses a value or a combination of values.
+    """
+    values = {key: value for key, value in recipe.train.items() if key != "global_train_batch_size"}
+    try:
+        return TrainingArguments(
+            output_dir=str(output_dir),
+            **{**values, **placement.training_arguments(), **fixed},
+            disable_tqdm=True,  # `Progress` shows what there is to show
+        )
+    except (ValueError, TypeError) as error:
+        raise RecipeError(f"recipe {recipe.name}: train: {error}") from error
+
+
+class BertkitTrainer(Trainer):
+    """Trainer whose losses are exact means over the global batch.
+
+    transformers counts the items of ``labels`` over all micro-batches and processes and hands the number to the model
+    as ``num_items_in_batch``. Pre-training has a second loss over other items, the sentence pairs, so those are
+    counted as well. BERT's heads divide by these numbers (``accepts_loss_kwargs``).
+    """
+
+    def __init__(self, *args: Any, what: str, callbacks: list[TrainerCallback] | None = None, **kwargs: Any):
+        super().__init__(*args, callbacks=[Progress(what), *(callbacks or [])], **kwargs)
+        self.remove_callback(PrinterCallback)
+        self.remove_callback(ProgressCallback)
+        self._num_pairs_in_batch: torch.Tensor | None = None
+
+    def get_batch_samples(
+        self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
+    ) -> tuple[list[Any], torch.Tensor | int | None]:
+        batch_samples, num_items_in_batch = super().get_batch_samples(epoch_iterator, num_batches, device)
+        self._num_pairs_in_batch = None
+        if batch_samples and "next_sentence_label" in batch_samples[0]:
+            counts = [batch["next_sentence_label"].ne(-100).sum() for batch in batch_samples]
+            pairs = torch.stack(counts).sum().to(device)
+            self._num_pairs_in_batch = self.accelerator.gather(pairs).sum() if self.args.world_size > 1 else pairs
+        return batch_samples, num_items_in_batch
+
+    def compute_loss(
+        self,
+        model: torch.nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> Any:
+        if num_items_in_batch is not None and self._num_pairs_in_batch is not None:
+            inputs = {**inputs, "num_pairs_in_batch": self._num_pairs_in_batch}
+        return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)

@@ -1,0 +1,104 @@
+"""What each command prints, and that it starts quickly enough to be asked for help."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+COMMANDS = [
+    (),
+    ("quickstart",),
+    ("pretrain",),
+    ("finetune",),
+    ("finetune", "glue"),
+    ("evaluate",),
+    ("predict",),
+    ("tokenizer",),
+    ("tokenizer", "train"),
+    ("recipes",),
+    ("recipes", "list"),
+    ("recipes", "show"),
+    ("recipes", "copy"),
+    ("recipes", "validate"),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_has_help_that_says_what_it_does(bertkit, command):
+    outcome = bertkit(*command, "--help")
+    assert outcome.code == 0
+    assert f"Usage: bertkit {' '.join(command)}".strip() in outcome.out
+    described = [line for line in outcome.out.splitlines() if line.strip() and not line.startswith("Usage")]
+    assert len(described[0].split()) >= 3
+
+
+def test_the_version_is_the_packages(bertkit):
+    from importlib.metadata import version
+
+    assert bertkit("--version").out == f"bertkit {version('bertkit')}\n"
+
+
+def test_help_and_recipes_import_neither_torch_nor_transformers():
+    """What makes them quick; the seconds themselves are measured in benchmarks/."""
+    program = (
+        "import sys\n"
+        "from bertkit.cli.app import main\n"
+        "sys.argv = ['bertkit', *sys.argv[1:]]\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print(sorted({'torch', 'transformers', 'datasets', 'numpy'} & set(sys.modules)))\n"
+    )
+    for arguments in (["--help"], ["finetune", "glue", "--help"], ["recipes", "list"]):
+        done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True)
+        assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_recipes_are_listed_shown_copied_and_validated(bertkit, tmp_path):
+    names = bertkit("recipes", "list").out.split()
+    assert "finetune/glue/sst2" in names
+    shown = bertkit("recipes", "show", "finetune/glue/sst2").out
+    assert shown.startswith("# SST-2")
+    target = tmp_path / "mine.yaml"
+    assert bertkit("recipes", "copy", "finetune/glue/sst2", target).out == f"{target}\n"
+    assert target.read_text() == shown
+    assert bertkit("recipes", "validate", target).out == f"{target}: ok\n"
+    target.write_text(shown + "\nspeed: {fast: 1}\n")
+    outcome = bertkit("recipes", "validate", target)
+    assert outcome.code == 2
+    assert "unknown block" in outcome.err
+
+
+def test_a_tokenizer_is_trained_from_text(bertkit, tmp_path):
+    from transformers import AutoTokenizer
+
+    (tmp_path / "a.txt").write_text("low lower lowest slow slower slowest\n" * 9)
+    outcome = bertkit(
+        "tokenizer", "train", "--corpus", tmp_path / "a.txt", "--vocab-size", 40, "--output-dir", tmp_path / "tok"
+    )
+    assert outcome.code == 0, outcome.err
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "tok")
+    assert outcome.out == f"{len(tokenizer)} pieces: {tmp_path / 'tok'}\n"
+    assert tokenizer.tokenize("Lower") == ["lower"]
+
+
+def test_a_fault_of_our_own_keeps_its_traceback_and_exits_with_1(monkeypatch, tmp_path):
+    program = (
+        "import sys, bertkit.recipe_files as files\n"
+        "from bertkit.cli.app import main\n"
+        "files.list_recipes = lambda: 1 / 0\n"
+        "sys.argv = ['bertkit', 'recipes', 'list']\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "ZeroDivisionError" in done.stderr
+
+
+def test_python_dash_m_is_the_same_command():
+    done = subprocess.run(
+        [sys.executable, "-m", "bertkit", "recipes", "list"], capture_output=True, text=True, check=True
+    )
+    assert json.dumps(done.stdout.split()) == json.dumps(sorted(done.stdout.split()))
+    assert "placement/cpu" in done.stdout

@@ -1,0 +1,202 @@
+"""Wrong input: one message that names what, where and the fix, exit code 2, nothing written."""
+
+from __future__ import annotations
+
+import pytest
+
+SENTENCES = "A first sentence. A second one follows it. And a third one ends it.\n"
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    for number in range(4):
+        (folder / f"{number}.txt").write_text(SENTENCES * 5)
+    return folder
+
+
+@pytest.fixture
+def glue(tmp_path):
+    folder = tmp_path / "SST-2"
+    folder.mkdir()
+    (folder / "train.tsv").write_text("sentence\tlabel\ngood\t1\nbad\t0\n")
+    (folder / "dev.tsv").write_text("sentence\tlabel\ngood\t1\n")
+    return tmp_path
+
+
+def refused(outcome, out_dir, *expected):
+    assert outcome.code == 2
+    assert outcome.out == ""
+    assert "Traceback" not in outcome.err
+    for text in expected:
+        assert text in outcome.err
+    assert not out_dir.exists()
+
+
+def test_an_unknown_task(bertkit, tmp_path):
+    out = tmp_path / "out"
+    outcome = bertkit("finetune", "glue", "--task", "sst3", "--output-dir", out)
+    refused(outcome, out, "bertkit: error: --task: unknown glue task 'sst3'", "did you mean 'sst2'?")
+
+
+def test_neither_task_nor_recipe(bertkit, tmp_path):
+    out = tmp_path / "out"
+    refused(bertkit("finetune", "glue", "--output-dir", out), out, "give either --task (one of sst2) or --recipe")
+
+
+def test_a_missing_corpus(bertkit, tmp_path):
+    out, missing = tmp_path / "out", tmp_path / "missing"
+    outcome = bertkit("pretrain", "--corpus", missing, "--vocab-size", 100, "--output-dir", out)
+    refused(outcome, out, str(missing))
+
+
+def test_no_corpus_at_all(bertkit, tmp_path):
+    out = tmp_path / "out"
+    refused(bertkit("pretrain", "--vocab-size", 100, "--output-dir", out), out, "give --corpus")
+
+
+def test_a_tokenizer_and_a_vocabulary_size_or_neither(bertkit, tmp_path, corpus):
+    out = tmp_path / "out"
+    expected = "give either --tokenizer (a folder or a Hub id) or --vocab-size"
+    refused(bertkit("pretrain", "--corpus", corpus, "--output-dir", out), out, expected)
+    outcome = bertkit("pretrain", "--corpus", corpus, "--output-dir", out, "--tokenizer", "x", "--vocab-size", 99)
+    refused(outcome, out, expected)
+
+
+def test_text_that_is_not_utf8(bertkit, tmp_path, corpus):
+    out = tmp_path / "out"
+    (corpus / "latin.txt").write_bytes("Ein Café.".encode("latin-1"))
+    outcome = bertkit("pretrain", "--corpus", corpus, "--vocab-size", 100, "--output-dir", out)
+    refused(outcome, out, "latin.txt", "UTF-8", "7")
+
+
+def test_a_missing_tokenizer(bertkit, tmp_path, corpus):
+    out = tmp_path / "out"
+    outcome = bertkit("pretrain", "--corpus", corpus, "--tokenizer", tmp_path / "none", "--output-dir", out)
+    refused(outcome, out, str(tmp_path / "none"), "no such folder")
+
+
+def test_a_bad_label_with_file_and_line(bertkit, tmp_path, glue, checkpoint):
+    out = tmp_path / "out"
+    (glue / "SST-2" / "train.tsv").write_text("sentence\tlabel\ngood\t1\nbad\t2\n")
+    outcome = bertkit(
+        "finetune",
+        "glue",
+        "--task",
+        "sst2",
+        "--model",
+        checkpoint,
+        "--data-dir",
+        glue,
+        "--output-dir",
+        out,
+        "--max-seq-length",
+        32,
+    )
+    refused(outcome, out, f"{glue}/SST-2/train.tsv, line 3: label '2' is none of '0', '1'")
+
+
+def test_a_missing_checkpoint(bertkit, tmp_path, glue):
+    out = tmp_path / "out"
+    outcome = bertkit(
+        "finetune", "glue", "--task", "sst2", "--model", "./none", "--data-dir", glue, "--output-dir", out
+    )
+    refused(outcome, out, "./none: no such folder; expected a folder with config.json, or a Hub id")
+
+
+def test_a_checkpoint_that_is_no_bert(bertkit, tmp_path, glue):
+    out, other = tmp_path / "out", tmp_path / "roberta"
+    other.mkdir()
+    (other / "config.json").write_text('{"model_type": "roberta"}')
+    outcome = bertkit("finetune", "glue", "--task", "sst2", "--model", other, "--data-dir", glue, "--output-dir", out)
+    refused(outcome, out, "a checkpoint of type 'roberta'")
+
+
+def test_an_output_directory_in_use(bertkit, tmp_path, glue, checkpoint):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "thesis.txt").write_text("mine")
+    for command in (
+        ("finetune", "glue", "--task", "sst2", "--model", checkpoint, "--data-dir", glue),
+        ("pretrain", "--corpus", glue, "--vocab-size", "100"),
+        ("tokenizer", "train", "--corpus", glue, "--vocab-size", "100"),
+        ("quickstart",),
+    ):
+        outcome = bertkit(*command, "--output-dir", out)
+        assert outcome.code == 2
+        assert f"--output-dir {out}: already holds thesis.txt" in outcome.err
+        assert [path.name for path in out.iterdir()] == ["thesis.txt"]
+
+
+def test_a_recipe_with_three_wrong_keys(bertkit, tmp_path, corpus):
+    out, recipe = tmp_path / "out", tmp_path / "mine.yaml"
+    recipe.write_text("task:\n  kind: pretraining\ntrain:\n  lr: 1\n  epochs: 2\ndata:\n  length: 3\n")
+    outcome = bertkit("pretrain", "--recipe", recipe, "--corpus", corpus, "--vocab-size", 99, "--output-dir", out)
+    places = [
+        f"{recipe}, line {line}: {key}: unknown key"
+        for line, key in ((4, "train.lr"), (5, "train.epochs"), (7, "data.length"))
+    ]
+    refused(outcome, out, "3 faults", *places)
+
+
+def test_a_recipe_of_the_other_command(bertkit, tmp_path, corpus):
+    out = tmp_path / "out"
+    outcome = bertkit("pretrain", "--recipe", "sst2", "--corpus", corpus, "--vocab-size", 99, "--output-dir", out)
+    refused(outcome, out, "corpus")
+    outcome = bertkit("finetune", "glue", "--recipe", "bert-mini", "--output-dir", out)
+    refused(outcome, out, "task.kind is 'pretraining'; `bertkit pretrain` runs that")
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ("train.learning_rate", "expected block.key=value"),
+        ("train.learning_rate=fast", "train.learning_rate: expected float, got 'fast'"),
+        ("train.lerning_rate=1", "did you mean 'learning_rate'?"),
+        ("train.seed=1", "train.seed is given twice: 2 and 1"),
+        ("train.warmup_steps=-1", "warmup_steps"),
+    ],
+)
+def test_a_wrong_override(bertkit, tmp_path, corpus, setting, expected):
+    out = tmp_path / "out"
+    command = ("pretrain", "--recipe", "bert-tiny", "--corpus", corpus, "--vocab-size", 99, "--seed", 2)
+    refused(bertkit(*command, "--set", setting, "--output-dir", out), out, expected)
+
+
+def test_a_model_too_short_for_the_data(bertkit, tmp_path, glue, checkpoint):
+    out = tmp_path / "out"
+    command = ("finetune", "glue", "--task", "sst2", "--model", checkpoint, "--data-dir", glue, "--output-dir", out)
+    refused(bertkit(*command, "--max-seq-length", 5000), out, "5000 tokens, but", "has positions for 64")
+    refused(
+        bertkit(*command, "--set", "model.num_attention_heads=3", "--max-seq-length", 32),
+        out,
+        "model:",
+        "num_attention_heads",
+    )
+
+
+def test_resuming_nothing(bertkit, tmp_path, glue, checkpoint):
+    out = tmp_path / "out"
+    command = ("finetune", "glue", "--task", "sst2", "--model", checkpoint, "--data-dir", glue, "--output-dir", out)
+    refused(bertkit(*command, "--resume"), out, "holds no run")
+
+
+def test_predicting_without_or_with_two_inputs(bertkit, tmp_path, checkpoint):
+    out, file = tmp_path / "out.jsonl", tmp_path / "in.txt"
+    file.write_text("good\n")
+    expected = "give texts as arguments, or a file of them with --input"
+    refused(bertkit("predict", checkpoint, "--output", out), out, expected)
+    refused(bertkit("predict", checkpoint, "good", "--input", file, "--output", out), out, expected)
+
+
+def test_predicting_with_a_checkpoint_that_was_not_fine_tuned(bertkit, tmp_path, checkpoint):
+    outcome = bertkit("predict", checkpoint, "good")
+    refused(outcome, tmp_path / "out", "does not say which task", "BertForPreTraining")
+    refused(bertkit("evaluate", checkpoint), tmp_path / "out", "does not say which task")
+
+
+def test_usage_errors_are_wrong_input_too(bertkit, tmp_path):
+    refused(bertkit("pretrian"), tmp_path / "out", "pretrian")
+    refused(bertkit("pretrain"), tmp_path / "out", "--output-dir")
+    refused(bertkit("finetune", "glue", "--learning-rate", "fast"), tmp_path / "out", "'--learning-rate'")

@@ -1,0 +1,83 @@
+"""The floors of the house: a module imports its own room and lower floors, never upwards."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import bertkit
+
+PACKAGE = Path(bertkit.__file__).parent
+FLOORS = {
+    "errors": 0,
+    "model": 0,
+    "registration": 1,
+    "recipe_files": 1,
+    "checkpoint": 1,
+    "placement": 1,
+    "metrics": 1,
+    "recipe": 2,
+    "corpus": 2,
+    "tasks": 3,
+    "sharing": 4,
+    "inference": 4,
+    "training": 5,
+    "quickstart": 6,
+    "cli": 7,
+    "__main__": 8,
+}
+MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.name != "__init__.py")
+
+
+def room(path: Path) -> str:
+    first = path.relative_to(PACKAGE).parts[0]
+    return first.removesuffix(".py")
+
+
+def imported(path: Path) -> set[str]:
+    """The rooms of bertkit that a module imports, anywhere in it, annotations included."""
+    rooms = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        rooms |= {name.split(".")[1] for name in names if name.startswith("bertkit.")}
+    return rooms - {"__version__"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_go_down(path):
+    own = room(path)
+    for other in imported(path) - {own}:
+        assert FLOORS[other] < FLOORS[own], f"{own} (floor {FLOORS[own]}) imports {other} (floor {FLOORS[other]})"
+
+
+def test_every_room_has_a_floor():
+    assert {room(path) for path in MODULES} == set(FLOORS)
+
+
+def test_the_model_travels_alone():
+    """Its files are copied into checkpoints: siblings, torch, transformers and huggingface_hub only."""
+    for path in (PACKAGE / "model").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                assert node.level == 1
+                assert node.module, f"{path}: `from . import x` cannot be loaded from a checkpoint"
+            elif isinstance(node, ast.ImportFrom):
+                assert node.module.split(".")[0] != "bertkit"
+
+
+def test_changelog_and_package_agree_on_the_version():
+    changelog = (PACKAGE.parent / "CHANGELOG.md").read_text()
+    assert re.search(r"^## (\d+\.\d+\.\d+)", changelog, re.M).group(1) == bertkit.__version__
+
+
+def test_every_public_name_can_be_had():
+    for name in bertkit.__all__:
+        assert getattr(bertkit, name) is not None
+    assert set(bertkit.__all__) <= set(dir(bertkit))

@@ -1,0 +1,40 @@
+"""Progress: plain lines where there is no terminal, metrics in a fixed order, nothing on stdout."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from bertkit.training.progress import Progress, readable
+
+METRICS = {
+    "grad_norm": 1.0,
+    "next_sentence_accuracy": 0.5,
+    "loss": 2.0,
+    "masked_lm_loss": 1.25,
+    "learning_rate": 1e-4,
+    "epoch": 1.0,
+}
+
+
+def test_metrics_are_read_in_the_order_people_want():
+    assert readable(METRICS) == "loss 2.0000, MLM loss 1.2500, NSP accuracy 0.5000, learning rate 1.00e-04"
+
+
+def test_without_a_terminal_each_log_is_a_line_with_the_time_left(capfd, monkeypatch):
+    clock = iter([100.0, 130.0])
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    progress = Progress("sst2")
+    state = SimpleNamespace(global_step=0, max_steps=40, is_world_process_zero=True)
+    progress.on_train_begin(None, state, None)
+    state.global_step = 10
+    progress.on_log(None, state, None, logs=dict(METRICS))
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.splitlines() == [f"sst2: step 10/40: {readable(METRICS)}, 1m30s left"]
+
+
+def test_only_the_first_process_speaks(capfd):
+    progress = Progress("sst2")
+    state = SimpleNamespace(global_step=5, max_steps=40, is_world_process_zero=False)
+    progress.on_log(None, state, None, logs=dict(METRICS))
+    assert capfd.readouterr() == ("", "")
