@@ -129,6 +129,8 @@ def evaluate(
         "max_eval_samples": max_samples,
         "max_train_samples": max_samples,
     }
+    if split not in ("train", "validation"):
+        raise DataError(f"--split {split}: expected validation or train, the splits that have labels")
     predictor = load(checkpoint, **{key: value for key, value in given.items() if value is not None})
     found = predictor.task.load([split])[split]
     features, cut = predictor.task.encode_split(found, predictor.tokenizer)

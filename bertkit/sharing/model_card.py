@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bertkit.recipe_files import to_yaml
+
 _CITATION = """@inproceedings{devlin2019bert,
   title={{BERT}: Pre-training of Deep Bidirectional Transformers for Language Understanding},
   author={Devlin, Jacob and Chang, Ming-Wei and Lee, Kenton and Toutanova, Kristina},
@@ -36,7 +38,7 @@ class CardFacts:
         metrics: results on held-out data, ``eval_…``.
         main_metrics: keys of ``metrics`` that go into the card's ``model-index``.
         truncation: split → what ``max_seq_length`` cut, in words.
-        recipe: the resolved recipe as YAML text.
+        recipe: the blocks of the resolved recipe; paths are reduced to their last part.
         seed: of the run.
         base_model: what it was fine-tuned from, a Hub id; ``None`` for a path or a new model.
         dataset: Hub id, configuration and split that ``metrics`` belong to, or ``None``.
@@ -51,12 +53,27 @@ class CardFacts:
     data: Mapping[str, str]
     metrics: Mapping[str, float]
     main_metrics: tuple[str, ...]
-    recipe: str
+    recipe: Mapping[str, Any]
     seed: int
     truncation: Mapping[str, str] = field(default_factory=dict)
     base_model: str | None = None
     dataset: tuple[str, str, str] | None = None
     note: str = ""
+
+
+def without_paths(value: Any) -> Any:
+    """Plain data with every path of this machine reduced to its last part, for what may be shared.
+
+    >>> without_paths({"data": {"corpus": ["/home/ada/books"], "hub": "nyu-mll/glue"}, "seed": 1})
+    {'data': {'corpus': ['…/books'], 'hub': 'nyu-mll/glue'}, 'seed': 1}
+    """
+    if isinstance(value, Mapping):
+        return {key: without_paths(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [without_paths(item) for item in value]
+    if isinstance(value, str) and Path(value).is_absolute():
+        return f"…/{Path(value).name}"
+    return value
 
 
 def write_model_card(path: Path, facts: CardFacts) -> None:
@@ -149,7 +166,7 @@ before you rely on it.
 `bertkit` repeats the run from this recipe, which also lies beside the weights as `recipe.yaml`:
 
 ```yaml
-{facts.recipe.strip()}
+{to_yaml(without_paths(facts.recipe)).strip()}
 ```
 
 ## Citation

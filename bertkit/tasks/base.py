@@ -33,7 +33,8 @@ class FineTuningData:
         data_dir: folder with the data; ``None`` loads the set from the Hub.
         max_seq_length: tokens of one input with [CLS] and [SEP]; longer inputs are cut, and the cuts are counted.
         max_train_samples: keep only the first so many training examples.
-        max_eval_samples: keep only the first so many examples of each other split.
+        max_eval_samples: keep only the first so many validation examples. The test set stays whole: a leaderboard takes
+            nothing else.
     """
 
     data_dir: str | None = None

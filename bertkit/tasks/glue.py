@@ -91,7 +91,7 @@ class GlueTask(Task):
         return {name: self._limit(name, split) for name, split in found.items()}
 
     def _limit(self, name: str, split: Split) -> Split:
-        limit = self.data.max_train_samples if name == "train" else self.data.max_eval_samples
+        limit = {"train": self.data.max_train_samples, "validation": self.data.max_eval_samples}.get(name)
         if limit is None or limit >= len(split.examples):
             return split
         return Split(split.examples.select(range(limit)), split.source, split.fingerprint)

@@ -14,8 +14,7 @@ from bertkit.checkpoint import load_config, load_model, load_tokenizer, save_tok
 from bertkit.errors import RecipeError
 from bertkit.placement import place
 from bertkit.recipe import Recipe, load_recipe
-from bertkit.recipe_files import to_yaml
-from bertkit.sharing.model_card import CardFacts, write_model_card
+from bertkit.sharing.model_card import CardFacts, without_paths, write_model_card
 from bertkit.tasks.base import FineTuningData, Split, Task, task_of_recipe
 from bertkit.training.progress import say
 from bertkit.training.run_directory import (
@@ -112,7 +111,7 @@ def finetune(
     save_tokenizer(tokenizer, output_dir)
     trainer.save_state()
     write_results(output_dir, "train", plain(outcome.metrics))
-    metrics = plain(trainer.evaluate())
+    metrics = plain(trainer.last_evaluation() or trainer.evaluate())
     write_results(output_dir, "eval", metrics)
     if "test" in features:
         prediction = trainer.predict(features["test"], metric_key_prefix="predict")
@@ -171,11 +170,13 @@ def _write_card(
             head=task.head,
             auto_class=task.head.replace("BertFor", "AutoModelFor"),
             pipeline_tag=task.pipeline_tag,
-            task=f"BERT, fine-tuned for {task.name} with bertkit, starting from `{source}`.",
-            data={name: f"{split.source}, {len(split.examples)} examples" for name, split in splits.items()},
+            task=f"BERT, fine-tuned for {task.name} with bertkit, starting from `{without_paths(source)}`.",
+            data={
+                name: f"{without_paths(split.source)}, {len(split.examples)} examples" for name, split in splits.items()
+            },
             metrics=metrics,
             main_metrics=(f"eval_{task.main_metric}",),
-            recipe=to_yaml(recipe.to_dict()),
+            recipe=recipe.to_dict(),
             seed=recipe.train["seed"],
             truncation={name: str(cut) for name, cut in record.truncation.items()},
             base_model=None if Path(source).exists() else source,

@@ -21,7 +21,6 @@ from bertkit.model.configuration_bert import BertConfig
 from bertkit.model.modeling_bert import BertForPreTraining
 from bertkit.placement import place
 from bertkit.recipe import Recipe, load_recipe
-from bertkit.recipe_files import to_yaml
 from bertkit.sharing.model_card import CardFacts, write_model_card
 from bertkit.tasks import pretraining
 from bertkit.training.progress import ByteProgress, say
@@ -142,7 +141,7 @@ def pretrain(
     model.save_pretrained(output_dir)
     trainer.save_state()
     write_results(output_dir, "train", plain(outcome.metrics))
-    metrics = plain(trainer.evaluate()) if eval_set is not None else {}
+    metrics = plain(trainer.last_evaluation() or trainer.evaluate()) if eval_set is not None else {}
     if metrics:
         write_results(output_dir, "eval", metrics)
     record.write(output_dir, tokens_seen=trainer.state.num_input_tokens_seen, steps=trainer.state.global_step)
@@ -296,7 +295,7 @@ def _write_card(output_dir: Path, recipe: Recipe, record: RunRecord, metrics: di
             },
             metrics=metrics,
             main_metrics=tuple(key for key, _ in SHOWN if key in metrics),
-            recipe=to_yaml(recipe.to_dict()),
+            recipe=recipe.to_dict(),
             seed=recipe.train["seed"],
             note=note,
         ),

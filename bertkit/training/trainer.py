@@ -10,8 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from torch.utils.data import SequentialSampler
 from transformers import PrinterCallback, ProgressCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from bertkit.errors import RecipeError
 from bertkit.placement import Placement
@@ -34,6 +37,33 @@ def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, *
         )
     except (ValueError, TypeError) as error:
         raise RecipeError(f"recipe {recipe.name}: train: {error}") from error
+
+
+class LengthGroups(LengthGroupedSampler):
+    """An epoch's order in which the inputs of one *global* batch are of like length.
+
+    transformers' own draws from the process's generator and groups what one process takes: its order changes when a
+    run is resumed within an epoch, and with the number of processes. This one is a function of (seed, epoch) alone.
+
+    Args:
+        lengths: tokens of each example.
+        global_batch_size: examples per optimizer step over all processes.
+        seed: of the run.
+    """
+
+    def __init__(self, lengths: list[int], global_batch_size: int, seed: int):
+        super().__init__(global_batch_size, lengths=lengths)
+        self.seed = seed
+        self.set_epoch(0)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Called before each epoch, also one that is resumed in the middle."""
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[int]:
+        key = np.random.SeedSequence([self.seed, self.epoch]).generate_state(1, np.uint64)[0]
+        self.generator = torch.Generator().manual_seed(int(key >> 1))
+        return iter(super().__iter__())
 
 
 class BertkitTrainer(Trainer):
@@ -61,6 +91,16 @@ class BertkitTrainer(Trainer):
             self._num_pairs_in_batch = self.accelerator.gather(pairs).sum() if self.args.world_size > 1 else pairs
         return batch_samples, num_items_in_batch
 
+    def _get_train_sampler(self, train_dataset: Any = None) -> Any:
+        if self.args.train_sampling_strategy == "group_by_length":
+            global_batch = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
+            return LengthGroups(self.train_dataset["length"][:], global_batch, self.args.seed)
+        return super()._get_train_sampler(train_dataset)
+
+    def _get_eval_sampler(self, eval_dataset: Any) -> Any:
+        # transformers groups these by length too, in a random order, and predictions would come back in that order.
+        return SequentialSampler(eval_dataset)
+
     def compute_loss(
         self,
         model: torch.nn.Module,
@@ -71,3 +111,10 @@ class BertkitTrainer(Trainer):
         if num_items_in_batch is not None and self._num_pairs_in_batch is not None:
             inputs = {**inputs, "num_pairs_in_batch": self._num_pairs_in_batch}
         return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+
+    def last_evaluation(self) -> dict[str, float] | None:
+        """The results of an evaluation made at this very step, if there was one: no need to make it again."""
+        for entry in reversed(self.state.log_history):
+            if entry["step"] == self.state.global_step and "eval_loss" in entry:
+                return {key: value for key, value in entry.items() if key != "step"}
+        return None

@@ -17,7 +17,7 @@ FACTS = CardFacts(
     data={"train": "nyu-mll/glue (sst2), 67349 examples"},
     metrics={"eval_accuracy": 0.91234567, "eval_loss": 0.3, "eval_runtime": 5.0},
     main_metrics=("eval_accuracy",),
-    recipe="task:\n  kind: glue\n",
+    recipe={"task": {"kind": "glue"}, "data": {"data_dir": "/home/ada/GLUE"}},
     seed=7,
     truncation={"train": "3 of 9 inputs cut"},
     base_model="google-bert/bert-base-uncased",
@@ -65,4 +65,6 @@ def test_the_text_tells_scores_seed_cuts_recipe_and_how_to_load(tmp_path):
     ):
         assert needed in text
     assert "runtime" not in text
+    assert "data_dir: …/GLUE" in text
+    assert "/home/ada" not in text
     assert "More information needed" not in text

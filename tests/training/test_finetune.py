@@ -1,0 +1,175 @@
+"""Fine-tuning end to end on a tiny model: what is left behind, and that evaluate and predict say the same."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+from bertkit import evaluate, finetune, load
+from bertkit.errors import CheckpointError, DataError, RecipeError
+
+FAST = {
+    "data.max_seq_length": 16,
+    "train.learning_rate": 5e-3,
+    "train.num_train_epochs": 12,
+    "train.logging_steps": 2,
+    "train.global_train_batch_size": 16,
+    "placement.mixed_precision": "no",
+    "placement.device": "cpu",
+}
+
+
+@pytest.fixture
+def run(glue, checkpoint, tmp_path):
+    return finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / "run", overrides=FAST)
+
+
+def test_a_run_learns_and_leaves_what_is_promised(run, glue):
+    out = run.output_dir
+    promised = """recipe.yaml config.json model.safetensors tokenizer.json tokenizer_config.json all_results.json
+        train_results.json eval_results.json predict_results.json run.json trainer_state.json README.md
+        predict_results_sst2.tsv""".split()
+    assert set(promised) <= {path.name for path in out.iterdir()}
+    assert run.metrics["eval_accuracy"] == 1.0
+    lines = (out / "predict_results_sst2.tsv").read_text().splitlines()
+    assert lines[0] == "index\tprediction"
+    tests = [line.split("\t") for line in (glue / "SST-2" / "test.tsv").read_text().splitlines()[1:]]
+    assert lines[1:] == [f"{index}\t{int('lovely' in text)}" for index, text in tests]
+    config = json.loads((out / "config.json").read_text())
+    assert config["id2label"] == {"0": "negative", "1": "positive"}
+    assert str(glue) not in (out / "README.md").read_text()
+    assert "training_args.bin" not in {path.name for path in out.iterdir()}
+
+
+def test_evaluate_gives_the_score_of_the_run(run, glue):
+    again = evaluate(run.output_dir, data_dir=glue)
+    assert again.metrics["eval_accuracy"] == run.metrics["eval_accuracy"]
+    assert again.examples == 24
+    limited = evaluate(run.output_dir, data_dir=glue, max_samples=5)
+    assert limited.examples == 5
+    with pytest.raises(DataError, match="--split dev: expected validation or train"):
+        evaluate(run.output_dir, data_dir=glue, split="dev")
+
+
+def test_auto_classes_give_the_logits_of_predict(run):
+    texts = ["the film is lovely", "the plot is awful"]
+    predictor = load(run.output_dir, device="cpu")
+    predictions = predictor.predict(texts)
+    model = AutoModelForSequenceClassification.from_pretrained(run.output_dir)
+    tokenizer = AutoTokenizer.from_pretrained(run.output_dir)
+    with torch.no_grad():
+        probabilities = model(**tokenizer(texts, padding=True, return_tensors="pt")).logits.softmax(-1).numpy()
+    for prediction, row in zip(predictions, probabilities, strict=True):
+        assert list(prediction["probabilities"].values()) == pytest.approx(row.tolist(), abs=1e-6)
+    assert [prediction["label"] for prediction in predictions] == ["positive", "negative"]
+
+
+def test_predictions_keep_their_order_and_do_not_depend_on_company(run):
+    predictor = load(run.output_dir, device="cpu", batch_size=3)
+    texts = [f"the {'very ' * (index % 5)}{'lovely' if index % 3 else 'awful'} film" for index in range(11)]
+    together = predictor.predict(texts)
+    for text, prediction in zip(texts, together, strict=True):
+        (alone,) = predictor.predict(text)
+        one, other = (list(each["probabilities"].values()) for each in (alone, prediction))
+        np.testing.assert_allclose(one, other, atol=1e-5)
+    assert predictor.predict([]) == []
+    assert len(predictor.predict(["", "the"])) == 2
+
+
+def test_a_stock_bert_checkpoint_is_a_start_too(glue, checkpoint, tmp_path):
+    import transformers
+
+    stock = tmp_path / "stock"
+    config = transformers.BertConfig(
+        vocab_size=90,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=64,
+    )
+    model = transformers.BertForPreTraining(config)
+    model.save_pretrained(stock)
+    AutoTokenizer.from_pretrained(checkpoint).save_pretrained(stock)
+    overrides = {**FAST, "train.learning_rate": 1e-12, "train.num_train_epochs": 1}
+    out = finetune("sst2", model=str(stock), data_dir=glue, output_dir=tmp_path / "run", overrides=overrides).output_dir
+    tuned = load_file(out / "model.safetensors")
+    name = "bert.encoder.layer.1.output.dense.weight"
+    assert torch.allclose(tuned[name], model.state_dict()[name], atol=1e-6)
+
+
+def test_stopped_and_resumed_is_never_stopped_bit_for_bit(glue, checkpoint, tmp_path):
+    def train(out, resume=False):
+        overrides = {**FAST, "train.save_steps": 5, "train.num_train_epochs": 2}
+        return finetune(
+            "sst2", model=str(checkpoint), data_dir=glue, output_dir=out, overrides=overrides, resume=resume
+        )
+
+    straight = train(tmp_path / "straight")
+    train(tmp_path / "stopped")
+    for path in (tmp_path / "stopped" / "checkpoint-12").iterdir():
+        path.unlink()  # a kill between steps 10 and 12 leaves checkpoint-10
+    (tmp_path / "stopped" / "model.safetensors").unlink()
+    resumed = train(tmp_path / "stopped", resume=True)
+    one, two = (load_file(run.output_dir / "model.safetensors") for run in (straight, resumed))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_accumulation_does_not_change_the_curve_even_where_batches_are_uneven(glue, checkpoint, tmp_path):
+    """96 examples in batches of 20: the last one of an epoch has 16, cut as 5 + 5 + 5 + 1."""
+    curves = []
+    for per_device in (20, 5):
+        overrides = {
+            **FAST,
+            "train.global_train_batch_size": 20,
+            "train.train_sampling_strategy": "sequential",
+            "train.logging_steps": 1,
+            "train.num_train_epochs": 2,
+            "train.learning_rate": 1e-3,
+            "model.hidden_dropout_prob": 0,
+            "model.attention_probs_dropout_prob": 0,
+            "placement.per_device_train_batch_size": per_device,
+        }
+        out = tmp_path / f"run-{per_device}"
+        finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=out, overrides=overrides)
+        history = json.loads((out / "trainer_state.json").read_text())["log_history"]
+        curves.append([(entry["loss"], entry["grad_norm"]) for entry in history if "loss" in entry])
+    assert len(curves[0]) == len(curves[1]) == 10
+    np.testing.assert_allclose(curves[0], curves[1], rtol=1e-5)
+
+
+def test_model_fields_can_be_set_when_starting_from_a_checkpoint(glue, checkpoint, tmp_path):
+    overrides = {**FAST, "train.max_steps": 1, "model.hidden_dropout_prob": 0, "model.classifier_dropout": 0.4}
+    out = finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / "run", overrides=overrides)
+    config = json.loads((out.output_dir / "config.json").read_text())
+    assert (config["hidden_dropout_prob"], config["classifier_dropout"]) == (0, 0.4)
+
+
+def test_what_is_cut_is_recorded_and_said(glue, checkpoint, tmp_path, capfd):
+    overrides = {**FAST, "data.max_seq_length": 5, "train.max_steps": 1}
+    out = finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / "run", overrides=overrides)
+    record = json.loads((out.output_dir / "run.json").read_text())
+    cut = record["truncation"]["train"]
+    assert cut["examples"] == cut["of_examples"] == 96
+    assert cut["of_tokens"] - cut["tokens"] == 96 * 5
+    assert "train: 96 of 96 inputs cut (100.0 %)" in capfd.readouterr().err
+    assert "inputs cut" in (out.output_dir / "README.md").read_text()
+
+
+def test_nothing_to_start_from_is_refused(glue, tmp_path):
+    from bertkit import load_recipe
+
+    blocks = load_recipe("sst2").to_dict()
+    del blocks["model"]["name_or_path"]
+    with pytest.raises(RecipeError, match="no checkpoint to start from"):
+        finetune(blocks, data_dir=glue, output_dir=tmp_path / "run")
+
+
+def test_a_predictor_needs_a_fine_tuned_checkpoint(checkpoint):
+    with pytest.raises(CheckpointError, match="does not say which task"):
+        load(checkpoint)
