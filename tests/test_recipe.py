@@ -14,7 +14,7 @@ NAMES = list_recipes()
 
 
 def test_there_are_recipes_of_every_family():
-    assert {name.split("/")[0] for name in NAMES} == {"pretrain", "finetune", "placement"}
+    assert {name.split("/")[0] for name in NAMES} == {"pretrain", "finetune", "placement", "quickstart"}
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("placement/")])

@@ -147,10 +147,15 @@ def read_text(path: str | Path) -> str:
         data = path.read_bytes()
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+    return decode_text(data, str(path), path)
+
+
+def decode_text(data: bytes, name: str, file: Path | None = None) -> str:
+    """`read_text` for bytes that are at hand; ``name`` is what messages call them, ``file`` where they lie, if so."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise DataError(
-            f"{path}: not UTF-8 at byte offset 0: it starts with the mark of UTF-16; "
-            f"convert it: {_iconv(path, 'utf-16')}"
+            f"{name}: not UTF-8 at byte offset 0: it starts with the mark of UTF-16; "
+            f"convert it: {_iconv(file, 'utf-16')}"
         )
     start = len(_BYTE_ORDER_MARK) if data.startswith(_BYTE_ORDER_MARK) else 0
     try:
@@ -158,20 +163,21 @@ def read_text(path: str | Path) -> str:
     except UnicodeDecodeError as error:
         offset = start + error.start
         raise DataError(
-            f"{path}: not UTF-8 at byte offset {offset} (byte 0x{data[offset]:02x}: {error.reason}); "
-            f"convert it, if it is Latin-1: {_iconv(path, 'latin1')}"
+            f"{name}: not UTF-8 at byte offset {offset} (byte 0x{data[offset]:02x}: {error.reason}); "
+            f"convert it, if it is Latin-1: {_iconv(file, 'latin1')}"
         ) from error
     nul = data.find(b"\0")
     if nul >= 0:
         raise DataError(
-            f"{path}: NUL byte at byte offset {nul}: this is no text file, or its text is UTF-16; "
-            f"convert it, if so: {_iconv(path, 'utf-16')}"
+            f"{name}: NUL byte at byte offset {nul}: this is no text file, or its text is UTF-16; "
+            f"convert it, if so: {_iconv(file, 'utf-16')}"
         )
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _iconv(path: Path, encoding: str) -> str:
-    return f"iconv -f {encoding} -t utf-8 '{path}' > '{path.with_suffix('.utf8.txt')}'"
+def _iconv(file: Path | None, encoding: str) -> str:
+    convert = f"iconv -f {encoding} -t utf-8"
+    return convert if file is None else f"{convert} '{file}' > '{file.with_suffix('.utf8.txt')}'"
 
 
 class TextLines:

@@ -9,7 +9,7 @@ from json import dumps
 from pathlib import Path
 from typing import Any
 
-from bertkit.corpus.documents import read_text
+from bertkit.corpus.documents import decode_text, read_text
 from bertkit.errors import DataError, OutputError
 from bertkit.inference.predictor import load
 
@@ -48,7 +48,8 @@ def predict_texts(
 
 def _lines(input_file: Path | None) -> list[str]:
     assert input_file is not None
-    text = sys.stdin.read() if str(input_file) == "-" else read_text(input_file)
+    pipe = str(input_file) == "-"
+    text = decode_text(sys.stdin.buffer.read(), "standard input") if pipe else read_text(input_file)
     lines = text.removesuffix("\n").split("\n") if text else []
     if not lines:
         raise DataError(f"--input {input_file}: no texts in it")

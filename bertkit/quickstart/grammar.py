@@ -103,8 +103,9 @@ def write_documents(number: int, seed: int) -> list[list[str]]:
 def _document(rng: random.Random) -> list[str]:
     places, things, did, parts = _TOPICS[rng.choice(sorted(_TOPICS))]
     name, place, moods = rng.choice(_NAMES), rng.choice(places), rng.choice((KIND, UNKIND))
+    thing, part = rng.choice(things), rng.choice(parts)
     return [
-        _fill(rng, rng.choice(_DOCUMENT_SENTENCES), name, place, things, did, parts, moods)
+        _fill(rng, rng.choice(_DOCUMENT_SENTENCES), name, place, [thing], did, [part], moods)
         for _ in range(rng.randint(8, 14))
     ]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +13,8 @@ from bertkit.quickstart import grammar
 if TYPE_CHECKING:
     from bertkit.training.run_directory import Run
 
-SEED = 42
 MADE_UP = "The data are made up by a small grammar; the scores say nothing about real text."
+_SEED = 42
 _DOCUMENTS = 3000
 _FEW, _MANY = 32, 400
 # Only these adjectives are ever labelled; the others are in the documents, and in the test sentences.
@@ -76,13 +75,15 @@ def quickstart(output_dir: str | Path = "bertkit-quickstart") -> Tour:
     text, labelled = output_dir / "text", output_dir / "labelled"
     write_data(text, labelled)
     say("2/4 pre-training a tiny BERT on the documents: masked words and next sentences")
-    pretrained = pretrain(PRETRAIN, corpus=[text], output_dir=output_dir / "pretrained", card_note=MADE_UP)
+    pretrained = pretrain("quickstart/pretrain", corpus=[text], output_dir=output_dir / "pretrained", card_note=MADE_UP)
     say(f"3/4 fine-tuning it on the {_FEW} labelled sentences: is the verdict kind?")
     given: dict[str, Any] = {"model": str(output_dir / "pretrained"), "data_dir": labelled, "card_note": MADE_UP}
-    finetuned = finetune(FINETUNE, output_dir=output_dir / "finetuned", **given)
+    finetuned = finetune("quickstart/finetune", output_dir=output_dir / "finetuned", **given)
     say("4/4 the same from scratch: new weights, the same tokenizer and sentences")
     scratch = _new_weights(output_dir / "pretrained", output_dir / "new-weights")
-    from_scratch = finetune(FINETUNE, output_dir=output_dir / "from-scratch", **{**given, "model": str(scratch)})
+    from_scratch = finetune(
+        "quickstart/finetune", output_dir=output_dir / "from-scratch", **{**given, "model": str(scratch)}
+    )
     predictions = load(output_dir / "finetuned").predict(list(_EXAMPLES))
     return Tour(
         output_dir=output_dir,
@@ -96,66 +97,15 @@ def quickstart(output_dir: str | Path = "bertkit-quickstart") -> Tour:
     )
 
 
-PRETRAIN: Mapping[str, Any] = {
-    "task": {"kind": "pretraining"},
-    "model": {
-        "num_hidden_layers": 2,
-        "hidden_size": 128,
-        "num_attention_heads": 4,
-        "intermediate_size": 512,
-        "max_position_embeddings": 64,
-        "hidden_dropout_prob": 0.0,  # the data are drawn anew each epoch, and the model is far too small to overfit
-        "attention_probs_dropout_prob": 0.0,
-    },
-    "data": {"vocab_size": 400, "sentence_per_line": True, "max_seq_length": 48, "max_predictions_per_seq": 8},
-    "train": {
-        "global_train_batch_size": 64,
-        "max_steps": 900,
-        "learning_rate": 1e-3,
-        "warmup_steps": 0.1,
-        "weight_decay": 0.01,
-        "logging_steps": 100,
-        "save_strategy": "no",
-        "seed": SEED,
-    },
-    "placement": {"mixed_precision": "no", "per_device_train_batch_size": 64},
-}
-
-FINETUNE: Mapping[str, Any] = {
-    "task": {
-        "kind": "glue",
-        "name": "verdicts",
-        "folder": "labelled",
-        "text_columns": ["sentence"],
-        "label_names": ["unkind", "kind"],
-        "file_labels": ["0", "1"],
-        "metric": "glue/sst2",
-        "main_metric": "accuracy",
-    },
-    "data": {"max_seq_length": 32},
-    "train": {
-        "global_train_batch_size": 16,
-        "num_train_epochs": 20,
-        "learning_rate": 3e-4,
-        "warmup_steps": 0.1,
-        "weight_decay": 0.01,
-        "logging_steps": 20,
-        "save_strategy": "no",
-        "seed": SEED,
-    },
-    "placement": {"mixed_precision": "no"},
-}
-
-
 def write_data(text: Path, labelled: Path) -> None:
     """Writes ``text/documents.txt`` (a sentence a line) and ``labelled/{train,dev}.tsv`` in GLUE's layout."""
     text.mkdir(parents=True)
     labelled.mkdir(parents=True)
-    documents = grammar.write_documents(_DOCUMENTS, SEED)
+    documents = grammar.write_documents(_DOCUMENTS, _SEED)
     (text / "documents.txt").write_text("\n\n".join("\n".join(document) for document in documents) + "\n")
     some = (grammar.KIND[:_LABELLED_ADJECTIVES], grammar.UNKIND[:_LABELLED_ADJECTIVES])
     others = (grammar.KIND[_LABELLED_ADJECTIVES:], grammar.UNKIND[_LABELLED_ADJECTIVES:])
-    for name, number, seed, adjectives in (("train", _FEW, SEED, some), ("dev", _MANY, SEED + 1, others)):
+    for name, number, seed, adjectives in (("train", _FEW, _SEED, some), ("dev", _MANY, _SEED + 1, others)):
         rows = [f"{row.text}\t{row.label}" for row in grammar.write_labelled(number, seed, adjectives)]
         (labelled / f"{name}.tsv").write_text("\n".join(["sentence\tlabel", *rows]) + "\n")
 
@@ -167,7 +117,7 @@ def _new_weights(pretrained: Path, folder: Path) -> Path:
     from bertkit.checkpoint import load_config, load_tokenizer, save_tokenizer
     from bertkit.model.modeling_bert import BertForPreTraining
 
-    set_seed(SEED)
+    set_seed(_SEED)
     BertForPreTraining(load_config(str(pretrained))).save_pretrained(folder)
     save_tokenizer(load_tokenizer(pretrained), folder)
     return folder

@@ -1,0 +1,30 @@
+"""The quickstart itself, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+
+@pytest.mark.slow
+def test_the_tour_shows_what_it_promises(tmp_path):
+    environment = {"PATH": "", "HOME": str(tmp_path), "HF_HOME": str(tmp_path / "hf"), "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-m", "bertkit", "quickstart", "--output-dir", str(tmp_path / "tour"), "--json"]
+    started = time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    tour = json.loads(done.stdout)
+    assert tour["seconds"] <= time.monotonic() - started
+    assert "made up" in done.stderr
+    # A tenth of the first loss would do; chance is 0.5 for both accuracies.
+    assert tour["pretraining"]["eval_masked_lm_loss"] < 0.5 * tour["first_masked_lm_loss"]
+    assert tour["pretraining"]["eval_next_sentence_accuracy"] > 0.75
+    assert tour["finetuned"] > tour["from_scratch"] + 0.1
+    for row in tour["predictions"]:
+        assert row["label"] in ("kind", "unkind")
+    for name in ("pretrained", "finetuned", "from-scratch"):
+        assert "made up" in (tmp_path / "tour" / name / "README.md").read_text()
