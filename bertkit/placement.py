@@ -95,6 +95,11 @@ class Placement:
         )
 
 
+def is_main_process() -> bool:
+    """Whether this process is the one that writes and speaks; true where there is only one."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 def place(settings: PlacementSettings, global_train_batch_size: int) -> Placement:
     """Works out where a run goes on this machine and how its batch is cut.
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from bertkit.errors import RecipeError, did_you_mean
+from bertkit.placement import is_main_process
 from bertkit.recipe import load_placement
 from bertkit.recipe_files import list_recipes, parse_value
 
@@ -75,6 +76,8 @@ def overrides(values: list[str] | None, placement: str | None, **flags: Any) -> 
 
 def print_results(output_dir: Path, metrics: dict[str, float], shown: list[tuple[str, str]], as_json: bool) -> None:
     """A finished run on stdout: one JSON object, or the metrics ``shown`` (key, name) and where the rest is."""
+    if not is_main_process():
+        return
     if as_json:
         print(json.dumps({"output_dir": str(output_dir), **metrics}))
         return

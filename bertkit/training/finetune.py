@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,26 +9,15 @@ from typing import Any
 import numpy as np
 from transformers import DataCollatorWithPadding, EvalPrediction, PreTrainedTokenizerBase, set_seed
 
-from bertkit.checkpoint import load_config, load_model, load_tokenizer, save_tokenizer
+from bertkit.checkpoint import load_config, load_model, load_tokenizer
 from bertkit.errors import RecipeError
-from bertkit.placement import place
 from bertkit.recipe import Recipe, load_recipe
-from bertkit.sharing.model_card import CardFacts, without_paths, write_model_card
+from bertkit.sharing.model_card import CardFacts, without_paths
 from bertkit.tasks.base import FineTuningData, Split, Task, task_of_recipe
 from bertkit.training.progress import say
-from bertkit.training.run_directory import (
-    Run,
-    RunRecord,
-    absolute,
-    check_output_dir,
-    check_same_recipe,
-    last_checkpoint,
-    plain,
-    write_results,
-)
-from bertkit.training.trainer import BertkitTrainer, training_arguments
-
-logger = logging.getLogger(__name__)
+from bertkit.training.run import RunInProgress
+from bertkit.training.run_directory import Run, RunRecord, absolute
+from bertkit.training.trainer import BertkitTrainer
 
 
 def finetune(
@@ -64,13 +52,7 @@ def finetune(
     recipe = load_recipe(recipe, {**(overrides or {}), **chosen})
     if not isinstance(recipe.data, FineTuningData):
         raise RecipeError(f"recipe {recipe.name}: task.kind is {recipe.kind!r}; `bertkit pretrain` runs that")
-    output_dir = Path(output_dir)
-    check_output_dir(output_dir, resume)
-    if resume:
-        check_same_recipe(recipe, output_dir)
-    placement = place(recipe.placement, recipe.train["global_train_batch_size"])
-    arguments = training_arguments(recipe, placement, output_dir, include_num_input_tokens_seen="non_padding")
-
+    run = RunInProgress(recipe, output_dir, resume)
     task = task_of_recipe(recipe)
     changes = {key: value for key, value in recipe.model.items() if key != "name_or_path"}
     source = recipe.model.get("name_or_path")
@@ -84,43 +66,31 @@ def finetune(
         )
     tokenizer = load_tokenizer(source)
     splits = task.load()
-    record = RunRecord(recipe, placement)
     say(f"{task.name}: {', '.join(f'{len(split.examples)} {name}' for name, split in splits.items())} examples")
-    say(f"placement: {placement.describe()}")
-    features = _encode(task, splits, tokenizer, record)
+    features = _encode(task, splits, tokenizer, run.record)
 
     set_seed(recipe.train["seed"])
     network = load_model(task.head, source, config, new_head=True)
-    if placement.settings.attn_implementation:
-        network.set_attn_implementation(placement.settings.attn_implementation)
-    output_dir.mkdir(parents=True, exist_ok=True)
-    recipe.save(output_dir / "recipe.yaml", f"bertkit finetune {task.kind} --recipe recipe.yaml --output-dir NEW")
+    if recipe.placement.attn_implementation:
+        network.set_attn_implementation(recipe.placement.attn_implementation)
     trainer = BertkitTrainer(
         what=task.name,
         model=network,
-        args=arguments,
+        args=run.arguments,
         train_dataset=features["train"],
         eval_dataset=features["validation"],
         data_collator=_Collator(tokenizer, task),
         processing_class=tokenizer,
         compute_metrics=lambda outcome: _score(task, outcome),
     )
-    outcome = trainer.train(resume_from_checkpoint=last_checkpoint(output_dir) if resume else None)
-
-    network.save_pretrained(output_dir)
-    save_tokenizer(tokenizer, output_dir)
-    trainer.save_state()
-    write_results(output_dir, "train", plain(outcome.metrics))
-    metrics = plain(trainer.last_evaluation() or trainer.evaluate())
-    write_results(output_dir, "eval", metrics)
+    metrics = run.train(trainer, tokenizer, f"bertkit finetune {task.kind} --recipe recipe.yaml --output-dir NEW")
     if "test" in features:
         prediction = trainer.predict(features["test"], metric_key_prefix="predict")
-        path = task.write_test_predictions(splits["test"].examples, prediction.predictions, output_dir)
-        write_results(output_dir, "predict", plain(prediction.metrics))
-        say(f"test predictions: {path}")
-    record.write(output_dir, tokens_seen=trainer.state.num_input_tokens_seen, steps=trainer.state.global_step)
-    _write_card(output_dir, task, splits, recipe, metrics, record, card_note)
-    return Run(output_dir, {**plain(outcome.metrics), **metrics})
+        run.write("predict", prediction.metrics)
+        if run.is_main_process:
+            path = task.write_test_predictions(splits["test"].examples, prediction.predictions, run.output_dir)
+            say(f"test predictions: {path}")
+    return run.finish(trainer, _card(task, splits, recipe, metrics, run.record, card_note))
 
 
 def _encode(
@@ -152,35 +122,29 @@ def _score(task: Task, outcome: EvalPrediction) -> dict[str, float]:
     return task.score(np.asarray(outcome.predictions), np.asarray(outcome.label_ids))
 
 
-def _write_card(
-    output_dir: Path,
+def _card(
     task: Task,
     splits: dict[str, Split],
     recipe: Recipe,
     metrics: dict[str, float],
     record: RunRecord,
     note: str,
-) -> None:
+) -> CardFacts:
     source = str(recipe.model["name_or_path"])
     from_hub = recipe.data.data_dir is None
-    write_model_card(
-        output_dir / "README.md",
-        CardFacts(
-            title=f"BERT fine-tuned on {task.name}",
-            head=task.head,
-            auto_class=task.head.replace("BertFor", "AutoModelFor"),
-            pipeline_tag=task.pipeline_tag,
-            task=f"BERT, fine-tuned for {task.name} with bertkit, starting from `{without_paths(source)}`.",
-            data={
-                name: f"{without_paths(split.source)}, {len(split.examples)} examples" for name, split in splits.items()
-            },
-            metrics=metrics,
-            main_metrics=(f"eval_{task.main_metric}",),
-            recipe=recipe.to_dict(),
-            seed=recipe.train["seed"],
-            truncation={name: str(cut) for name, cut in record.truncation.items()},
-            base_model=None if Path(source).exists() else source,
-            dataset=(task.task.hub_dataset, task.name, "validation") if from_hub else None,
-            note=note,
-        ),
+    return CardFacts(
+        title=f"BERT fine-tuned on {task.name}",
+        head=task.head,
+        auto_class=task.head.replace("BertFor", "AutoModelFor"),
+        pipeline_tag=task.pipeline_tag,
+        task=f"BERT, fine-tuned for {task.name} with bertkit, starting from `{without_paths(source)}`.",
+        data={name: f"{without_paths(split.source)}, {len(split.examples)} examples" for name, split in splits.items()},
+        metrics=metrics,
+        main_metrics=(f"eval_{task.main_metric}",),
+        recipe=recipe.to_dict(),
+        seed=recipe.train["seed"],
+        truncation={name: str(cut) for name, cut in record.truncation.items()},
+        base_model=None if Path(source).exists() else source,
+        dataset=(task.task.hub_dataset, task.name, "validation") if from_hub else None,
+        note=note,
     )

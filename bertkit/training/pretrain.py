@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import PreTrainedTokenizerFast, set_seed
+from accelerate import PartialState
+from transformers import IntervalStrategy, PreTrainedTokenizerFast, set_seed
 
-from bertkit.checkpoint import load_tokenizer, save_tokenizer
+from bertkit.checkpoint import load_tokenizer
 from bertkit.corpus.documents import TextLines, find_text_files
 from bertkit.corpus.examples import PretrainingExamples, collate
 from bertkit.corpus.sentences import split_sentences
@@ -19,22 +20,13 @@ from bertkit.corpus.tokenizer import train_tokenizer
 from bertkit.errors import RecipeError
 from bertkit.model.configuration_bert import BertConfig
 from bertkit.model.modeling_bert import BertForPreTraining
-from bertkit.placement import place
 from bertkit.recipe import Recipe, load_recipe
-from bertkit.sharing.model_card import CardFacts, write_model_card
+from bertkit.sharing.model_card import CardFacts
 from bertkit.tasks import pretraining
 from bertkit.training.progress import ByteProgress, say
-from bertkit.training.run_directory import (
-    Run,
-    RunRecord,
-    absolute,
-    check_output_dir,
-    check_same_recipe,
-    last_checkpoint,
-    plain,
-    write_results,
-)
-from bertkit.training.trainer import BertkitTrainer, training_arguments
+from bertkit.training.run import RunInProgress
+from bertkit.training.run_directory import Run, RunRecord, absolute
+from bertkit.training.trainer import BertkitTrainer
 
 # What the command prints at the end, of all results: key and name.
 SHOWN = [
@@ -76,19 +68,21 @@ def pretrain(
     chosen = {"data.corpus": [absolute(path) for path in corpus]} if corpus else {}
     recipe = load_recipe(recipe, {**(overrides or {}), **chosen})
     data = _checked_data(recipe)
-    output_dir = Path(output_dir)
-    check_output_dir(output_dir, resume)
-    if resume:
-        check_same_recipe(recipe, output_dir)
     batch_size, seed = recipe.train["global_train_batch_size"], recipe.train["seed"]
-    placement = place(recipe.placement, batch_size)
+    run = RunInProgress(
+        recipe,
+        output_dir,
+        resume,
+        train_sampling_strategy="sequential",  # the set is the run in its order; see PretrainingExamples
+        label_names=["labels", "next_sentence_label"],
+        remove_unused_columns=False,
+    )
 
     positions = recipe.model.get("max_position_embeddings", BertConfig().max_position_embeddings)
-    tokenizer = _tokenizer(data, positions, output_dir if resume else None)
-    config = _config(recipe, tokenizer)
-    cache = cache_folder()
-    with ByteProgress("tokenizing") as progress:
-        corpora = pretraining.load_corpus(data, tokenizer, seed, cache, splitter, progress)
+    with PartialState().local_main_process_first(), ByteProgress("tokenizing") as progress:
+        tokenizer = _tokenizer(data, positions, run.output_dir if resume else None)
+        config = _config(recipe, tokenizer)
+        corpora = pretraining.load_corpus(data, tokenizer, seed, cache_folder(), splitter, progress)
     settings = data.examples(seed)
     vocabulary = Vocabulary.of(tokenizer)
     first_epoch = PretrainingExamples(corpora.train, vocabulary, settings, None, fixed_epoch=0).examples_per_epoch
@@ -97,25 +91,16 @@ def pretrain(
     eval_set = None
     if corpora.validation is not None:
         eval_set = PretrainingExamples(corpora.validation, vocabulary, settings, data.max_eval_samples, fixed_epoch=0)
-    arguments = training_arguments(
-        recipe,
-        placement,
-        output_dir,
-        max_steps=steps,
-        train_sampling_strategy="sequential",  # the set is the run in its order; see PretrainingExamples
-        include_num_input_tokens_seen="non_padding",
-        label_names=["labels", "next_sentence_label"],
-        remove_unused_columns=False,
-        **({} if eval_set is not None else {"eval_strategy": "no"}),
-    )
-    _announce(corpora, first_epoch, eval_set, config, steps, placement.describe())
+    run.arguments.max_steps = steps
+    if eval_set is None:
+        run.arguments.eval_strategy = IntervalStrategy.NO
+    _announce(corpora, first_epoch, eval_set, config, steps)
 
     set_seed(seed)
     model = BertForPreTraining(config)
-    if placement.settings.attn_implementation:
-        model.set_attn_implementation(placement.settings.attn_implementation)
-    record = RunRecord(recipe, placement)
-    record.data["corpus"] = {
+    if recipe.placement.attn_implementation:
+        model.set_attn_implementation(recipe.placement.attn_implementation)
+    run.record.data["corpus"] = {
         "files": data.corpus,
         "fingerprint": corpora.store.fingerprint,
         "documents": corpora.store.num_documents,
@@ -123,13 +108,10 @@ def pretrain(
         "sentences": corpora.store.num_sentences,
         "tokens": corpora.store.num_tokens,
     }
-    output_dir.mkdir(parents=True, exist_ok=True)
-    save_tokenizer(tokenizer, output_dir)
-    recipe.save(output_dir / "recipe.yaml", "bertkit pretrain --recipe recipe.yaml --output-dir NEW")
     trainer = PretrainingTrainer(
         what="pretrain",
         model=model,
-        args=arguments,
+        args=run.arguments,
         train_dataset=train_set,
         eval_dataset=eval_set,
         data_collator=collate,
@@ -137,16 +119,8 @@ def pretrain(
         preprocess_logits_for_metrics=pretraining.reduce_logits,
         compute_metrics=lambda outcome: pretraining.score(np.asarray(outcome.predictions)),
     )
-    outcome = trainer.train(resume_from_checkpoint=last_checkpoint(output_dir) if resume else None)
-    model.save_pretrained(output_dir)
-    trainer.save_state()
-    write_results(output_dir, "train", plain(outcome.metrics))
-    metrics = plain(trainer.last_evaluation() or trainer.evaluate()) if eval_set is not None else {}
-    if metrics:
-        write_results(output_dir, "eval", metrics)
-    record.write(output_dir, tokens_seen=trainer.state.num_input_tokens_seen, steps=trainer.state.global_step)
-    _write_card(output_dir, recipe, record, metrics, card_note)
-    return Run(output_dir, {**plain(outcome.metrics), **metrics})
+    metrics = run.train(trainer, tokenizer, "bertkit pretrain --recipe recipe.yaml --output-dir NEW")
+    return run.finish(trainer, _card(recipe, run.record, metrics, card_note))
 
 
 class PretrainingTrainer(BertkitTrainer):
@@ -264,7 +238,6 @@ def _announce(
     eval_set: PretrainingExamples | None,
     config: BertConfig,
     steps: int,
-    placement: str,
 ) -> None:
     store = corpora.store
     say(f"corpus: {store.num_documents} documents, {store.num_sentences} sentences, {store.num_tokens} tokens")
@@ -276,27 +249,23 @@ def _announce(
     say(f"pairs: {first_epoch} in the first epoch; evaluation: {held_out}")
     say(f"model: {config.num_hidden_layers} layers, {config.hidden_size} wide, {config.vocab_size} pieces")
     say(f"steps: {steps}")
-    say(f"placement: {placement}")
 
 
-def _write_card(output_dir: Path, recipe: Recipe, record: RunRecord, metrics: dict[str, float], note: str) -> None:
+def _card(recipe: Recipe, record: RunRecord, metrics: dict[str, float], note: str) -> CardFacts:
     corpus = record.data["corpus"]
-    write_model_card(
-        output_dir / "README.md",
-        CardFacts(
-            title="BERT pre-trained with bertkit",
-            head="BertForPreTraining",
-            auto_class="AutoModelForPreTraining",
-            pipeline_tag="fill-mask",
-            task="BERT, pre-trained from scratch by masked LM and next sentence prediction.",
-            data={
-                "train": f"{corpus['documents'] - corpus['held_out_documents']} documents of plain text",
-                "validation": f"{corpus['held_out_documents']} documents of the same corpus, held out",
-            },
-            metrics=metrics,
-            main_metrics=tuple(key for key, _ in SHOWN if key in metrics),
-            recipe=recipe.to_dict(),
-            seed=recipe.train["seed"],
-            note=note,
-        ),
+    return CardFacts(
+        title="BERT pre-trained with bertkit",
+        head="BertForPreTraining",
+        auto_class="AutoModelForPreTraining",
+        pipeline_tag="fill-mask",
+        task="BERT, pre-trained from scratch by masked LM and next sentence prediction.",
+        data={
+            "train": f"{corpus['documents'] - corpus['held_out_documents']} documents of plain text",
+            "validation": f"{corpus['held_out_documents']} documents of the same corpus, held out",
+        },
+        metrics=metrics,
+        main_metrics=tuple(key for key, _ in SHOWN if key in metrics),
+        recipe=recipe.to_dict(),
+        seed=recipe.train["seed"],
+        note=note,
     )

@@ -9,6 +9,8 @@ from typing import Any
 from tqdm import tqdm
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from bertkit.placement import is_main_process
+
 # Metrics in the order in which people read them; anything else follows as it comes.
 _SHOWN = {
     "loss": "loss",
@@ -27,8 +29,9 @@ def on_terminal() -> bool:
 
 
 def say(line: str) -> None:
-    """Prints a line of progress to stderr, around any bar that stands there."""
-    tqdm.write(line, file=sys.stderr)
+    """Prints a line of progress to stderr, around any bar that stands there; the first process does."""
+    if is_main_process():
+        tqdm.write(line, file=sys.stderr)
 
 
 def readable(metrics: dict[str, Any]) -> str:

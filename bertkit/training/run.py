@@ -1,0 +1,101 @@
+"""What pre-training and fine-tuning do alike: check, train, evaluate, leave a run directory.
+
+With several processes every one of them checks and computes; the first alone writes and speaks.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from accelerate import PartialState
+from transformers import PreTrainedTokenizerBase
+
+from bertkit.checkpoint import save_tokenizer
+from bertkit.placement import place
+from bertkit.recipe import Recipe
+from bertkit.sharing.model_card import CardFacts, write_model_card
+from bertkit.training.progress import say
+from bertkit.training.run_directory import (
+    Run,
+    RunRecord,
+    check_output_dir,
+    check_same_recipe,
+    last_checkpoint,
+    plain,
+    write_results,
+)
+from bertkit.training.trainer import BertkitTrainer, training_arguments
+
+
+class RunInProgress:
+    """One run, from its checked recipe to its directory.
+
+    Args:
+        recipe: what to do.
+        output_dir: new or empty, or with ``resume`` the directory of the run to continue.
+        resume: continue from the last checkpoint there.
+        fixed: ``TrainingArguments`` that the kind of run decides, not the recipe.
+
+    Raises:
+        BertkitError: the directory is in use or holds another run, or the placement or an argument is impossible.
+    """
+
+    def __init__(self, recipe: Recipe, output_dir: str | Path, resume: bool, **fixed: Any):
+        self.recipe = recipe
+        self.output_dir = Path(output_dir)
+        self.resume = resume
+        check_output_dir(self.output_dir, resume)
+        if resume:
+            check_same_recipe(recipe, self.output_dir)
+        self.placement = place(recipe.placement, recipe.train["global_train_batch_size"])
+        self.arguments = training_arguments(
+            recipe, self.placement, self.output_dir, include_num_input_tokens_seen="non_padding", **fixed
+        )
+        self.record = RunRecord(recipe, self.placement)
+        self.metrics: dict[str, float] = {}
+
+    @property
+    def is_main_process(self) -> bool:
+        return bool(self.arguments.process_index == 0)
+
+    def train(self, trainer: BertkitTrainer, tokenizer: PreTrainedTokenizerBase, command: str) -> dict[str, float]:
+        """Trains, saves, evaluates.
+
+        Args:
+            trainer: with model and data.
+            tokenizer: saved beside the model.
+            command: repeats the run, for the head of ``recipe.yaml``.
+
+        Returns:
+            Results on the evaluation set, ``eval_…``; empty where the trainer has none.
+        """
+        say(f"placement: {self.placement.describe()}")
+        PartialState().wait_for_everyone()  # all have found the directory free before one of them fills it
+        if self.is_main_process:
+            self.output_dir.mkdir(parents=True, exist_ok=True)
+            save_tokenizer(tokenizer, self.output_dir)
+            self.recipe.save(self.output_dir / "recipe.yaml", command)
+        outcome = trainer.train(resume_from_checkpoint=last_checkpoint(self.output_dir) if self.resume else None)
+        trainer.model.save_pretrained(self.output_dir, is_main_process=self.is_main_process)
+        trainer.save_state()
+        self.write("train", outcome.metrics)
+        if trainer.eval_dataset is None:
+            return {}
+        return self.write("eval", trainer.last_evaluation() or trainer.evaluate())
+
+    def write(self, split: str, metrics: dict[str, Any]) -> dict[str, float]:
+        """Writes the results of a split, and returns them without what is no number."""
+        numbers = plain(metrics)
+        self.metrics |= numbers
+        if self.is_main_process:
+            write_results(self.output_dir, split, numbers)
+        return numbers
+
+    def finish(self, trainer: BertkitTrainer, card: CardFacts) -> Run:
+        """Writes ``run.json`` and the model card."""
+        if self.is_main_process:
+            state = trainer.state
+            self.record.write(self.output_dir, tokens_seen=state.num_input_tokens_seen, steps=state.global_step)
+            write_model_card(self.output_dir / "README.md", card)
+        return Run(self.output_dir, self.metrics)

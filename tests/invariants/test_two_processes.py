@@ -1,0 +1,62 @@
+"""Two processes of 8 give the numbers of one of 16, through the command line that a user would launch."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.multiprocess
+
+SMALL = """--max-steps 4 --global-train-batch-size 16 --max-seq-length 32 --placement cpu --set train.logging_steps=1
+    --set model.num_hidden_layers=1 --set model.hidden_size=32 --set model.intermediate_size=64
+    --set model.hidden_dropout_prob=0 --set model.attention_probs_dropout_prob=0
+    --set data.max_predictions_per_seq=5 --set train.learning_rate=1e-3""".split()
+
+
+def launch(processes: int, arguments: list[str], home) -> subprocess.CompletedProcess[str]:
+    launcher = ["-m", "torch.distributed.run", "--nproc-per-node", str(processes)] if processes > 1 else []
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HOME": str(home), "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, *launcher, "-m", "bertkit", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+
+
+def curve(folder):
+    history = json.loads((folder / "trainer_state.json").read_text())["log_history"]
+    names = (
+        "loss",
+        "masked_lm_loss",
+        "next_sentence_loss",
+        "grad_norm",
+        "masked_lm_accuracy",
+        "next_sentence_accuracy",
+    )
+    return [[entry[name] for name in names] for entry in history if "loss" in entry]
+
+
+def test_pretraining(tmp_path):
+    rng = random.Random(0)
+    words = "the cat dog sees likes a small old red house tree river near under and".split()
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    for number in range(10):
+        lines = [" ".join(rng.choices(words, k=rng.randint(4, 9))).capitalize() + "." for _ in range(20)]
+        (corpus / f"{number}.txt").write_text("\n".join(lines))
+    results = {}
+    for processes in (1, 2):
+        out = tmp_path / f"run-{processes}"
+        command = ["pretrain", "--recipe", "bert-tiny", "--corpus", str(corpus), "--vocab-size", "90", "--json"]
+        done = launch(processes, [*command, "--output-dir", str(out), *SMALL], tmp_path / f"home-{processes}")
+        assert done.returncode == 0, done.stderr
+        results[processes] = json.loads(done.stdout)  # one process speaks
+        assert done.stderr.count("placement:") == 1
+    one, two = curve(tmp_path / "run-1"), curve(tmp_path / "run-2")
+    assert len(one) == len(two) == 4
+    np.testing.assert_allclose(two, one, rtol=1e-5)
+    for name in ("eval_masked_lm_loss", "eval_masked_lm_accuracy", "eval_next_sentence_accuracy"):
+        assert results[2][name] == pytest.approx(results[1][name], rel=1e-5)
