@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -46,4 +47,13 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
     config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **sizes)
     BertForPreTraining(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of the real data sets, or a skip that says why."""
+    folder = Path(os.environ.get("BERTKIT_REAL_DATA") or Path(__file__).parents[2] / "shared" / "data")
+    if not folder.is_dir():
+        pytest.skip(f"no real data: {folder} does not exist; set BERTKIT_REAL_DATA")
     return folder

@@ -1,10 +1,8 @@
-"""Corpora small enough to read, and the real one."""
+"""Corpora small enough to read."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -14,15 +12,6 @@ from bertkit.corpus.token_store import TokenStore
 
 FIRST_ID = 5
 """Id of the first token of a `store_of` corpus, after the five special ones."""
-
-
-@pytest.fixture(scope="session")
-def real_data() -> Path:
-    """The folder of the real data sets, or a skip that says why."""
-    folder = Path(os.environ.get("BERTKIT_REAL_DATA") or Path(__file__).parents[3] / "shared" / "data")
-    if not folder.is_dir():
-        pytest.skip(f"no real data: {folder} does not exist; set BERTKIT_REAL_DATA")
-    return folder
 
 
 @pytest.fixture(scope="session")

@@ -212,3 +212,16 @@ def test_test_predictions_take_the_leaderboards_form(tmp_path):
 def test_impossible_settings_are_refused(wrong, expected):
     with pytest.raises(ValueError, match=expected):
         TaskSettings(**{**SST2, **wrong})
+
+
+@pytest.mark.real
+def test_the_published_files_are_read_whole(real_data):
+    splits = task(real_data / "glue").load()
+    assert {name: len(split.examples) for name, split in splits.items()} == {
+        "train": 67_349,
+        "validation": 872,
+        "test": 1_821,
+    }
+    assert sum(splits["train"].examples["labels"][:]) == 37_569
+    assert sum(splits["validation"].examples["labels"][:]) == 444
+    assert splits["validation"].examples["sentence"][0] == "it 's a charming and often affecting journey . "
