@@ -55,6 +55,19 @@ def load_config(name_or_path: str, changes: Mapping[str, Any] | None = None) -> 
         raise CheckpointError(f"{name_or_path}: config.json is not usable: {cause}") from error
 
 
+def check_positions(max_seq_length: int, config: BertConfig, name: str) -> None:
+    """Refuses inputs that are longer than a model can number.
+
+    Raises:
+        RecipeError: ``max_seq_length`` is more than the model's positions.
+    """
+    if max_seq_length > config.max_position_embeddings:
+        raise RecipeError(
+            f"data.max_seq_length: {max_seq_length} tokens, but {name} has positions for "
+            f"{config.max_position_embeddings}; set --max-seq-length to at most that"
+        )
+
+
 def load_model(head: str, name_or_path: str, config: BertConfig, new_head: bool) -> PreTrainedModel:
     """A BERT with a head, in float32.
 
@@ -68,6 +81,7 @@ def load_model(head: str, name_or_path: str, config: BertConfig, new_head: bool)
         CheckpointError: no weights there, or weights of another shape or missing ones.
     """
     import torch
+    from safetensors import SafetensorError
     from transformers.utils import logging as transformers_logging
 
     from bertkit.model import modeling_bert
@@ -81,7 +95,7 @@ def load_model(head: str, name_or_path: str, config: BertConfig, new_head: bool)
         model, report = model_class.from_pretrained(
             name_or_path, config=config, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=new_head
         )
-    except (OSError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError, SafetensorError) as error:
         raise CheckpointError(_not_usable(name_or_path, "model", error)) from error
     finally:
         transformers_logging.set_verbosity(verbosity)
@@ -163,7 +177,7 @@ def _check_folder(name_or_path: str | Path, *files: str) -> None:
 
 
 def _not_usable(name_or_path: str | Path, what: str, error: Exception) -> str:
-    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    reason = _first_line(error)
     if Path(name_or_path).is_dir():
         return f"{name_or_path}: the {what} in this folder cannot be loaded ({reason})"
     return (

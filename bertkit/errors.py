@@ -5,7 +5,8 @@
     ├── DataError           a file or data set: missing, not UTF-8, ragged row, unknown label
     ├── CheckpointError     a model or tokenizer that cannot be loaded for what is asked of it
     ├── PlacementError      a batch, precision or device that this machine cannot give
-    └── OutputError         an output directory or file that is in use or cannot be written
+    ├── OutputError         an output directory or file that is in use or cannot be written
+    └── TrainingError       a training that went wrong under its settings: it diverged
 
 The command line prints the message of any of these without a traceback and exits with 2. Everything else is a
 fault of bertkit itself and keeps its traceback (exit 1). A message says what was given, where, and what to do.
@@ -39,6 +40,10 @@ class PlacementError(BertkitError):
 
 class OutputError(BertkitError):
     """The place results should go to is in use or cannot be written."""
+
+
+class TrainingError(BertkitError):
+    """A training did not work out under the settings given."""
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:

@@ -32,6 +32,8 @@ _TRAIN_DEFAULTS: dict[str, Any] = {
     "report_to": "none",
 }
 
+_SEEDS = 2**32  # numpy takes no larger ones
+
 # TrainingArguments that a recipe must not set, and where the same thing is said instead.
 _NOT_IN_TRAIN: dict[str, str] = {
     "per_device_train_batch_size": "use train.global_train_batch_size, and placement.per_device_train_batch_size",
@@ -87,9 +89,9 @@ class Recipe:
             "placement": dataclasses.asdict(self.placement),
         }
 
-    def save(self, path: Path, command: str) -> None:
-        """Writes the resolved recipe; ``command`` repeats the run and stands in the file's first line."""
-        path.write_text(f"# Resolved from {self.name}. The same run again: {command}\n" + to_yaml(self.to_dict()))
+    def save(self, path: Path, heading: str) -> None:
+        """Writes the resolved recipe under a comment of one line."""
+        path.write_text(f"# {heading}\n{to_yaml(self.to_dict())}", encoding="utf-8")
 
 
 def load_recipe(source: str | Path | Mapping[str, Any] | Recipe, overrides: Mapping[str, Any] | None = None) -> Recipe:
@@ -114,7 +116,10 @@ def load_recipe(source: str | Path | Mapping[str, Any] | Recipe, overrides: Mapp
         given, places = read_recipe_file(find_recipe(source))
     faults: list[str] = []
     blocks = _blocks(given, places, faults)
-    for dotted, value in (overrides or {}).items():
+    overrides = dict(overrides or {})
+    if "train.num_train_epochs" in overrides and "train.max_steps" not in overrides:
+        blocks["train"].pop("max_steps", None)  # to transformers steps win over epochs; the last word here is epochs
+    for dotted, value in overrides.items():
         block, _, key = dotted.partition(".")
         if block not in BLOCKS or not key:
             faults.append(f"--set {dotted}: expected block.key with a block of {', '.join(BLOCKS)}")
@@ -257,9 +262,9 @@ class _Checker:
     def _model(self) -> dict[str, Any]:
         from bertkit.model.configuration_bert import BertConfig
 
-        # Annotations that are only text (transformers' own fields) are not checked here but when the model is built.
-        hints = {field.name: field.type for field in dataclasses.fields(BertConfig)}
-        values = self._checked("model", {"name_or_path": str | None, **hints})
+        # Only what BertConfig itself declares: labels, dtype and the like are the task's and the placement's.
+        own = {field.name: field.type for field in dataclasses.fields(BertConfig) if field.name in vars(BertConfig)}
+        values = self._checked("model", {"name_or_path": str | None, **own})
         if "name_or_path" not in values:  # else the fields not given here are the checkpoint's
             try:
                 BertConfig(**values)
@@ -273,7 +278,7 @@ class _Checker:
         hints = get_type_hints(TrainingArguments)
         fields = {field.name: hints[field.name] for field in dataclasses.fields(TrainingArguments)}
         for key in list(self.blocks["train"]):
-            if key in _NOT_IN_TRAIN or key.startswith(("hub_", "push_to_hub")):
+            if key in _NOT_IN_TRAIN or str(key).startswith(("hub_", "push_to_hub")):
                 instead = _NOT_IN_TRAIN.get(key, "use bertkit push")
                 self.faults.append(f"{self._place('train', key)}: not set in a recipe; {instead}")
                 del self.blocks["train"][key]
@@ -285,8 +290,10 @@ class _Checker:
                 f"expected at least 1 sequence, got {train['global_train_batch_size']}"
             )
         for key in ("learning_rate", "num_train_epochs", "max_steps"):
-            if key in values and values[key] <= 0 and not (key == "max_steps" and values[key] == -1):
+            if key in values and not values[key] > 0 and not (key == "max_steps" and values[key] == -1):
                 self.faults.append(f"{self._place('train', key)}: expected more than 0, got {values[key]}")
+        if not 0 <= train["seed"] < _SEEDS:
+            self.faults.append(f"{self._place('train', 'seed')}: expected 0 to {_SEEDS - 1}, got {train['seed']}")
         return train
 
 

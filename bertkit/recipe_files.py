@@ -36,6 +36,9 @@ for _class in (_Loader, _Dumper):
         _class.add_implicit_resolver(_tag, re.compile(rf"^(?:{_pattern})$"), [*_first, ""])
 
 
+_Loader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(node.value))  # 010 is ten, not eight
+
+
 def parse_value(text: str) -> Any:
     """One value as it would be read in a recipe.
 
@@ -63,7 +66,8 @@ def read_recipe_file(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
         RecipeError: not readable, not YAML, not a mapping, or a key given twice.
     """
     try:
-        node = yaml.compose(path.read_text(encoding="utf-8"), _Loader)
+        text = path.read_text(encoding="utf-8")
+        node, blocks = yaml.compose(text, _Loader), yaml.load(text, _Loader)
     except (OSError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path}: cannot be read: {error}") from None
     except yaml.YAMLError as error:
@@ -72,7 +76,6 @@ def read_recipe_file(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
         raise RecipeError(f"{path}: expected the blocks of a recipe (task, model, data, train, placement)")
     places: dict[str, str] = {}
     _note_places(path, node, "", places)
-    blocks = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     return blocks, places
 
 

@@ -18,6 +18,7 @@ FLOORS = {
     "recipe_files": 1,
     "checkpoint": 1,
     "placement": 1,
+    "progress": 2,
     "metrics": 1,
     "recipe": 2,
     "corpus": 2,
@@ -25,7 +26,7 @@ FLOORS = {
     "sharing": 4,
     "inference": 4,
     "training": 5,
-    "quickstart": 6,
+    "tour": 6,
     "cli": 7,
     "__main__": 8,
 }
@@ -44,8 +45,9 @@ def imported(path: Path) -> set[str]:
         names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = ["bertkit", *path.relative_to(PACKAGE).parts][: -node.level] if node.level else []
+            names = [".".join([*above, *([node.module] if node.module else []), alias.name]) for alias in node.names]
         rooms |= {name.split(".")[1] for name in names if name.startswith("bertkit.")}
     return rooms - {"__version__"}
 

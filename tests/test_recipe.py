@@ -197,3 +197,22 @@ def test_a_placement_with_another_block_or_value_is_refused(tmp_path):
 def test_every_task_module_is_a_kind_with_its_settings():
     assert task_kinds() == ("glue", "pretraining")
     assert Path("bertkit/tasks/base.py").stem not in task_kinds()
+
+
+def test_epochs_that_are_asked_for_win_over_a_recipes_steps():
+    recipe = load_recipe("bert-mini", {"train.num_train_epochs": 3})
+    assert "max_steps" not in recipe.train
+    both = load_recipe("bert-mini", {"train.num_train_epochs": 3, "train.max_steps": 7})
+    assert both.train["max_steps"] == 7
+
+
+@pytest.mark.parametrize("content", ["train: {seed: {{ x }}}\n", "train:\n  seed: !env X\n", "train:\n  5: 1\n"])
+def test_yaml_that_is_no_plain_data_is_refused(tmp_path, content):
+    path = tmp_path / "odd.yaml"
+    path.write_text(content)
+    with pytest.raises(RecipeError, match=r"odd\.yaml"):
+        load_recipe(path)
+
+
+def test_numbers_with_a_leading_zero_are_decimal():
+    assert (parse_value("010"), parse_value("08")) == (10, 8)

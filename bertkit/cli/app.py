@@ -11,6 +11,7 @@ import typer
 from bertkit import __version__
 from bertkit.cli import evaluate, finetune, predict, pretrain, quickstart, recipes, tokenizer
 from bertkit.errors import BertkitError
+from bertkit.placement import is_main_process
 
 app = typer.Typer(
     name="bertkit",
@@ -45,19 +46,15 @@ def _bertkit(
 
 
 def main() -> None:
-    """Runs the command line; exit code 0 done, 2 wrong input, 130 interrupted, 1 a fault of bertkit's own."""
+    """Runs the command line; exit code 0 done, 2 wrong input, 130 interrupted (typer's), 1 a fault of our own."""
     _quiet_libraries()
+    if not is_main_process():
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - of several processes one gives the results
     try:
         app()
     except BertkitError as error:
         print(f"bertkit: error: {error}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        print("bertkit: interrupted", file=sys.stderr)
-        sys.exit(130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has left; nobody to tell
-        sys.exit(0)
 
 
 def _quiet_libraries() -> None:

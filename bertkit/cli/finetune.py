@@ -54,8 +54,9 @@ def glue(
         data__max_eval_samples=max_eval_samples,
     )
     name = options.task_recipe("glue", task, recipe)
+    from bertkit.progress import is_score
     from bertkit.training.finetune import finetune
 
     run = finetune(name, output_dir=output_dir, model=model, data_dir=data_dir, overrides=overrides, resume=resume)
-    shown = [(key, key.removeprefix("eval_")) for key in run.metrics if options.is_score(key)]
+    shown = [(key, key.removeprefix("eval_")) for key in run.metrics if key.startswith("eval_") and is_score(key)]
     options.print_results(run.output_dir, run.metrics, shown, json)

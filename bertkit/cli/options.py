@@ -9,11 +9,16 @@ from typing import Annotated, Any
 import typer
 
 from bertkit.errors import RecipeError, did_you_mean
-from bertkit.placement import is_main_process
 from bertkit.recipe import load_placement
 from bertkit.recipe_files import list_recipes, parse_value
 
 OutputDir = Annotated[Path, typer.Option("--output-dir", help="The run directory; new or empty.", show_default=False)]
+MorePaths = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[PATH]...", help="More of the corpus: --corpus a.txt b.txt, --corpus texts/*.txt.", show_default=False
+    ),
+]
 RecipeName = Annotated[str, typer.Option("--recipe", help="A recipe's name (bertkit recipes list) or file.")]
 OptionalRecipe = Annotated[
     str | None, typer.Option("--recipe", help="A recipe's name (bertkit recipes list) or file.", show_default=False)
@@ -76,8 +81,6 @@ def overrides(values: list[str] | None, placement: str | None, **flags: Any) -> 
 
 def print_results(output_dir: Path, metrics: dict[str, float], shown: list[tuple[str, str]], as_json: bool) -> None:
     """A finished run on stdout: one JSON object, or the metrics ``shown`` (key, name) and where the rest is."""
-    if not is_main_process():
-        return
     if as_json:
         print(json.dumps({"output_dir": str(output_dir), **metrics}))
         return
@@ -104,12 +107,3 @@ def task_recipe(family: str, task: str | None, recipe: str | None) -> str:
             f"--task: unknown {family} task {task!r}; expected one of {', '.join(known)}{did_you_mean(task, known)}"
         )
     return f"finetune/{family}/{task}"
-
-
-def is_score(key: str) -> bool:
-    """Whether a result is a score, not a time or a count.
-
-    >>> [key for key in ("eval_accuracy", "eval_loss", "eval_runtime", "train_loss", "epoch") if is_score(key)]
-    ['eval_accuracy', 'eval_loss']
-    """
-    return key.startswith("eval_") and not key.endswith(("_runtime", "_per_second", "_timing", "_time"))

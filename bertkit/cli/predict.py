@@ -28,7 +28,7 @@ def predict(
     """Predict with a fine-tuned checkpoint; the task is read from it."""
     from bertkit.inference.files import predict_texts, write_jsonl
 
-    rows = predict_texts(checkpoint, texts, input_file, output_file)
+    rows, predictor = predict_texts(checkpoint, texts, input_file, output_file)
     if output_file is not None:
         write_jsonl(output_file, rows)
         print(f"{len(rows)} predictions: {output_file}", file=sys.stderr)
@@ -36,4 +36,4 @@ def predict(
         print(dumps({"predictions": rows}, ensure_ascii=False))
     elif output_file is None:
         for row in rows:
-            print(f"{row['label']}\t{row['probability']:.4f}\t{row['text']}")
+            print(f"{predictor.task.line(row)}\t{row['text']}")

@@ -15,6 +15,7 @@ def pretrain(
         list[str] | None,
         typer.Option("--corpus", help="Text files or folders. Repeatable.", metavar="PATH", show_default=False),
     ] = None,
+    more: options.MorePaths = None,
     recipe: options.RecipeName = "bert-base",
     tokenizer: Annotated[
         str | None, typer.Option(help="A tokenizer's folder or Hub id; or give --vocab-size.", show_default=False)
@@ -65,5 +66,6 @@ def pretrain(
     from bertkit.training.pretrain import SHOWN
     from bertkit.training.pretrain import pretrain as run_pretraining
 
-    run = run_pretraining(recipe, corpus=corpus, output_dir=output_dir, overrides=overrides, resume=resume)
+    texts = [*(corpus or []), *(more or [])]
+    run = run_pretraining(recipe, corpus=texts, output_dir=output_dir, overrides=overrides, resume=resume)
     options.print_results(run.output_dir, run.metrics, SHOWN, json)

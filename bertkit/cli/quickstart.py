@@ -17,8 +17,8 @@ def quickstart(
     json: options.AsJson = False,
 ) -> None:
     """The whole way on made-up text, offline, in about two minutes."""
-    from bertkit.quickstart.tour import quickstart as take_tour
-    from bertkit.quickstart.tour import report
+    from bertkit.tour.quickstart import quickstart as take_tour
+    from bertkit.tour.quickstart import report
 
     tour = take_tour(output_dir)
     print(report(tour, as_json=json))

@@ -26,10 +26,11 @@ def train(
     corpus: Corpus,
     vocab_size: Annotated[int, typer.Option(help="Pieces in the vocabulary, specials included.", show_default=False)],
     output_dir: options.OutputDir,
+    more: options.MorePaths = None,
     cased: Annotated[bool, typer.Option("--cased", help="Keep upper case and accents.")] = False,
 ) -> None:
     """Train a WordPiece tokenizer on plain text."""
     from bertkit.training.tokenizer import train_tokenizer_on
 
-    tokenizer = train_tokenizer_on(corpus, vocab_size, output_dir, cased=cased)
+    tokenizer = train_tokenizer_on([*corpus, *(more or [])], vocab_size, output_dir, cased=cased)
     print(f"{len(tokenizer)} pieces: {output_dir}")

@@ -11,7 +11,7 @@ from typing import Any
 
 from bertkit.corpus.documents import decode_text, read_text
 from bertkit.errors import DataError, OutputError
-from bertkit.inference.predictor import load
+from bertkit.inference.predictor import Predictor, load
 
 
 def predict_texts(
@@ -19,7 +19,7 @@ def predict_texts(
     texts: Sequence[str] | None = None,
     input_file: Path | None = None,
     output_file: Path | None = None,
-) -> list[dict[str, Any]]:
+) -> tuple[list[dict[str, Any]], Predictor]:
     """Predictions for texts given directly or one a line in a file; everything is checked before the model loads.
 
     Args:
@@ -30,7 +30,7 @@ def predict_texts(
         output_file: where the predictions will go; checked here, written by `write_jsonl`.
 
     Returns:
-        One dictionary a text: ``text`` and what the task predicts.
+        One dictionary a text: ``text`` and what the task predicts; and the predictor, to show them.
 
     Raises:
         BertkitError: no input, two inputs, an unreadable file, an output that exists, an unusable checkpoint.
@@ -42,8 +42,9 @@ def predict_texts(
     if output_file is not None and not output_file.parent.is_dir():
         raise OutputError(f"--output {output_file}: there is no folder {output_file.parent}")
     lines = list(texts) if texts else _lines(input_file)
-    predictions = load(checkpoint).predict(lines)
-    return [{"text": line, **prediction} for line, prediction in zip(lines, predictions, strict=True)]
+    predictor = load(checkpoint)
+    predictions = predictor.predict(lines)
+    return [{"text": line, **row} for line, row in zip(lines, predictions, strict=True)], predictor
 
 
 def _lines(input_file: Path | None) -> list[str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from bertkit.checkpoint import load_config, load_model, load_tokenizer
-from bertkit.errors import DataError
+from bertkit.checkpoint import check_positions, load_config, load_model, load_tokenizer
+from bertkit.errors import DataError, PlacementError
 from bertkit.placement import PlacementSettings, place
+from bertkit.progress import Bar
 from bertkit.tasks.base import Task, task_of_checkpoint
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Predictor:
         self.batch_size = batch_size
 
     def predict(self, texts: str | Sequence[str]) -> list[dict[str, Any]]:
-        """Predictions for texts, in the order given.
+        """Predictions for texts, in the order given; `Task.line` shows one.
 
         Args:
             texts: inputs as the task reads them from a line: a text, or for pairs two texts with a tab between them.
@@ -70,20 +71,24 @@ class Predictor:
         self.model.eval()
         order = np.argsort([-length for length in features["length"]], kind="stable")
         rows: list[Any] = [None] * len(order)
-        for start in range(0, len(order), self.batch_size):
-            chosen = order[start : start + self.batch_size]
-            batch = self.tokenizer.pad(
-                {name: [list(features[name][row]) for row in chosen] for name in self.task.model_inputs},
-                return_tensors="pt",
-            ).to(self.model.device)
-            with torch.inference_mode():
-                logits = self.model(**batch).logits.float().cpu().numpy()
-            for row, values in zip(chosen, logits, strict=True):
-                rows[row] = values
+        with Bar("predicting", "inputs") as progress:
+            for start in range(0, len(order), self.batch_size):
+                chosen = order[start : start + self.batch_size]
+                batch = self.tokenizer.pad(
+                    {name: [list(features[name][row]) for row in chosen] for name in self.task.model_inputs},
+                    return_tensors="pt",
+                ).to(self.model.device)
+                with torch.inference_mode():
+                    logits = self.model(**batch).logits.float().cpu().numpy()
+                for row, values in zip(chosen, logits, strict=True):
+                    rows[row] = values
+                progress(start + len(chosen), len(order))
         return np.stack(rows)
 
 
-def load(checkpoint: str | Path, *, device: str = "auto", batch_size: int = 64, **data: Any) -> Predictor:
+def load(
+    checkpoint: str | Path, *, device: Literal["auto", "cpu"] = "auto", batch_size: int = 64, **data: Any
+) -> Predictor:
     """Loads a fine-tuned checkpoint for use.
 
     Args:
@@ -98,8 +103,11 @@ def load(checkpoint: str | Path, *, device: str = "auto", batch_size: int = 64, 
     name = str(checkpoint)
     config = load_config(name)
     task = task_of_checkpoint(config, name, **data)
+    check_positions(task.data.max_seq_length, config, name)
     model = load_model(task.head, name, config, new_head=False)
-    where = place(PlacementSettings(device="cpu" if device == "cpu" else "auto"), 1)
+    if device not in ("auto", "cpu"):
+        raise PlacementError(f"device {device!r}: expected auto or cpu")
+    where = place(PlacementSettings(device=device), 1)
     return Predictor(task, model.to(where.device), load_tokenizer(name), batch_size)
 
 
@@ -126,8 +134,7 @@ def evaluate(
     given: dict[str, Any] = {
         "data_dir": None if data_dir is None else str(data_dir),
         "max_seq_length": max_seq_length,
-        "max_eval_samples": max_samples,
-        "max_train_samples": max_samples,
+        "max_eval_samples" if split == "validation" else "max_train_samples": max_samples,
     }
     if split not in ("train", "validation"):
         raise DataError(f"--split {split}: expected validation or train, the splits that have labels")

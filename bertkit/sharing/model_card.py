@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bertkit.progress import METRIC_NAMES
 from bertkit.recipe_files import to_yaml
 
 _CITATION = """@inproceedings{devlin2019bert,
@@ -15,13 +16,6 @@ _CITATION = """@inproceedings{devlin2019bert,
   booktitle={Proceedings of NAACL-HLT},
   year={2019}
 }"""
-
-_FOR_PEOPLE = {
-    "eval_masked_lm_loss": "masked LM loss (nats)",
-    "eval_masked_lm_accuracy": "masked LM accuracy",
-    "eval_next_sentence_loss": "next sentence loss (nats)",
-    "eval_next_sentence_accuracy": "next sentence accuracy",
-}
 
 
 @dataclass(frozen=True)
@@ -36,7 +30,7 @@ class CardFacts:
         task: what was trained, in words.
         data: what it was trained on, in words: split → source.
         metrics: results on held-out data, ``eval_…``.
-        main_metrics: keys of ``metrics`` that go into the card's ``model-index``.
+        main_metrics: the keys of ``metrics`` that the card shows, and that go into its ``model-index``; losses in nats.
         truncation: split → what ``max_seq_length`` cut, in words.
         recipe: the blocks of the resolved recipe; paths are reduced to their last part.
         seed: of the run.
@@ -116,9 +110,8 @@ def _results(facts: CardFacts) -> list[Any] | None:
 
 def _text(facts: CardFacts) -> str:
     scores = "\n".join(
-        f"| {_FOR_PEOPLE.get(key, key.removeprefix('eval_'))} | {value:.4f} |"
-        for key, value in facts.metrics.items()
-        if key in _FOR_PEOPLE or key in facts.main_metrics
+        f"| {METRIC_NAMES.get(key.removeprefix('eval_'), key.removeprefix('eval_'))} | {facts.metrics[key]:.4f} |"
+        for key in facts.main_metrics
     )
     sources = "\n".join(f"- {split}: {source}" for split, source in facts.data.items())
     cuts = "\n".join(f"- {split}: {cut}" for split, cut in facts.truncation.items())

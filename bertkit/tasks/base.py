@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bertkit.errors import CheckpointError
+from bertkit.errors import CheckpointError, RecipeError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -151,6 +151,10 @@ class Task(ABC):
         """Turns lines that a user gives (one input each) into columns for `encode`."""
 
     @abstractmethod
+    def line(self, prediction: Mapping[str, Any]) -> str:
+        """One prediction of `decode` as a line for a terminal, without the input."""
+
+    @abstractmethod
     def write_test_predictions(self, examples: Dataset, logits: np.ndarray, folder: Path) -> Path:
         """Writes the test set's predictions in the form its leaderboard takes; returns the file."""
 
@@ -202,8 +206,16 @@ def task_of_checkpoint(config: Any, name: str, **data: Any) -> Task:
             f"{name}: config.json does not say which task this checkpoint ({made}) was fine-tuned for; "
             "give a run directory that `bertkit finetune` wrote"
         )
-    module = importlib.import_module(f"bertkit.tasks.{recorded['kind']}")
-    task: Task = module.TASK(
-        module.TaskSettings(**recorded["task"]), module.DataSettings(**{**recorded["data"], **data})
-    )
+    try:
+        module = importlib.import_module(f"bertkit.tasks.{recorded['kind']}")
+        settings = module.TaskSettings(**recorded["task"])
+        length = recorded["data"]["max_seq_length"]
+    except (ImportError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"{name}: config.json names a task that this version of bertkit does not know ({error}); update bertkit"
+        ) from error
+    try:
+        task: Task = module.TASK(settings, module.DataSettings(**{"max_seq_length": length, **data}))
+    except ValueError as error:
+        raise RecipeError(f"data.{error}") from error
     return task

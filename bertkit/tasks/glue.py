@@ -258,6 +258,9 @@ class GlueTask(Task):
                 )
         return {column: [pair[position] for pair in pairs] for position, column in enumerate(columns)}
 
+    def line(self, prediction: Mapping[str, Any]) -> str:
+        return f"{prediction['label']}\t{prediction['probability']:.4f}"
+
     def write_test_predictions(self, examples: Dataset, logits: np.ndarray, folder: Path) -> Path:
         path = folder / f"predict_results_{self.name}.tsv"
         labels = [self.task.file_labels[index] for index in logits.argmax(axis=-1)]

@@ -20,6 +20,7 @@ from bertkit.corpus.sentences import split_sentences
 from bertkit.corpus.settings import PretrainingData
 from bertkit.corpus.store_writer import build_token_store
 from bertkit.corpus.token_store import StoreView, TokenStore
+from bertkit.errors import RecipeError
 
 if TYPE_CHECKING:
     import torch
@@ -78,6 +79,10 @@ class DataSettings:
             raise ValueError(f"validation_fraction: expected 0 to 0.5, got {self.validation_fraction}")
         if self.max_eval_samples is not None and self.max_eval_samples < 1:
             raise ValueError(f"max_eval_samples: {self.max_eval_samples} is not at least 1")
+        try:
+            self.form()
+        except RecipeError as error:
+            raise ValueError(str(error)) from error
         self.examples(0)  # checks the rest
 
     def form(self) -> DocumentForm:
@@ -180,14 +185,15 @@ def score(reduced: np.ndarray) -> dict[str, float]:
         reduced: (N, 5), rows of `reduce_logits`.
 
     Returns:
-        Losses in nats, accuracies in [0, 1], ``perplexity`` = exp of the MLM loss.
+        Losses in nats, ``loss`` being the sum of the two; accuracies in [0, 1]; ``perplexity`` = exp of the MLM loss.
 
     >>> scores = score(np.array([[2.0, 1, 2, 0.2, 1], [1.0, 0, 1, 0.6, 0]]))
     >>> [round(float(value), 3) for value in scores.values()]
-    [1.0, 2.718, 0.333, 0.4, 0.5]
+    [1.4, 1.0, 2.718, 0.333, 0.4, 0.5]
     """
     mlm_loss, mlm_correct, masked, nsp_loss, nsp_correct = reduced.astype(np.float64).sum(axis=0)
     return {
+        "loss": mlm_loss / masked + nsp_loss / len(reduced),  # not a mean of batch means, as the Trainer would have it
         "masked_lm_loss": mlm_loss / masked,
         "perplexity": math.exp(min(mlm_loss / masked, 700)),
         "masked_lm_accuracy": mlm_correct / masked,

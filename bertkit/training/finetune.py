@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from transformers import DataCollatorWithPadding, EvalPrediction, PreTrainedTokenizerBase, set_seed
 
-from bertkit.checkpoint import load_config, load_model, load_tokenizer
+from bertkit.checkpoint import check_positions, load_config, load_model, load_tokenizer
 from bertkit.errors import RecipeError
+from bertkit.progress import say
 from bertkit.recipe import Recipe, load_recipe
 from bertkit.sharing.model_card import CardFacts, without_paths
 from bertkit.tasks.base import FineTuningData, Split, Task, task_of_recipe
-from bertkit.training.progress import say
 from bertkit.training.run import RunInProgress
 from bertkit.training.run_directory import Run, RunRecord, absolute
-from bertkit.training.trainer import BertkitTrainer
+from bertkit.training.trainer import BertkitTrainer, use_attention
 
 
 def finetune(
@@ -52,18 +52,14 @@ def finetune(
     recipe = load_recipe(recipe, {**(overrides or {}), **chosen})
     if not isinstance(recipe.data, FineTuningData):
         raise RecipeError(f"recipe {recipe.name}: task.kind is {recipe.kind!r}; `bertkit pretrain` runs that")
-    run = RunInProgress(recipe, output_dir, resume)
     task = task_of_recipe(recipe)
+    run = RunInProgress(recipe, output_dir, resume, **_best_by(task, recipe))
     changes = {key: value for key, value in recipe.model.items() if key != "name_or_path"}
     source = recipe.model.get("name_or_path")
     if source is None:
         raise RecipeError(f"recipe {recipe.name}: no checkpoint to start from; give --model or model.name_or_path")
     config = load_config(source, {**task.config(), **changes, "bertkit_task": task.describe()})
-    if recipe.data.max_seq_length > config.max_position_embeddings:
-        raise RecipeError(
-            f"data.max_seq_length: {recipe.data.max_seq_length} tokens, but {source} has positions for "
-            f"{config.max_position_embeddings}; set --max-seq-length to at most that"
-        )
+    check_positions(recipe.data.max_seq_length, config, source)
     tokenizer = load_tokenizer(source)
     splits = task.load()
     say(f"{task.name}: {', '.join(f'{len(split.examples)} {name}' for name, split in splits.items())} examples")
@@ -71,8 +67,7 @@ def finetune(
 
     set_seed(recipe.train["seed"])
     network = load_model(task.head, source, config, new_head=True)
-    if recipe.placement.attn_implementation:
-        network.set_attn_implementation(recipe.placement.attn_implementation)
+    use_attention(network, recipe.placement.attn_implementation)
     trainer = BertkitTrainer(
         what=task.name,
         model=network,
@@ -91,6 +86,13 @@ def finetune(
             path = task.write_test_predictions(splits["test"].examples, prediction.predictions, run.output_dir)
             say(f"test predictions: {path}")
     return run.finish(trainer, _card(task, splits, recipe, metrics, run.record, card_note))
+
+
+def _best_by(task: Task, recipe: Recipe) -> dict[str, Any]:
+    """By what ``load_best_model_at_end`` chooses, unless the recipe says: the task's metric, not the loss."""
+    if "metric_for_best_model" in recipe.train or not recipe.train.get("load_best_model_at_end"):
+        return {}
+    return {"metric_for_best_model": task.main_metric, "greater_is_better": True}
 
 
 def _encode(

@@ -11,7 +11,7 @@ import torch
 from accelerate import PartialState
 from transformers import IntervalStrategy, PreTrainedTokenizerFast, set_seed
 
-from bertkit.checkpoint import load_tokenizer
+from bertkit.checkpoint import check_positions, load_tokenizer
 from bertkit.corpus.documents import TextLines, find_text_files
 from bertkit.corpus.examples import PretrainingExamples, collate
 from bertkit.corpus.sentences import split_sentences
@@ -20,21 +20,18 @@ from bertkit.corpus.tokenizer import train_tokenizer
 from bertkit.errors import RecipeError
 from bertkit.model.configuration_bert import BertConfig
 from bertkit.model.modeling_bert import BertForPreTraining
+from bertkit.progress import METRIC_NAMES, Bar, say
 from bertkit.recipe import Recipe, load_recipe
 from bertkit.sharing.model_card import CardFacts
 from bertkit.tasks import pretraining
-from bertkit.training.progress import ByteProgress, say
 from bertkit.training.run import RunInProgress
 from bertkit.training.run_directory import Run, RunRecord, absolute
-from bertkit.training.trainer import BertkitTrainer
+from bertkit.training.trainer import BertkitTrainer, use_attention
 
-# What the command prints at the end, of all results: key and name.
-SHOWN = [
-    ("eval_masked_lm_loss", "held-out masked LM loss"),
-    ("eval_masked_lm_accuracy", "held-out masked LM accuracy"),
-    ("eval_next_sentence_loss", "held-out next sentence loss"),
-    ("eval_next_sentence_accuracy", "held-out next sentence accuracy"),
-]
+# The results that matter, of all: the loss and the accuracy of either objective on held-out documents.
+SCORES = ("masked_lm_loss", "masked_lm_accuracy", "next_sentence_loss", "next_sentence_accuracy")
+# What the command prints at the end: key and name.
+SHOWN = [(f"eval_{name}", f"held-out {METRIC_NAMES[name]}") for name in SCORES]
 
 
 def pretrain(
@@ -79,7 +76,7 @@ def pretrain(
     )
 
     positions = recipe.model.get("max_position_embeddings", BertConfig().max_position_embeddings)
-    with PartialState().local_main_process_first(), ByteProgress("tokenizing") as progress:
+    with PartialState().local_main_process_first(), Bar("tokenizing", "B") as progress:
         tokenizer = _tokenizer(data, positions, run.output_dir if resume else None)
         config = _config(recipe, tokenizer)
         corpora = pretraining.load_corpus(data, tokenizer, seed, cache_folder(), splitter, progress)
@@ -98,8 +95,7 @@ def pretrain(
 
     set_seed(seed)
     model = BertForPreTraining(config)
-    if recipe.placement.attn_implementation:
-        model.set_attn_implementation(recipe.placement.attn_implementation)
+    use_attention(model, recipe.placement.attn_implementation)
     run.record.data["corpus"] = {
         "files": data.corpus,
         "fingerprint": corpora.store.fingerprint,
@@ -125,8 +121,6 @@ def pretrain(
 
 class PretrainingTrainer(BertkitTrainer):
     """Reports the losses and accuracies of MLM and NSP apart, while their sum is trained."""
-
-    _NAMES = ("masked_lm_loss", "next_sentence_loss", "masked_lm_accuracy", "next_sentence_accuracy")
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
@@ -169,8 +163,8 @@ class PretrainingTrainer(BertkitTrainer):
             gathered = self.accelerator.gather(self._sums[None]).sum(dim=0).tolist()
             steps = self.state.global_step - self._summed_from
             mlm_loss, nsp_loss, mlm_right, nsp_right, masked, pairs = gathered
-            values = (mlm_loss / steps, nsp_loss / steps, mlm_right / max(masked, 1), nsp_right / max(pairs, 1))
-            logs |= dict(zip(self._NAMES, values, strict=True))
+            values = (mlm_loss / steps, mlm_right / max(masked, 1), nsp_loss / steps, nsp_right / max(pairs, 1))
+            logs |= dict(zip(SCORES, values, strict=True))
             self._sums = None
         super().log(logs, start_time)
 
@@ -191,6 +185,9 @@ def _checked_data(recipe: Recipe) -> pretraining.DataSettings:
         raise RecipeError(f"recipe {recipe.name}: no text to train on; give --corpus or data.corpus")
     if (data.tokenizer is None) == (data.vocab_size is None):
         raise RecipeError("give either --tokenizer (a folder or a Hub id) or --vocab-size (to train one on the corpus)")
+    for key in ("train_sampling_strategy", "label_names"):
+        if key in recipe.train:
+            raise RecipeError(f"train.{key}: pre-training decides that itself; leave it out")
     if data.cased and data.tokenizer is not None:
         raise RecipeError("--cased goes with --vocab-size; the casing of --tokenizer is its own")
     return data
@@ -209,18 +206,18 @@ def _tokenizer(data: pretraining.DataSettings, positions: int, resumed: Path | N
 
 
 def _config(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> BertConfig:
-    """The new model's configuration; the vocabulary is the tokenizer's."""
+    """The new model's configuration; the vocabulary is the tokenizer's, or larger where the recipe says so."""
     if "name_or_path" in recipe.model:
         raise RecipeError("model.name_or_path: pre-training starts from new weights; leave it out")
     try:
-        config = BertConfig(**{**recipe.model, "vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id})
+        config = BertConfig(**{"vocab_size": len(tokenizer), **recipe.model, "pad_token_id": tokenizer.pad_token_id})
     except ValueError as error:
         raise RecipeError(f"recipe {recipe.name}: model: {error.__cause__ or error}") from error
-    if recipe.data.max_seq_length > config.max_position_embeddings:
-        raise RecipeError(
-            f"data.max_seq_length: {recipe.data.max_seq_length} tokens, but the model has positions for "
-            f"{config.max_position_embeddings}; lower it or raise model.max_position_embeddings"
-        )
+    if config.vocab_size < len(tokenizer):
+        raise RecipeError(f"model.vocab_size: {config.vocab_size}, but the tokenizer has {len(tokenizer)} pieces")
+    if recipe.model.get("pad_token_id", config.pad_token_id) != config.pad_token_id:
+        raise RecipeError(f"model.pad_token_id: it is the tokenizer's, {config.pad_token_id}; leave it out")
+    check_positions(recipe.data.max_seq_length, config, "the model")
     return config
 
 

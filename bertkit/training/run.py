@@ -12,14 +12,15 @@ from accelerate import PartialState
 from transformers import PreTrainedTokenizerBase
 
 from bertkit.checkpoint import save_tokenizer
-from bertkit.placement import place
+from bertkit.placement import is_main_process, place
+from bertkit.progress import say
 from bertkit.recipe import Recipe
 from bertkit.sharing.model_card import CardFacts, write_model_card
-from bertkit.training.progress import say
 from bertkit.training.run_directory import (
     Run,
     RunRecord,
     check_output_dir,
+    check_same_data,
     check_same_recipe,
     last_checkpoint,
     plain,
@@ -46,8 +47,7 @@ class RunInProgress:
         self.output_dir = Path(output_dir)
         self.resume = resume
         check_output_dir(self.output_dir, resume)
-        if resume:
-            check_same_recipe(recipe, self.output_dir)
+        self.changed = check_same_recipe(recipe, self.output_dir) if resume else []
         self.placement = place(recipe.placement, recipe.train["global_train_batch_size"])
         self.arguments = training_arguments(
             recipe, self.placement, self.output_dir, include_num_input_tokens_seen="non_padding", **fixed
@@ -55,9 +55,12 @@ class RunInProgress:
         self.record = RunRecord(recipe, self.placement)
         self.metrics: dict[str, float] = {}
 
-    @property
-    def is_main_process(self) -> bool:
-        return bool(self.arguments.process_index == 0)
+        self.is_main_process = is_main_process()
+
+    def _heading(self, command: str) -> str:
+        if self.changed:
+            return f"Resumed, and {'; '.join(self.changed)}: this file alone does not repeat the run."
+        return f"Resolved from {self.recipe.name}. The same run again: {command}"
 
     def train(self, trainer: BertkitTrainer, tokenizer: PreTrainedTokenizerBase, command: str) -> dict[str, float]:
         """Trains, saves, evaluates.
@@ -71,11 +74,14 @@ class RunInProgress:
             Results on the evaluation set, ``eval_…``; empty where the trainer has none.
         """
         say(f"placement: {self.placement.describe()}")
+        if self.resume:
+            check_same_data(self.output_dir, self.record.data)
         PartialState().wait_for_everyone()  # all have found the directory free before one of them fills it
         if self.is_main_process:
             self.output_dir.mkdir(parents=True, exist_ok=True)
             save_tokenizer(tokenizer, self.output_dir)
-            self.recipe.save(self.output_dir / "recipe.yaml", command)
+            self.recipe.save(self.output_dir / "recipe.yaml", self._heading(command))
+            self.record.write(self.output_dir, finished=False)
         outcome = trainer.train(resume_from_checkpoint=last_checkpoint(self.output_dir) if self.resume else None)
         trainer.model.save_pretrained(self.output_dir, is_main_process=self.is_main_process)
         trainer.save_state()
@@ -96,6 +102,7 @@ class RunInProgress:
         """Writes ``run.json`` and the model card."""
         if self.is_main_process:
             state = trainer.state
-            self.record.write(self.output_dir, tokens_seen=state.num_input_tokens_seen, steps=state.global_step)
+            facts = {"tokens_seen": state.num_input_tokens_seen, "steps": state.global_step}
+            self.record.write(self.output_dir, finished=True, **facts)
             write_model_card(self.output_dir / "README.md", card)
         return Run(self.output_dir, self.metrics)

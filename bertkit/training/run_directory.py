@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertkit import __version__
-from bertkit.errors import OutputError, RecipeError
+from bertkit.errors import DataError, OutputError, RecipeError, TrainingError
 from bertkit.recipe import Recipe, load_recipe
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Run:
 
 @dataclass
 class RunRecord:
-    """Gathers what ``run.json`` says; times are seconds."""
+    """Gathers what ``run.json`` says; ``wall_time`` is in seconds, of a resumed run since it was resumed."""
 
     recipe: Recipe
     placement: Placement
@@ -93,11 +93,13 @@ def write_results(output_dir: Path, split: str, metrics: dict[str, float]) -> No
     """Writes ``<split>_results.json`` and adds the same to ``all_results.json``; both are flat.
 
     Raises:
-        RuntimeError: a metric is not a finite number; a score that means nothing is an error, not a number.
+        TrainingError: a metric is not a finite number; a score that means nothing is an error, not a number.
     """
     for name, value in metrics.items():
         if not math.isfinite(value):
-            raise RuntimeError(f"{name} is {value}: the training diverged; try a lower learning rate")
+            raise TrainingError(
+                f"{name} is {value}: the training diverged; try a lower train.learning_rate or more train.warmup_steps"
+            )
     write_json(output_dir / f"{split}_results.json", metrics)
     path = output_dir / "all_results.json"
     known = json.loads(path.read_text()) if path.is_file() else {}
@@ -105,7 +107,7 @@ def write_results(output_dir: Path, split: str, metrics: dict[str, float]) -> No
 
 
 def check_output_dir(output_dir: Path, resume: bool) -> None:
-    """Refuses a directory in use, and one to resume that holds no run; touches nothing.
+    """Refuses a directory in use, one that cannot be made, and one to resume that holds no run; touches nothing.
 
     Raises:
         OutputError: as above, or the path is a file.
@@ -120,25 +122,56 @@ def check_output_dir(output_dir: Path, resume: bool) -> None:
         raise OutputError(
             f"--output-dir {output_dir}: already holds {shown}; give another folder, or --resume to continue that run"
         )
+    parent = next(path for path in (output_dir, *output_dir.absolute().parents) if path.exists())
+    if not parent.is_dir():
+        raise OutputError(f"--output-dir {output_dir}: {parent} is a file; give another folder")
+    if not os.access(parent, os.W_OK):
+        raise OutputError(f"--output-dir {output_dir}: {parent} cannot be written to; give another folder")
 
 
-def check_same_recipe(recipe: Recipe, output_dir: Path) -> None:
+def check_same_recipe(recipe: Recipe, output_dir: Path) -> list[str]:
     """Refuses to resume a run under a recipe that would have given other numbers from the start.
+
+    Returns:
+        What a resumed run may change, and this one does, in words.
 
     Raises:
         RecipeError: values differ from those in the run's ``recipe.yaml``, named one by one.
     """
     then, now = load_recipe(output_dir / "recipe.yaml").to_dict(), recipe.to_dict()
-    differing = []
+    wrong: list[str] = []
+    allowed: list[str] = []
     for block in ("task", "model", "data", "train"):
         for key in sorted(then[block].keys() | now[block].keys()):
             before, after = then[block].get(key), now[block].get(key)
-            if before != after and f"{block}.{key}" not in _FREE_ON_RESUME:
-                differing.append(f"{block}.{key} was {before!r} and is now {after!r}")
-    if differing:
+            if before != after:
+                change = f"{block}.{key} was {before!r} and is now {after!r}"
+                (allowed if f"{block}.{key}" in _FREE_ON_RESUME else wrong).append(change)
+    if wrong:
         raise RecipeError(
-            f"--resume: the run in {output_dir} was started with other values: {'; '.join(differing)}. "
+            f"--resume: the run in {output_dir} was started with other values: {'; '.join(wrong)}. "
             "Give the same ones, or start a new run in another folder"
+        )
+    return allowed
+
+
+def check_same_data(output_dir: Path, data: Mapping[str, Any]) -> None:
+    """Refuses to resume a run on data that have changed since: its examples would be others.
+
+    Args:
+        output_dir: the run; what it began with stands in its ``run.json``.
+        data: what each split or corpus is now, with its ``fingerprint``.
+
+    Raises:
+        DataError: a fingerprint differs.
+    """
+    path = output_dir / "run.json"
+    began: dict[str, Any] = json.loads(path.read_text())["data"] if path.is_file() else {}
+    changed = [name for name, facts in data.items() if facts["fingerprint"] != began.get(name, facts)["fingerprint"]]
+    if changed:
+        raise DataError(
+            f"--resume: the data of the run in {output_dir} have changed since it began ({', '.join(changed)}); "
+            "bring them back, or start a new run in another folder"
         )
 
 

@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch.utils.data import SequentialSampler
-from transformers import PrinterCallback, ProgressCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers import PreTrainedModel, PrinterCallback, ProgressCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers.integrations import get_reporting_integration_callbacks
+from transformers.trainer_callback import TrainerControl, TrainerState
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
-from bertkit.errors import RecipeError
+from bertkit.errors import PlacementError, RecipeError
 from bertkit.placement import Placement
 from bertkit.recipe import Recipe
 from bertkit.training.progress import Progress
@@ -30,13 +32,30 @@ def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, *
     """
     values = {key: value for key, value in recipe.train.items() if key != "global_train_batch_size"}
     try:
-        return TrainingArguments(
+        arguments = TrainingArguments(
             output_dir=str(output_dir),
             **{**values, **placement.training_arguments(), **fixed},
             disable_tqdm=True,  # `Progress` shows what there is to show
         )
-    except (ValueError, TypeError) as error:
+        for reporter in get_reporting_integration_callbacks(arguments.report_to):
+            reporter()  # one that is not installed says so
+    except (ValueError, TypeError, ImportError, RuntimeError) as error:
         raise RecipeError(f"recipe {recipe.name}: train: {error}") from error
+    return arguments
+
+
+def use_attention(model: PreTrainedModel, implementation: str | None) -> None:
+    """Chooses the attention kernel, where the placement names one.
+
+    Raises:
+        PlacementError: there is no such kernel, or it is not installed.
+    """
+    if implementation is None:
+        return
+    try:
+        model.set_attn_implementation(implementation)
+    except (ValueError, ImportError) as error:
+        raise PlacementError(f"placement.attn_implementation: {implementation!r} cannot be had: {error}") from error
 
 
 class LengthGroups(LengthGroupedSampler):
@@ -66,19 +85,33 @@ class LengthGroups(LengthGroupedSampler):
         return iter(super().__iter__())
 
 
+class _EpochOrder(TrainerCallback):
+    """Tells the order which epoch begins: in several processes accelerate's wrappers keep it from the sampler."""
+
+    def __init__(self, trainer: BertkitTrainer):
+        self.trainer = trainer
+
+    def on_epoch_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        if self.trainer._length_groups is not None:
+            self.trainer._length_groups.set_epoch(int((state.epoch or 0) + 1e-6))
+
+
 class BertkitTrainer(Trainer):
-    """Trainer whose losses are exact means over the global batch.
+    """Trainer whose losses are means over the global batch.
 
     transformers counts the items of ``labels`` over all micro-batches and processes and hands the number to the model
     as ``num_items_in_batch``. Pre-training has a second loss over other items, the sentence pairs, so those are
-    counted as well. BERT's heads divide by these numbers (``accepts_loss_kwargs``).
+    counted as well. BERT's heads divide by these numbers (``accepts_loss_kwargs``). One inexactness is left, where a
+    set is no multiple of the batch and several processes train: accelerate then fills the epoch's last batch with
+    examples from its start.
     """
 
     def __init__(self, *args: Any, what: str, callbacks: list[TrainerCallback] | None = None, **kwargs: Any):
-        super().__init__(*args, callbacks=[Progress(what), *(callbacks or [])], **kwargs)
+        self._length_groups: LengthGroups | None = None
+        self._num_pairs_in_batch: torch.Tensor | None = None
+        super().__init__(*args, callbacks=[Progress(what), _EpochOrder(self), *(callbacks or [])], **kwargs)
         self.remove_callback(PrinterCallback)
         self.remove_callback(ProgressCallback)
-        self._num_pairs_in_batch: torch.Tensor | None = None
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
@@ -94,7 +127,8 @@ class BertkitTrainer(Trainer):
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
         if self.args.train_sampling_strategy == "group_by_length":
             global_batch = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
-            return LengthGroups(self.train_dataset["length"][:], global_batch, self.args.seed)
+            self._length_groups = LengthGroups(self.train_dataset["length"][:], global_batch, self.args.seed)
+            return self._length_groups
         return super()._get_train_sampler(train_dataset)
 
     def _get_eval_sampler(self, eval_dataset: Any) -> Any:
@@ -114,6 +148,8 @@ class BertkitTrainer(Trainer):
 
     def last_evaluation(self) -> dict[str, float] | None:
         """The results of an evaluation made at this very step, if there was one: no need to make it again."""
+        if self.args.load_best_model_at_end:
+            return None  # the weights are an earlier step's by now
         for entry in reversed(self.state.log_history):
             if entry["step"] == self.state.global_step and "eval_loss" in entry:
                 return {key: value for key, value in entry.items() if key != "step"}

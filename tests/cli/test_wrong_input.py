@@ -200,3 +200,69 @@ def test_usage_errors_are_wrong_input_too(bertkit, tmp_path):
     refused(bertkit("pretrian"), tmp_path / "out", "pretrian")
     refused(bertkit("pretrain"), tmp_path / "out", "--output-dir")
     refused(bertkit("finetune", "glue", "--learning-rate", "fast"), tmp_path / "out", "'--learning-rate'")
+
+
+@pytest.mark.parametrize("below", ["file/run", "file"])
+def test_an_output_directory_that_cannot_be(bertkit, tmp_path, glue, checkpoint, below):
+    (tmp_path / "file").write_text("mine")
+    command = ("finetune", "glue", "--task", "sst2", "--model", checkpoint, "--data-dir", glue)
+    outcome = bertkit(*command, "--output-dir", tmp_path / below)
+    assert outcome.code == 2
+    assert "file" in outcome.err
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ("placement.attn_implementation=foo", "placement.attn_implementation: 'foo' cannot be had"),
+        ("train.report_to=wandb", "wandb"),
+        ("train.seed=-1", "train.seed: expected 0 to 4294967295, got -1"),
+        ("train.learning_rate=.nan", "expected more than 0, got nan"),
+        ("model.problem_type=foo", "model.problem_type: unknown key"),
+        ("model.vocab_size=50", "model.vocab_size: 50, but the tokenizer has"),
+        ("data.document_separator=(", "data.document_separator"),
+        ("train.train_sampling_strategy=random", "pre-training decides that itself"),
+    ],
+)
+def test_a_value_that_only_another_library_would_refuse(bertkit, tmp_path, corpus, setting, expected, monkeypatch):
+    import huggingface_hub.constants
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HOME", str(tmp_path / "cache"))
+    out = tmp_path / "out"
+    command = ("pretrain", "--recipe", "bert-tiny", "--corpus", corpus, "--vocab-size", 99, "--max-steps", 2)
+    refused(bertkit(*command, "--set", setting, "--output-dir", out), out, expected)
+
+
+def test_weights_that_are_no_weights(bertkit, tmp_path, glue, checkpoint):
+    import shutil
+
+    out, broken = tmp_path / "out", tmp_path / "broken"
+    shutil.copytree(checkpoint, broken)
+    (broken / "model.safetensors").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
+    command = ("finetune", "glue", "--task", "sst2", "--model", broken, "--data-dir", glue, "--max-seq-length", 32)
+    refused(bertkit(*command, "--output-dir", out), out, f"{broken}: the model in this folder cannot be loaded")
+
+
+def test_evaluating_with_impossible_limits(bertkit, tmp_path, glue, checkpoint):
+    from bertkit import finetune
+
+    overrides = {"data.max_seq_length": 32, "train.max_steps": 1, "placement.device": "cpu"}
+    finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / "run", overrides=overrides)
+    command = ("evaluate", tmp_path / "run", "--data-dir", glue)
+    refused(bertkit(*command, "--max-eval-samples", 0), tmp_path / "out", "data.max_eval_samples: 0 is not at least 1")
+    refused(bertkit(*command, "--max-seq-length", 900), tmp_path / "out", "900 tokens, but")
+    refused(bertkit(*command, "--split", "dev"), tmp_path / "out", "--split dev: expected validation or train")
+
+
+def test_resuming_on_other_data(bertkit, tmp_path, glue, checkpoint):
+    from bertkit import finetune
+
+    out = tmp_path / "run"
+    overrides = {"data.max_seq_length": 32, "train.max_steps": 1, "placement.device": "cpu"}
+    finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=out, overrides=overrides)
+    with (glue / "SST-2" / "train.tsv").open("a") as file:
+        file.write("fine\t1\n")
+    outcome = bertkit("finetune", "glue", "--recipe", out / "recipe.yaml", "--output-dir", out, "--resume")
+    assert outcome.code == 2
+    assert "have changed since it began (train)" in outcome.err

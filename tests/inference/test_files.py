@@ -24,7 +24,8 @@ def no_model(monkeypatch):
     monkeypatch.setattr(files, "load", lambda checkpoint: Echo())
 
 
-def labels(rows):
+def labels(outcome):
+    rows, _ = outcome
     return [(row["text"], row["label"]) for row in rows]
 
 

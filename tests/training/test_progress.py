@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from bertkit.training.progress import Progress, readable
+from bertkit.progress import readable
+from bertkit.training.progress import Progress
 
 METRICS = {
     "grad_norm": 1.0,
@@ -17,7 +18,9 @@ METRICS = {
 
 
 def test_metrics_are_read_in_the_order_people_want():
-    assert readable(METRICS) == "loss 2.0000, MLM loss 1.2500, NSP accuracy 0.5000, learning rate 1.00e-04"
+    assert (
+        readable(METRICS) == "loss 2.0000, masked LM loss 1.2500, next sentence accuracy 0.5000, learning rate 1.00e-04"
+    )
 
 
 def test_without_a_terminal_each_log_is_a_line_with_the_time_left(capfd, monkeypatch):

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bertkit.errors import OutputError, RecipeError
+from bertkit.errors import OutputError, RecipeError, TrainingError
 from bertkit.recipe import load_recipe
 from bertkit.training.run_directory import (
     check_output_dir,
@@ -75,7 +75,7 @@ def test_results_are_flat_and_gathered(tmp_path):
 
 
 def test_a_score_that_is_no_number_is_an_error(tmp_path):
-    with pytest.raises(RuntimeError, match="eval_loss is nan: the training diverged"):
+    with pytest.raises(TrainingError, match="eval_loss is nan: the training diverged"):
         write_results(tmp_path, "eval", {"eval_loss": float("nan")})
     assert list(tmp_path.iterdir()) == []
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bertkit.quickstart import grammar
-from bertkit.quickstart.tour import write_data
+from bertkit.tour import grammar
+from bertkit.tour.quickstart import write_data
 
 DOCUMENTS = grammar.write_documents(200, seed=1)
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertkit.quickstart import grammar
+from bertkit.tour import grammar
 
 if TYPE_CHECKING:
     from bertkit.training.run_directory import Run
@@ -63,9 +63,9 @@ def quickstart(output_dir: str | Path = "bertkit-quickstart") -> Tour:
         OutputError: the folder is in use.
     """
     from bertkit.inference.predictor import load
+    from bertkit.progress import say
     from bertkit.training.finetune import finetune
     from bertkit.training.pretrain import pretrain
-    from bertkit.training.progress import say
     from bertkit.training.run_directory import check_output_dir
 
     started = time.monotonic()

@@ -1,0 +1,117 @@
+"""What is shown while work goes on: bars with the time left on a terminal, plain lines elsewhere, always on stderr.
+
+Of several processes the first one speaks.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from tqdm import tqdm
+
+from bertkit.placement import is_main_process
+
+# Metrics as people call them, in the order in which they read them; others keep their name and follow.
+METRIC_NAMES = {
+    "loss": "loss",
+    "masked_lm_loss": "masked LM loss",
+    "masked_lm_accuracy": "masked LM accuracy",
+    "next_sentence_loss": "next sentence loss",
+    "next_sentence_accuracy": "next sentence accuracy",
+    "learning_rate": "learning rate",
+}
+_MEASURES = ("epoch", "grad_norm", "flos", "step", "runtime", "per_second", "timing", "num_input_tokens_seen")
+_SECONDS_BETWEEN_LINES = 15.0
+
+
+def on_terminal() -> bool:
+    """Whether stderr is a terminal, on which bars can be drawn."""
+    return sys.stderr.isatty()
+
+
+def say(line: str) -> None:
+    """Prints a line to stderr, around any bar that stands there."""
+    if is_main_process():
+        tqdm.write(line, file=sys.stderr)
+
+
+def is_score(name: str) -> bool:
+    """Whether a result of a run tells its quality, and not time, size or place.
+
+    >>> [name for name in ("eval_accuracy", "eval_loss", "eval_runtime", "epoch", "total_flos") if is_score(name)]
+    ['eval_accuracy', 'eval_loss']
+    """
+    return not name.endswith(_MEASURES)
+
+
+def readable(metrics: Mapping[str, Any]) -> str:
+    """Scores as one line.
+
+    >>> readable({"loss": 4.51234, "learning_rate": 5e-05, "epoch": 1.0, "eval_accuracy": 0.5})
+    'loss 4.5123, learning rate 5.00e-05, accuracy 0.5000'
+    """
+    plain = {key.removeprefix("eval_").removeprefix("train_"): value for key, value in metrics.items()}
+    ordered = [key for key in METRIC_NAMES if key in plain] + [key for key in plain if key not in METRIC_NAMES]
+    parts = []
+    for key in ordered:
+        if isinstance(plain[key], (int, float)) and is_score(key):
+            form = ".2e" if key == "learning_rate" else ".4f"
+            parts.append(f"{METRIC_NAMES.get(key, key.replace('_', ' '))} {plain[key]:{form}}")
+    return ", ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people.
+
+    >>> duration(8.2), duration(75), duration(7384)
+    ('8s', '1m15s', '2h03m')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+
+
+class Bar:
+    """Work of known size: a bar on a terminal; elsewhere a line every quarter of a minute. A context manager.
+
+    Args:
+        what: the work, in a word or two.
+        unit: what is counted; ``B`` is shown in kB, MB, ….
+    """
+
+    def __init__(self, what: str, unit: str):
+        self.what = what
+        self.unit = unit
+        self.bar: tqdm[Any] | None = None
+        self.started = self.told = time.monotonic()
+
+    def __enter__(self) -> Bar:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self.bar is not None:
+            self.bar.close()
+
+    def __call__(self, done: int, total: int) -> None:
+        """So much is done, of so much."""
+        if not is_main_process():
+            return
+        if on_terminal():
+            if self.bar is None:
+                scale = self.unit == "B"
+                self.bar = tqdm(
+                    total=total, desc=self.what, unit=self.unit, unit_scale=scale, dynamic_ncols=True, leave=False
+                )
+            self.bar.update(done - self.bar.n)
+            return
+        now = time.monotonic()
+        if now - self.told >= _SECONDS_BETWEEN_LINES and done:
+            self.told = now
+            left = (now - self.started) / done * (total - done)
+            say(f"{self.what}: {100 * done / total:.0f} % of {total} {self.unit}, {duration(left)} left")
