@@ -16,6 +16,7 @@ from bertkit.placement import is_main_process, place
 from bertkit.progress import say
 from bertkit.recipe import Recipe
 from bertkit.sharing.model_card import CardFacts, write_model_card
+from bertkit.training.progress import without_library_bars
 from bertkit.training.run_directory import (
     Run,
     RunRecord,
@@ -82,8 +83,12 @@ class RunInProgress:
             save_tokenizer(tokenizer, self.output_dir)
             self.recipe.save(self.output_dir / "recipe.yaml", self._heading(command))
             self.record.write(self.output_dir, finished=False)
-        outcome = trainer.train(resume_from_checkpoint=last_checkpoint(self.output_dir) if self.resume else None)
-        trainer.model.save_pretrained(self.output_dir, is_main_process=self.is_main_process)
+        checkpoint = last_checkpoint(self.output_dir) if self.resume else None
+        if self.resume:
+            say(f"resuming from {checkpoint}" if checkpoint else "resuming: no checkpoint yet, so from the beginning")
+        with without_library_bars():
+            outcome = trainer.train(resume_from_checkpoint=checkpoint)
+            trainer.model.save_pretrained(self.output_dir, is_main_process=self.is_main_process)
         trainer.save_state()
         self.write("train", outcome.metrics)
         if trainer.eval_dataset is None:
