@@ -113,6 +113,11 @@ class Task(ABC):
         """What the task is called in results and in the model card."""
 
     @property
+    @abstractmethod
+    def dataset(self) -> tuple[str, str, str] | None:
+        """Hub id, configuration and the split that scores belong to; ``None`` for files of the user's own."""
+
+    @property
     def model_inputs(self) -> tuple[str, ...]:
         """The columns of `encode` that the model takes."""
         return ("input_ids", "attention_mask", "token_type_ids")

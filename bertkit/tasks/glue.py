@@ -84,6 +84,10 @@ class GlueTask(Task):
     def name(self) -> str:
         return self.task.name
 
+    @property
+    def dataset(self) -> tuple[str, str, str] | None:
+        return (self.task.hub_dataset, self.task.name, "validation") if self.data.data_dir is None else None
+
     # ---- load -------------------------------------------------------------------------------------------------------
 
     def load(self, splits: Sequence[str] = ("train", "validation", "test")) -> dict[str, Split]:

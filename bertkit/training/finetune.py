@@ -133,7 +133,6 @@ def _card(
     note: str,
 ) -> CardFacts:
     source = str(recipe.model["name_or_path"])
-    from_hub = recipe.data.data_dir is None
     return CardFacts(
         title=f"BERT fine-tuned on {task.name}",
         head=task.head,
@@ -147,6 +146,6 @@ def _card(
         seed=recipe.train["seed"],
         truncation={name: str(cut) for name, cut in record.truncation.items()},
         base_model=None if Path(source).exists() else source,
-        dataset=(task.task.hub_dataset, task.name, "validation") if from_hub else None,
+        dataset=task.dataset,
         note=note,
     )
