@@ -1,10 +1,10 @@
 """A seeded grammar that writes made-up documents and labelled sentences.
 
-Two regularities are put into the documents for BERT to find without labels. A document keeps to one topic, person and
-place, so whether two passages belong together can be told (next sentence prediction). And a document keeps to one mood:
-its adjectives are all kind or all unkind, so which adjectives go together can be told from the words around them
-(masked LM). The labelled sentences ask for the second: is a verdict kind? Few are labelled, with few of the
-adjectives; who has read the documents knows about the others.
+Two regularities are put into the documents for BERT to find without labels. A document keeps to one topic, person,
+place and thing, so whether two passages belong together can be told (next sentence prediction). And a document keeps
+to one mood: its adjectives are all kind or all unkind and its people speak gladly or sadly, so which adjectives go
+together can be told from the words around them (masked LM). The labelled sentences ask for the second: is a verdict
+kind? Only a few adjectives are ever labelled; who has read the documents knows about the others.
 """
 
 from __future__ import annotations
@@ -59,15 +59,19 @@ marvellous fine glorious enjoyable""".split()
 UNKIND = """awful dreadful poor horrid dismal terrible dull nasty miserable clumsy tiresome shabby
 hideous bleak wretched pitiful""".split()
 
+# How people speak and act in documents of either mood; verdicts never say it.
+_GLADLY = """gladly happily cheerfully proudly""".split()
+_SADLY = """sadly grimly wearily bitterly""".split()
+
 _DOCUMENT_SENTENCES = (
-    "{name} came to the {place} and {did} the {thing} .",
-    "the {thing} at the {place} was {mood} .",
-    "{name} said that the {part} was {mood} and {mood2} .",
-    "everybody in the {place} called the {thing} {mood} .",
-    "then {name} {did} a {mood} {thing} with a {mood2} {part} .",
-    "what a {mood} {part} , {name} thought .",
+    "{name} came to the {place} and {how} {did} the {thing} .",
+    "the {thing} at the {place} was {mood} , {name} said {how} .",
+    "{name} {how} called the {part} {mood} and {mood2} .",
+    "everybody in the {place} {how} called the {thing} {mood} .",
+    "then {name} {how} {did} a {mood} {thing} with a {mood2} {part} .",
+    "what a {mood} {part} , {name} thought {how} .",
     "the {part} of the {thing} seemed {mood} to {name} .",
-    "in the {place} {name} {did} the {thing} again , and it was {mood} .",
+    "in the {place} {name} {how} {did} the {thing} , and it was {mood} .",
 )
 _VERDICTS = (
     "the {thing} was {mood} .",
@@ -102,10 +106,19 @@ def write_documents(number: int, seed: int) -> list[list[str]]:
 
 def _document(rng: random.Random) -> list[str]:
     places, things, did, parts = _TOPICS[rng.choice(sorted(_TOPICS))]
-    name, place, moods = rng.choice(_NAMES), rng.choice(places), rng.choice((KIND, UNKIND))
-    thing, part = rng.choice(things), rng.choice(parts)
+    name, place, thing, part = (rng.choice(words) for words in (_NAMES, places, things, parts))
+    moods, manners = rng.choice(((KIND, _GLADLY), (UNKIND, _SADLY)))
     return [
-        _fill(rng, rng.choice(_DOCUMENT_SENTENCES), name, place, [thing], did, [part], moods)
+        _fill(
+            rng.choice(_DOCUMENT_SENTENCES),
+            rng.sample(moods, 2),
+            name=name,
+            place=place,
+            thing=thing,
+            part=part,
+            did=rng.choice(did),
+            how=rng.choice(manners),
+        )
         for _ in range(rng.randint(8, 14))
     ]
 
@@ -122,31 +135,14 @@ def write_labelled(number: int, seed: int, adjectives: tuple[list[str], list[str
     sentences = []
     for index in range(number):
         label = index % 2
-        _, things, did, parts = _TOPICS[rng.choice(sorted(_TOPICS))]
-        moods = adjectives[0] if label else adjectives[1]
-        text = _fill(rng, rng.choice(_VERDICTS), rng.choice(_NAMES), "", things, did, parts, moods)
+        _, things, _, parts = _TOPICS[rng.choice(sorted(_TOPICS))]
+        moods = rng.sample(adjectives[0] if label else adjectives[1], 2)
+        name, thing, part = (rng.choice(words) for words in (_NAMES, things, parts))
+        text = _fill(rng.choice(_VERDICTS), moods, name=name, thing=thing, part=part)
         sentences.append(LabelledSentence(text, label))
     rng.shuffle(sentences)
     return sentences
 
 
-def _fill(
-    rng: random.Random,
-    template: str,
-    name: str,
-    place: str,
-    things: list[str],
-    did: list[str],
-    parts: list[str],
-    moods: list[str],
-) -> str:
-    mood, mood2 = rng.sample(moods, 2)
-    return template.format(
-        name=name,
-        place=place,
-        thing=rng.choice(things),
-        did=rng.choice(did),
-        part=rng.choice(parts),
-        mood=mood,
-        mood2=mood2,
-    )
+def _fill(template: str, moods: list[str], **words: str) -> str:
+    return template.format(mood=moods[0], mood2=moods[1], **words)

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 MADE_UP = "The data are made up by a small grammar; the scores say nothing about real text."
 _SEED = 42
 _DOCUMENTS = 3000
-_FEW, _MANY = 32, 400
+_FEW, _MANY = 64, 400
 # Only these adjectives are ever labelled; the others are in the documents, and in the test sentences.
-_LABELLED_ADJECTIVES = 6
+_LABELLED_ADJECTIVES = 8
 
 _EXAMPLES = (
     "what a hideous song !",
