@@ -126,7 +126,8 @@ assert AutoConfig.from_pretrained(where).model_type == "bertkit"
 for auto in (AutoModel, AutoModelForMaskedLM):
     assert type(auto.from_pretrained(where)).__module__ == "bertkit.model.modeling_bert", auto
 logits = AutoModelForMaskedLM.from_pretrained(where)(ids).logits
-assert torch.equal(logits, torch.load(where + "/logits.pt")), "other logits"
+# Not bit for bit: another number of threads sums in another order.
+assert torch.allclose(logits, torch.load(where + "/logits.pt"), atol=1e-6), "other logits"
 assert AutoTokenizer.from_pretrained(where)("ab")["input_ids"] == [2, 5, 3]
 print("same")
 """
@@ -179,7 +180,7 @@ def load(auto, folder=where):
 model = load(AutoModelForMaskedLM)
 assert type(model).__module__.startswith("transformers_modules."), type(model)
 expected = torch.load(where + "/logits.pt")
-assert torch.equal(model(ids).logits, expected), "other logits"
+assert torch.allclose(model(ids).logits, expected, atol=1e-6), "other logits"
 for auto, name in [(AutoModel, "BertModel"), (AutoModelForSequenceClassification, "BertForSequenceClassification")]:
     other = load(auto)
     assert type(other).__name__ == name and type(other).__module__.startswith("transformers_modules."), type(other)
@@ -193,7 +194,7 @@ else:
 
 model.save_pretrained(where + "-again")  # from remote code, and a second time into the same place
 model.save_pretrained(where + "-again")
-assert torch.equal(load(AutoModelForMaskedLM, where + "-again")(ids).logits, expected)
+assert torch.allclose(load(AutoModelForMaskedLM, where + "-again")(ids).logits, expected, atol=1e-6)
 load(AutoModel, where + "-again")
 print("same")
 """
