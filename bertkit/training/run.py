@@ -90,6 +90,7 @@ class RunInProgress:
             outcome = trainer.train(resume_from_checkpoint=checkpoint)
             trainer.model.save_pretrained(self.output_dir, is_main_process=self.is_main_process)
         trainer.save_state()
+        trainer.leave_mixed_precision()
         self.write("train", outcome.metrics)
         if trainer.eval_dataset is None:
             return {}

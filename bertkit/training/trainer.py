@@ -146,10 +146,18 @@ class BertkitTrainer(Trainer):
             inputs = {**inputs, "num_pairs_in_batch": self._num_pairs_in_batch}
         return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
 
+    def leave_mixed_precision(self) -> None:
+        """Computes in float32 from here on, as everybody does who loads the checkpoint: scores are to be theirs.
+
+        accelerate has put its autocast around the forward of this one instance; the class has the plain one still.
+        """
+        for name in ("forward", "_original_forward"):
+            self.model.__dict__.pop(name, None)
+
     def last_evaluation(self) -> dict[str, float] | None:
         """The results of an evaluation made at this very step, if there was one: no need to make it again."""
-        if self.args.load_best_model_at_end:
-            return None  # the weights are an earlier step's by now
+        if self.args.load_best_model_at_end or self.args.bf16 or self.args.fp16:
+            return None  # the weights are an earlier step's by now, or that evaluation was not in float32
         for entry in reversed(self.state.log_history):
             if entry["step"] == self.state.global_step and "eval_loss" in entry:
                 return {key: value for key, value in entry.items() if key != "step"}

@@ -56,6 +56,17 @@ def test_evaluate_gives_the_score_of_the_run(run, glue):
         evaluate(run.output_dir, data_dir=glue, split="dev")
 
 
+def test_a_run_in_bf16_reports_the_scores_that_others_will_find(glue, checkpoint, tmp_path):
+    overrides = {**FAST, "train.num_train_epochs": 1, "placement.mixed_precision": "bf16"}
+    out = finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / "run", overrides=overrides)
+    predictor = load(out.output_dir, device="cpu", data_dir=str(glue))
+    features, _ = predictor.task.encode_split(predictor.task.load(["validation"])["validation"], predictor.tokenizer)
+    columns = features.to_dict()
+    logits = torch.tensor(predictor.logits(columns))
+    loss = torch.nn.functional.cross_entropy(logits, torch.tensor(columns["labels"])).item()
+    assert loss == pytest.approx(out.metrics["eval_loss"], abs=1e-6)
+
+
 def test_auto_classes_give_the_logits_of_predict(run):
     texts = ["the film is lovely", "the plot is awful"]
     predictor = load(run.output_dir, device="cpu")
