@@ -110,7 +110,8 @@ def test_a_fresh_process_loads_the_results_with_and_without_bertkit(bertkit, dat
         "from transformers import AutoModelForPreTraining, AutoTokenizer\n"
         "model = AutoModelForPreTraining.from_pretrained(sys.argv[1], trust_remote_code=without).eval()\n"
         "assert type(model).__module__.startswith('transformers_modules' if without else 'bertkit'), type(model)\n"
-        "tokens = AutoTokenizer.from_pretrained(sys.argv[1], trust_remote_code=without)('the film', 'is lovely', return_tensors='pt')\n"
+        "tokenizer = AutoTokenizer.from_pretrained(sys.argv[1], trust_remote_code=without)\n"
+        "tokens = tokenizer('the film', 'is lovely', return_tensors='pt')\n"
         "out = model(**tokens)\n"
         "print(out.prediction_logits.flatten().tolist(), out.seq_relationship_logits.tolist())\n"
     )
