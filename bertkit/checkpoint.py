@@ -146,10 +146,6 @@ def load_tokenizer(name_or_path: str | Path, for_pretraining: bool = False) -> P
     return tokenizer
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).split("\n")[0]
-
-
 def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: str | Path) -> None:
     """Saves a tokenizer without the truncation and padding that its last call left in it."""
     tokenizer.backend_tokenizer.no_truncation()
@@ -177,7 +173,7 @@ def _check_folder(name_or_path: str | Path, *files: str) -> None:
 
 
 def _not_usable(name_or_path: str | Path, what: str, error: Exception) -> str:
-    reason = _first_line(error)
+    reason = (str(error).strip() or type(error).__name__).split("\n")[0]
     if Path(name_or_path).is_dir():
         return f"{name_or_path}: the {what} in this folder cannot be loaded ({reason})"
     return (

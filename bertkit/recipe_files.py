@@ -9,7 +9,8 @@ from typing import Any
 
 import yaml
 
-from bertkit.errors import OutputError, RecipeError, did_you_mean
+from bertkit.errors import RecipeError, did_you_mean
+from bertkit.files import check_new_file
 
 
 class _Loader(yaml.SafeLoader):
@@ -134,9 +135,6 @@ def copy_recipe(name: str, destination: Path) -> Path:
     """
     source = find_recipe(name)
     target = destination / source.name if destination.is_dir() else destination
-    if target.exists():
-        raise OutputError(f"{target}: exists; give another name")
-    if not target.parent.is_dir():
-        raise OutputError(f"{target}: there is no folder {target.parent}")
+    check_new_file(target, str(target))
     shutil.copyfile(source, target)
     return target

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from json import dumps
@@ -10,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.corpus.documents import decode_text, read_text
-from bertkit.errors import DataError, OutputError
+from bertkit.errors import DataError
+from bertkit.files import check_new_file, write_whole
 from bertkit.inference.predictor import Predictor, load
 
 
@@ -37,10 +37,8 @@ def predict_texts(
     """
     if bool(texts) == (input_file is not None):
         raise DataError("give texts as arguments, or a file of them with --input (- for a pipe)")
-    if output_file is not None and output_file.exists():
-        raise OutputError(f"--output {output_file}: exists; give another name")
-    if output_file is not None and not output_file.parent.is_dir():
-        raise OutputError(f"--output {output_file}: there is no folder {output_file.parent}")
+    if output_file is not None:
+        check_new_file(output_file, f"--output {output_file}")
     lines = list(texts) if texts else _lines(input_file)
     predictor = load(checkpoint)
     predictions = predictor.predict(lines)
@@ -59,6 +57,4 @@ def _lines(input_file: Path | None) -> list[str]:
 
 def write_jsonl(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     """Writes one JSON object a line; the file appears only when it is whole."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text("".join(dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
-    os.replace(partial, path)
+    write_whole(path, "".join(dumps(row, ensure_ascii=False) + "\n" for row in rows))

@@ -100,14 +100,14 @@ def load(
     Raises:
         CheckpointError: it cannot be loaded, or does not say what it was fine-tuned for.
     """
+    if device not in ("auto", "cpu"):
+        raise PlacementError(f"device {device!r}: expected auto or cpu")
+    where = place(PlacementSettings(device=device), 1)
     name = str(checkpoint)
     config = load_config(name)
     task = task_of_checkpoint(config, name, **data)
     check_positions(task.data.max_seq_length, config, name)
     model = load_model(task.head, name, config, new_head=False)
-    if device not in ("auto", "cpu"):
-        raise PlacementError(f"device {device!r}: expected auto or cpu")
-    where = place(PlacementSettings(device=device), 1)
     return Predictor(task, model.to(where.device), load_tokenizer(name), batch_size)
 
 

@@ -82,8 +82,11 @@ def pretrain(
         corpora = pretraining.load_corpus(data, tokenizer, seed, cache_folder(), splitter, progress)
     settings = data.examples(seed)
     vocabulary = Vocabulary.of(tokenizer)
-    first_epoch = PretrainingExamples(corpora.train, vocabulary, settings, None, fixed_epoch=0).examples_per_epoch
-    steps = _num_steps(recipe, first_epoch)
+    steps = recipe.train.get("max_steps", -1)
+    if steps < 1:
+        steps = _steps_of_epochs(
+            recipe, len(PretrainingExamples(corpora.train, vocabulary, settings, None, fixed_epoch=0))
+        )
     train_set = PretrainingExamples(corpora.train, vocabulary, settings, steps * batch_size)
     eval_set = None
     if corpora.validation is not None:
@@ -91,7 +94,7 @@ def pretrain(
     run.arguments.max_steps = steps
     if eval_set is None:
         run.arguments.eval_strategy = IntervalStrategy.NO
-    _announce(corpora, first_epoch, eval_set, config, steps)
+    _announce(corpora, train_set.examples_per_epoch, eval_set, config, steps)
 
     set_seed(seed)
     model = BertForPreTraining(config)
@@ -221,10 +224,8 @@ def _config(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> BertConfig:
     return config
 
 
-def _num_steps(recipe: Recipe, examples_per_epoch: int) -> int:
-    """Optimizer steps of the run: ``max_steps``, or whole epochs of the size of the first."""
-    if recipe.train.get("max_steps", -1) > 0:
-        return int(recipe.train["max_steps"])
+def _steps_of_epochs(recipe: Recipe, examples_per_epoch: int) -> int:
+    """Optimizer steps of the recipe's epochs, all of the size of the first."""
     epochs = recipe.train.get("num_train_epochs", 1.0)
     return max(1, round(epochs * examples_per_epoch / recipe.train["global_train_batch_size"]))
 

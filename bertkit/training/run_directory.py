@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from bertkit import __version__
 from bertkit.errors import DataError, OutputError, RecipeError, TrainingError
+from bertkit.files import write_whole
 from bertkit.recipe import Recipe, load_recipe
 
 if TYPE_CHECKING:
@@ -84,9 +85,7 @@ class RunRecord:
 
 def write_json(path: Path, content: Any) -> None:
     """Writes JSON so that the file is either as it was before or whole."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(content, indent=2, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
-    os.replace(partial, path)
+    write_whole(path, json.dumps(content, indent=2, ensure_ascii=False, default=str) + "\n")
 
 
 def write_results(output_dir: Path, split: str, metrics: dict[str, float]) -> None:

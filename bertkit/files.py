@@ -1,0 +1,31 @@
+"""Writing files so that nothing of a user's is overwritten and nothing is left half-written."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from bertkit.errors import OutputError
+
+
+def check_new_file(path: Path, name: str) -> None:
+    """Refuses a file that exists, or whose folder does not; touches nothing.
+
+    Args:
+        path: the file to be written.
+        name: what messages call it, such as ``--output FILE``.
+
+    Raises:
+        OutputError: as above.
+    """
+    if path.exists():
+        raise OutputError(f"{name}: exists; give another name")
+    if not path.parent.is_dir():
+        raise OutputError(f"{name}: there is no folder {path.parent}")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Writes UTF-8 text so that the file is either as it was before or whole."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text, encoding="utf-8")
+    os.replace(partial, path)
