@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from typing import Annotated
@@ -55,6 +56,20 @@ def main() -> None:
     except BertkitError as error:
         print(f"bertkit: error: {error}", file=sys.stderr)
         sys.exit(2)
+    finally:
+        _end_process_group()
+
+
+def _end_process_group() -> None:
+    """Stops the threads by which several processes talk, while the interpreter still runs.
+
+    One of them may have tensors left to free, which needs the interpreter; at its end that aborts the process. They
+    stop when the last that refers to the group is gone: the trainer, which is a cycle that only the collector frees.
+    """
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        gc.collect()
+        distributed.destroy_process_group()
 
 
 def _quiet_libraries() -> None:
