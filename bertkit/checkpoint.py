@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +12,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
     from bertkit.model.configuration_bert import BertConfig
-
-logger = logging.getLogger(__name__)
 
 _OURS = ("bertkit", "bert")
 
@@ -68,7 +65,7 @@ def check_positions(max_seq_length: int, config: BertConfig, name: str) -> None:
         )
 
 
-def load_model(head: str, name_or_path: str, config: BertConfig, new_head: bool) -> PreTrainedModel:
+def load_model(head: str, name_or_path: str, config: BertConfig, new_head: bool) -> tuple[PreTrainedModel, list[str]]:
     """A BERT with a head, in float32.
 
     Args:
@@ -76,6 +73,9 @@ def load_model(head: str, name_or_path: str, config: BertConfig, new_head: bool)
         name_or_path: a folder or a Hub id.
         config: the configuration to build with, from `load_config`.
         new_head: whether the checkpoint may lack the head's weights, which are then drawn at random (fine-tuning).
+
+    Returns:
+        The model, and the names of the weights that were drawn at random.
 
     Raises:
         CheckpointError: no weights there, or weights of another shape or missing ones.
@@ -104,9 +104,7 @@ def load_model(head: str, name_or_path: str, config: BertConfig, new_head: bool)
     if encoder or (lost and not new_head):
         named = ", ".join((encoder or lost)[:3]) + (" …" if len(encoder or lost) > 3 else "")
         raise CheckpointError(f"{name_or_path}: the weights lack {named}; it is not a complete {head}")
-    if lost:
-        logger.info("new weights, drawn at random: %s", ", ".join(lost))
-    return model
+    return model, lost
 
 
 def load_tokenizer(name_or_path: str | Path, for_pretraining: bool = False) -> PreTrainedTokenizerFast:

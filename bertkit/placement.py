@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 from bertkit.errors import PlacementError
 
-# What one device takes at once where the user does not say: enough to keep it busy at 128 tokens.
-_USUAL_BATCH = {"cpu": 32, "cuda": 256}
+# Tokens that one device takes at once where the user does not say: 32 and 256 sequences of 128, enough to keep it busy.
+_USUAL_TOKENS = {"cpu": 32 * 128, "cuda": 256 * 128}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,9 +25,11 @@ class PlacementSettings:
         device: ``auto`` takes the accelerator that accelerate finds, else the CPU; ``cpu`` insists on the CPU.
         mixed_precision: ``auto`` is bf16 where the device computes it fast, else float32 (``no``).
         per_device_train_batch_size: sequences one device takes at once; ``None`` chooses the largest divisor of the
-            global batch up to 32 (CPU) or 256 (GPU). The rest is gradient accumulation.
+            global batch up to 32 (CPU) or 256 (GPU) of 128 tokens, fewer where they are longer. The rest is gradient
+            accumulation.
         per_device_eval_batch_size: sequences in one evaluation batch; does not change any score.
         dataloader_num_workers: processes that prepare batches beside each training process.
+        preprocessing_num_workers: processes that tokenize a corpus; ``None`` is one for each core that may be used.
         gradient_checkpointing: recompute activations in the backward pass: less memory, about a third more time.
         attn_implementation: attention kernel as transformers names it (``sdpa``, ``eager``, ``flash_attention_2``,
             ``flex_attention``); ``None`` leaves the choice to transformers.
@@ -38,6 +40,7 @@ class PlacementSettings:
     per_device_train_batch_size: int | None = None
     per_device_eval_batch_size: int = 64
     dataloader_num_workers: int = 0
+    preprocessing_num_workers: int | None = None
     gradient_checkpointing: bool = False
     attn_implementation: str | None = None
 
@@ -48,6 +51,8 @@ class PlacementSettings:
             raise ValueError(f"per_device_eval_batch_size: {self.per_device_eval_batch_size} is not at least 1")
         if self.dataloader_num_workers < 0:
             raise ValueError(f"dataloader_num_workers: {self.dataloader_num_workers} is negative")
+        if self.preprocessing_num_workers is not None and self.preprocessing_num_workers < 1:
+            raise ValueError(f"preprocessing_num_workers: {self.preprocessing_num_workers} is not at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +69,11 @@ class Placement:
     @property
     def global_train_batch_size(self) -> int:
         return self.per_device_train_batch_size * self.gradient_accumulation_steps * self.num_processes
+
+    @property
+    def preprocessing_num_workers(self) -> int:
+        usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return self.settings.preprocessing_num_workers or usable
 
     def training_arguments(self) -> dict[str, Any]:
         """This placement in the words of ``transformers.TrainingArguments``."""
@@ -100,12 +110,13 @@ def is_main_process() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def place(settings: PlacementSettings, global_train_batch_size: int) -> Placement:
+def place(settings: PlacementSettings, global_train_batch_size: int, max_seq_length: int = 128) -> Placement:
     """Works out where a run goes on this machine and how its batch is cut.
 
     Args:
         settings: the ``placement`` block.
         global_train_batch_size: sequences per optimizer step over all processes, at least 1.
+        max_seq_length: tokens of the longest of them.
 
     Raises:
         PlacementError: the batch cannot be cut as asked, the precision is not to be had on the device, or several
@@ -119,7 +130,8 @@ def place(settings: PlacementSettings, global_train_batch_size: int) -> Placemen
             f"{num_processes} processes; use a multiple of {num_processes}"
         )
     per_process = global_train_batch_size // num_processes
-    per_device = settings.per_device_train_batch_size or _largest_divisor(per_process, _USUAL_BATCH.get(device, 256))
+    usual = _USUAL_TOKENS.get(device, _USUAL_TOKENS["cuda"]) // max(max_seq_length, 128)
+    per_device = settings.per_device_train_batch_size or _largest_divisor(per_process, max(usual, 1))
     if per_process % per_device:
         works = ", ".join(str(size) for size in range(1, per_process + 1) if per_process % size == 0)
         raise PlacementError(

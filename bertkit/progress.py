@@ -21,6 +21,8 @@ METRIC_NAMES = {
     "masked_lm_accuracy": "masked LM accuracy",
     "next_sentence_loss": "next sentence loss",
     "next_sentence_accuracy": "next sentence accuracy",
+    "sentence_order_loss": "sentence order loss",
+    "sentence_order_accuracy": "sentence order accuracy",
     "learning_rate": "learning rate",
 }
 _MEASURES = ("epoch", "grad_norm", "flos", "step", "runtime", "per_second", "timing", "num_input_tokens_seen")

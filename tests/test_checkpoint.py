@@ -91,14 +91,15 @@ def test_half_precision_weights_are_loaded_in_float32(checkpoint, tmp_path):
 
     BertForPreTraining.from_pretrained(checkpoint).to(torch.bfloat16).save_pretrained(tmp_path)
     config = load_config(str(tmp_path))
-    model = load_model("BertForPreTraining", str(tmp_path), config, new_head=False)
+    model, _ = load_model("BertForPreTraining", str(tmp_path), config, new_head=False)
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
 
 
 def test_a_new_head_is_drawn_and_the_encoder_is_the_checkpoints(checkpoint):
     config = load_config(str(checkpoint), {"num_labels": 3})
-    model = load_model("BertForSequenceClassification", str(checkpoint), config, new_head=True)
-    original = load_model("BertForPreTraining", str(checkpoint), load_config(str(checkpoint)), new_head=False)
+    model, new = load_model("BertForSequenceClassification", str(checkpoint), config, new_head=True)
+    original, _ = load_model("BertForPreTraining", str(checkpoint), load_config(str(checkpoint)), new_head=False)
+    assert new == ["classifier.bias", "classifier.weight"]
     assert model.classifier.weight.shape == (3, config.hidden_size)
     for name, value in original.bert.state_dict().items():
         assert torch.equal(value, model.bert.state_dict()[name])

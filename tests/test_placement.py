@@ -28,6 +28,12 @@ def test_a_large_batch_is_accumulated_on_a_cpu():
     assert (placement.per_device_train_batch_size, placement.gradient_accumulation_steps) == (32, 8)
 
 
+def test_longer_sequences_make_smaller_batches_a_device_and_the_same_global_one():
+    placement = place(PlacementSettings(**CPU), 256, max_seq_length=512)
+    assert (placement.per_device_train_batch_size, placement.gradient_accumulation_steps) == (8, 32)
+    assert place(PlacementSettings(per_device_train_batch_size=64, **CPU), 256, 512).per_device_train_batch_size == 64
+
+
 def test_a_batch_that_cannot_be_cut_is_refused_with_sizes_that_can(monkeypatch):
     with pytest.raises(PlacementError, match=r"5 does not divide the 32 .* one of these does: 1, 2, 4, 8, 16, 32"):
         place(PlacementSettings(per_device_train_batch_size=5, **CPU), 32)

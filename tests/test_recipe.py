@@ -40,10 +40,43 @@ def test_the_papers_values():
     assert sst2.train["global_train_batch_size"] in (16, 32)
     assert 2e-5 <= sst2.train["learning_rate"] <= 5e-5
     assert 2 <= sst2.train["num_train_epochs"] <= 4
-    base = load_recipe("bert-base")
-    assert (base.train["learning_rate"], base.train["global_train_batch_size"]) == (1e-4, 256)
-    assert base.train["warmup_steps"] * base.train["max_steps"] == 10_000
-    assert (base.data.mlm_probability, base.data.short_seq_prob, base.data.max_predictions_per_seq) == (0.15, 0.1, 20)
+
+
+SIZES = {  # layers, hidden size, heads, intermediate size
+    "bert-tiny": (2, 128, 2, 512),
+    "bert-mini": (4, 256, 4, 1024),
+    "bert-small": (4, 512, 8, 2048),
+    "bert-medium": (8, 512, 8, 2048),
+    "bert-base": (12, 768, 12, 3072),
+    "bert-large": (24, 1024, 16, 4096),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_pre_training_follows_the_paper_in_every_size(name):
+    recipe = load_recipe(name)
+    fields = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")
+    assert tuple(recipe.model[field] for field in fields) == SIZES[name]
+    train = recipe.train
+    assert (train["learning_rate"], train["global_train_batch_size"], train["max_steps"]) == (1e-4, 256, 1_000_000)
+    assert train["warmup_steps"] * train["max_steps"] == 10_000
+    assert (train["adam_beta1"], train["adam_beta2"], train["adam_epsilon"]) == (0.9, 0.999, 1e-6)
+    assert (train["weight_decay"], train["lr_scheduler_type"]) == (0.01, "linear")
+    data = recipe.data
+    assert data.lengths() == [(128, 0.9), (512, 0.1)]
+    assert [data.examples(length, 0).predictions_per_seq for length, _ in data.lengths()] == [20, 77]
+    assert (recipe.task.pair_objective, data.mlm_probability, data.short_seq_prob) == ("nsp", 0.15, 0.1)
+
+
+def test_a_shorter_longest_input_cuts_every_phase():
+    assert load_recipe("bert-tiny", {"data.max_seq_length": 128}).data.lengths() == [(128, 1.0)]
+    assert load_recipe("bert-tiny", {"data.max_seq_length": 256}).data.lengths() == [(128, 0.9), (256, 0.1)]
+
+
+def test_phases_are_saved_and_read_back(tmp_path):
+    recipe = load_recipe("bert-tiny", {"data.phases": {64: 0.5, 128: 0.5}})
+    recipe.save(tmp_path / "recipe.yaml", "of a run")
+    assert load_recipe(tmp_path / "recipe.yaml").data == recipe.data
 
 
 def test_a_recipe_saved_beside_a_run_gives_the_same_recipe(tmp_path):

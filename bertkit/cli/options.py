@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -12,6 +12,7 @@ from bertkit.errors import RecipeError, did_you_mean
 from bertkit.recipe import load_placement
 from bertkit.recipe_files import list_recipes, parse_value
 
+CORPUS_HELP = "Text: files (.txt, .jsonl, .parquet, also .gz, .zst), folders, patterns, Hub ids. Repeatable."
 OutputDir = Annotated[Path, typer.Option("--output-dir", help="The run directory; new or empty.", show_default=False)]
 MorePaths = Annotated[
     list[str] | None,
@@ -19,9 +20,21 @@ MorePaths = Annotated[
         metavar="[PATH]...", help="More of the corpus: --corpus a.txt b.txt, --corpus texts/*.txt.", show_default=False
     ),
 ]
-RecipeName = Annotated[str, typer.Option("--recipe", help="A recipe's name (bertkit recipes list) or file.")]
 OptionalRecipe = Annotated[
     str | None, typer.Option("--recipe", help="A recipe's name (bertkit recipes list) or file.", show_default=False)
+]
+Cased = Annotated[bool, typer.Option("--cased", help="Keep upper case and accents in the vocabulary that is trained.")]
+MergeScore = Annotated[
+    Literal["frequency", "likelihood"] | None,
+    typer.Option(help="What the vocabulary's trainer merges pairs by; frequency by default.", show_default=False),
+]
+TextColumn = Annotated[
+    str | None, typer.Option(help="Where rows have their text; text by default.", show_default=False)
+]
+DatasetConfig = Annotated[str | None, typer.Option(help="Configuration of a Hub set.", show_default=False)]
+DatasetSplit = Annotated[str | None, typer.Option(help="Split of a Hub set; train by default.", show_default=False)]
+Streaming = Annotated[
+    bool, typer.Option("--streaming", help="Read the corpus as it is trained on: for what does not fit the disk.")
 ]
 Set = Annotated[
     list[str] | None,

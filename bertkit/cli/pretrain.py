@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -13,59 +13,111 @@ def pretrain(
     output_dir: options.OutputDir,
     corpus: Annotated[
         list[str] | None,
-        typer.Option("--corpus", help="Text files or folders. Repeatable.", metavar="PATH", show_default=False),
+        typer.Option("--corpus", help=options.CORPUS_HELP, metavar="PATH_OR_HUB_ID", show_default=False),
     ] = None,
     more: options.MorePaths = None,
-    recipe: options.RecipeName = "bert-base",
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            help="A recipe's name (bertkit recipes list) or file; bert-base by default, continue with --model.",
+            show_default=False,
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="Go on from this checkpoint, a folder or a Hub id, with its tokenizer. Without it: new weights.",
+            show_default=False,
+        ),
+    ] = None,
     tokenizer: Annotated[
         str | None, typer.Option(help="A tokenizer's folder or Hub id; or give --vocab-size.", show_default=False)
     ] = None,
     vocab_size: Annotated[
         int | None, typer.Option(help="Train a tokenizer of that many pieces on the corpus.", show_default=False)
     ] = None,
-    cased: Annotated[bool, typer.Option("--cased", help="With --vocab-size: keep upper case and accents.")] = False,
+    cased: options.Cased = False,
+    merge_score: options.MergeScore = None,
+    text_column: options.TextColumn = None,
+    dataset_config: options.DatasetConfig = None,
+    dataset_split: options.DatasetSplit = None,
+    streaming: options.Streaming = False,
     document_separator: Annotated[
         str | None,
         typer.Option(
-            help="Parts documents within a file: blank-line, or a regex for a whole line.", show_default=False
+            help="Parts documents within a text file: blank-line, or a regex for a whole line.", show_default=False
         ),
     ] = None,
     sentence_per_line: Annotated[
         bool,
         typer.Option("--sentence-per-line", help="Google's form: a sentence a line, a blank line parts documents."),
     ] = False,
+    sentence_splitter: Annotated[
+        str | None,
+        typer.Option(help="rules (the default), none, module:function or file.py:function.", show_default=False),
+    ] = None,
+    pair_objective: Annotated[
+        Literal["nsp", "sop", "none"] | None,
+        typer.Option(
+            help="nsp: does B follow A? sop: are A and B in order? none: masked words alone.", show_default=False
+        ),
+    ] = None,
+    whole_word_mask: Annotated[
+        bool, typer.Option("--whole-word-mask", help="Mask whole words instead of single pieces.")
+    ] = False,
     set_: options.Set = None,
     learning_rate: options.LearningRate = None,
     num_train_epochs: options.Epochs = None,
     max_steps: options.MaxSteps = None,
     global_train_batch_size: options.GlobalBatch = None,
-    max_seq_length: options.MaxSeqLength = None,
+    max_seq_length: Annotated[
+        int | None,
+        typer.Option(help="Tokens of one input with specials; cuts every phase to it.", show_default=False),
+    ] = None,
     seed: options.Seed = None,
+    max_train_samples: Annotated[
+        int | None, typer.Option(help="Only the first so many documents.", show_default=False)
+    ] = None,
     max_eval_samples: options.MaxEvalSamples = None,
     placement: options.Placement = None,
     resume: options.Resume = False,
     json: options.AsJson = False,
 ) -> None:
-    """Pre-train BERT on plain text: masked words and next sentences."""
+    """Pre-train BERT on text: masked words and next sentences."""
     overrides = options.overrides(
         set_,
         placement,
+        task__pair_objective=pair_objective,
         data__tokenizer=tokenizer,
         data__vocab_size=vocab_size,
         data__cased=cased or None,
+        data__merge_score=merge_score,
+        data__text_column=text_column,
+        data__dataset_config=dataset_config,
+        data__dataset_split=dataset_split,
+        data__streaming=streaming or None,
         data__document_separator=document_separator,
         data__sentence_per_line=sentence_per_line or None,
+        data__sentence_splitter=sentence_splitter,
+        data__whole_word_mask=whole_word_mask or None,
+        data__max_seq_length=max_seq_length,
+        data__max_train_samples=max_train_samples,
+        data__max_eval_samples=max_eval_samples,
         train__learning_rate=learning_rate,
         train__num_train_epochs=num_train_epochs,
         train__max_steps=max_steps,
         train__global_train_batch_size=global_train_batch_size,
-        data__max_seq_length=max_seq_length,
         train__seed=seed,
-        data__max_eval_samples=max_eval_samples,
     )
     from bertkit.training.pretrain import SHOWN
     from bertkit.training.pretrain import pretrain as run_pretraining
 
-    texts = [*(corpus or []), *(more or [])]
-    run = run_pretraining(recipe, corpus=texts, output_dir=output_dir, overrides=overrides, resume=resume)
+    run = run_pretraining(
+        recipe,
+        corpus=[*(corpus or []), *(more or [])],
+        model=model,
+        output_dir=output_dir,
+        overrides=overrides,
+        resume=resume,
+    )
     options.print_results(run.output_dir, run.metrics, SHOWN, json)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,7 +11,7 @@ from bertkit.cli import options
 app = typer.Typer(help="Make a WordPiece vocabulary.", no_args_is_help=True, rich_markup_mode=None)
 
 Corpus = Annotated[
-    list[Path], typer.Option("--corpus", help="Text files or folders. Repeatable.", metavar="PATH", show_default=False)
+    list[str], typer.Option("--corpus", help=options.CORPUS_HELP, metavar="PATH_OR_HUB_ID", show_default=False)
 ]
 
 
@@ -27,10 +26,30 @@ def train(
     vocab_size: Annotated[int, typer.Option(help="Pieces in the vocabulary, specials included.", show_default=False)],
     output_dir: options.OutputDir,
     more: options.MorePaths = None,
-    cased: Annotated[bool, typer.Option("--cased", help="Keep upper case and accents.")] = False,
+    cased: options.Cased = False,
+    merge_score: options.MergeScore = None,
+    min_pair_frequency: Annotated[
+        int | None,
+        typer.Option(help="How often a pair has to occur to be merged.", show_default=False),
+    ] = None,
+    text_column: options.TextColumn = None,
+    dataset_config: options.DatasetConfig = None,
+    dataset_split: options.DatasetSplit = None,
+    streaming: options.Streaming = False,
 ) -> None:
-    """Train a WordPiece tokenizer on plain text."""
+    """Train a WordPiece tokenizer on text."""
     from bertkit.training.tokenizer import train_tokenizer_on
 
-    tokenizer = train_tokenizer_on([*corpus, *(more or [])], vocab_size, output_dir, cased=cased)
+    tokenizer = train_tokenizer_on(
+        [*corpus, *(more or [])],
+        vocab_size,
+        output_dir,
+        cased=cased,
+        merge_score=merge_score or "frequency",
+        min_pair_frequency=min_pair_frequency,
+        text_column=text_column or "text",
+        dataset_config=dataset_config,
+        dataset_split=dataset_split or "train",
+        streaming=streaming,
+    )
     print(f"{len(tokenizer)} pieces: {output_dir}")

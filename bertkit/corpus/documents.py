@@ -1,4 +1,4 @@
-"""Text files → documents → paragraphs.
+"""Bytes → lines → the paragraphs of documents.
 
 A document is what the next-sentence task keeps together: segment B either follows A in the same document, or comes
 from another one (BERT §3.1). A paragraph is what a sentence never crosses.
@@ -6,34 +6,42 @@ from another one (BERT §3.1). A paragraph is what a sentence never crosses.
 
 from __future__ import annotations
 
-import logging
-import os
+import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from bertkit.errors import DataError, RecipeError, listed
+from bertkit.errors import DataError, RecipeError
 
-logger = logging.getLogger(__name__)
-
-TEXT_SUFFIX = ".txt"
 BLANK_LINE = "blank-line"
-_LATER_SUFFIXES = (".gz", ".zst", ".jsonl", ".parquet")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class Paragraph(NamedTuple):
+    """One paragraph of a document.
+
+    Attributes:
+        text: never empty, white space at its ends left out.
+        starts_document: True for the first paragraph of each document.
+    """
+
+    text: str
+    starts_document: bool
 
 
 @dataclass(frozen=True)
 class DocumentForm:
-    r"""How the lines of a text file make documents.
+    r"""How text makes documents.
 
-    By default a file is one document, a blank line ends a paragraph, and the lines of a paragraph belong together
-    (hard-wrapped text).
+    By default a text file is one document, a blank line ends a paragraph, and the lines of a paragraph belong together
+    (hard-wrapped text). Where the text comes in rows (JSONL, Parquet, a set of the Hub) a row is always one document.
 
     Attributes:
-        sentence_per_line: every line is one sentence and is not split further; a blank line ends a document. This is
-            the input form of the released ``create_pretraining_data.py``.
-        document_separator: what parts the documents of one file: ``"blank-line"``, or a regular expression that
+        sentence_per_line: every line is one sentence and is not split further; a blank line ends a document of a text
+            file. This is the input form of the released ``create_pretraining_data.py``.
+        document_separator: what parts the documents of one text file: ``"blank-line"``, or a regular expression that
             matches a whole line, white space at both of its ends left out. The line itself belongs to no document.
             Together with ``sentence_per_line`` it takes the place of the blank line, which then means nothing.
 
@@ -64,7 +72,7 @@ class DocumentForm:
             ) from error
 
     def parts_documents(self, line: str) -> bool:
-        """Whether a line, given without white space at its ends, parts two documents.
+        """Whether a line of a text file, given without white space at its ends, parts two documents.
 
         >>> DocumentForm().parts_documents(""), DocumentForm(sentence_per_line=True).parts_documents("")
         (False, True)
@@ -76,60 +84,42 @@ class DocumentForm:
         return re.fullmatch(self.document_separator, line) is not None
 
 
-def find_text_files(paths: Sequence[str | Path]) -> list[Path]:
-    """The text files that ``paths`` name, in a fixed order, each once.
+def file_paragraphs(lines: Iterable[str], form: DocumentForm) -> Iterator[Paragraph]:
+    """The paragraphs of a text file, whose documents ``form`` parts.
 
-    A file stands where it was given. A folder stands for every ``*.txt`` below it, in the order of their names;
-    names that start with a dot are passed over, as is ``__MACOSX``. A file reached twice counts once, since as two
-    documents it would offer its own text as a "random" next segment.
+    A paragraph is its lines joined by one space; with ``form.sentence_per_line`` every line is a paragraph of its own
+    and already a sentence. A document without text is left out.
 
-    Raises:
-        DataError: nothing was given, a path does not exist, a folder holds no ``.txt`` file, or a file is of another
-            kind. All faults are named in one message.
+    >>> list(file_paragraphs(["One is", "wrapped.", "", "Two.", "---", "Three."], DocumentForm(False, "-+")))
+    ... # doctest: +NORMALIZE_WHITESPACE
+    [Paragraph(text='One is wrapped.', starts_document=True), Paragraph(text='Two.', starts_document=False),
+     Paragraph(text='Three.', starts_document=True)]
     """
-    if not paths:
-        raise DataError(f"no text files were given; expected {TEXT_SUFFIX} files, or folders that hold some")
-    faults: list[str] = []
-    found: dict[Path, Path] = {}
-    repeated: list[str] = []
-    for given in map(Path, paths):
-        files = _files_at(given, faults)
-        repeated += [str(file) for file in files if file.resolve() in found]
-        for file in files:
-            found.setdefault(file.resolve(), file)
-    if faults:
-        raise DataError(listed(faults))
-    if repeated:
-        logger.warning("given more than once, used once: %s", ", ".join(repeated))
-    return list(found.values())
+    return _paragraphs(lines, form.sentence_per_line, form.parts_documents)
 
 
-def _files_at(path: Path, faults: list[str]) -> list[Path]:
-    if path.is_dir():
-        files = _files_below(path)
-        if not files:
-            faults.append(f"{path}: no {TEXT_SUFFIX} file in this folder or below it")
-        return files
-    if not path.exists():
-        faults.append(f"{path}: no such file or folder")
-    elif path.suffix.lower() in _LATER_SUFFIXES:
-        faults.append(f"{path}: {path.suffix} is not supported yet; expected a {TEXT_SUFFIX} file of plain UTF-8 text")
-    elif path.suffix.lower() != TEXT_SUFFIX:
-        kind = path.suffix or "a file without suffix"
-        faults.append(f"{path}: {kind} is not supported; if it is plain UTF-8 text, rename it to end in {TEXT_SUFFIX}")
-    else:
-        return [path]
-    return []
+def row_paragraphs(text: str, form: DocumentForm) -> Iterator[Paragraph]:
+    """The paragraphs of a row's text, which is one document: as `file_paragraphs`, but no line parts documents."""
+    return _paragraphs(_lines(text), form.sentence_per_line, lambda line: False)
 
 
-def _files_below(folder: Path) -> list[Path]:
-    files = []
-    for parent, folders, names in os.walk(folder):
-        # Archives made on a Mac carry binary "._name.txt" twins of every file.
-        folders[:] = [name for name in folders if not name.startswith(".") and name != "__MACOSX"]
-        texts = [name for name in names if name.lower().endswith(TEXT_SUFFIX) and not name.startswith(".")]
-        files += [Path(parent, name) for name in texts]
-    return sorted(files, key=lambda file: file.relative_to(folder).parts)
+def _paragraphs(
+    lines: Iterable[str], sentence_per_line: bool, parts_documents: Callable[[str], bool]
+) -> Iterator[Paragraph]:
+    starts_document = True
+    wrapped: list[str] = []
+    for line in itertools.chain(map(str.strip, lines), [""]):  # the end of the text ends its last paragraph
+        parts = parts_documents(line)
+        if line and not parts:
+            wrapped.append(line)
+            if not sentence_per_line:
+                continue
+        if wrapped:
+            yield Paragraph(" ".join(wrapped), starts_document)
+            starts_document = False
+            wrapped = []
+        if parts:
+            starts_document = True
 
 
 def read_text(path: str | Path) -> str:
@@ -152,76 +142,61 @@ def read_text(path: str | Path) -> str:
 
 def decode_text(data: bytes, name: str, file: Path | None = None) -> str:
     """`read_text` for bytes that are at hand; ``name`` is what messages call them, ``file`` where they lie, if so."""
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+    return "\n".join(decode_lines([data], name, file))
+
+
+def decode_lines(blocks: Iterable[bytes], name: str, file: Path | None = None) -> Iterator[str]:
+    """The lines of a text that comes in blocks, cut anywhere; joined by ``"\\n"`` they are what `decode_text` gives.
+
+    No more than one block and the line that it is cut in are held at a time.
+
+    Raises:
+        DataError: as `read_text`, when the lines before the fault have been given.
+    """
+    begun: list[bytes] = []
+    offset = 0
+    for block in blocks:
+        # A CR at the end of a block may be one half of a CRLF: it waits for the next block.
+        end = 1 + max(block.rfind(b"\n"), block.rfind(b"\r", 0, len(block) - 1))
+        if end:
+            chunk = b"".join([*begun, block[:end]])
+            lines = _lines(_decode(chunk, offset, name, file))
+            yield from itertools.islice(lines, len(lines) - 1)
+            offset += len(chunk)
+            begun = []
+        begun.append(block[end:])
+    yield from _lines(_decode(b"".join(begun), offset, name, file))
+
+
+def _lines(text: str) -> list[str]:
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+
+
+def _decode(data: bytes, offset: int, name: str, file: Path | None) -> str:
+    """The text of whole lines that begin ``offset`` bytes after the start of the file."""
+    if not offset and data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise DataError(
             f"{name}: not UTF-8 at byte offset 0: it starts with the mark of UTF-16; "
             f"convert it: {_iconv(file, 'utf-16')}"
         )
-    start = len(_BYTE_ORDER_MARK) if data.startswith(_BYTE_ORDER_MARK) else 0
+    start = len(_BYTE_ORDER_MARK) if not offset and data.startswith(_BYTE_ORDER_MARK) else 0
     try:
-        text = data[start:].decode("utf-8")
+        text = str(memoryview(data)[start:], "utf-8")
     except UnicodeDecodeError as error:
-        offset = start + error.start
+        place = start + error.start
         raise DataError(
-            f"{name}: not UTF-8 at byte offset {offset} (byte 0x{data[offset]:02x}: {error.reason}); "
+            f"{name}: not UTF-8 at byte offset {offset + place} (byte 0x{data[place]:02x}: {error.reason}); "
             f"convert it, if it is Latin-1: {_iconv(file, 'latin1')}"
         ) from error
     nul = data.find(b"\0")
     if nul >= 0:
         raise DataError(
-            f"{name}: NUL byte at byte offset {nul}: this is no text file, or its text is UTF-16; "
+            f"{name}: NUL byte at byte offset {offset + nul}: this is no text file, or its text is UTF-16; "
             f"convert it, if so: {_iconv(file, 'utf-16')}"
         )
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    return text
 
 
 def _iconv(file: Path | None, encoding: str) -> str:
     convert = f"iconv -f {encoding} -t utf-8"
-    return convert if file is None else f"{convert} '{file}' > '{file.with_suffix('.utf8.txt')}'"
-
-
-class TextLines:
-    """The lines of some text files, read anew at every iteration: what a vocabulary is trained on.
-
-    Iterating yields the lines that hold more than white space, in order, with white space at their ends left out, and
-    raises what `read_text` raises.
-    """
-
-    def __init__(self, files: Sequence[Path]):
-        self.files = list(files)
-
-    def __iter__(self) -> Iterator[str]:
-        for file in self.files:
-            for line in read_text(file).split("\n"):
-                if text := line.strip():
-                    yield text
-
-
-def read_documents(path: str | Path, form: DocumentForm | None = None) -> Iterator[list[str]]:
-    """The documents of one file, each a list of its paragraphs in order.
-
-    A paragraph is its lines joined by one space; with ``form.sentence_per_line`` every line is a paragraph of its own
-    and already a sentence. No paragraph is empty, and a document without text is left out.
-
-    Raises:
-        DataError: as `read_text`.
-    """
-    form = form or DocumentForm()
-    paragraphs: list[str] = []
-    lines: list[str] = []
-    for line in map(str.strip, read_text(path).split("\n")):
-        parts_documents = form.parts_documents(line)
-        if line and not parts_documents:
-            lines.append(line)
-            if not form.sentence_per_line:
-                continue
-        if lines:
-            paragraphs.append(" ".join(lines))
-            lines = []
-        if parts_documents and paragraphs:
-            yield paragraphs
-            paragraphs = []
-    if lines:
-        paragraphs.append(" ".join(lines))
-    if paragraphs:
-        yield paragraphs
+    return convert if file is None else f"{convert} '{file}' > '{file.with_suffix('.utf8' + file.suffix)}'"

@@ -1,4 +1,4 @@
-"""Paragraph → sentences, by rules that need no model and no language setting.
+"""Paragraph → sentences, by rules that need no model and no language setting, or by a function of the user's.
 
 The released ``create_pretraining_data.py`` takes sentences as given (one a line) and its README leaves the splitting to
 other tools; the next-sentence task bears some noise here, since its segments usually span several sentences.
@@ -6,10 +6,21 @@ other tools; the next-sentence task bears some noise here, since its segments us
 
 from __future__ import annotations
 
+import hashlib
+import importlib
 import re
+import sys
+import traceback
+import unicodedata
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
-RULES_VERSION = "1"
-"""Changes with every change of what `split_sentences` returns: stores of tokens are kept under it."""
+from bertkit.errors import DataError, RecipeError, did_you_mean
+
+RULES_VERSION = "2"
+"""Changes with every change of what the splitters here return: stores of tokens are kept under it."""
 
 _ABBREVIATIONS = frozenset(
     "mr mrs ms messrs mme mlle dr prof rev fr st ste sr jr hon gen col maj capt cpt cmdr lt sgt gov sen rep pres supt "
@@ -22,19 +33,25 @@ _BEFORE_NUMBERS = frozenset(
 _CLOSERS = "\"'”’»›)\\]}"
 _WIDE_CLOSERS = "」』”’）】》〉〕"
 _OPENERS = "\"'“‘„«‹([{¿¡「『（【《〈"
-# Scripts that put no space between words. Only Thai, Lao, Khmer and Burmese part their phrases by one.
-_SPACELESS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+# Thai, Lao, Khmer and Burmese part their phrases by white space, not their words.
 _PHRASE_SPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
+# Letters and marks of all scripts that put no space between words: these, then Tibetan, Tai scripts and Khmer symbols,
+# Balinese, Chinese and Japanese with their punctuation, Yi, Javanese, more Burmese and Tai, wide and narrow forms.
+_SPACELESS = re.compile(
+    rf"[{_PHRASE_SPACED}\u0f00-\u0fff\u1950-\u19ff\u1a20-\u1aaf\u1b00-\u1b7f\u3001-\u312f\u31a0-\u9fff\ua000-\ua4cf"
+    r"\ua980-\ua9ff\uaa60-\uaadf\uf900-\ufaff\ufe30-\ufe4f\uff01-\uff9f\U00020000-\U0003ffff]"
+)
 # The look-behind keeps a long run of dots from being tried at each of them.
 _BOUNDARY = re.compile(
     rf"(?<![.!?…])(?P<mark>[.!?…]+)[{_CLOSERS}]*\s+"
-    rf"|[。！？｡।॥؟۔။។።]+[{_WIDE_CLOSERS}]*\s*"
+    rf"|[。！？｡।॥؟۔။។៕።፧։]+[{_WIDE_CLOSERS}]*\s*"
+    r"|[།༎༏༐༑༔](?:\s*[།༎༏༐༑༔])*\s*"
     rf"|(?<=[{_PHRASE_SPACED}])\s+(?=[{_PHRASE_SPACED}])"
 )
-_WEAK_BOUNDARY = re.compile(r"[;:,]\s+|[，、；：]\s*|\s+")
-_SPACELESS_LETTER = re.compile(f"[{_SPACELESS}]")
+_WEAK_BOUNDARY = re.compile(r"[，、；：၊་]\s*|\s+")
 _LONGEST = 1000
-_LONGEST_SPACELESS = 250
+_SPACELESS_COUNTS = 4
+_MARKS_IN_A_ROW = 16
 
 
 def split_sentences(paragraph: str) -> list[str]:
@@ -49,13 +66,14 @@ def split_sentences(paragraph: str) -> list[str]:
       (``e.g.``, ``U.S.``, ``p.m.``), after a single initial (``J. K. Rowling``; ``I`` is read as the pronoun), after
       one that is only used before numbers where a number follows (``No. 7``, ``Jan. 5``), and after a number that
       opens a paragraph (``1. Introduction``).
-    - ``。！？｡।॥؟۔`` and the like end a sentence whatever follows. In Thai, Lao, Khmer and Burmese, white space does.
-    - What is then still longer than 1,000 characters, or 250 in a script without spaces, is cut at the last comma,
-      semicolon, colon or white space before that length, or else at that length, so that text without any full stop
-      does not become one giant sentence.
+    - ``。！？｡।॥؟۔`` and the like end a sentence whatever follows. So does white space in Thai, Lao, Khmer and Burmese,
+      and the shad (``།``) in Tibetan.
+    - A sentence has at most 1,000 characters, each of a script without spaces counted as four: 250 of Chinese. What is
+      longer is cut at the last white space before that length, or wide comma, semicolon or colon, or tsheg (``་``),
+      or else at that length, so that text without any full stop does not become one giant sentence.
 
     The limits: the abbreviations are English; a sentence that truly ends in one is joined to the next; a sentence that
-    opens in lower case is joined to the one before; white space in Thai parts clauses as well as sentences.
+    opens in lower case is joined to the one before; white space in Thai and the shad part clauses as well as sentences.
 
     No text is lost: the sentences joined equal the paragraph, white space aside.
 
@@ -102,14 +120,170 @@ def _cut(piece: str) -> list[str]:
     parts = []
     start = 0
     while start < len(piece):
-        window = piece[start : start + _LONGEST]
-        spaceless = 2 * len(_SPACELESS_LETTER.findall(window)) > len(window)
-        longest = _LONGEST_SPACELESS if spaceless else _LONGEST
-        end = start + longest
+        end = start + _fitting(piece[start : start + _LONGEST])
         if end < len(piece):
-            weak = [mark.end() for mark in _WEAK_BOUNDARY.finditer(window, 0, longest)]
-            end = start + weak[-1] if weak else end
+            weak = [mark.end() for mark in _WEAK_BOUNDARY.finditer(piece, start, end)]
+            end = weak[-1] if weak else _before_letter(piece, end)
         if part := piece[start:end].strip():
             parts.append(part)
         start = end
     return parts
+
+
+def _fitting(window: str) -> int:
+    """How many characters from the start of ``window`` a sentence can hold."""
+    more = _SPACELESS_COUNTS - 1
+    if len(window) * _SPACELESS_COUNTS <= _LONGEST:
+        return len(window)
+    spaceless = 0
+    for letter in _SPACELESS.finditer(window):
+        if letter.end() + more * (spaceless + 1) > _LONGEST:
+            return min(letter.start(), _LONGEST - more * spaceless)
+        spaceless += 1
+    return min(len(window), _LONGEST - more * spaceless)
+
+
+def _before_letter(text: str, end: int) -> int:
+    """``end``, or the nearest place before it that does not part a letter from the marks that it carries."""
+    for place in range(end, end - _MARKS_IN_A_ROW, -1):
+        if not unicodedata.category(text[place]).startswith("M"):
+            return place
+    return end
+
+
+class WholeParagraphs:
+    """Takes a paragraph for one sentence, and cuts only what `split_sentences` would call too long for one.
+
+    >>> WholeParagraphs()("He rose. He left.")
+    ['He rose. He left.']
+    """
+
+    version = RULES_VERSION
+
+    def __call__(self, paragraph: str) -> list[str]:
+        return _cut(paragraph.strip())
+
+
+class OwnSplitter:
+    """A function of the user's that splits a paragraph into sentences; what it returns is checked at every call.
+
+    Its sentences are taken as they are: a long one is not cut. It is pickled by its name, and loaded anew where it is
+    unpickled.
+
+    Attributes:
+        name: ``module:function`` or ``path/to/file.py:function``.
+        version: the name of the function and a SHA-256 (hexadecimal) of the file it is found in, and of the one where
+            it is defined, if that is another. What these import does not count.
+
+    Raises:
+        RecipeError: there is no such module, file or function, or it cannot be imported.
+        DataError: when called, if the function fails, or returns anything but a list of str. The message shows the
+            start of the paragraph.
+    """
+
+    def __init__(self, name: str):
+        place, _, function = name.rpartition(":")
+        module = _run_file(place, name) if place.endswith(".py") else _import(place, name)
+        self.name = name
+        self._function = _function_of(module, function, name)
+        self._resolved = f"{Path(place).resolve()}:{function}" if place.endswith(".py") else name
+        home = sys.modules.get(getattr(self._function, "__module__", ""), module)
+        files = dict.fromkeys(getattr(each, "__file__", None) for each in (module, home))
+        # What is built into Python has no file.
+        contents = [Path(file).read_bytes() if file else sys.version.encode() for file in files]
+        self.version = f"{function}:{hashlib.sha256(b''.join(contents)).hexdigest()}"
+
+    def __call__(self, paragraph: str) -> list[str]:
+        try:
+            sentences = self._function(paragraph)
+        except Exception as error:
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            fault = f"failed in {frame.filename}, line {frame.lineno}: {type(error).__name__}: {error}"
+            raise DataError(self._message(fault, paragraph)) from error
+        if not isinstance(sentences, list):
+            raise DataError(self._message(f"returned {type(sentences).__name__}, not a list of str", paragraph))
+        for sentence in sentences:
+            if not isinstance(sentence, str):
+                raise DataError(self._message(f"returned a list with {sentence!r}, not of str only", paragraph))
+        return sentences
+
+    def _message(self, fault: str, paragraph: str) -> str:
+        return f"sentence_splitter {self.name} {fault}; the paragraph starts with {paragraph[:60]!r}"
+
+    def __reduce__(self) -> tuple[type[OwnSplitter], tuple[str]]:
+        return OwnSplitter, (self._resolved,)
+
+
+def find_splitter(name: str = "rules") -> Callable[[str], list[str]]:
+    """What splits a paragraph into sentences, by the name that a recipe or a command line gives.
+
+    Args:
+        name: ``"rules"``: `split_sentences`. ``"none"``: `WholeParagraphs`. ``"module:function"`` or
+            ``"path/to/file.py:function"``: `OwnSplitter`; the module or file is run to find the function.
+
+    Raises:
+        RecipeError: it is none of these, or cannot be loaded.
+
+    >>> find_splitter("none")("He rose. He left.")
+    ['He rose. He left.']
+    """
+    if name == "rules":
+        return split_sentences
+    if name == "none":
+        return WholeParagraphs()
+    place, _, function = name.rpartition(":")
+    if not place or not function:
+        raise RecipeError(
+            f"sentence_splitter: {name!r} is not known; expected rules, none, module:function or "
+            f"path/to/file.py:function{did_you_mean(name, ['rules', 'none'])}"
+        )
+    return OwnSplitter(name)
+
+
+def _import(place: str, name: str) -> ModuleType:
+    try:
+        return importlib.import_module(place)
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and f"{place}.".startswith(f"{error.name}."):
+            raise RecipeError(
+                f"sentence_splitter: {name!r}: there is no module {error.name}; install it, add its folder to "
+                f"PYTHONPATH, or give path/to/file.py:function"
+            ) from error
+        raise RecipeError(_cannot_be_run(name, error)) from error
+
+
+def _run_file(place: str, name: str) -> ModuleType:
+    file = Path(place).resolve()
+    try:
+        source = file.read_bytes()
+    except OSError as error:
+        raise RecipeError(f"sentence_splitter: {name!r}: {place} cannot be read: {error.strerror}") from error
+    # By its content, so that the file as it is now is run, once; never by a name that a real module has.
+    module_name = f"bertkit_splitter_{hashlib.sha256(str(file).encode() + source).hexdigest()[:16]}"
+    if module_name not in sys.modules:
+        module = ModuleType(module_name)
+        module.__file__ = str(file)
+        sys.modules[module_name] = module
+        try:
+            exec(compile(source, file, "exec"), module.__dict__)
+        except Exception as error:
+            del sys.modules[module_name]
+            raise RecipeError(_cannot_be_run(name, error)) from error
+    return sys.modules[module_name]
+
+
+def _cannot_be_run(name: str, error: Exception) -> str:
+    return f"sentence_splitter: {name!r} cannot be imported: {type(error).__name__}: {error}"
+
+
+def _function_of(module: ModuleType, function: str, name: str) -> Callable[[str], Any]:
+    missing = object()
+    found = getattr(module, function, missing)
+    if found is missing:
+        known = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]
+        raise RecipeError(
+            f"sentence_splitter: {name!r}: there is no function {function} there{did_you_mean(function, known)}"
+        )
+    if not callable(found):
+        raise RecipeError(f"sentence_splitter: {name!r}: this is no function but {type(found).__name__}: {found!r:.60}")
+    return found

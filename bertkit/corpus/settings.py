@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
+
+PairObjective = Literal["nsp", "sop", "none"]
+"""What is to be told of the two segments of an example: see `PretrainingData`."""
+
+CONTINUATION = "##"
+"""What a piece that goes on a word begins with in a WordPiece vocabulary."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +30,10 @@ class PretrainingData:
             ``max_seq_length × mlm_probability``, rounded up: 20 at 128 and 15 %, 77 at 512.
         short_seq_prob: probability that a document is cut into examples of a random shorter length in this epoch; 0 to
             1. (The released script draws it once a document and pass; the paper says 10 % of the time.)
+        pair_objective: what the segments of an example are (`bertkit.corpus.objectives`). ``nsp``: B follows A, or is
+            from another document (BERT §3.1); ``sop``: A and B follow each other, in this order or the other (ALBERT
+            §3.1); ``none``: one segment of full sentences of one document (RoBERTa §4.2, DOC-SENTENCES).
+        whole_word_mask: choose words to predict, with all their ``##`` pieces, instead of single tokens.
         seed: of the pairs and the masks; at least 0.
 
     Raises:
@@ -37,6 +47,8 @@ class PretrainingData:
     mlm_probability: float = 0.15
     max_predictions_per_seq: int | None = None
     short_seq_prob: float = 0.1
+    pair_objective: PairObjective = "nsp"
+    whole_word_mask: bool = False
     seed: int = 42
 
     def __post_init__(self) -> None:
@@ -51,6 +63,8 @@ class PretrainingData:
             raise ValueError(f"max_predictions_per_seq: {self.max_predictions_per_seq} is not at least 1")
         if not 0 <= self.short_seq_prob <= 1:
             raise ValueError(f"short_seq_prob: {self.short_seq_prob} is not between 0 and 1")
+        if self.pair_objective not in get_args(PairObjective):
+            raise ValueError(f"pair_objective: {self.pair_objective!r} is none of {', '.join(get_args(PairObjective))}")
         if self.seed < 0:
             raise ValueError(f"seed: {self.seed} is not at least 0")
 
@@ -71,6 +85,8 @@ class Vocabulary:
         cls_token_id, sep_token_id, pad_token_id, mask_token_id: of the special tokens.
         ordinary_ids: ``(N,)`` int64, every other id but those of special tokens: what a random replacement is drawn
             from. (The released script draws from the whole vocabulary, special tokens included.)
+        continuation: ``(V,)`` bool by id, V one more than the highest id: True for the pieces that begin with ``##``
+            and go on the word of the piece before them.
     """
 
     cls_token_id: int
@@ -78,16 +94,26 @@ class Vocabulary:
     pad_token_id: int
     mask_token_id: int
     ordinary_ids: NDArray[np.int64]
+    continuation: NDArray[np.bool_]
+
+    @property
+    def marks_continuations(self) -> bool:
+        """Whether there is any ``##`` piece. Without, every piece counts as a word, and whole-word masking is none."""
+        return bool(self.continuation.any())
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerFast | Any) -> Vocabulary:
         """The ids of a tokenizer that `load_tokenizer` has passed ``for_pretraining``."""
+        ids: dict[str, int] = tokenizer.get_vocab()
         special = set(tokenizer.all_special_ids)
-        ordinary = sorted(set(tokenizer.get_vocab().values()) - special)
+        ordinary = sorted(set(ids.values()) - special)
+        continuation = np.zeros(max(ids.values()) + 1, bool)
+        continuation[[number for piece, number in ids.items() if piece.startswith(CONTINUATION)]] = True
         return cls(
             cls_token_id=tokenizer.cls_token_id,
             sep_token_id=tokenizer.sep_token_id,
             pad_token_id=tokenizer.pad_token_id,
             mask_token_id=tokenizer.mask_token_id,
             ordinary_ids=np.array(ordinary, np.int64),
+            continuation=continuation,
         )

@@ -1,4 +1,4 @@
-"""Text files → a `TokenStore` on disk, built once for the same text, tokenizer and rules."""
+"""Sources of text → a `TokenStore` on disk, built once for the same text, tokenizer and rules."""
 
 from __future__ import annotations
 
@@ -10,75 +10,80 @@ import json
 import logging
 import os
 import shutil
+import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from bertkit.corpus.documents import DocumentForm, read_documents
+from bertkit.corpus.encoding import Batch, SentenceEncoder, Splitter, batched, encode_batches
 from bertkit.corpus.sentences import RULES_VERSION, split_sentences
-from bertkit.corpus.token_store import ARRAYS, FORMAT, METADATA_FILE, TokenStore, array_file
+from bertkit.corpus.store_draft import StoreDraft
+from bertkit.corpus.token_store import FORMAT, TokenStore
 from bertkit.errors import DataError
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
+
+    from bertkit.corpus.documents import DocumentForm, Paragraph
+    from bertkit.corpus.sources import Source
 
 logger = logging.getLogger(__name__)
 
-Splitter = Callable[[str], list[str]]
 Progress = Callable[[int, int], None]
 
-_BATCH_SENTENCES = 4096
+_SMALL_CORPUS = 4 << 20  # bytes; below, it is done about as soon as processes have started
+_DRAFT = ".unfinished-"
+_DRAFTS_KEPT = 24 * 3600  # seconds
 
 
 def build_token_store(
-    files: Sequence[Path],
+    sources: Sequence[Source],
     form: DocumentForm,
     tokenizer: PreTrainedTokenizerFast,
     splitter: Splitter = split_sentences,
     *,
     cache_dir: str | Path,
     splitter_version: str | None = None,
+    num_workers: int = 1,
     progress: Progress | None = None,
 ) -> TokenStore:
-    """The store of the tokens of ``files``: the one in ``cache_dir`` if it was built before, else a new one.
+    """The store of the tokens of ``sources``: the one in ``cache_dir`` if it was built before, else a new one.
 
-    A store is found again by the bytes of the files in their order, the tokenizer, ``form`` and the splitter; names
-    and dates of files do not count. It is written beside its place and moved there when whole, so a build that is
-    killed leaves nothing that could be taken for a store; a store found damaged is built anew. Memory grows with the
-    largest file, not with the corpus.
+    A store is found again by the content of the sources in their order, the tokenizer, ``form`` and the splitter; names
+    and dates of files do not count, nor does ``num_workers``. It is written beside its place and moved there when
+    whole, so a build that is killed leaves nothing that could be taken for a store; what it does leave goes with a
+    build a day later. A store found damaged is built anew. Memory does not grow with the corpus; while it works, the
+    folder needs about twice the room of the store.
 
     Text stays text: no special tokens are added, and a "[MASK]" that is written in a file is tokenized as its
     characters.
 
     Args:
-        files: from `find_text_files`.
-        form: how their lines make documents.
+        sources: from `find_sources`.
+        form: how their text makes documents.
         tokenizer: a fast one; its truncation and padding settings are not used and not changed.
         splitter: paragraph → sentences; not asked where the form has a sentence a line.
         cache_dir: folder of the stores; made if need be.
-        splitter_version: says when the results of ``splitter`` change. By default the version of bertkit's own rules,
-            or a digest of the source of another function.
+        splitter_version: says when the results of ``splitter`` change; the default is that of `splitter_id`.
+        num_workers: processes that split and tokenize; 1 is this one alone, which also does a corpus below 4 MB.
         progress: called as ``progress(done_bytes, total_bytes)`` while the text is tokenized; the last call has both
-            equal. Not called when the store is found.
+            equal. Not called when the store is found, or where the size of a source is unknown.
 
     Raises:
-        DataError: as `read_text`; or there is no text in any of the files.
-        ValueError: the source of ``splitter`` is not to be had, and no ``splitter_version`` is given.
+        DataError: what the sources raise; or there is no text in any of them.
+        PlacementError: as `encode_batches`.
+        ValueError: as `splitter_id`.
     """
-    splitter_id = "" if form.sentence_per_line else _splitter_id(splitter, splitter_version)
-    encoder = _plain_encoder(tokenizer)
-    origin = {
+    asked = None if form.sentence_per_line else splitter
+    encode = SentenceEncoder(tokenizer, asked)
+    origin: dict[str, Any] = {
         "format": FORMAT,
-        "files": [_sha256(file) for file in files],
+        "sources": [source.fingerprint() for source in sources],
         "form": asdict(form),
-        "splitter": splitter_id,
-        "tokenizer": hashlib.sha256(encoder.to_str().encode()).hexdigest(),
+        "splitter": splitter_id(asked, splitter_version) if asked else "",
+        "tokenizer": encode.tokenizer_digest,
     }
     key = hashlib.sha256(json.dumps(origin, sort_keys=True).encode()).hexdigest()[:32]
     place = Path(cache_dir) / key
@@ -88,109 +93,97 @@ def build_token_store(
         except DataError as error:
             logger.warning("built anew: %s", error)
     Path(cache_dir).mkdir(parents=True, exist_ok=True)
-    draft = place.with_name(f".unfinished-{key[:8]}-{uuid.uuid4().hex}")
-    draft.mkdir()
+    _remove_abandoned(Path(cache_dir))
+    draft = place.with_name(f"{_DRAFT}{key[:8]}-{uuid.uuid4().hex}")
+    reading = _Reading(sources, form, progress)
+    if reading.total is not None and reading.total < _SMALL_CORPUS:
+        num_workers = 1
+    origin["names"] = [source.name for source in sources]
     try:
-        with contextlib.ExitStack() as opened:
-            writer = _Writer(draft, encoder, opened)
-            for sentences in _documents(files, form, splitter, writer, progress):
-                writer.add_document(sentences)
-            writer.finish({**origin, "names": [str(file) for file in files]})
+        _write(batched(reading, reading.position), encode, num_workers, draft, origin, reading.report)
         _move_into_place(draft, place)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return TokenStore.open(place)
 
 
-def _documents(
-    files: Sequence[Path], form: DocumentForm, splitter: Splitter, writer: _Writer, progress: Progress | None
-) -> Iterator[Iterator[str]]:
-    """The sentences of each document, and word of the progress after each batch and each file."""
-    sizes = [file.stat().st_size for file in files]
-    done, total = 0, sum(sizes)
-    for file, size in zip(files, sizes, strict=True):
-        if progress:
-            writer.after_batch = _progress_within_file(progress, done, total, writer)
-        for paragraphs in read_documents(file, form):
-            yield (
-                iter(paragraphs)
-                if form.sentence_per_line
-                else itertools.chain.from_iterable(splitter(paragraph) for paragraph in paragraphs)
-            )
-        writer.flush()
-        done += size
-        if progress:
-            progress(done, total)
+def write_token_store(
+    paragraphs: Iterable[Paragraph],
+    form: DocumentForm,
+    tokenizer: PreTrainedTokenizerFast,
+    splitter: Splitter = split_sentences,
+    *,
+    folder: str | Path,
+    num_workers: int = 1,
+) -> TokenStore:
+    """The store of the tokens of ``paragraphs``, written into the new ``folder``, of which nothing is left if it fails.
+
+    `build_token_store` says what is written and what the other arguments are.
+
+    Raises:
+        DataError: there is no text.
+        FileExistsError: ``folder`` exists.
+        PlacementError: as `encode_batches`.
+        Exception: whatever ``paragraphs`` raises.
+    """
+    encode = SentenceEncoder(tokenizer, None if form.sentence_per_line else splitter)
+    origin = {"format": FORMAT, "form": asdict(form), "tokenizer": encode.tokenizer_digest}
+    _write(batched(paragraphs), encode, num_workers, Path(folder), origin)
+    return TokenStore.open(folder)
 
 
-def _progress_within_file(progress: Progress, done: int, total: int, writer: _Writer) -> Callable[[], None]:
-    start = writer.num_characters
-    # Characters stand in for bytes here: they are fewer, so this is never ahead.
-    return lambda: progress(done + writer.num_characters - start, total)
+class _Reading:
+    """The paragraphs of all sources, and how far into their bytes it is."""
+
+    def __init__(self, sources: Sequence[Source], form: DocumentForm, progress: Progress | None):
+        self._sources = sources
+        self._form = form
+        self._progress = progress
+        self._ends = list(itertools.accumulate(source.size or 0 for source in sources))
+        self._number = 0
+        self.total = None if any(source.size is None for source in sources) else self._ends[-1]
+
+    def __iter__(self) -> Iterator[Paragraph]:
+        for number, source in enumerate(self._sources):
+            self._number = number
+            yield from source.paragraphs(self._form)
+
+    def position(self) -> int:
+        source, end = self._sources[self._number], self._ends[self._number]
+        size = source.size or 0
+        return end - size + min(source.position, size)
+
+    def report(self, position: int | None) -> None:
+        """What was read up to ``position`` is written; None: all."""
+        if self._progress and self.total is not None and position != self.total:
+            self._progress(self.total if position is None else position, self.total)
 
 
-class _Writer:
-    """Appends documents to the three arrays of a store; holds one batch of sentences."""
-
-    def __init__(self, folder: Path, encoder: Tokenizer, opened: contextlib.ExitStack):
-        self.num_characters = 0
-        self.after_batch: Callable[[], None] = lambda: None
-        self._folder = folder
-        self._encoder = encoder
-        self._files = {name: opened.enter_context(array_file(folder, name).open("wb")) for name in ARRAYS}
-        self._digests = {name: hashlib.sha256() for name in ARRAYS}
-        self._lengths = dict.fromkeys(ARRAYS, 0)
-        self._sentences: list[str] = []
-        self._documents: list[int] = []
-        self._num_documents = 0
-        self._last_written_document = -1
-
-    def add_document(self, sentences: Iterator[str]) -> None:
-        for sentence in sentences:
-            self._sentences.append(sentence)
-            self._documents.append(self._num_documents)
-            if len(self._sentences) == _BATCH_SENTENCES:
-                self.flush()
-        self._num_documents += 1
-
-    def flush(self) -> None:
-        if not self._sentences:
-            return
-        encodings = self._encoder.encode_batch_fast(self._sentences, add_special_tokens=False)
-        ids = [encoding.ids for encoding in encodings]
-        lengths = np.fromiter(map(len, ids), np.int64, len(ids))
-        kept = lengths > 0  # a sentence of control characters alone has no tokens
-        lengths = lengths[kept]
-        documents = np.array(self._documents, np.int64)[kept]
-        starts = np.flatnonzero(documents != np.concatenate([[self._last_written_document], documents[:-1]]))
-        self._append("document_offsets", self._lengths["sentence_offsets"] + starts)
-        self._append("sentence_offsets", self._lengths["tokens"] + np.cumsum(lengths) - lengths)
-        self._append("tokens", np.fromiter(itertools.chain.from_iterable(ids), np.int32, int(lengths.sum())))
-        if len(documents):
-            self._last_written_document = int(documents[-1])
-        self.num_characters += sum(map(len, self._sentences))
-        self._sentences, self._documents = [], []
-        self.after_batch()
-
-    def finish(self, origin: dict[str, Any]) -> None:
-        self.flush()
-        if not self._lengths["tokens"]:
-            raise DataError(f"no text in any of the {len(origin['files'])} files: {', '.join(origin['names'][:5])}")
-        self._append("document_offsets", np.array([self._lengths["sentence_offsets"]]))
-        self._append("sentence_offsets", np.array([self._lengths["tokens"]]))
-        digests = "".join(digest.hexdigest() for digest in self._digests.values())
-        metadata = {
-            **origin,
-            "lengths": self._lengths,
-            "fingerprint": hashlib.sha256(digests.encode()).hexdigest(),
-        }
-        (self._folder / METADATA_FILE).write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
-
-    def _append(self, name: str, values: NDArray[Any]) -> None:
-        data = values.astype(ARRAYS[name]).tobytes()
-        self._files[name].write(data)
-        self._digests[name].update(data)
-        self._lengths[name] += len(values)
+def _write(
+    batches: Iterable[Batch],
+    encode: SentenceEncoder,
+    num_workers: int,
+    folder: Path,
+    origin: dict[str, Any],
+    report: Callable[[int | None], None] = lambda position: None,
+) -> None:
+    folder.mkdir(parents=True)
+    try:
+        with (
+            contextlib.closing(encode_batches(batches, encode, num_workers)) as encoded,
+            contextlib.closing(StoreDraft(folder, encode.token_type)) as draft,
+        ):
+            for batch in encoded:
+                draft.append(batch)
+                report(batch.position)
+            if not draft.num_tokens:
+                names = origin.get("names", ["the paragraphs given"])
+                raise DataError(f"no text in any of the {len(names)} sources: {', '.join(names[:5])}")
+            draft.finish(origin)
+            report(None)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def _move_into_place(draft: Path, place: Path) -> None:
@@ -209,32 +202,34 @@ def _move_into_place(draft: Path, place: Path) -> None:
             shutil.rmtree(place, ignore_errors=True)
 
 
-def _plain_encoder(tokenizer: PreTrainedTokenizerFast) -> Tokenizer:
-    """A copy of the tokenizer that neither cuts, nor pads, nor reads special tokens out of the text."""
-    from tokenizers import Tokenizer
-
-    encoder = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
-    encoder.no_truncation()
-    encoder.no_padding()
-    encoder.encode_special_tokens = True
-    return encoder
+def _remove_abandoned(cache_dir: Path) -> None:
+    """Removes what killed builds left, once it has not been touched for a day."""
+    for draft in cache_dir.glob(f"{_DRAFT}*"):
+        with contextlib.suppress(OSError):  # another process removes it as well
+            newest = max(path.stat().st_mtime for path in (draft, *draft.iterdir()))
+            if newest < time.time() - _DRAFTS_KEPT:
+                shutil.rmtree(draft, ignore_errors=True)
 
 
-def _splitter_id(splitter: Splitter, version: str | None) -> str:
+def splitter_id(splitter: Splitter, version: str | None = None) -> str:
+    """What tells a splitter from another one, or from itself with other results: its name and its version.
+
+    Args:
+        splitter: paragraph → sentences.
+        version: by default that of bertkit's own rules, the ``version`` attribute of another one, or a digest of its
+            source.
+
+    Raises:
+        ValueError: none of these is to be had.
+    """
     name = f"{getattr(splitter, '__module__', '')}.{getattr(splitter, '__qualname__', type(splitter).__qualname__)}"
     if version is None and splitter is split_sentences:
         version = RULES_VERSION
+    if version is None:
+        version = getattr(splitter, "version", None)
     if version is None:
         try:
             version = hashlib.sha256(inspect.getsource(splitter).encode()).hexdigest()
         except (OSError, TypeError) as error:
             raise ValueError(f"splitter_version: needed, since the source of {name} cannot be read") from error
     return f"{name}:{version}"
-
-
-def _sha256(file: Path) -> str:
-    try:
-        with file.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError as error:
-        raise DataError(f"{file}: cannot be read: {error.strerror}") from error

@@ -1,6 +1,11 @@
 """All tokens of a corpus on disk, memory-mapped: what pairs and batches are cut from.
 
-`store_writer.py` builds stores; this file reads them. The form of the files is known to these two alone.
+A store is a folder with two files: ``store.json`` says what it is, ``documents.arrow`` is one record batch in Arrow's
+stream format, as the ``datasets`` library keeps its own (``Dataset.from_file`` reads it). Its one column is
+``sentences``, ``large_list<large_list<id>>``: a row is a document, a list of sentences, each a list of token ids.
+
+`store_writer.py` builds stores and `store_draft.py` writes their files; this file reads them. The form of the files is
+known to the last two alone.
 """
 
 from __future__ import annotations
@@ -9,72 +14,78 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bertkit.errors import DataError
 
-FORMAT = 1
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FORMAT = 2
 METADATA_FILE = "store.json"
-ARRAYS: dict[str, type[np.generic]] = {
-    "tokens": np.int32,
-    "sentence_offsets": np.int64,
-    "document_offsets": np.int64,
-}
-
-
-def array_file(folder: Path, name: str) -> Path:
-    return folder / f"{name}.bin"
+DOCUMENTS_FILE = "documents.arrow"
+COLUMN = "sentences"
 
 
 class TokenStore:
     """Documents of sentences of tokens, without special tokens; no sentence and no document is empty.
 
-    The arrays are memory-mapped and read-only. A store is pickled as its folder's name and mapped anew where it is
-    unpickled, so that data workers share the pages.
+    The arrays are views into the memory-mapped file, and read-only. A store is pickled as its folder's name and mapped
+    anew where it is unpickled, so that data workers share the pages.
 
     Attributes:
         folder: where it lies.
-        tokens: ``(num_tokens,)`` int32 ids, all sentences of all documents end to end.
+        tokens: ``(num_tokens,)`` ids, all sentences of all documents end to end; uint16 where the vocabulary has no id
+            beyond, else int32.
         sentence_offsets: ``(num_sentences + 1,)`` int64: sentence s is ``tokens[sentence_offsets[s]:sentence_offsets[s
             + 1]]``.
         document_offsets: ``(num_documents + 1,)`` int64: document d holds sentences ``document_offsets[d]`` up to,
             not including, ``document_offsets[d + 1]``.
-        fingerprint: a SHA-256 (hexadecimal) of the three arrays: stores of equal fingerprint hold the same corpus.
-        metadata: what the builder wrote down: the counts, the files and how they were read.
+        fingerprint: a SHA-256 (hexadecimal) of the three arrays, the ids as int32: stores of equal fingerprint hold the
+            same corpus.
+        metadata: what the builder wrote down: the counts, the sources and how they were read.
     """
 
     def __init__(self, folder: str | Path):
         self.folder = Path(folder)
         self.metadata = _read_metadata(self.folder)
         self.fingerprint: str = self.metadata["fingerprint"]
-        self.tokens: NDArray[np.int32] = self._map("tokens")
-        self.sentence_offsets: NDArray[np.int64] = self._map("sentence_offsets")
-        self.document_offsets: NDArray[np.int64] = self._map("document_offsets")
+        documents = self._map()
+        sentences = documents.values
+        self.tokens: NDArray[np.uint16] | NDArray[np.int32] = sentences.values.to_numpy()
+        self.sentence_offsets: NDArray[np.int64] = sentences.offsets.to_numpy()
+        self.document_offsets: NDArray[np.int64] = documents.offsets.to_numpy()
 
     @classmethod
     def open(cls, folder: str | Path) -> TokenStore:
         """Opens the store in ``folder``.
 
         Raises:
-            DataError: there is none, it is of another version, or a file of it is missing or of the wrong size.
+            DataError: there is none, it is of another version, or its file is missing or damaged.
         """
         return cls(folder)
 
-    def _map(self, name: str) -> NDArray[Any]:
-        file = array_file(self.folder, name)
-        dtype = np.dtype(ARRAYS[name])
-        expected = self.metadata["lengths"][name] * dtype.itemsize
+    def _map(self) -> pa.LargeListArray:
+        """The column of the file: nothing of it is read yet but where its parts lie."""
+        import pyarrow as pa
+
+        file = self.folder / DOCUMENTS_FILE
+        expected = self.metadata["bytes"]
         actual = file.stat().st_size if file.exists() else 0
-        if actual != expected:
-            raise DataError(
-                f"{file}: {actual} bytes, expected {expected}: this store of tokens is damaged; "
-                f"delete {self.folder} and start again"
-            )
-        # The plain view: indexing the memmap class itself is slower, and its results pass for memory-mapped.
-        return np.asarray(np.memmap(file, dtype=dtype, mode="r"))
+        fault = f"{actual} bytes, expected {expected}"
+        if actual == expected:
+            try:
+                # Closing the map here frees its descriptor; the arrays keep the memory.
+                with pa.memory_map(str(file)) as mapped:
+                    batch = pa.ipc.open_stream(mapped).read_next_batch()
+                batch.validate()
+                return batch.column(COLUMN)
+            except (pa.ArrowException, OSError, KeyError, StopIteration) as error:
+                fault = str(error)
+        raise DataError(f"{file}: {fault}: this store of tokens is damaged; delete {self.folder} and start again")
 
     @property
     def num_documents(self) -> int:
@@ -124,6 +135,10 @@ class StoreView:
             )
         if len(np.unique(self.documents)) != len(self.documents):
             raise ValueError("a document is named twice")
+
+    def of_epoch(self, epoch: int) -> StoreView:
+        """The documents that an epoch goes through: all of them, every time."""
+        return self
 
     @property
     def num_documents(self) -> int:

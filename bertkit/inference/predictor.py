@@ -107,7 +107,7 @@ def load(
     config = load_config(name)
     task = task_of_checkpoint(config, name, **data)
     check_positions(task.data.max_seq_length, config, name)
-    model = load_model(task.head, name, config, new_head=False)
+    model, _ = load_model(task.head, name, config, new_head=False)
     return Predictor(task, model.to(where.device), load_tokenizer(name), batch_size)
 
 

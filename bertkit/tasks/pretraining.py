@@ -1,33 +1,31 @@
-"""Pre-training as a task: documents in, masked sentence pairs out, two losses scored apart (BERT §3.1).
+"""Pre-training as a task: documents in, masked pairs out (BERT §3.1).
 
-The work is done in ``bertkit/corpus``; this file says which recipe values there are, which documents are held out, and
-how MLM and NSP are scored.
+The work is done in ``bertkit/corpus``; this file says which recipe values there are, how they lead to a corpus, and
+which of its documents are held out. ``bertkit/metrics/pretraining.py`` scores.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from bertkit.corpus.documents import DocumentForm, find_text_files
+from bertkit.corpus.documents import DocumentForm
+from bertkit.corpus.phases import check_phases, phase_lengths
 from bertkit.corpus.randomness import Stream, uniform
-from bertkit.corpus.sentences import split_sentences
+from bertkit.corpus.sentences import find_splitter
 from bertkit.corpus.settings import PretrainingData
+from bertkit.corpus.sources import Source, find_sources
 from bertkit.corpus.store_writer import build_token_store
-from bertkit.corpus.token_store import StoreView, TokenStore
+from bertkit.corpus.streaming import StreamedBlocks
+from bertkit.corpus.token_store import StoreView
 from bertkit.errors import RecipeError
 
 if TYPE_CHECKING:
-    import torch
     from transformers import PreTrainedTokenizerFast
-
-# NSP needs a second document for its random sentences, on either side of the split.
-_LEAST_DOCUMENTS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,10 +33,12 @@ class TaskSettings:
     """The ``task`` block of a pre-training recipe.
 
     Attributes:
-        pair_objective: ``nsp``, next sentence prediction: does B follow A?
+        pair_objective: ``nsp``, next sentence prediction: does B follow A, or come from another document (BERT §3.1)?
+            ``sop``, sentence order prediction: are A and B in their order, or exchanged (ALBERT §3.1)? ``none``:
+            masked LM alone, on full sentences of one document (RoBERTa §4.2, DOC-SENTENCES).
     """
 
-    pair_objective: Literal["nsp"] = "nsp"
+    pair_objective: Literal["nsp", "sop", "none"] = "nsp"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,67 +46,132 @@ class DataSettings:
     """The ``data`` block of a pre-training recipe.
 
     Attributes:
-        corpus: text files and folders.
+        corpus: text files, folders, patterns such as ``texts/*.jsonl.gz``, and Hub ids.
+        text_column: where rows (``.jsonl``, ``.parquet``, Hub sets) have their text; a row is a document.
+        dataset_config, dataset_split: of Hub sets.
+        streaming: read the corpus as it is trained on, in blocks, instead of tokenizing it whole beforehand: for what
+            does not fit the disk.
         tokenizer: folder or Hub id of the tokenizer; or
         vocab_size: pieces of a tokenizer to train on the corpus.
         cased: with ``vocab_size``, keep upper case and accents.
+        merge_score: with ``vocab_size``, which pieces are merged: the most frequent pair (``frequency``), or the one of
+            the highest freq(ab) / (freq(a) · freq(b)) (``likelihood``).
+        min_pair_frequency: with ``vocab_size``, how often a pair has to occur to be merged; ``None`` is 1 by frequency
+            and a falling bound by likelihood.
         document_separator: parts documents within a file: ``blank-line``, or a regex for a whole line.
         sentence_per_line: the files hold one sentence a line, and a blank line parts documents.
-        validation_fraction: share of the documents held out for evaluation, in [0, 0.5]; at least two are, so that
-            their random sentences come from held-out text too. 0 holds none out.
-        max_seq_length: tokens of a pair with [CLS] and both [SEP].
+        sentence_splitter: what splits paragraphs: ``rules``, ``none``, or a function of one's own as
+            ``module:function`` or ``file.py:function``.
+        validation_fraction: share of the documents held out for evaluation, in [0, 0.5]; under NSP at least two are,
+            so that their random sentences come from held-out text too. 0 holds none out.
+        max_seq_length: tokens of an input with [CLS] and every [SEP].
+        phases: sequence length → share of the steps, in the order of training; no length is over ``max_seq_length``.
+            Empty is one phase of ``max_seq_length``.
         max_predictions_per_seq: at most so many masked tokens; ``None`` is ``mlm_probability`` of the length.
         mlm_probability: share of the tokens to predict (BERT §3.1: 0.15).
-        short_seq_prob: share of pairs made short on purpose (released create_pretraining_data.py: 0.1).
-        max_eval_samples: evaluate on only so many pairs.
+        whole_word_mask: choose whole words, by their ``##`` pieces, instead of single tokens.
+        short_seq_prob: share of documents cut into short inputs on purpose (released create_pretraining_data.py: 0.1).
+        max_train_samples: train on only the first so many documents.
+        max_eval_samples: evaluate on only so many inputs.
     """
 
     corpus: list[str] = field(default_factory=list)
+    text_column: str = "text"
+    dataset_config: str | None = None
+    dataset_split: str = "train"
+    streaming: bool = False
     tokenizer: str | None = None
     vocab_size: int | None = None
     cased: bool = False
+    merge_score: Literal["frequency", "likelihood"] = "frequency"
+    min_pair_frequency: int | None = None
     document_separator: str | None = None
     sentence_per_line: bool = False
+    sentence_splitter: str = "rules"
     validation_fraction: float = 0.05
     max_seq_length: int = 128
+    phases: dict[int, float | int] = field(default_factory=dict)
     max_predictions_per_seq: int | None = None
     mlm_probability: float = 0.15
+    whole_word_mask: bool = False
     short_seq_prob: float = 0.1
+    max_train_samples: int | None = None
     max_eval_samples: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.validation_fraction <= 0.5:
             raise ValueError(f"validation_fraction: expected 0 to 0.5, got {self.validation_fraction}")
-        if self.max_eval_samples is not None and self.max_eval_samples < 1:
-            raise ValueError(f"max_eval_samples: {self.max_eval_samples} is not at least 1")
+        for name in ("max_train_samples", "max_eval_samples", "min_pair_frequency"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name}: {value} is not at least 1")
+        check_phases(self.phases)
         try:
             self.form()
+            find_splitter(self.sentence_splitter)
         except RecipeError as error:
             raise ValueError(str(error)) from error
-        self.examples(0)  # checks the rest
+        for length, _ in self.lengths():
+            self.examples(length, 0)  # checks the rest
 
     def form(self) -> DocumentForm:
         """How the files are to be read."""
         return DocumentForm(sentence_per_line=self.sentence_per_line, document_separator=self.document_separator)
 
-    def examples(self, seed: int) -> PretrainingData:
-        """What pairs and masks are drawn by."""
+    def sources(self) -> list[Source]:
+        """The corpus, found but not read.
+
+        Raises:
+            DataError: something of it does not exist, or is of no known kind.
+        """
+        return find_sources(
+            self.corpus,
+            text_column=self.text_column,
+            dataset_config=self.dataset_config,
+            dataset_split=self.dataset_split,
+            streaming=self.streaming,
+        )
+
+    def lengths(self) -> list[tuple[int, float]]:
+        """Length and share of the steps of every phase."""
+        return phase_lengths(self.phases, self.max_seq_length)
+
+    def examples(
+        self, max_seq_length: int, seed: int, pair_objective: Literal["nsp", "sop", "none"] = "nsp"
+    ) -> PretrainingData:
+        """What pairs and masks are drawn by, in a phase of that length."""
         return PretrainingData(
-            max_seq_length=self.max_seq_length,
+            max_seq_length=max_seq_length,
             max_predictions_per_seq=self.max_predictions_per_seq,
             mlm_probability=self.mlm_probability,
             short_seq_prob=self.short_seq_prob,
+            whole_word_mask=self.whole_word_mask,
+            pair_objective=pair_objective,
             seed=seed,
         )
 
 
 @dataclass(frozen=True)
 class PretrainingCorpus:
-    """A tokenized corpus, parted into documents to train on and documents held out (or ``None``)."""
+    """Tokenized text, parted into documents to train on and documents held out (or ``None``).
 
-    store: TokenStore
-    train: StoreView
+    Attributes:
+        train: a part of a store of tokens, or a stream of such stores.
+        validation: documents that ``train`` has not.
+        facts: for ``run.json``: the ``fingerprint``, and what there is of documents, sentences and tokens.
+    """
+
+    train: StoreView | StreamedBlocks
     validation: StoreView | None
+    facts: dict[str, Any]
+
+    def __str__(self) -> str:
+        held_out = f"{self.facts['held_out_documents']} documents held out"
+        if self.validation is None:
+            held_out = "none held out: there are too few documents, or data.validation_fraction is 0"
+        if self.facts["streamed"]:
+            return f"streamed, a block at a time; {held_out}"
+        return "{documents} documents, {sentences} sentences, {tokens} tokens; ".format(**self.facts) + held_out
 
 
 def load_corpus(
@@ -114,89 +179,72 @@ def load_corpus(
     tokenizer: PreTrainedTokenizerFast,
     seed: int,
     cache_dir: Path,
-    splitter: Callable[[str], list[str]] = split_sentences,
+    *,
+    sources: Sequence[Source] | None = None,
+    pair_objective: str = "nsp",
+    num_workers: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> PretrainingCorpus:
     """Reads, splits and tokenizes the corpus, or finds it in the cache, and holds out documents.
 
+    A stream is only begun: its held-out documents are those of the first block, and the rest is read in training.
+
     Raises:
-        DataError: a file is missing or unreadable, there is no text, or too few documents for NSP.
+        DataError: a file is missing or unreadable, or there is no text.
     """
-    files = find_text_files(data.corpus)
-    store = build_token_store(files, data.form(), tokenizer, splitter, cache_dir=cache_dir, progress=progress)
-    held_out = held_out_documents(store.num_documents, data.validation_fraction, seed)
-    if not len(held_out):
-        return PretrainingCorpus(store, store.whole(), None)
-    kept = np.setdiff1d(np.arange(store.num_documents), held_out)
-    return PretrainingCorpus(store, store.subset(kept), store.subset(held_out))
+    sources = data.sources() if sources is None else sources
+    splitter = find_splitter(data.sentence_splitter)
+
+    def held_out(num_documents: int) -> np.ndarray:
+        return held_out_documents(num_documents, data.validation_fraction, seed, pair_objective)
+
+    if data.streaming:
+        stream = StreamedBlocks(
+            sources,
+            data.form(),
+            tokenizer,
+            splitter,
+            cache_dir=cache_dir,
+            held_out=held_out,
+            max_documents=data.max_train_samples,
+            num_workers=num_workers,
+        )
+        return _corpus(stream, stream.held_out(), {"fingerprint": stream.fingerprint, "streamed": True})
+    store = build_token_store(
+        sources, data.form(), tokenizer, splitter, cache_dir=cache_dir, num_workers=num_workers, progress=progress
+    )
+    chosen = held_out(store.num_documents)
+    train = np.setdiff1d(np.arange(store.num_documents), chosen)[: data.max_train_samples]
+    facts = {
+        "fingerprint": store.fingerprint,
+        "streamed": False,
+        "documents": store.num_documents,
+        "sentences": store.num_sentences,
+        "tokens": store.num_tokens,
+    }
+    return _corpus(store.subset(train), store.subset(chosen) if len(chosen) else None, facts)
 
 
-def held_out_documents(num_documents: int, fraction: float, seed: int) -> np.ndarray:
+def _corpus(
+    train: StoreView | StreamedBlocks, validation: StoreView | None, facts: dict[str, Any]
+) -> PretrainingCorpus:
+    held_out = validation.num_documents if validation else 0
+    return PretrainingCorpus(train, validation, {**facts, "held_out_documents": held_out})
+
+
+def held_out_documents(num_documents: int, fraction: float, seed: int, pair_objective: str = "nsp") -> np.ndarray:
     """Which documents are kept for evaluation, (N,) int64 ascending: a function of the seed and their number.
 
-    None are where too few would be left on either side of the split.
+    None are where too few would be left on either side of the split: NSP needs two, one of them for random sentences.
 
     >>> len(held_out_documents(100, 0.05, seed=42)), len(held_out_documents(9, 0.05, seed=42))
     (5, 2)
-    >>> len(held_out_documents(3, 0.05, seed=42)), len(held_out_documents(100, 0.0, seed=42))
-    (0, 0)
+    >>> len(held_out_documents(3, 0.05, seed=42)), len(held_out_documents(3, 0.05, seed=42, pair_objective="sop"))
+    (0, 1)
     """
-    number = max(_LEAST_DOCUMENTS, round(num_documents * fraction))
-    if fraction == 0 or num_documents - number < _LEAST_DOCUMENTS:
+    least = 2 if pair_objective == "nsp" else 1
+    number = max(least, round(num_documents * fraction))
+    if fraction == 0 or num_documents - number < least:
         return np.empty(0, np.int64)
     keys = uniform(seed, Stream.HELD_OUT, 0, np.arange(num_documents), 1)[:, 0]
     return np.sort(np.argsort(keys, kind="stable")[:number])
-
-
-# ---- score -----------------------------------------------------------------------------------------------------------
-
-
-def reduce_logits(logits: tuple[torch.Tensor, ...], labels: tuple[torch.Tensor, ...]) -> torch.Tensor:
-    """What evaluation keeps of a batch: five numbers a pair, so that memory does not grow with the vocabulary.
-
-    Args:
-        logits: the model's outputs, the last two being MLM logits (B, P, V) and NSP logits (B, 2).
-        labels: MLM labels (B, P) with -100 on empty slots, and next sentence labels (B,).
-
-    Returns:
-        (B, 5) float32: sum of MLM losses in nats, correct and all masked tokens, NSP loss in nats, NSP correct.
-    """
-    import torch
-    from torch.nn.functional import cross_entropy
-
-    mlm_logits, nsp_logits = logits[-2].float(), logits[-1].float()
-    mlm_labels, nsp_labels = labels
-    mlm_losses = cross_entropy(mlm_logits.transpose(1, 2), mlm_labels, reduction="none", ignore_index=-100)
-    masked = mlm_labels != -100
-    columns = [
-        mlm_losses.sum(dim=1),
-        ((mlm_logits.argmax(dim=-1) == mlm_labels) & masked).sum(dim=1),
-        masked.sum(dim=1),
-        cross_entropy(nsp_logits, nsp_labels, reduction="none"),
-        nsp_logits.argmax(dim=-1) == nsp_labels,
-    ]
-    return torch.stack([column.float() for column in columns], dim=1)
-
-
-def score(reduced: np.ndarray) -> dict[str, float]:
-    """MLM and NSP apart, over all pairs.
-
-    Args:
-        reduced: (N, 5), rows of `reduce_logits`.
-
-    Returns:
-        Losses in nats, ``loss`` being the sum of the two; accuracies in [0, 1]; ``perplexity`` = exp of the MLM loss.
-
-    >>> scores = score(np.array([[2.0, 1, 2, 0.2, 1], [1.0, 0, 1, 0.6, 0]]))
-    >>> [round(float(value), 3) for value in scores.values()]
-    [1.4, 1.0, 2.718, 0.333, 0.4, 0.5]
-    """
-    mlm_loss, mlm_correct, masked, nsp_loss, nsp_correct = reduced.astype(np.float64).sum(axis=0)
-    return {
-        "loss": mlm_loss / masked + nsp_loss / len(reduced),  # not a mean of batch means, as the Trainer would have it
-        "masked_lm_loss": mlm_loss / masked,
-        "perplexity": math.exp(min(mlm_loss / masked, 700)),
-        "masked_lm_accuracy": mlm_correct / masked,
-        "next_sentence_loss": nsp_loss / len(reduced),
-        "next_sentence_accuracy": nsp_correct / len(reduced),
-    }

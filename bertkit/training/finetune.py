@@ -66,7 +66,7 @@ def finetune(
     features = _encode(task, splits, tokenizer, run.record)
 
     set_seed(recipe.train["seed"])
-    network = load_model(task.head, source, config, new_head=True)
+    network, _ = load_model(task.head, source, config, new_head=True)
     use_attention(network, recipe.placement.attn_implementation)
     trainer = BertkitTrainer(
         what=task.name,

@@ -62,11 +62,12 @@ class Progress(TrainerCallback):
         if any(key.startswith("eval_") for key in logs):
             say(f"{line}, validation: {readable(logs)}")
             return
+        speed = f", {logs['train_tokens_per_second']:,.0f} tokens/s" if "train_tokens_per_second" in logs else ""
         left = ""
         if self.bar is None and state.global_step > self.first_step:  # a bar shows the time left itself
             pace = (time.monotonic() - self.started) / (state.global_step - self.first_step)
             left = f", {duration(pace * (state.max_steps - state.global_step))} left"
-        say(f"{line}: {readable(logs)}{left}")
+        say(f"{line}: {readable(logs)}{speed}{left}")
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any

@@ -49,7 +49,7 @@ class RunInProgress:
         self.resume = resume
         check_output_dir(self.output_dir, resume)
         self.changed = check_same_recipe(recipe, self.output_dir) if resume else []
-        self.placement = place(recipe.placement, recipe.train["global_train_batch_size"])
+        self.placement = place(recipe.placement, recipe.train["global_train_batch_size"], recipe.data.max_seq_length)
         self.arguments = training_arguments(
             recipe, self.placement, self.output_dir, include_num_input_tokens_seen="non_padding", **fixed
         )
@@ -91,7 +91,7 @@ class RunInProgress:
             trainer.model.save_pretrained(self.output_dir, is_main_process=self.is_main_process)
         trainer.save_state()
         trainer.leave_mixed_precision()
-        self.write("train", outcome.metrics)
+        self.write("train", {**outcome.metrics, "train_tokens_per_second": trainer.tokens_per_second(outcome.metrics)})
         if trainer.eval_dataset is None:
             return {}
         return self.write("eval", trainer.last_evaluation() or trainer.evaluate())

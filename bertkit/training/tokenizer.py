@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from bertkit.checkpoint import save_tokenizer
-from bertkit.corpus.documents import TextLines, find_text_files
+from bertkit.corpus.sources import TextLines, find_sources
 from bertkit.corpus.tokenizer import train_tokenizer
 from bertkit.training.run_directory import check_output_dir
 
@@ -17,26 +19,60 @@ if TYPE_CHECKING:
 
 
 def train_tokenizer_on(
-    corpus: Sequence[str | Path], vocab_size: int, output_dir: str | Path, *, cased: bool = False
+    corpus: Sequence[str | Path],
+    vocab_size: int,
+    output_dir: str | Path,
+    *,
+    cased: bool = False,
+    merge_score: Literal["frequency", "likelihood"] = "frequency",
+    min_pair_frequency: int | None = None,
+    text_column: str = "text",
+    dataset_config: str | None = None,
+    dataset_split: str = "train",
+    streaming: bool = False,
 ) -> PreTrainedTokenizerBase:
     """Trains a WordPiece tokenizer on text files and saves it.
 
     Args:
-        corpus: text files and folders.
+        corpus: text files, folders, patterns and Hub ids.
         vocab_size: pieces, specials included.
         output_dir: new or empty folder; ``AutoTokenizer.from_pretrained`` loads it.
         cased: keep upper case and accents.
+        merge_score, min_pair_frequency: which pieces are merged; see `train_tokenizer`.
+        text_column: where rows have their text.
+        dataset_config, dataset_split, streaming: of Hub sets; a streamed one is read over the network, twice.
 
     Raises:
         BertkitError: the corpus cannot be read, the size is impossible, the folder is in use; nothing is written.
     """
     output_dir = Path(output_dir)
     check_output_dir(output_dir, resume=False)
-    tokenizer = train_tokenizer(TextLines(find_text_files(corpus)), vocab_size, lowercase=not cased)
-    output_dir.parent.mkdir(parents=True, exist_ok=True)
-    partial = output_dir.with_name(output_dir.name + ".partial")
-    save_tokenizer(tokenizer, partial)
-    if output_dir.exists():
-        output_dir.rmdir()  # empty, or it would have been refused
-    os.replace(partial, output_dir)
+    sources = find_sources(
+        corpus,
+        text_column=text_column,
+        dataset_config=dataset_config,
+        dataset_split=dataset_split,
+        streaming=streaming,
+    )
+    tokenizer = train_tokenizer(
+        TextLines(sources),
+        vocab_size,
+        lowercase=not cased,
+        merge_score=merge_score,
+        min_frequency=min_pair_frequency,
+    )
+    save_trained_tokenizer(tokenizer, output_dir)
     return tokenizer
+
+
+def save_trained_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    """Saves a tokenizer so that ``folder``, new or empty, is either as it was before or whole."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = folder.with_name(f"{folder.name}.{uuid.uuid4().hex}.partial")
+    save_tokenizer(tokenizer, partial)
+    try:
+        os.replace(partial, folder)
+    except OSError:
+        shutil.rmtree(partial)
+        if not (folder / "tokenizer.json").is_file():  # else another process has put the same one there meanwhile
+            raise

@@ -154,6 +154,15 @@ class BertkitTrainer(Trainer):
         for name in ("forward", "_original_forward"):
             self.model.__dict__.pop(name, None)
 
+    def tokens_per_second(self, metrics: dict[str, float]) -> float:
+        """Tokens without padding that all processes trained on in a second, since the start or the resumption.
+
+        Args:
+            metrics: what ``train`` gave, with ``train_runtime`` in seconds.
+        """
+        tokens = self.state.num_input_tokens_seen - self._initial_num_input_tokens_seen
+        return round(tokens / metrics["train_runtime"], 1)
+
     def last_evaluation(self) -> dict[str, float] | None:
         """The results of an evaluation made at this very step, if there was one: no need to make it again."""
         if self.args.load_best_model_at_end or self.args.bf16 or self.args.fp16:

@@ -3,15 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from bertkit.corpus.documents import DocumentForm
+from bertkit.corpus.sources import find_sources
 from bertkit.corpus.store_writer import build_token_store
 from bertkit.corpus.token_store import TokenStore
 
 FIRST_ID = 5
 """Id of the first token of a `store_of` corpus, after the five special ones."""
+
+
+class Corpus:
+    """Files, and the store of them, built as often as asked."""
+
+    def __init__(self, folder: Path, tokenizer):
+        self.folder, self.tokenizer = folder, tokenizer
+        self.cache = folder / "cache"
+        self.progress: list[tuple[int, int]] = []
+
+    def write(self, **texts: str) -> list[Path]:
+        files = []
+        for name, text in texts.items():
+            files.append(self.folder / f"{name}.txt")
+            files[-1].write_text(text, encoding="utf-8")
+        return files
+
+    def build(self, files, form=None, **options) -> TokenStore:
+        self.progress = []
+        return build_token_store(
+            find_sources(files),
+            form or DocumentForm(),
+            options.pop("tokenizer", self.tokenizer),
+            cache_dir=self.cache,
+            progress=lambda done, total: self.progress.append((done, total)),
+            **options,
+        )
+
+    @property
+    def was_built(self) -> bool:
+        return bool(self.progress)
 
 
 @pytest.fixture(scope="session")
@@ -41,6 +74,11 @@ def store_of(tmp_path, numbered_tokenizer) -> Callable[[list[list[int]]], TokenS
         file = tmp_path / "numbered.txt"
         file.write_text("\n".join(lines), encoding="utf-8")
         form = DocumentForm(sentence_per_line=True)
-        return build_token_store([file], form, numbered_tokenizer, cache_dir=tmp_path / "cache")
+        return build_token_store(find_sources([file]), form, numbered_tokenizer, cache_dir=tmp_path / "cache")
 
     return build
+
+
+@pytest.fixture
+def corpus(tmp_path, numbered_tokenizer) -> Corpus:
+    return Corpus(tmp_path, numbered_tokenizer)

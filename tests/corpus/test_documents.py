@@ -1,10 +1,21 @@
-"""Files → documents → paragraphs."""
+"""Bytes → lines → paragraphs of documents."""
 
 from __future__ import annotations
 
-import pytest
+import re
 
-from bertkit.corpus.documents import DocumentForm, TextLines, find_text_files, read_documents, read_text
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from bertkit.corpus.documents import (
+    DocumentForm,
+    decode_lines,
+    decode_text,
+    file_paragraphs,
+    read_text,
+    row_paragraphs,
+)
 from bertkit.errors import DataError, RecipeError
 
 
@@ -13,6 +24,10 @@ def written(folder, data: bytes, name: str = "text.txt"):
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(data)
     return file
+
+
+def in_blocks(data: bytes, size: int) -> list[bytes]:
+    return [data[start : start + size] for start in range(0, len(data), size)]
 
 
 class TestReadText:
@@ -39,7 +54,7 @@ class TestReadText:
         with pytest.raises(DataError, match=rf"not UTF-8 at byte offset {offset} ") as caught:
             read_text(file)
         assert str(file) in str(caught.value)
-        assert "iconv -f latin1 -t utf-8" in str(caught.value)
+        assert f"iconv -f latin1 -t utf-8 '{file}' > '{tmp_path / 'text.utf8.txt'}'" in str(caught.value)
 
     @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le"])
     def test_utf16_is_named(self, tmp_path, encoding):
@@ -55,40 +70,59 @@ class TestReadText:
             read_text(tmp_path / "absent.txt")
 
 
-class TestFindTextFiles:
-    def test_folders_are_walked_in_the_order_of_names(self, tmp_path):
-        for name in ("b.txt", "a/z.txt", "a/B.TXT", "c/d/e.txt", "a.txt", "note.md", ".hidden.txt", "__MACOSX/._a.txt"):
-            written(tmp_path, b"x", name)
-        found = [file.relative_to(tmp_path).as_posix() for file in find_text_files([tmp_path])]
-        assert found == ["a/B.TXT", "a/z.txt", "a.txt", "b.txt", "c/d/e.txt"]
+class TestDecodeLines:
+    @given(st.text(st.sampled_from("aé二😀 \r\n\ufeff"), max_size=40), st.integers(1, 9))
+    @example("a\r\nb\rc\n\n\r\r\n", 1)
+    @example("\ufeffa\r", 2)
+    def test_the_size_of_the_blocks_changes_nothing(self, text, size):
+        data = text.encode()
+        lines = re.split("\r\n|\r|\n", text.removeprefix("\ufeff"))
+        assert list(decode_lines(in_blocks(data, size), "x")) == lines
+        assert decode_text(data, "x") == "\n".join(lines)
 
-    def test_given_order_is_kept_and_a_file_counts_once(self, tmp_path, caplog):
-        b, a = written(tmp_path, b"x", "b.txt"), written(tmp_path, b"x", "a.txt")
-        assert find_text_files([b, tmp_path, str(a)]) == [b, a]
-        assert "given more than once" in caplog.text
+    @given(st.binary(max_size=30).map(lambda data: data.replace(b"\0", b"\n")), st.integers(1, 9))
+    @example(b"ab\xe4\xba\n", 3)
+    @example(b"a\nb\n\xff\n\xff", 2)
+    def test_the_offset_is_that_of_the_file_whatever_the_size_of_the_blocks(self, data, size):
+        try:
+            data.decode()
+        except UnicodeDecodeError as error:
+            with pytest.raises(DataError, match=rf"not UTF-8 at byte offset {error.start}[ :]"):
+                list(decode_lines(in_blocks(data, size), "x"))
+        else:
+            list(decode_lines(in_blocks(data, size), "x"))
 
-    def test_all_faults_in_one_message(self, tmp_path):
-        (tmp_path / "empty").mkdir()
-        packed, other = written(tmp_path, b"x", "wiki.txt.gz"), written(tmp_path, b"x", "notes.md")
-        with pytest.raises(DataError) as caught:
-            find_text_files([tmp_path / "absent", tmp_path / "empty", packed, other])
-        message = str(caught.value)
-        assert message.startswith("4 faults:")
-        assert f"{tmp_path / 'absent'}: no such file or folder" in message
-        assert f"{tmp_path / 'empty'}: no .txt file" in message
-        assert f"{packed}: .gz is not supported yet" in message
-        assert f"{other}: .md is not supported" in message
+    def test_a_nul_byte_in_a_later_block(self):
+        with pytest.raises(DataError, match="x: NUL byte at byte offset 7"):
+            list(decode_lines([b"\xef\xbb\xbfa\n", b"b\n\0\n"], "x"))
 
-    def test_nothing_given(self):
-        with pytest.raises(DataError, match="no text files were given"):
-            find_text_files([])
+    def test_lines_are_given_before_the_next_block_is_asked_for(self):
+        asked = []
+
+        def blocks():
+            for block in (b"a\nb\nc", b"d\n", b"e"):
+                asked.append(block)
+                yield block
+
+        seen = [(line, len(asked)) for line in decode_lines(blocks(), "x")]
+        assert seen == [("a", 1), ("b", 1), ("cd", 2), ("e", 3)]
 
 
-class TestReadDocuments:
-    TEXT = b"\n\nOne is\nhard-wrapped.\n  \nTwo.\n\n\n= Title =\nThree.\n\nFour.\n\n"
+def documents(paragraphs):
+    """Lists of the texts of each document."""
+    found = []
+    for paragraph in paragraphs:
+        if paragraph.starts_document:
+            found.append([])
+        found[-1].append(paragraph.text)
+    return found
+
+
+class TestFileParagraphs:
+    TEXT = "\n\nOne is\nhard-wrapped.\n  \nTwo.\n\n\n= Title =\nThree.\n\nFour.\n\n"
 
     @pytest.mark.parametrize(
-        ("form", "documents"),
+        ("form", "expected"),
         [
             (DocumentForm(), [["One is hard-wrapped.", "Two.", "= Title = Three.", "Four."]]),
             (
@@ -109,16 +143,30 @@ class TestReadDocuments:
             ),
         ],
     )
-    def test_forms(self, tmp_path, form, documents):
-        assert list(read_documents(written(tmp_path, self.TEXT), form)) == documents
+    def test_forms(self, form, expected):
+        assert documents(file_paragraphs(self.TEXT.split("\n"), form)) == expected
 
-    def test_the_separator_must_match_the_whole_line(self, tmp_path):
-        file = written(tmp_path, b"a\n---\nb --- c\n")
-        assert list(read_documents(file, DocumentForm(document_separator="-+"))) == [["a"], ["b --- c"]]
+    def test_the_separator_must_match_the_whole_line(self):
+        lines = ["a", "---", "b --- c", ""]
+        assert documents(file_paragraphs(lines, DocumentForm(document_separator="-+"))) == [["a"], ["b --- c"]]
 
-    @pytest.mark.parametrize("data", [b"", b" \n\t\r\n\n", b"\xef\xbb\xbf\n"])
-    def test_a_file_without_text_has_no_document(self, tmp_path, data):
-        assert list(read_documents(written(tmp_path, data))) == []
+    @pytest.mark.parametrize("lines", [[], [""], [" ", "\t", "", ""]])
+    @pytest.mark.parametrize("form", [DocumentForm(), DocumentForm(sentence_per_line=True)])
+    def test_lines_without_text_have_no_document(self, lines, form):
+        assert list(file_paragraphs(lines, form)) == []
+
+    @given(
+        st.lists(st.sampled_from(["", " ", "a", " b ", "---"]), max_size=12),
+        st.booleans(),
+        st.sampled_from([None, "blank-line", "-+", "|-+"]),
+    )
+    def test_nothing_is_lost_and_the_first_paragraph_starts_a_document(self, lines, per_line, separator):
+        form = DocumentForm(sentence_per_line=per_line, document_separator=separator)
+        found = list(file_paragraphs(lines, form))
+        words = [line.strip() for line in lines if line.strip() and not form.parts_documents(line.strip())]
+        assert " ".join(paragraph.text for paragraph in found) == " ".join(words)
+        assert all(paragraph.text for paragraph in found)
+        assert not found or found[0].starts_document
 
     @pytest.mark.parametrize("separator", ["(", "*", " "])
     def test_bad_separator(self, separator):
@@ -126,6 +174,17 @@ class TestReadDocuments:
             DocumentForm(document_separator=separator)
 
 
-def test_text_lines_can_be_read_twice(tmp_path):
-    lines = TextLines([written(tmp_path, b" a b \r\n\r\nc", "1.txt"), written(tmp_path, b"d", "2.txt")])
-    assert list(lines) == list(lines) == ["a b", "c", "d"]
+class TestRowParagraphs:
+    TEXT = "One is\r\nhard-wrapped.\r\n\r\n= Title =\rTwo.\n"
+
+    @pytest.mark.parametrize("separator", [None, "blank-line", "= .* ="])
+    def test_a_row_is_one_document_whatever_parts_those_of_text_files(self, separator):
+        form = DocumentForm(document_separator=separator)
+        assert documents(row_paragraphs(self.TEXT, form)) == [["One is hard-wrapped.", "= Title = Two."]]
+
+    def test_a_sentence_per_line(self):
+        form = DocumentForm(sentence_per_line=True)
+        assert documents(row_paragraphs(self.TEXT, form)) == [["One is", "hard-wrapped.", "= Title =", "Two."]]
+
+    def test_white_space_is_no_document(self):
+        assert list(row_paragraphs(" \n\t\n", DocumentForm())) == []

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertkit.corpus.masking import MaskedBatch, MaskingRules, mask_tokens
+from bertkit.corpus.randomness import Stream, uniform
 
 PAD, CLS, SEP, MASK = 0, 2, 3, 4
 ORDINARY = np.array([1, *range(5, 1000)])  # 1 stands for an ordinary id among the special ones
@@ -26,8 +27,8 @@ def batch(lengths: list[int], width: int) -> tuple[np.ndarray, np.ndarray, np.nd
     return ids, candidates, np.array(lengths)
 
 
-def rules(share: float = 0.15, most: int = 20, seed: int = 42) -> MaskingRules:
-    return MaskingRules(seed, share, most, MASK, ORDINARY)
+def rules(share: float = 0.15, most: int = 20, seed: int = 42, continuation: np.ndarray | None = None) -> MaskingRules:
+    return MaskingRules(seed, share, most, MASK, ORDINARY, continuation)
 
 
 def restored(masked: MaskedBatch) -> np.ndarray:
@@ -150,3 +151,127 @@ def test_other_epochs_and_seeds_mask_otherwise():
         for start in (0, 8)
     }
     assert len(seen) == 8
+
+
+CONTINUATION = np.arange(7000) >= 6000
+"""Ids from 6000 on go on a word; 5000 to 5999 open one."""
+
+
+def spelled(*rows: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """``"Aaa B. Bb"``: a capital is a piece that opens a word, a small letter one that goes on; ``.`` is [SEP].
+
+    [CLS] comes before, [SEP] after; each place has an id of its own.
+    """
+    width = max(map(len, rows)) + 2
+    ids = np.full((len(rows), width), PAD)
+    candidates = np.zeros(ids.shape, bool)
+    for row, text in enumerate(rows):
+        ids[row, 0], ids[row, len(text) + 1] = CLS, SEP
+        for place, letter in enumerate(text, 1):
+            ids[row, place] = SEP if letter == "." else (5000 if letter.isupper() else 6000) + place
+            candidates[row, place] = letter != "."
+    return ids, candidates, np.array([len(text) + 2 for text in rows])
+
+
+def chosen(masked: MaskedBatch) -> list[list[int]]:
+    """Places of the predictions, 0 for the first after [CLS]."""
+    return [
+        (row[label != -100] - 1).tolist() for row, label in zip(masked.masked_positions, masked.labels, strict=True)
+    ]
+
+
+def words_of(text: str) -> list[list[int]]:
+    found: list[list[int]] = []
+    for place, letter in enumerate(text):
+        if letter == ".":
+            continue
+        if letter.isupper() or place == 0 or text[place - 1] == ".":
+            found.append([])
+        found[-1].append(place)
+    return found
+
+
+def as_the_script_does(text: str, wanted: int, keys: np.ndarray) -> list[int]:
+    """The choice of ``create_masked_lm_predictions``, with a shuffle by bertkit's numbers; at least one piece."""
+    shuffled = sorted(words_of(text), key=lambda word: keys[word[0] + 1])
+    taken: list[int] = []
+    for word in shuffled:
+        if len(taken) >= wanted:
+            break
+        if len(taken) + len(word) > wanted:
+            continue
+        taken += word
+    return sorted(taken or shuffled[0][:wanted])
+
+
+class TestWholeWords:
+    @pytest.mark.parametrize(
+        ("text", "wanted", "possible"),
+        [
+            ("AaBCcc", 2, [[0, 1], [2]]),  # Aa, or B and nothing that fits beside it
+            ("AaBCcc", 3, [[0, 1, 2], [3, 4, 5]]),
+            ("AaBCcc", 1, [[2]]),
+            ("AaBCcc", 6, [[0, 1, 2, 3, 4, 5]]),
+            ("AaaBbb", 2, [[0, 1], [3, 4]]),  # no word fits: the first pieces of one
+            ("Aaaaaa", 1, [[0]]),
+            ("aaBb", 2, [[0, 1], [2, 3]]),  # truncation has dropped the opening of the first word
+            ("Aa.bbC", 2, [[0, 1], [3, 4], [5]]),  # a word does not reach over [SEP]
+        ],
+    )
+    def test_by_eye(self, text, wanted, possible):
+        ids, candidates, lengths = spelled(*[text] * 100)
+        masked = mask_tokens(ids, candidates, lengths, rules(1.0, wanted, 1, CONTINUATION), 0, np.arange(100))
+        seen = chosen(masked)
+        assert all(places in possible for places in seen)
+        assert all(places in seen for places in possible)
+
+    @settings(deadline=None)
+    @given(
+        texts=st.lists(st.text("Aaaaa.", min_size=1, max_size=30), min_size=1, max_size=6),
+        share=st.floats(0.01, 1.0),
+        most=st.integers(1, 40),
+        seed=st.integers(0, 2**64 - 1),
+        epoch=st.integers(0, 2**32 - 1),
+        data=st.data(),
+    )
+    def test_the_choice_is_that_of_the_released_rules(self, texts, share, most, seed, epoch, data):
+        ids, candidates, lengths = spelled(*texts)
+        size = len(texts)
+        index = data.draw(st.lists(st.integers(0, 2**40), min_size=size, max_size=size))
+        whole = rules(share, most, seed, CONTINUATION)
+        masked = mask_tokens(ids, candidates, lengths, whole, epoch, index)
+        assert (restored(masked) == ids).all()
+        keys = uniform(seed, Stream.MASKED_POSITIONS, epoch, index, ids.shape[1])
+        for row, text in enumerate(texts):
+            wanted = min(most, max(1, round((len(text) + 2) * share)))
+            expected = as_the_script_does(text, wanted, keys[row]) if text.strip(".") else []
+            assert chosen(masked)[row] == expected
+            assert 0 < len(expected) <= wanted or not candidates[row].any()
+            # A row alone is what it is in the batch.
+            alone = mask_tokens(ids[[row]], candidates[[row]], lengths[[row]], whole, [epoch], [index[row]])
+            assert (alone.input_ids[0] == masked.input_ids[row]).all()
+            assert (alone.labels[0] == masked.labels[row]).all()
+
+    def test_without_continuations_it_is_the_choice_of_tokens(self):
+        ids, candidates, lengths = batch([100, 7, 30] * 30, 100)
+        none = np.zeros(6000, bool)
+        whole, single = (
+            mask_tokens(ids, candidates, lengths, rules(continuation=given), 3, np.arange(90)) for given in (none, None)
+        )
+        assert (whole.input_ids == single.input_ids).all()
+        assert (whole.masked_positions == single.masked_positions).all()
+
+    def test_each_piece_is_replaced_on_its_own(self):
+        """Words of two pieces: both become [MASK] with 0.8², one of them with 2 · 0.8 · 0.2."""
+        rows = 4000
+        ids, candidates, lengths = spelled(*["Aa" * 10] * rows)
+        masked = mask_tokens(ids, candidates, lengths, rules(continuation=CONTINUATION), 0, np.arange(rows))
+        places = np.array(chosen(masked))
+        assert places.shape == (rows, 2)  # round(22 × 0.15) = 3 leaves no room for a second word
+        assert (places[:, 0] + 1 == places[:, 1]).all()
+        hidden = np.take_along_axis(masked.input_ids, places + 1, axis=1) == MASK
+        both, one = int(hidden.all(axis=1).sum()), int((hidden.sum(axis=1) == 1).sum())
+        assert within(both, rows, 0.64)
+        assert within(one, rows, 0.32)
+        # Every word is chosen evenly.
+        assert all(within(int(count), rows, 0.1) for count in np.bincount(places[:, 0] // 2, minlength=10))

@@ -1,21 +1,53 @@
-"""Sentence lengths → next-sentence pairs."""
+"""Sentence lengths → the segments of an epoch's examples."""
 
 from __future__ import annotations
 
 import math
+import tracemalloc
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertkit.corpus.documents import DocumentForm, find_text_files
+from bertkit.corpus import objectives, truncation
 from bertkit.corpus.pairs import PairPlan, plan_epoch
 from bertkit.corpus.randomness import Stream, uniform
-from bertkit.corpus.sentences import split_sentences
-from bertkit.corpus.store_writer import build_token_store
 from bertkit.corpus.token_store import StoreView
 from bertkit.errors import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class Lengths:
+    """A store in memory without its tokens: lengths are all that a plan is made of."""
+
+    sentence_offsets: np.ndarray
+    document_offsets: np.ndarray
+
+    @property
+    def num_sentences(self) -> int:
+        return len(self.sentence_offsets) - 1
+
+    @property
+    def num_documents(self) -> int:
+        return len(self.document_offsets) - 1
+
+    def whole(self) -> StoreView:
+        return self.subset(range(self.num_documents))
+
+    def subset(self, documents: Iterable[int]) -> StoreView:
+        return StoreView(self, np.array([*documents], np.int64))  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="session")
+def store_of() -> Callable[[list[list[int]]], Lengths]:
+    """``store_of([[3, 4], [5]])``: a document of sentences of 3 and 4 tokens, and one of 5."""
+    return lambda documents: Lengths(
+        np.cumsum([0, *chain.from_iterable(documents)]), np.cumsum([0, *map(len, documents)])
+    )
 
 
 def spans(plan: PairPlan) -> list[tuple[range, range, int]]:
@@ -149,7 +181,7 @@ class TestByEye:
         assert (len(c), d) == (8, range(0, 2))
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None)
 @given(
     documents=st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=12), min_size=2, max_size=6),
     max_seq_length=st.integers(5, 40),
@@ -262,16 +294,39 @@ def test_a_plan_depends_on_seed_and_epoch_alone(store_of):
     assert spans(plan_epoch(view, 1, 0, 32, 0.1)) == first
 
 
-def test_how_many_numbers_are_drawn_ahead_does_not_matter(store_of, monkeypatch):
-    from bertkit.corpus import pairs
+@pytest.mark.parametrize("pair_objective", ["nsp", "sop", "none"])
+@pytest.mark.parametrize(
+    ("examples", "documents", "draws", "words"), [(1, 1, 1, 1), (7, 2, 3, 5), (100, 1, 10, 64), (3, 50, 1000, 2)]
+)
+def test_how_much_is_done_at_once_does_not_matter(
+    store_of, monkeypatch, pair_objective, examples, documents, draws, words
+):
+    view = store_of([[5, 6, 7, 8, 100] * 40, [1], [3, 90], [5, 6, 7, 8] * 50, [200], [2] * 30]).whole()
+    expected = spans(plan_epoch(view, 1, 0, 32, 0.5, pair_objective))
+    monkeypatch.setattr(objectives, "_EXAMPLES_AT_ONCE", examples)
+    monkeypatch.setattr(objectives, "_DOCUMENTS_AT_ONCE", documents)
+    monkeypatch.setattr(objectives, "_DRAWS_AT_ONCE", draws)
+    monkeypatch.setattr(truncation, "_WORDS_AT_ONCE", words)
+    assert spans(plan_epoch(view, 1, 0, 32, 0.5, pair_objective)) == expected
 
-    view = store_of([[5, 6, 7, 8] * 200] * 3).whole()
-    expected = spans(plan_epoch(view, 1, 0, 32, 0.1))
-    endless = pairs._endless
-    monkeypatch.setattr(pairs, "_endless", lambda drawn, *where: endless(drawn[:1], *where))
-    assert spans(plan_epoch(view, 1, 0, 32, 0.1)) == expected
-    monkeypatch.setattr(pairs, "_DRAWS_AT_ONCE", 10)
-    assert spans(plan_epoch(view, 1, 0, 32, 0.1)) == expected
+
+@pytest.mark.parametrize("pair_objective", ["nsp", "sop", "none"])
+@pytest.mark.parametrize("documents", [2, 2000])
+def test_planning_holds_little_but_the_plan(store_of, monkeypatch, pair_objective, documents):
+    """25 bytes an example and an eighth, whether documents are large or many, and blocks, made small here."""
+    view = store_of([[1] * (12_000 // documents)] * documents).whole()
+    monkeypatch.setattr(objectives, "_EXAMPLES_AT_ONCE", 256)
+    monkeypatch.setattr(objectives, "_DOCUMENTS_AT_ONCE", 256)
+    monkeypatch.setattr(objectives, "_DRAWS_AT_ONCE", 256)
+    tracemalloc.start()
+    try:
+        plan = plan_epoch(view, 0, 0, 5, 0.0, pair_objective)
+        held, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(plan) > 3500
+    assert held < 25 * len(plan) + 30_000
+    assert peak < 29 * len(plan) + 400_000
 
 
 def test_held_out_documents_are_never_seen(store_of):
@@ -285,26 +340,168 @@ def test_held_out_documents_are_never_seen(store_of):
 @pytest.mark.parametrize("chosen", [[0], []])
 def test_one_document_is_refused_with_the_ways_out(store_of, chosen):
     store = store_of([[3, 4], [5]])
-    with pytest.raises(DataError, match=rf"this corpus has {len(chosen)}: give more files.*--document-separator"):
+    ways_out = "give more files.*--document-separator.*--sentence-per-line.*--pair-objective sop or none"
+    with pytest.raises(DataError, match=rf"this corpus has {len(chosen)}: {ways_out}"):
         plan_epoch(store.subset(chosen), 0, 0, 16, 0.1)
 
 
-@pytest.mark.real
-def test_real_books(real_data, tmp_path, numbered_tokenizer):
-    """Words as tokens (all unknown, which lengths do not mind): the rates hold, and nothing is from its own book."""
-    files = find_text_files([real_data / "text" / "books"])
-    store = build_token_store(files, DocumentForm(), numbered_tokenizer, split_sentences, cache_dir=tmp_path)
-    view = store.whole()
-    plan = plan_epoch(view, 42, 0, 128, 0.0)
-    total = plan.a_length + plan.b_length
-    assert total.max() == 125
-    assert (plan.a_length > 0).all()
-    assert (plan.b_length > 0).all()
-    # Chunks of one sentence are rare at 125 words, so the share of random pairs is close to half.
-    assert abs(plan.next_sentence_label.mean() - 0.5) < 0.02
-    a, b = documents_of(view, plan.a_start), documents_of(view, plan.b_start)
-    assert ((a != b) == (plan.next_sentence_label == 1)).all()
-    # True pairs are one run of tokens but for what truncation dropped.
-    true = plan.next_sentence_label == 0
-    assert (plan.b_start[true] >= (plan.a_start + plan.a_length)[true]).all()
-    assert total.mean() > 120
+@pytest.mark.parametrize("pair_objective", ["sop", "none"])
+def test_one_document_suffices_without_random_segments(store_of, pair_objective):
+    assert len(plan_epoch(store_of([[3, 4]]).whole(), 0, 0, 16, 0.1, pair_objective)) == 1
+
+
+@pytest.mark.parametrize(("pair_objective", "chosen"), [("sop", [0, 1]), ("sop", []), ("none", [])])
+def test_too_little_text_for_an_example(store_of, pair_objective, chosen):
+    with pytest.raises(DataError, match=rf"of {len(chosen)} documents, {len(chosen)} tokens.*give more text"):
+        plan_epoch(store_of([[1], [1]]).subset(chosen), 0, 0, 16, 0.1, pair_objective)
+
+
+def sentences_of(view: StoreView, document: int) -> list[list[int]]:
+    """The token numbers of each sentence of a document of the store."""
+    first, end = view.store.document_offsets[document : document + 2].tolist()
+    offsets = view.store.sentence_offsets.tolist()
+    return [list(range(offsets[sentence], offsets[sentence + 1])) for sentence in range(first, end)]
+
+
+def joined(lists: Iterable[list[int]]) -> list[int]:
+    return list(chain.from_iterable(lists))
+
+
+def target_of(document: int, seed: int, epoch: int, max_tokens: int, short_seq_prob: float) -> int:
+    is_short, length = uniform(seed, Stream.TARGET_LENGTH, epoch, [document], 2)[0]
+    return 2 + int(length * (max_tokens - 1)) if is_short < short_seq_prob else max_tokens
+
+
+def ordered_pairs(view: StoreView, seed: int, epoch: int, max_seq_length: int, short_seq_prob: float):
+    """The pairs of ``sop`` before truncation, on lists of token numbers, with their labels."""
+    pairs = []
+    for document in view.documents.tolist():
+        target = target_of(document, seed, epoch, max_seq_length - 3, short_seq_prob)
+        chunks: list[list[list[int]]] = [[]]
+        for sentence in sentences_of(view, document):
+            if sum(map(len, chunks[-1])) >= target:
+                chunks.append([])
+            chunks[-1].append(sentence)
+        for number, chunk in enumerate(chunks):
+            where, turn = uniform(seed, Stream.PAIRS, epoch, [document << 32 | number], 2)[0]
+            tokens = joined(chunk)
+            if len(tokens) == 1:
+                continue
+            if len(chunk) > 1:
+                split = len(joined(chunk[: 1 + int(where * (len(chunk) - 1))]))
+            else:
+                split = 1 + int(where * (len(tokens) - 1))
+            a, b = tokens[:split], tokens[split:]
+            pairs.append((b, a, 1) if turn < 0.5 else (a, b, 0))
+    return pairs
+
+
+def filled(view: StoreView, seed: int, epoch: int, max_seq_length: int, short_seq_prob: float) -> list[list[int]]:
+    """The examples of ``none`` on lists of token numbers."""
+    examples = []
+    for document in view.documents.tolist():
+        target = target_of(document, seed, epoch, max_seq_length - 2, short_seq_prob)
+        current: list[int] = []
+        for sentence in sentences_of(view, document):
+            if current and len(current) + len(sentence) > target:
+                examples.append(current)
+                current = []
+            current = current + sentence
+            while len(current) > target:
+                examples.append(current[:target])
+                current = current[target:]
+        examples.append(current)
+    return examples
+
+
+any_corpus = given(
+    documents=st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=12), min_size=1, max_size=6),
+    max_seq_length=st.integers(5, 40),
+    short_seq_prob=st.sampled_from([0.0, 0.5, 1.0]),
+    seed=st.integers(0, 2**40),
+    epoch=st.integers(0, 1000),
+    data=st.data(),
+)
+
+
+class TestSentenceOrder:
+    def test_by_eye(self, store_of):
+        """Sentences a, b, c of one document that fit: a | bc or ab | c, in order or exchanged."""
+        store = store_of([[3, 2, 4]])
+        a, ab, c, bc = range(0, 3), range(0, 5), range(5, 9), range(3, 9)
+        seen = [spans(plan_epoch(store.whole(), 0, epoch, 16, 0.0, "sop")) for epoch in range(60)]
+        expected = [[(a, bc, 0)], [(bc, a, 1)], [(ab, c, 0)], [(c, ab, 1)]]
+        assert all(pairs in expected for pairs in seen)
+        assert all(pairs in seen for pairs in expected)
+
+    def test_a_sentence_alone_is_parted_within(self, store_of):
+        """Three tokens: 0 | 12 or 01 | 2, in order or exchanged; one token has no two parts."""
+        store = store_of([[3], [1]])
+        seen = [spans(plan_epoch(store.whole(), 0, epoch, 16, 0.0, "sop")) for epoch in range(60)]
+        parts = [(range(0, 1), range(1, 3)), (range(0, 2), range(2, 3))]
+        expected = [[pair] for a, b in parts for pair in ((a, b, 0), (b, a, 1))]
+        assert all(pairs in expected for pairs in seen)
+        assert all(pairs in seen for pairs in expected)
+
+    @settings(deadline=None)
+    @any_corpus
+    def test_pairs_are_those_of_a_plain_reading(
+        self, store_of, documents, max_seq_length, short_seq_prob, seed, epoch, data
+    ):
+        store = store_of([*documents, [2]])  # some pair there is
+        chosen = [*data.draw(st.sets(st.sampled_from(range(len(documents))))), len(documents)]
+        arguments = (store.subset(chosen), seed, epoch, max_seq_length, short_seq_prob)
+        expected = ordered_pairs(*arguments)
+        actual = spans(plan_epoch(*arguments, "sop"))
+        assert len(actual) == len(expected)
+        for (a, b, label), (whole_a, whole_b, expected_label) in zip(actual, expected, strict=True):
+            assert label == expected_label
+            assert set(a) <= set(whole_a)
+            assert set(b) <= set(whole_b)
+            assert len(a) + len(b) == min(max_seq_length - 3, len(whole_a) + len(whole_b))
+            assert len(a) > 0
+            assert len(b) > 0
+
+    def test_half_are_exchanged_and_splits_are_even(self, store_of):
+        plan = plan_epoch(store_of([[1] * 12_000, [1] * 12_000]).whole(), 1, 0, 9, 0.0, "sop")
+        n = len(plan)
+        assert n == 4000
+        assert abs(plan.next_sentence_label.mean() - 0.5) < 4 * math.sqrt(0.25 / n)
+        assert ((plan.a_start > plan.b_start) == (plan.next_sentence_label == 1)).all()
+        first = np.where(plan.next_sentence_label == 0, plan.a_length, plan.b_length)
+        counts = np.bincount(first, minlength=6)
+        assert counts[0] == 0
+        assert np.abs(counts[1:] / n - 0.2).max() < 4 * math.sqrt(0.2 * 0.8 / n)
+
+
+class TestFullSentences:
+    def test_by_eye(self, store_of):
+        """Room for 8 tokens: 3 + 4 fit, 5 more do not; 5 + 3 do, just; the other document is another example."""
+        plan = plan_epoch(store_of([[3, 4, 5, 3], [2]]).whole(), 0, 0, 10, 0.0, "none")
+        assert spans(plan) == [(range(0, 7), range(0), 0), (range(7, 15), range(0), 0), (range(15, 17), range(0), 0)]
+
+    def test_a_sentence_longer_than_the_sequence(self, store_of):
+        """Eight and eight tokens of the 19; the last three open an example that the sentences after it go on."""
+        plan = plan_epoch(store_of([[2, 19, 4, 2]]).whole(), 0, 0, 10, 0.0, "none")
+        assert [a for a, _, _ in spans(plan)] == [
+            range(0, 2),
+            range(2, 10),
+            range(10, 18),
+            range(18, 25),
+            range(25, 27),
+        ]
+
+    @settings(deadline=None)
+    @any_corpus
+    def test_examples_are_those_of_a_plain_reading(
+        self, store_of, documents, max_seq_length, short_seq_prob, seed, epoch, data
+    ):
+        store = store_of(documents)
+        chosen = data.draw(st.permutations(range(len(documents))))[: data.draw(st.integers(1, len(documents)))]
+        arguments = (store.subset(chosen), seed, epoch, max_seq_length, short_seq_prob)
+        plan = plan_epoch(*arguments, "none")
+        assert [list(a) for a, _, _ in spans(plan)] == filled(*arguments)
+        assert not plan.b_length.any()
+        # Every token of the documents is in one example.
+        seen = [token for a, _, _ in spans(plan) for token in a]
+        assert sorted(seen) == sorted(joined(joined(sentences_of(store.whole(), number)) for number in chosen))

@@ -28,6 +28,16 @@ def vocabulary(numbered_tokenizer) -> Vocabulary:
     return Vocabulary.of(numbered_tokenizer)
 
 
+@pytest.fixture(scope="session")
+def word_pieces() -> Vocabulary:
+    """t0 to t19 as ids 5 to 24, the odd ones of which go on the word of the one before."""
+    from transformers import BertTokenizer
+
+    names = [f"##t{number}" if number % 2 else f"t{number}" for number in range(20)]
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *names]
+    return Vocabulary.of(BertTokenizer(vocab={word: number for number, word in enumerate(words)}))
+
+
 @pytest.fixture
 def run(store, vocabulary) -> PretrainingExamples:
     return PretrainingExamples(store.whole(), vocabulary, DATA, 500)
@@ -220,6 +230,106 @@ def test_one_document_is_refused_at_once(store, vocabulary):
         PretrainingExamples(store.subset([0]), vocabulary, DATA, 10)
 
 
+class TestObjectives:
+    def test_one_segment_by_eye(self, store_of, vocabulary):
+        """Documents t0-t6 and t7-t10: [CLS] text [SEP], and nothing to tell."""
+        data = PretrainingData(max_seq_length=12, max_predictions_per_seq=3, short_seq_prob=0, pair_objective="none")
+        examples = PretrainingExamples(store_of([[3, 4], [4]]).whole(), vocabulary, data, None, fixed_epoch=0)
+        first, second = examples
+        assert restored(first).tolist() == [CLS, *range(5, 12), SEP, PAD, PAD, PAD]
+        assert restored(second).tolist() == [CLS, *range(12, 16), SEP, *[PAD] * 6]
+        assert first["attention_mask"].tolist() == [1] * 9 + [0] * 3
+        assert not first["token_type_ids"].any()
+        assert set(first) == {"input_ids", "attention_mask", "token_type_ids", "masked_positions", "labels"}
+
+    def test_full_sentences_fill_the_sequence(self, store_of, vocabulary):
+        """Ten tokens of text and two special ones."""
+        data = PretrainingData(max_seq_length=12, short_seq_prob=0, pair_objective="none")
+        examples = PretrainingExamples(store_of([[5] * 40]).whole(), vocabulary, data, 60)
+        ids = np.stack([restored(examples[number]) for number in range(60)])
+        assert (ids[:, 0] == CLS).all()
+        assert (ids[:, 11] == SEP).all()
+        assert (np.diff(ids[:, 1:11]) == 1).all()
+        # Each epoch holds all 20 of them, in an order of its own.
+        opens = ids[:, 1].reshape(3, 20)
+        assert (np.sort(opens) == np.arange(5, 205, 10)).all()
+        assert len({tuple(order) for order in opens.tolist()}) == 3
+
+    def test_order_by_eye(self, store_of, vocabulary):
+        """Sentences t0-t2 and t3-t6 of one document, as they are or exchanged."""
+        data = PretrainingData(max_seq_length=12, max_predictions_per_seq=3, short_seq_prob=0, pair_objective="sop")
+        examples = PretrainingExamples(store_of([[3, 4]]).whole(), vocabulary, data, 40)
+        a, b = [5, 6, 7], [8, 9, 10, 11]
+        expected = ([CLS, *a, SEP, *b, SEP, PAD, PAD], [CLS, *b, SEP, *a, SEP, PAD, PAD])
+        labels = set()
+        for number in range(40):
+            example = examples[number]
+            label = int(example["next_sentence_label"])
+            assert restored(example).tolist() == expected[label]
+            assert example["token_type_ids"].tolist() == [0] * (5 + label) + [1] * (5 - label) + [0] * 2
+            labels.add(label)
+        assert labels == {0, 1}
+
+
+class TestWholeWords:
+    def test_continuations_are_the_pieces_with_number_signs(self, word_pieces, vocabulary):
+        assert np.flatnonzero(word_pieces.continuation).tolist() == [*range(6, 25, 2)]
+        assert word_pieces.marks_continuations
+        assert not vocabulary.marks_continuations
+        assert len(vocabulary.continuation) == 20005
+
+    def test_words_are_masked_whole(self, store_of, word_pieces):
+        """Ids 5, 6 are a word, so are 7, 8, and so on; each sentence has whole words."""
+        view = store_of([[2, 4, 4], [6, 4]]).whole()
+        data = PretrainingData(max_seq_length=16, mlm_probability=0.3, whole_word_mask=True)
+        run = PretrainingExamples(view, word_pieces, data, 300)
+        counts = set()
+        for number in range(300):
+            example = run[number]
+            text = restored(example)
+            positions = set(example["masked_positions"][example["labels"] != -100].tolist())
+            counts.add(len(positions))
+            for position in positions:
+                partner = position + 1 if text[position] % 2 else position - 1
+                # Truncation can part a word; then it stands next to a special token, and is masked alone.
+                assert partner in positions or text[partner] < 5
+        assert {2, 4} <= counts
+
+    def test_tokens_are_masked_singly_otherwise(self, store_of, word_pieces):
+        view = store_of([[2, 4, 4], [6, 4]]).whole()
+        run = PretrainingExamples(view, word_pieces, PretrainingData(max_seq_length=16), 50)
+        assert (np.diff(run.__getitems__(range(50))["masked_positions"][:, :2]) > 1).any()
+
+
+class TestFirstEpoch:
+    def test_the_run_is_the_later_part_of_one_from_0(self, run, store, vocabulary):
+        skipped = sum(
+            len(plan_epoch(store.whole(), DATA.seed, epoch, DATA.max_seq_length, DATA.short_seq_prob))
+            for epoch in range(2)
+        )
+        later = PretrainingExamples(store.whole(), vocabulary, DATA, 500 - skipped, first_epoch=2)
+        assert 0 < skipped < 400
+        assert same(later.__getitems__(range(len(later))), run.__getitems__(range(skipped, 500)))
+        plan = plan_epoch(store.whole(), DATA.seed, 2, DATA.max_seq_length, DATA.short_seq_prob)
+        assert later.examples_per_epoch == len(plan)
+
+    def test_a_second_phase_has_masks_of_its_own(self, store_of, vocabulary):
+        """The same documents at another length: the masks of an epoch would begin alike, those of another do not."""
+        view = store_of([[9], [9]]).whole()
+        short, long = (PretrainingData(max_seq_length=length, short_seq_prob=0) for length in (24, 40))
+        phases = [
+            PretrainingExamples(view, vocabulary, data, 200, first_epoch=first).__getitems__(range(200))
+            for data, first in ((short, 0), (long, 0), (long, 100))
+        ]
+        one, alike, other = (phase["input_ids"][:, :24] for phase in phases)
+        assert (one == alike).all(axis=1).mean() > 0.9
+        assert (one == other).all(axis=1).mean() < 0.1
+
+    def test_below_zero(self, store, vocabulary):
+        with pytest.raises(ValueError, match="first_epoch: -1 is not at least 0"):
+            PretrainingExamples(store.whole(), vocabulary, DATA, 10, first_epoch=-1)
+
+
 @pytest.mark.parametrize("num_examples", [None, 0])
 def test_a_run_has_an_end(store, vocabulary, num_examples):
     with pytest.raises(ValueError, match="num_examples"):
@@ -250,6 +360,10 @@ class TestSettings:
     def test_impossible_values(self, name, value):
         with pytest.raises(ValueError, match=rf"^{name}: {value} "):
             PretrainingData(**{name: value})
+
+    def test_an_unknown_objective(self):
+        with pytest.raises(ValueError, match=r"^pair_objective: 'order' is none of nsp, sop, none$"):
+            PretrainingData(pair_objective="order")  # type: ignore[arg-type]
 
     def test_no_special_token_is_ordinary(self, numbered_tokenizer, vocabulary):
         assert vocabulary.ordinary_ids.tolist() == list(range(5, 20005))

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bertkit.corpus import randomness
 from bertkit.corpus.randomness import Stream, permutation, philox, uniform, words
 
 ONES = 0xFFFFFFFF
@@ -84,3 +85,21 @@ def test_permutation():
     assert abs(np.corrcoef(order, np.arange(1000))[0, 1]) < 5 / np.sqrt(1000)
     assert (order != permutation(42, 4, 1000)).mean() > 0.9
     assert (order != permutation(43, 3, 1000)).mean() > 0.9
+
+
+def test_order_of_nothing_and_its_type():
+    assert permutation(42, 0, 0).tolist() == []
+    assert permutation(42, 0, 10).dtype == np.int32
+
+
+@pytest.mark.parametrize(("counters", "keys"), [(1, 1), (7, 3), (64, 1000)])
+def test_how_much_is_drawn_at_once_does_not_matter(monkeypatch, counters, keys):
+    def draw() -> list[bytes]:
+        index, epochs = np.arange(50), np.arange(50) % 3
+        drawn = [words(7, Stream.PAIRS, epochs, index, n).tobytes() for n in (0, 1, 5, 20)]
+        return [*drawn, words(7, Stream.PAIRS, 2, index, 3).tobytes(), permutation(7, 1, 100).tobytes()]
+
+    expected = draw()
+    monkeypatch.setattr(randomness, "_COUNTERS_AT_ONCE", counters)
+    monkeypatch.setattr(randomness, "_KEYS_AT_ONCE", keys)
+    assert draw() == expected

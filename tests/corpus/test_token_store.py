@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bertkit.corpus.documents import DocumentForm
-from bertkit.corpus.store_writer import build_token_store
+from bertkit.corpus import encoding, store_draft
+from bertkit.corpus.documents import DocumentForm, Paragraph
+from bertkit.corpus.encoding import EncodedBatch
+from bertkit.corpus.store_draft import StoreDraft
+from bertkit.corpus.store_writer import write_token_store
 from bertkit.corpus.token_store import TokenStore
 from bertkit.errors import DataError
 
 PER_LINE = DocumentForm(sentence_per_line=True)
+ROOT = Path(__file__).parents[2]
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
 
 def halves(paragraph: str) -> list[str]:
@@ -24,42 +32,6 @@ def halves(paragraph: str) -> list[str]:
 
 def shouted(paragraph: str) -> list[str]:
     return paragraph.upper().split("|")
-
-
-class Corpus:
-    """Files, and the store of them, built as often as asked."""
-
-    def __init__(self, folder: Path, tokenizer):
-        self.folder, self.tokenizer = folder, tokenizer
-        self.cache = folder / "cache"
-        self.progress: list[tuple[int, int]] = []
-
-    def write(self, **texts: str) -> list[Path]:
-        files = []
-        for name, text in texts.items():
-            files.append(self.folder / f"{name}.txt")
-            files[-1].write_text(text, encoding="utf-8")
-        return files
-
-    def build(self, files, form=None, **options) -> TokenStore:
-        self.progress = []
-        return build_token_store(
-            files,
-            form or DocumentForm(),
-            options.pop("tokenizer", self.tokenizer),
-            cache_dir=self.cache,
-            progress=lambda done, total: self.progress.append((done, total)),
-            **options,
-        )
-
-    @property
-    def was_built(self) -> bool:
-        return bool(self.progress)
-
-
-@pytest.fixture
-def corpus(tmp_path, numbered_tokenizer):
-    return Corpus(tmp_path, numbered_tokenizer)
 
 
 def test_tokens_sentences_and_documents(corpus):
@@ -71,7 +43,7 @@ def test_tokens_sentences_and_documents(corpus):
     assert store.document_offsets.tolist() == [0, 3, 5]
     assert (store.num_documents, store.num_sentences, store.num_tokens) == (2, 5, 13)
     assert (store.tokens.dtype, store.sentence_offsets.dtype, store.document_offsets.dtype) == (
-        np.int32,
+        np.uint16,
         np.int64,
         np.int64,
     )
@@ -85,8 +57,9 @@ def test_sentences_and_documents_without_tokens_are_dropped(corpus):
     assert store.document_offsets.tolist() == [0, 2, 3]
 
 
-def test_many_batches(corpus):
+def test_many_batches(corpus, monkeypatch):
     """Documents that start within a batch of 4,096 sentences, span several, or end with one."""
+    monkeypatch.setattr(encoding, "_BATCH_CHARACTERS", 4096 * len("t1 t2"))
     sizes = [4095, 1, 1, 10000, 3, 4096]
     lines = ["t1 t2"] * sizes[0]
     for size in sizes[1:]:
@@ -116,20 +89,81 @@ def test_the_tokenizer_is_neither_followed_nor_changed_in_what_it_cuts(corpus):
 
 @pytest.mark.parametrize("texts", [{"one": ""}, {"one": "\n \n", "two": "\u200b"}])
 def test_no_text_at_all(corpus, texts):
-    with pytest.raises(DataError, match=r"no text in any of the \d files: .*one\.txt"):
+    with pytest.raises(DataError, match=r"no text in any of the \d sources: .*one\.txt"):
         corpus.build(corpus.write(**texts))
     assert list(corpus.cache.iterdir()) == []
 
 
-def test_progress_counts_bytes_up_to_all(corpus):
-    files = corpus.write(one="t1\n" * 9000, two="t2")
+def test_progress_counts_bytes_up_to_all(corpus, monkeypatch):
+    monkeypatch.setattr(encoding, "_BATCH_CHARACTERS", 10000)
+    files = corpus.write(one="t1\n" * 9000, two="t2", three="t3\n" * 9000)
     corpus.build(files, PER_LINE)
     done = [done for done, _ in corpus.progress]
     total = sum(file.stat().st_size for file in files)
     assert {total for _, total in corpus.progress} == {total}
     assert done == sorted(done)
+    assert done.count(total) == 1
     assert done[-1] == total
     assert 0 < done[0] < total
+
+
+def test_ids_take_two_bytes_where_the_vocabulary_allows(corpus):
+    from transformers import BertTokenizer
+
+    files = corpus.write(one="t0 t1\n\nt2")
+    last = {65535: np.uint16, 65536: np.int32}
+    tokenizers = {number: BertTokenizer(vocab={**corpus.tokenizer.get_vocab(), "|": number}) for number in last}
+    stores = {number: corpus.build(files, tokenizer=tokenizers[number]) for number in last}
+    assert {number: store.tokens.dtype for number, store in stores.items()} == last
+    assert stores[65536].tokens.tolist() == [5, 6, 7]
+    assert stores[65535].fingerprint == stores[65536].fingerprint
+    assert corpus.build(corpus.write(two="|"), tokenizer=tokenizers[65536]).tokens.tolist() == [65536]
+    assert corpus.build(corpus.write(two="|"), tokenizer=tokenizers[65535]).tokens.tolist() == [65535]
+
+
+def test_the_datasets_library_reads_it(store_of):
+    from datasets import Dataset
+
+    store = store_of([[1, 2], [3]])
+    dataset = Dataset.from_file(str(store.folder / "documents.arrow"))
+    assert dataset[0]["sentences"] == [[5], [6, 7]]
+    assert dataset[1]["sentences"] == [[8, 9, 10]]
+    assert len(dataset) == 2
+
+
+@on_linux
+def test_arrays_lie_in_the_mapped_file(store_of):
+    store = store_of([[500] * 20, [300]])
+    maps = [line.split() for line in Path("/proc/self/maps").read_text().splitlines() if str(store.folder) in line]
+    [(first, last)] = [[int(end, 16) for end in fields[0].split("-")] for fields in maps]
+    for array in (store.tokens, store.sentence_offsets, store.document_offsets):
+        start = array.__array_interface__["data"][0]
+        assert first <= start
+        assert start + array.nbytes <= last
+
+
+@on_linux
+def test_no_page_of_the_drafts_stays_resident(tmp_path, monkeypatch):
+    """Else preparing a corpus takes as much memory as its tokens."""
+    resident = []
+    write = store_draft._FlatSink.write
+
+    def watched(sink, data):
+        written = write(sink, data)
+        smaps = Path("/proc/self/smaps").read_text()
+        found = re.findall(rf"{tmp_path}/tokens\n(?:\w+:.*\n)*?Rss: +(\d+) kB", smaps)
+        resident.append(sum(map(int, found)))
+        return written
+
+    monkeypatch.setattr(store_draft._FlatSink, "write", watched)
+    number = 4 << 20
+    draft = StoreDraft(tmp_path, np.int32)
+    lengths, documents = np.full(number // 16, 16), np.ones(number // 16, np.int64)
+    draft.append(EncodedBatch(np.arange(number, dtype=np.int32), lengths, documents, 1, 0))
+    draft.finish({"format": 2})
+    assert len(resident) > 3
+    assert max(resident) < number * 4 // 1024 // 16
+    assert TokenStore.open(tmp_path).tokens[-1] == number - 1
 
 
 class TestCache:
@@ -169,6 +203,19 @@ class TestCache:
         with pytest.raises(ValueError, match="splitter_version: needed"):
             corpus.build(corpus.write(one="t0"), splitter=str.splitlines)
 
+    def test_a_splitter_may_say_its_version_itself(self, corpus):
+        class Splitter:
+            version = "1"
+
+            def __call__(self, paragraph: str) -> list[str]:
+                return [paragraph]
+
+        files, splitter = corpus.write(one="t0"), Splitter()
+        first = corpus.build(files, splitter=splitter)
+        assert corpus.build(files, splitter=Splitter()).folder == first.folder
+        splitter.version = "2"
+        assert corpus.build(files, splitter=splitter).folder != first.folder
+
     def test_equal_content_has_an_equal_fingerprint(self, corpus):
         [one] = corpus.write(one="t0\n\nt1")
         [two] = corpus.write(two="t0. ")
@@ -176,17 +223,22 @@ class TestCache:
         assert corpus.build([one]).fingerprint == corpus.build([one], splitter=halves).fingerprint
         assert corpus.build([one]).fingerprint != corpus.build([two]).fingerprint
 
-    @pytest.mark.parametrize("damage", ["cut", "lost", "metadata", "version"])
+    @pytest.mark.parametrize("damage", ["cut", "lost", "garbled", "offsets", "metadata", "version"])
     def test_a_damaged_store_is_refused_and_built_anew(self, corpus, damage, caplog):
         files = corpus.write(one="t0 t1. T2")
         store = corpus.build(files)
         tokens = store.tokens.tolist()
+        [file] = store.folder.glob("*.arrow")
         if damage == "cut":
-            [file] = store.folder.glob("tokens*")
             file.write_bytes(file.read_bytes()[:-4])
         elif damage == "lost":
-            [file] = store.folder.glob("document_offsets*")
             file.unlink()
+        elif damage == "garbled":
+            file.write_bytes(bytes(reversed(file.read_bytes())))
+        elif damage == "offsets":
+            before, after = (np.array([*store.sentence_offsets[:-1], last]).tobytes() for last in (4, 400))
+            assert file.read_bytes().count(before) == 1
+            file.write_bytes(file.read_bytes().replace(before, after))
         else:
             [file] = store.folder.glob("*.json")
             file.write_text("{" if damage == "metadata" else '{"format": 0}', encoding="utf-8")
@@ -196,37 +248,37 @@ class TestCache:
         assert "built anew" in caplog.text
 
     def test_a_killed_build_leaves_no_store(self, corpus):
-        [file] = corpus.write(one="t0 t1\n" * 20000)
+        files = [str(file) for file in corpus.write(one="t0 t1\n" * 20000, two="t0 t1\n" * 20000)]
         program = f"""
 import os, signal, types
 from pathlib import Path
 from tokenizers import Tokenizer, models, pre_tokenizers
+from bertkit.corpus import encoding
 from bertkit.corpus.documents import DocumentForm
+from bertkit.corpus.sources import find_sources
 from bertkit.corpus.store_writer import build_token_store
+encoding._BATCH_CHARACTERS = 10000
 backend = Tokenizer(models.WordPiece({{"[UNK]": 0, "t0": 1, "t1": 2}}, unk_token="[UNK]"))
 backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
 def progress(done, total):
-    if kill and done > total // 2:
+    if kill and done > total // 3:
         os.kill(os.getpid(), signal.SIGKILL)
 for kill in (False, True) if Path({str(corpus.cache)!r}).exists() else (True,):
-    store = build_token_store([Path({str(file)!r})], DocumentForm(sentence_per_line=True),
+    store = build_token_store(find_sources({files!r}), DocumentForm(sentence_per_line=True),
         types.SimpleNamespace(backend_tokenizer=backend), cache_dir={str(corpus.cache)!r}, progress=progress)
     print(store.num_tokens)
 """
         command = [sys.executable, "-c", program]
-        root = Path(__file__).parents[2]
-        killed = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=120)
+        killed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
         assert killed.returncode == -9, killed.stderr
         [left_over] = corpus.cache.iterdir()
         assert sum(part.stat().st_size for part in left_over.iterdir()) > 0
         with pytest.raises(DataError, match="no store of tokens here"):
             TokenStore.open(left_over)
-        again = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=120)
-        assert again.stdout.split() == ["40000", "40000"], again.stderr
+        again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+        assert again.stdout.split() == ["80000", "80000"], again.stderr
 
     def test_a_store_that_another_process_finished_first_is_used(self, corpus, monkeypatch):
-        import os
-
         files = corpus.write(one="t0 t1")
         rename = os.rename
 
@@ -238,6 +290,33 @@ for kill in (False, True) if Path({str(corpus.cache)!r}).exists() else (True,):
         monkeypatch.setattr(os, "rename", late)
         assert corpus.build(files).tokens.tolist() == [5, 6]
         assert len(list(corpus.cache.iterdir())) == 1
+
+    def test_what_a_killed_build_left_goes_after_a_day(self, corpus):
+        old, fresh, at_work = (corpus.cache / f".unfinished-{name}" for name in ("old", "fresh", "at-work"))
+        for draft in (old, fresh, at_work):
+            draft.mkdir(parents=True)
+            (draft / "tokens").write_bytes(b"ab")
+        two_days_ago = time.time() - 2 * 24 * 3600
+        for path in (old, old / "tokens", at_work):  # a folder is not touched by what is written to its files
+            os.utime(path, (two_days_ago, two_days_ago))
+        store = corpus.build(corpus.write(one="t0"))
+        assert set(corpus.cache.iterdir()) == {fresh, at_work, store.folder}
+
+
+class TestWithoutTheCache:
+    def test_an_existing_folder_is_left_alone(self, tmp_path, numbered_tokenizer):
+        with pytest.raises(FileExistsError):
+            write_token_store([Paragraph("t0", True)], DocumentForm(), numbered_tokenizer, folder=tmp_path)
+        assert tmp_path.is_dir()
+
+    def test_what_the_paragraphs_raise_comes_through_and_nothing_is_left(self, tmp_path, numbered_tokenizer):
+        def paragraphs():
+            yield Paragraph("t0", True)
+            raise DataError("the network is gone")
+
+        with pytest.raises(DataError, match="the network is gone"):
+            write_token_store(paragraphs(), DocumentForm(), numbered_tokenizer, folder=tmp_path / "store")
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_open_says_when_there_is_no_store(tmp_path):

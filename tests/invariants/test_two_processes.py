@@ -1,4 +1,5 @@
-"""Two processes of 8 give the numbers of one of 16, through the command line that a user would launch."""
+"""Two processes of 16, and four micro-batches of 8, give the numbers of one batch of 32: a run of two phases, through
+the command line that a user would launch."""
 
 from __future__ import annotations
 
@@ -13,10 +14,12 @@ import pytest
 
 pytestmark = pytest.mark.multiprocess
 
-SMALL = """--max-steps 4 --global-train-batch-size 16 --max-seq-length 32 --placement cpu --set train.logging_steps=1
+SMALL = """--max-steps 4 --global-train-batch-size 32 --max-seq-length 32 --placement cpu
+    --set train.logging_steps=1
     --set model.num_hidden_layers=1 --set model.hidden_size=32 --set model.intermediate_size=64
     --set model.hidden_dropout_prob=0 --set model.attention_probs_dropout_prob=0
     --set data.max_predictions_per_seq=5 --set train.learning_rate=1e-3""".split()
+SMALL += ["--set", "data.phases={16: 0.5, 32: 0.5}"]
 
 
 def launch(processes: int, arguments: list[str], home) -> subprocess.CompletedProcess[str]:
@@ -47,16 +50,20 @@ def test_pretraining(tmp_path):
     for number in range(10):
         lines = [" ".join(rng.choices(words, k=rng.randint(4, 9))).capitalize() + "." for _ in range(20)]
         (corpus / f"{number}.txt").write_text("\n".join(lines))
-    results = {}
-    for processes in (1, 2):
-        out = tmp_path / f"run-{processes}"
+    ways = {"1 × 32": (1, 32), "4 × 8": (1, 8), "2 processes × 16": (2, 16)}
+    results, curves = {}, {}
+    for way, (processes, per_device) in ways.items():
+        out = tmp_path / way
         command = ["pretrain", "--recipe", "bert-tiny", "--corpus", str(corpus), "--vocab-size", "90", "--json"]
-        done = launch(processes, [*command, "--output-dir", str(out), *SMALL], tmp_path / f"home-{processes}")
+        cut = ["--set", f"placement.per_device_train_batch_size={per_device}"]
+        done = launch(processes, [*command, "--output-dir", str(out), *SMALL, *cut], tmp_path / f"home {way}")
         assert done.returncode == 0, done.stderr
-        results[processes] = json.loads(done.stdout)  # one process speaks
+        results[way] = json.loads(done.stdout)  # one process speaks
         assert done.stderr.count("placement:") == 1
-    one, two = curve(tmp_path / "run-1"), curve(tmp_path / "run-2")
-    assert len(one) == len(two) == 4
-    np.testing.assert_allclose(two, one, rtol=1e-5)
-    for name in ("eval_masked_lm_loss", "eval_masked_lm_accuracy", "eval_next_sentence_accuracy"):
-        assert results[2][name] == pytest.approx(results[1][name], rel=1e-5)
+        assert "Warning" not in done.stderr
+        curves[way] = curve(out)
+    for way in ways:
+        assert len(curves[way]) == 4
+        np.testing.assert_allclose(curves[way], curves["1 × 32"], rtol=1e-5, err_msg=way)
+        for name in ("eval_masked_lm_loss", "eval_masked_lm_accuracy", "eval_next_sentence_accuracy"):
+            assert results[way][name] == pytest.approx(results["1 × 32"][name], rel=1e-5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 
 import pytest
 import torch
@@ -11,9 +12,11 @@ import yaml
 from safetensors.torch import load_file
 from transformers import AutoModelForPreTraining, AutoTokenizer
 
-from bertkit import load_recipe, pretrain
+from bertkit import BertForPreTraining, load_recipe, pretrain
+from bertkit.corpus import streaming
 from bertkit.errors import BertkitError, RecipeError
 from bertkit.tasks.pretraining import held_out_documents
+from bertkit.training import pretraining_trainer
 
 from .conftest import TINY
 
@@ -90,20 +93,6 @@ def test_accumulation_does_not_change_the_curve(corpus, tmp_path, per_device):
         assert cut == pytest.approx(whole, rel=1e-5)
 
 
-def test_interrupted_and_resumed_is_never_interrupted_bit_for_bit(corpus, tmp_path):
-    run(corpus, tmp_path / "straight", train__save_steps=2)
-    run(corpus, tmp_path / "stopped", train__save_steps=2, train__max_steps=6)
-    for path in (tmp_path / "stopped").iterdir():  # what a kill after step 4 would have left
-        if path.is_file() and path.name not in ("recipe.yaml", "tokenizer.json", "tokenizer_config.json"):
-            path.unlink()
-    for path in sorted((tmp_path / "stopped" / "checkpoint-6").iterdir()):
-        path.unlink()
-    run(corpus, tmp_path / "stopped", train__save_steps=2, resume=True)
-    one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("straight", "stopped"))
-    assert all(torch.equal(one[name], two[name]) for name in one)
-    assert curve(tmp_path / "straight") == curve(tmp_path / "stopped")
-
-
 def test_few_documents_are_all_trained_on_and_that_is_said(corpus, tmp_path, capfd):
     for path in sorted(corpus.iterdir())[3:]:
         path.unlink()
@@ -135,9 +124,156 @@ def test_epochs_are_turned_into_steps(corpus, tmp_path):
     assert record["steps"] > 6
 
 
-def test_an_existing_model_is_not_asked_for(corpus, tmp_path):
-    with pytest.raises(RecipeError, match="pre-training starts from new weights"):
-        run(corpus, tmp_path / "run", model__name_or_path="bert-base-uncased")
+def same_weights(one, two) -> bool:
+    one, two = (load_file(folder / "model.safetensors") for folder in (one, two))
+    return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
+
+
+def as_if_killed(folder, *, before: int):
+    """Leaves what a kill before the checkpoint of that step would have left."""
+    for path in folder.iterdir():
+        if path.is_file() and path.name not in ("recipe.yaml", "run.json", "tokenizer.json", "tokenizer_config.json"):
+            path.unlink()
+        elif path.name.startswith("checkpoint-") and int(path.name.removeprefix("checkpoint-")) >= before:
+            shutil.rmtree(path)
+
+
+PHASES = {
+    "data__phases": {16: 0.5, 32: 0.5},
+    "train__save_steps": 1,
+    "train__save_total_limit": 10,
+    "train__logging_steps": 1,
+}
+
+
+def test_two_phases_are_one_run_and_each_is_evaluated_at_its_length(corpus, tmp_path):
+    run(corpus, tmp_path / "run", **PHASES, train__eval_strategy="steps", train__eval_steps=3)
+    history = json.loads((tmp_path / "run" / "trainer_state.json").read_text())["log_history"]
+    seen = [entry["num_input_tokens_seen"] for entry in history if "grad_norm" in entry]
+    assert seen[0] <= 2 * 16 * 16  # two steps of the first phase
+    assert seen[-1] - seen[1] > 2 * 16 * 16  # two of the second, whose inputs are longer
+    evaluations = [entry for entry in history if "eval_runtime" in entry]
+    assert [entry["step"] for entry in evaluations] == [3, 6]
+    # The held-out text is the same; cut shorter it makes more inputs.
+    samples = [entry["eval_samples_per_second"] * entry["eval_runtime"] for entry in evaluations]
+    assert samples[0] > 1.5 * samples[1]
+
+
+@pytest.mark.parametrize(  # the second phase begins after step 3
+    ("killed", "workers"), [(0, 0), (2, 0), (3, 0), (4, 0), (5, 0), (3, 1), (4, 1), (3, 2), (4, 2)]
+)
+def test_killed_anywhere_also_between_phases_and_resumed_is_never_interrupted(corpus, tmp_path, killed, workers):
+    out = tmp_path / "stopped"
+    run(corpus, tmp_path / "straight", **PHASES)
+    run(corpus, out, **PHASES)
+    as_if_killed(out, before=killed + 1)
+    run(corpus, out, **PHASES, placement__dataloader_num_workers=workers, resume=True)
+    assert same_weights(tmp_path / "straight", out)
+    assert curve(tmp_path / "straight") == curve(out)
+
+
+def test_sentence_order_has_scores_of_its_own(corpus, tmp_path):
+    result = run(corpus, tmp_path / "run", task__pair_objective="sop")
+    assert {"eval_sentence_order_loss", "eval_sentence_order_accuracy"} <= result.metrics.keys()
+    assert not any("next_sentence" in name for name in result.metrics)
+    assert "sentence order prediction" in (tmp_path / "run" / "README.md").read_text()
+
+
+def test_without_pairs_one_document_suffices_and_the_model_is_a_masked_lm(corpus, tmp_path):
+    for path in sorted(corpus.iterdir())[1:]:
+        path.unlink()
+    result = run(corpus, tmp_path / "run", task__pair_objective="none")
+    assert result.metrics["train_loss"] > 0
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["architectures"] == ["BertForMaskedLM"]
+    history = json.loads((tmp_path / "run" / "trainer_state.json").read_text())["log_history"]
+    assert all(
+        entry["masked_lm_loss"] == pytest.approx(entry["loss"], rel=1e-5) for entry in history if "loss" in entry
+    )
+    assert not any("next_sentence" in name for entry in history for name in entry)
+
+
+def test_going_on_from_a_checkpoint_keeps_its_weights_and_its_tokenizer(corpus, tmp_path):
+    run(corpus, tmp_path / "first")
+    overrides = {key: value for key, value in TINY.items() if not key.startswith(("model.", "data.vocab_size"))}
+    overrides |= {"train.learning_rate": 1e-9}
+    pretrain(corpus=[corpus], model=str(tmp_path / "first"), output_dir=tmp_path / "second", overrides=overrides)
+    first, second = (load_file(tmp_path / name / "model.safetensors") for name in ("first", "second"))
+    for name, weights in first.items():
+        torch.testing.assert_close(second[name], weights, atol=1e-6, rtol=0)
+    for name in ("first", "second"):
+        assert AutoTokenizer.from_pretrained(tmp_path / name).get_vocab()
+    assert (tmp_path / "second" / "tokenizer.json").read_text() == (tmp_path / "first" / "tokenizer.json").read_text()
+    assert "further, from" in (tmp_path / "second" / "README.md").read_text()
+
+
+def test_a_checkpoint_comes_with_its_tokenizer(corpus, tmp_path):
+    with pytest.raises(RecipeError, match="leave --tokenizer and --vocab-size out"):
+        run(corpus, tmp_path / "run", model__name_or_path="some/bert")
+    assert not (tmp_path / "run").exists()
+
+
+def test_heads_that_a_checkpoint_lacks_are_drawn_and_named(corpus, tmp_path, capfd):
+    from bertkit import BertForSequenceClassification
+
+    run(corpus, tmp_path / "first")
+    BertForSequenceClassification.from_pretrained(tmp_path / "first").save_pretrained(tmp_path / "encoder")
+    AutoTokenizer.from_pretrained(tmp_path / "first").save_pretrained(tmp_path / "encoder")
+    overrides = {key: value for key, value in TINY.items() if not key.startswith(("model.", "data.vocab_size"))}
+    pretrain(corpus=[corpus], model=str(tmp_path / "encoder"), output_dir=tmp_path / "second", overrides=overrides)
+    assert "drawn at random: cls.predictions.bias" in capfd.readouterr().err
+
+
+STREAM = {"data__streaming": True, "train__save_steps": 2, "train__save_total_limit": 10}
+
+
+def test_a_stream_resumed_is_never_interrupted_and_workers_do_not_matter(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(streaming, "BLOCK_CHARACTERS", 5000)
+    run(corpus, tmp_path / "straight", **STREAM)
+    run(corpus, tmp_path / "stopped", **STREAM)
+    as_if_killed(tmp_path / "stopped", before=5)
+    shutil.rmtree(tmp_path / "cache")
+    run(corpus, tmp_path / "stopped", **STREAM, placement__dataloader_num_workers=2, resume=True)
+    assert same_weights(tmp_path / "straight", tmp_path / "stopped")
+    record = json.loads((tmp_path / "straight" / "run.json").read_text())["data"]["corpus"]
+    assert record["streamed"]
+    assert record["held_out_documents"] == 2
+
+
+def test_a_stream_has_no_epochs_to_count(corpus, tmp_path):
+    with pytest.raises(RecipeError, match="give --max-steps"):
+        run(corpus, tmp_path / "run", data__streaming=True, train__max_steps=-1)
+
+
+def test_a_tokenizer_is_trained_once_for_the_same_text(corpus, tmp_path, capfd):
+    run(corpus, tmp_path / "one")
+    assert "training a tokenizer" in capfd.readouterr().err
+    run(corpus, tmp_path / "two")
+    assert "training a tokenizer" not in capfd.readouterr().err
+    assert (tmp_path / "one" / "tokenizer.json").read_text() == (tmp_path / "two" / "tokenizer.json").read_text()
+
+
+def test_speed_is_reported_in_tokens(corpus, tmp_path):
+    metrics = run(corpus, tmp_path / "run").metrics
+    tokens = json.loads((tmp_path / "run" / "run.json").read_text())["tokens_seen"]
+    assert metrics["train_tokens_per_second"] == pytest.approx(tokens / metrics["train_runtime"], rel=0.01)
+
+
+def test_evaluation_holds_no_more_logits_than_its_limit(corpus, tmp_path, monkeypatch):
+    largest = []
+    forward = BertForPreTraining.forward
+
+    def noted(self, *args, **kwargs):
+        outputs = forward(self, *args, **kwargs)
+        if not self.training:
+            largest.append(outputs.prediction_logits.numel())
+        return outputs
+
+    monkeypatch.setattr(BertForPreTraining, "forward", noted)
+    monkeypatch.setattr(pretraining_trainer, "_LOGITS_AT_ONCE", 3 * 5 * 77)
+    run(corpus, tmp_path / "run")
+    assert len(largest) > 2
+    assert max(largest) <= 3 * 5 * 77
 
 
 def test_the_recipe_that_is_saved_names_every_value(corpus, tmp_path):

@@ -30,10 +30,10 @@ def test_without_a_terminal_each_log_is_a_line_with_the_time_left(capfd, monkeyp
     state = SimpleNamespace(global_step=0, max_steps=40, is_world_process_zero=True)
     progress.on_train_begin(None, state, None)
     state.global_step = 10
-    progress.on_log(None, state, None, logs=dict(METRICS))
+    progress.on_log(None, state, None, logs={**METRICS, "train_tokens_per_second": 12345.6})
     out, err = capfd.readouterr()
     assert out == ""
-    assert err.splitlines() == [f"sst2: step 10/40: {readable(METRICS)}, 1m30s left"]
+    assert err.splitlines() == [f"sst2: step 10/40: {readable(METRICS)}, 12,346 tokens/s, 1m30s left"]
 
 
 def test_only_the_first_process_speaks(capfd):

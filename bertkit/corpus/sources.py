@@ -1,0 +1,276 @@
+"""What a user gave → sources of text, each read piece by piece.
+
+Memory grows with the longest line, row or hard-wrapped paragraph of a source, never with its size. Sets of the Hub are
+downloaded and streamed by the ``datasets`` library, which holds up to one Parquet file of a set at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from bertkit.corpus.documents import DocumentForm, Paragraph, decode_lines, file_paragraphs, row_paragraphs
+from bertkit.corpus.hub_sets import find_set, load_set, may_be_hub_id, unreadable
+from bertkit.corpus.row_files import arrow_texts, json_texts, parquet_texts
+from bertkit.corpus.text_files import FORMS_IN_WORDS, JSON_LINES, PARQUET, FileKind, file_kind, find_files, read_blocks
+from bertkit.errors import DataError, listed
+
+if TYPE_CHECKING:
+    from datasets import Dataset, DatasetBuilder, IterableDataset
+
+__all__ = ["Paragraph", "Source", "TextLines", "find_sources"]
+
+logger = logging.getLogger(__name__)
+
+_HUB_BATCH_ROWS = 64
+
+
+class Source(ABC):
+    """Text that can be read any number of times, each time from its start.
+
+    Attributes:
+        name: what messages call it: the path, or the Hub id.
+        size: bytes on disk, compressed where it is compressed; None where that is unknown (a streamed set of the Hub).
+        position: about how many of these bytes the current reading has used up; for progress bars.
+    """
+
+    name: str
+    size: int | None
+    position: int
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Hexadecimal digits that are the same for the same content, read in the same way; names and dates of files
+        do not count.
+
+        Raises:
+            DataError: the content cannot be read.
+        """
+
+    @abstractmethod
+    def paragraphs(self, form: DocumentForm) -> Iterator[Paragraph]:
+        """The paragraphs of its documents, in order, as `DocumentForm` describes them.
+
+        Raises:
+            DataError: the content cannot be read or is not what its name says; the message names file, place and
+                remedy. What comes before the fault may have been given by then.
+        """
+
+    @abstractmethod
+    def lines(self) -> Iterator[str]:
+        """Its lines that hold more than white space, in order, white space at their ends left out: what a vocabulary
+        is trained on.
+
+        Raises:
+            DataError: as `paragraphs`.
+        """
+
+
+class TextLines:
+    """The lines of all of some sources, read anew at every iteration: what a vocabulary is trained on."""
+
+    def __init__(self, sources: Sequence[Source]):
+        self.sources = list(sources)
+
+    def __iter__(self) -> Iterator[str]:
+        for source in self.sources:
+            yield from source.lines()
+
+
+def find_sources(
+    given: Sequence[str | Path],
+    *,
+    text_column: str = "text",
+    dataset_config: str | None = None,
+    dataset_split: str = "train",
+    streaming: bool = False,
+) -> list[Source]:
+    """The sources that ``given`` names, in a fixed order, each once.
+
+    A path that exists is a file or a folder, which stands for the files below it; else a pattern such as
+    ``texts/**/*.txt`` stands for what it matches; else a name that looks like no path is the id of a data set on the
+    Hub, which is downloaded here unless it is streamed or in the cache. Files are ``.txt``, ``.jsonl`` or
+    ``.parquet``, each also as ``.gz`` or ``.zst``.
+
+    What is reached twice counts once, since as two documents it would offer its own text as a "random" next segment.
+
+    Args:
+        given: paths, patterns and Hub ids.
+        text_column: which column or key holds the text of rows.
+        dataset_config: configuration of the Hub sets; None is the only or the default one.
+        dataset_split: split of the Hub sets, also an expression such as ``train[:1%]``.
+        streaming: read Hub sets over the network at every reading, instead of keeping them on disk.
+
+    Raises:
+        DataError: nothing was given, or something of it does not exist, is of another kind or has no such column. All
+            faults are named in one message; the columns of files show only when they are read.
+    """
+    if not given:
+        raise DataError(f"no text was given; expected {FORMS_IN_WORDS} files, folders that hold some, or Hub ids")
+    faults: list[str] = []
+    found: dict[str, Source] = {}
+    repeated: list[str] = []
+    for item in map(str, given):
+        here: list[tuple[str, Source]] = []
+        if may_be_hub_id(item) and not Path(item).exists():
+            with _collected(faults):
+                here = [(item, _HubSet(item, text_column, dataset_config, dataset_split, streaming))]
+        else:
+            here = [(str(file.resolve()), _file_source(file, text_column)) for file in find_files(item, faults)]
+        for key, source in here:
+            if key in found:
+                repeated.append(source.name)
+            else:
+                found[key] = source
+    if not faults:  # nothing is downloaded for a command that fails anyway
+        for source in found.values():
+            if isinstance(source, _HubSet):
+                with _collected(faults):
+                    source.load()
+    if faults:
+        raise DataError(listed(faults))
+    if repeated:
+        logger.warning("given more than once, used once: %s", ", ".join(repeated))
+    return list(found.values())
+
+
+@contextlib.contextmanager
+def _collected(faults: list[str]) -> Iterator[None]:
+    try:
+        yield
+    except DataError as fault:
+        faults.append(str(fault))
+
+
+def _file_source(path: Path, text_column: str) -> Source:
+    kind = file_kind(path.name)
+    assert kind is not None
+    if kind.form == JSON_LINES:
+        return _JsonLinesFile(path, kind, text_column)
+    if kind.form == PARQUET:
+        return _ParquetFile(path, kind, text_column)
+    return _TextFile(path, kind)
+
+
+class _File(Source):
+    """A file; ``text_column`` is empty where it has none."""
+
+    def __init__(self, path: Path, kind: FileKind, text_column: str = ""):
+        self.path = path
+        self.kind = kind
+        self.text_column = text_column
+        self.name = str(path)
+        self.size: int = path.stat().st_size
+        self.position = 0
+
+    def fingerprint(self) -> str:
+        """A SHA-256 of the bytes on disk and of how they are read; a file that is packed anew counts as another."""
+        start = json.dumps([*self.kind, self.text_column]).encode()
+        try:
+            with self.path.open("rb") as stored:
+                return hashlib.file_digest(stored, lambda: hashlib.sha256(start)).hexdigest()
+        except OSError as error:
+            raise DataError(f"{self.name}: cannot be read: {error.strerror}") from error
+
+    def _decoded(self) -> Iterator[str]:
+        self.position = 0
+        blocks = read_blocks(self.path, self.kind.packing, self._reach)
+        # A packed file cannot be converted where it lies, so messages do not show how.
+        return decode_lines(blocks, self.name, None if self.kind.packing else self.path)
+
+    def _reach(self, position: float) -> None:
+        self.position = int(position)
+
+
+class _TextFile(_File):
+    def paragraphs(self, form: DocumentForm) -> Iterator[Paragraph]:
+        return file_paragraphs(self._decoded(), form)
+
+    def lines(self) -> Iterator[str]:
+        return filter(None, map(str.strip, self._decoded()))
+
+
+class _Rows(Source):
+    """Rows of text, each a document of its own."""
+
+    @abstractmethod
+    def texts(self) -> Iterator[str]:
+        """The texts that are not empty."""
+
+    def paragraphs(self, form: DocumentForm) -> Iterator[Paragraph]:
+        for text in self.texts():
+            yield from row_paragraphs(text, form)
+
+    def lines(self) -> Iterator[str]:
+        per_line = DocumentForm(sentence_per_line=True)
+        return (paragraph.text for paragraph in self.paragraphs(per_line))
+
+
+class _JsonLinesFile(_File, _Rows):
+    def texts(self) -> Iterator[str]:
+        return json_texts(self._decoded(), self.text_column, self.name)
+
+
+class _ParquetFile(_File, _Rows):
+    def texts(self) -> Iterator[str]:
+        self.position = 0
+        if not self.kind.packing:
+            yield from self._texts_in(self.path)
+            return
+        with tempfile.TemporaryFile(prefix="bertkit-") as unpacked:  # Parquet is read from its end
+            for block in read_blocks(self.path, self.kind.packing, lambda position: None):
+                unpacked.write(block)
+            yield from self._texts_in(unpacked)
+
+    def _texts_in(self, file: Path | IO[bytes]) -> Iterator[str]:
+        return parquet_texts(file, self.text_column, self.name, lambda share: self._reach(share * self.size))
+
+
+class _HubSet(_Rows):
+    """A split of a data set on the Hub, at the commit that it was found at; its rows are there after `load`."""
+
+    def __init__(self, hub_id: str, text_column: str, config: str | None, split: str, streaming: bool):
+        self.name = hub_id
+        self.text_column = text_column
+        self.split = split
+        self.streaming = streaming
+        self.size = None
+        self.position = 0
+        self._builder: DatasetBuilder = find_set(hub_id, config, split)
+        self._rows: Dataset | IterableDataset | None = None
+
+    def load(self) -> None:
+        """Downloads the rows, or opens the stream."""
+        self._rows = load_set(self._builder, self.name, self.split, self.text_column, self.streaming)
+        self.size = None if self.streaming else self._rows.data.nbytes
+
+    def fingerprint(self) -> str:
+        """A SHA-256 of the commit, the configuration, the split and the column, so that streamed or kept is the same.
+
+        The library's own fingerprint is not used: it knows the folder that the data lies in, not the columns.
+        """
+        read_as = [self._builder.hash, self._builder.config.name, self.split, self.text_column]
+        return hashlib.sha256(json.dumps(read_as).encode()).hexdigest()
+
+    def texts(self) -> Iterator[str]:
+        assert self._rows is not None, "load comes first"
+        self.position = done = 0
+        batches = iter(self._rows.with_format("arrow").iter(_HUB_BATCH_ROWS))
+        while True:
+            try:
+                batch = next(batches, None)
+            except Exception as error:  # whatever the network and the libraries over it raise
+                raise unreadable(self.name, error) from error
+            if batch is None:
+                return
+            yield from arrow_texts(batch[self.text_column], self.text_column, self.name, done)
+            done += batch.num_rows
+            if self.size is not None:
+                self.position = self.size * done // self._rows.num_rows

@@ -1,0 +1,134 @@
+"""The files of a corpus: which ones a user means, and their bytes, unpacked and block by block."""
+
+from __future__ import annotations
+
+import glob
+import gzip
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from io import BufferedIOBase, BufferedReader
+from pathlib import Path
+from typing import NamedTuple
+
+from bertkit.errors import DataError
+
+TEXT, JSON_LINES, PARQUET = FORMS = (".txt", ".jsonl", ".parquet")
+PACKINGS = (".gz", ".zst")
+FORMS_IN_WORDS = f"{TEXT}, {JSON_LINES} or {PARQUET}"
+
+_BLOCK = 1 << 20
+
+
+class FileKind(NamedTuple):
+    """What the end of a file's name says of it.
+
+    Attributes:
+        form: one of ``FORMS``.
+        packing: one of ``PACKINGS``, or empty.
+    """
+
+    form: str
+    packing: str
+
+
+def file_kind(name: str) -> FileKind | None:
+    """The kind of a file by its name, or None where it is none that bertkit reads; case does not matter.
+
+    >>> file_kind("wiki/AA.JSONL.gz"), file_kind("notes.md"), file_kind("wiki.gz")
+    (FileKind(form='.jsonl', packing='.gz'), None, None)
+    """
+    root, packing = os.path.splitext(name.lower())
+    if packing not in PACKINGS:
+        root, packing = name.lower(), ""
+    form = os.path.splitext(root)[1]
+    return FileKind(form, packing) if form in FORMS else None
+
+
+def find_files(given: str, faults: list[str]) -> list[Path]:
+    """The files that one path or pattern names, in a fixed order, each once; what is wrong is added to ``faults``.
+
+    A file stands for itself. A folder stands for every file below it that bertkit reads, in the order of their names;
+    names that start with a dot are passed over, as are ``__MACOSX`` and other kinds of files. A pattern (``*``, ``?``,
+    ``[abc]``, and ``**`` for any number of folders) stands for the files and folders that it matches, as in a shell. A
+    ``~`` at the start is the home folder.
+    """
+    path = Path(os.path.expanduser(given))
+    if path.exists() or not glob.has_magic(str(path)):
+        return _files_at(path, faults)
+    matches = sorted(glob.glob(str(path), recursive=True), key=lambda match: Path(match).parts)
+    matches = [match for match in matches if "__MACOSX" not in Path(match).parts]
+    if not matches:
+        faults.append(f"{given}: this pattern matches no file or folder")
+    # A ** matches a folder and what is in it.
+    return list(dict.fromkeys(file for match in matches for file in _files_at(Path(match), faults)))
+
+
+def _files_at(path: Path, faults: list[str]) -> list[Path]:
+    if path.is_dir():
+        files = _files_below(path)
+        if not files:
+            faults.append(f"{path}: no {FORMS_IN_WORDS} file in this folder or below it")
+        return files
+    if not path.exists():
+        faults.append(f"{path}: no such file or folder")
+    elif file_kind(path.name) is not None:
+        return [path]
+    elif path.suffix.lower() in PACKINGS:
+        faults.append(
+            f"{path}: {path.suffix} does not say what is packed in it; "
+            f"rename it to end in {', '.join(form + path.suffix.lower() for form in FORMS)}"
+        )
+    else:
+        kind = path.suffix or "a file without suffix"
+        faults.append(
+            f"{path}: {kind} is not supported; expected {FORMS_IN_WORDS}, also packed as {' or '.join(PACKINGS)}; "
+            f"if it is plain UTF-8 text, rename it to end in {TEXT}"
+        )
+    return []
+
+
+def _files_below(folder: Path) -> list[Path]:
+    files = []
+    for parent, folders, names in os.walk(folder):
+        # Archives made on a Mac carry binary "._name.txt" twins of every file.
+        folders[:] = [name for name in folders if not name.startswith(".") and name != "__MACOSX"]
+        files += [Path(parent, name) for name in names if file_kind(name) is not None and not name.startswith(".")]
+    return sorted(files, key=lambda file: file.relative_to(folder).parts)
+
+
+def read_blocks(file: Path, packing: str, reached: Callable[[int], None], block_size: int = _BLOCK) -> Iterator[bytes]:
+    """The bytes of a file, unpacked, in blocks of at most ``block_size`` bytes; packed files may have several parts.
+
+    Args:
+        file: where it is.
+        packing: one of ``PACKINGS``, or empty.
+        reached: told before each block and at the end how many bytes of the file, as it lies on disk, are used up.
+        block_size: bytes.
+
+    Raises:
+        DataError: the file cannot be read, or a packed one is damaged or cut off.
+    """
+    try:
+        with file.open("rb") as stored:
+            if packing and not stored.peek(1):
+                raise EOFError("it holds no byte")
+            unpacked = _unpacked(stored, packing)
+            while block := unpacked.read(block_size):
+                reached(stored.tell())
+                yield block
+            reached(stored.tell())
+    except (OSError, EOFError, zlib.error) as error:
+        if isinstance(error, OSError) and error.strerror:
+            raise DataError(f"{file}: cannot be read: {error.strerror}") from error
+        raise DataError(f"{file}: damaged or cut off ({error}); fetch it or pack it again") from error
+
+
+def _unpacked(stored: BufferedReader, packing: str) -> BufferedIOBase:
+    if packing == ".gz":
+        return gzip.GzipFile(fileobj=stored)
+    if packing == ".zst":
+        import pyarrow as pa
+
+        return pa.CompressedInputStream(pa.PythonFile(stored, mode="r"), "zstd")
+    return stored

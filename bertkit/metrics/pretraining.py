@@ -1,0 +1,82 @@
+"""How pre-training is scored: masked LM and the pair task apart, over all held-out examples."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import torch
+
+MASKED_LM = ("masked_lm_loss", "masked_lm_accuracy")
+PAIRS: dict[str, tuple[str, ...]] = {
+    "nsp": ("next_sentence_loss", "next_sentence_accuracy"),
+    "sop": ("sentence_order_loss", "sentence_order_accuracy"),
+    "none": (),
+}
+"""What the scores of each pair objective are called."""
+
+
+def score_names(pair_objective: str) -> tuple[str, ...]:
+    """The loss and the accuracy of masked LM, then of the pair task if there is one.
+
+    >>> score_names("none")
+    ('masked_lm_loss', 'masked_lm_accuracy')
+    """
+    return MASKED_LM + PAIRS[pair_objective]
+
+
+def reduce_logits(
+    logits: torch.Tensor | tuple[torch.Tensor, ...], labels: torch.Tensor | tuple[torch.Tensor, ...]
+) -> torch.Tensor:
+    """What evaluation keeps of a batch: a few numbers an example, so that memory does not grow with the vocabulary.
+
+    Args:
+        logits: the model's outputs: MLM logits (B, P, V) alone, or as the last two MLM logits and pair logits (B, 2).
+        labels: MLM labels (B, P) with -100 on empty slots; where there are pairs, also their labels (B,).
+
+    Returns:
+        (B, 3) float32: sum of MLM losses in nats, correct and all masked tokens; where there are pairs (B, 5), then
+        loss in nats and whether correct.
+    """
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    outputs = logits if isinstance(logits, tuple) else (logits,)
+    mlm_labels, *pair_labels = labels if isinstance(labels, tuple) else (labels,)
+    mlm_logits = outputs[-2 if pair_labels else -1].float()
+    mlm_losses = cross_entropy(mlm_logits.transpose(1, 2), mlm_labels, reduction="none", ignore_index=-100)
+    masked = mlm_labels != -100
+    columns = [
+        mlm_losses.sum(dim=1),
+        ((mlm_logits.argmax(dim=-1) == mlm_labels) & masked).sum(dim=1),
+        masked.sum(dim=1),
+    ]
+    for pairs in pair_labels:
+        pair_logits = outputs[-1].float()
+        columns += [cross_entropy(pair_logits, pairs, reduction="none"), pair_logits.argmax(dim=-1) == pairs]
+    return torch.stack([column.float() for column in columns], dim=1)
+
+
+def score(reduced: np.ndarray, pair_objective: str = "nsp") -> dict[str, float]:
+    """The scores over all examples.
+
+    Args:
+        reduced: (N, 3) or (N, 5), rows of `reduce_logits`.
+        pair_objective: ``nsp``, ``sop`` or ``none``.
+
+    Returns:
+        Losses in nats, ``loss`` being their sum; accuracies in [0, 1]; ``perplexity`` = exp of the MLM loss.
+
+    >>> scores = score(np.array([[2.0, 1, 2, 0.2, 1], [1.0, 0, 1, 0.6, 0]]))
+    >>> [round(float(value), 3) for value in scores.values()]
+    [1.4, 1.0, 0.333, 2.718, 0.4, 0.5]
+    """
+    mlm_loss, mlm_correct, masked, *pairs = reduced.astype(np.float64).sum(axis=0)
+    # Not means of batch means, as the Trainer would have it.
+    mlm = dict(zip(MASKED_LM, (mlm_loss / masked, mlm_correct / masked), strict=True))
+    pair = dict(zip(PAIRS[pair_objective], np.array(pairs) / len(reduced), strict=True))
+    loss = sum(value for name, value in {**mlm, **pair}.items() if name.endswith("_loss"))
+    return {"loss": loss, **mlm, "perplexity": math.exp(min(mlm_loss / masked, 700)), **pair}

@@ -1,0 +1,100 @@
+"""The Trainer of pre-training: its losses and accuracies apart, and each phase evaluated at its own length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+from bertkit.corpus.phases import Phase
+from bertkit.metrics.pretraining import reduce_logits, score, score_names
+from bertkit.training.trainer import BertkitTrainer
+
+# An evaluation batch holds B × P × V logits: 2²⁵ of them are 128 MiB in float32.
+_LOGITS_AT_ONCE = 1 << 25
+
+
+class PretrainingTrainer(BertkitTrainer):
+    """Reports masked LM and the pair task apart, while the sum of their losses is trained.
+
+    Args:
+        pair_objective: ``nsp``, ``sop`` or ``none``.
+        phases: of the run.
+        eval_sets: held-out examples for each of them, at its length; empty for no evaluation.
+    """
+
+    def __init__(
+        self, *args: Any, pair_objective: str, phases: Sequence[Phase], eval_sets: Sequence[Dataset[Any]], **kwargs: Any
+    ):
+        self.phases = phases
+        self.eval_sets = eval_sets
+        self.pair_objective = pair_objective
+        self._sums: torch.Tensor | None = None  # (6,) float32 on the device: no host sync in a step
+        self._summed_from = 0
+        super().__init__(
+            *args,
+            eval_dataset=eval_sets[-1] if eval_sets else None,
+            preprocess_logits_for_metrics=reduce_logits,
+            compute_metrics=lambda outcome: score(np.asarray(outcome.predictions), pair_objective),
+            **kwargs,
+        )
+
+    def evaluate(self, eval_dataset: Any = None, **kwargs: Any) -> dict[str, float]:
+        """Evaluates on the phase that the last step belonged to, unless told on what."""
+        if eval_dataset is None and self.eval_sets:
+            last_step = max(self.state.global_step - 1, 0)
+            begun = [phase.first_step <= last_step for phase in self.phases]
+            eval_dataset = self.eval_sets[sum(begun) - 1]
+        return super().evaluate(eval_dataset, **kwargs)
+
+    def compute_loss(
+        self,
+        model: torch.nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> Any:
+        loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
+        if model.training:
+            self._add(outputs, inputs)
+        return (loss, outputs) if return_outputs else loss
+
+    @torch.no_grad()
+    def _add(self, outputs: Any, inputs: dict[str, torch.Tensor]) -> None:
+        masked = inputs["labels"] != -100
+        logits = outputs.logits if self.pair_objective == "none" else outputs.prediction_logits
+        # The losses are this micro-batch's parts of the means over the global batch.
+        mlm = [((logits.argmax(dim=-1) == inputs["labels"]) & masked).sum(), masked.sum()]
+        if self.pair_objective == "none":
+            values = [outputs.loss, *mlm]
+        else:
+            labels = inputs["next_sentence_label"]
+            right = (outputs.seq_relationship_logits.argmax(dim=-1) == labels).sum()
+            pairs = torch.tensor(labels.numel(), device=right.device)
+            values = [outputs.masked_lm_loss, *mlm, outputs.next_sentence_loss, right, pairs]
+        sums = torch.stack([value.detach().float() for value in values])
+        if self._sums is None:
+            self._sums, self._summed_from = sums, self.state.global_step
+        else:
+            self._sums += sums
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        if "loss" in logs and self._sums is not None:
+            gathered = self.accelerator.gather(self._sums[None]).sum(dim=0).reshape(-1, 3)  # loss, right, of so many
+            steps = self.state.global_step - self._summed_from
+            values = torch.stack([gathered[:, 0] / steps, gathered[:, 1] / gathered[:, 2].clamp(min=1)], dim=1)
+            logs |= dict(zip(score_names(self.pair_objective), values.flatten().tolist(), strict=True))
+            self._sums = None
+        super().log(logs, start_time)
+
+
+def eval_batch_size(wanted: int, predictions_per_seq: int, vocab_size: int) -> int:
+    """Inputs of one evaluation batch: as many as wanted, but few enough for their logits to stay within 128 MiB.
+
+    >>> eval_batch_size(64, 20, 8000), eval_batch_size(64, 77, 30522)
+    (64, 14)
+    """
+    return max(1, min(wanted, _LOGITS_AT_ONCE // (predictions_per_seq * vocab_size)))

@@ -1,0 +1,160 @@
+"""The plain implementation that bertkit's data is timed beside keeps the released script's rules itself."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def _load(name: str):
+    path = Path(__file__).parents[2] / "benchmarks" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+plain = _load("plain_pretraining_data")
+PIECES = plain.Pieces(size=1000, pad=0, cls=2, sep=3, mask=4, continuations=frozenset(range(500, 1000)))
+
+
+class Scripted(Random):
+    """Gives the numbers it was made with, one after the other."""
+
+    def __init__(self, *numbers: float):
+        super().__init__(0)
+        self.numbers = list(numbers)
+
+    def random(self) -> float:
+        return self.numbers.pop(0)
+
+    def randint(self, a: int, b: int) -> int:
+        number = self.numbers.pop(0)
+        assert a <= number <= b
+        return number
+
+    def shuffle(self, x: list) -> None:
+        pass
+
+
+def numbered(*lengths: int, first: int) -> list[list[int]]:
+    """A document whose tokens count up from ``first``."""
+    document = []
+    for length in lengths:
+        document.append(list(range(first, first + length)))
+        first += length
+    return document
+
+
+def test_words_and_their_longest_pieces():
+    assert plain.words_in("Piña-Colada\x00 costs $3\u200b…\u00a0说话 e\u0301") == [
+        *("pina", "-", "colada", "costs", "$", "3", "…", "说", "话", "e")
+    ]
+    pieces = ["[UNK]", "un", "##aff", "##able", "##affable", "able", "a"]
+    tokenize = plain.Tokenizer({piece: number for number, piece in enumerate(pieces)})
+    assert tokenize("Unaffable, able unaf") == [1, 4, 0, 5, 0]
+    assert tokenize("a" * 101) == [0]
+
+
+@given(text=st.text("aZéñÅİßλЖ .,$^'\"…“”-_+=~`|<>\u00a0\u3000\t\n\u0301\u200b0١²€说豈カ한𠀀🙂", max_size=40))
+def test_the_words_are_those_of_the_tokenizers_library(text):
+    from tokenizers import normalizers, pre_tokenizers
+
+    normal = normalizers.BertNormalizer(lowercase=True).normalize_str(text)
+    expected = [word for word, _ in pre_tokenizers.BertPreTokenizer().pre_tokenize_str(normal)]
+    assert plain.words_in(text) == expected
+
+
+def test_a_blank_line_parts_documents_and_sentences_without_tokens_are_left_out():
+    lines = ["a b\n", "\n", "\n", "c\n", "!\n", "d e\n"]
+    encode = lambda text: [ord(letter) for letter in text.split() if letter != "!"]  # noqa: E731
+    assert plain.documents_of(lines, encode) == [[[97, 98]], [[99], [100, 101]]]
+
+
+def test_a_random_next_puts_the_rest_of_the_chunk_back():
+    documents = [numbered(2, 2, 2, first=10), numbered(3, 3, first=50)]
+    rules = plain.Rules(max_seq_length=9, short_seq_prob=0.5)
+    # Not short; A is one sentence of three; B is random, from document 1, its sentence 0 on, until 4 tokens are there.
+    # Then the two sentences put back: A is the first, B the second.
+    drawn = Scripted(0.7, 1, 0.4, 1, 0, 0.1, 0.9, 2, 0.6)
+    pairs = list(plain.pairs_of(documents, 0, rules, drawn))
+    # 2 + 6 tokens do not fit in 6: B loses one at the front and one at the back.
+    assert pairs == [([10, 11], [51, 52, 53, 54], True), ([12, 13], [14, 15], False)]
+    assert not drawn.numbers
+
+
+def test_the_last_sentence_of_a_document_has_a_random_next():
+    documents = [numbered(4, first=10), numbered(1, 1, first=50)]
+    drawn = Scripted(0.2, 3, 0, 1, 1)  # short: 3 tokens; document 0 is its own, document 1 is taken, its last sentence
+    rules = plain.Rules(max_seq_length=9, short_seq_prob=0.5)
+    assert list(plain.pairs_of(documents, 0, rules, drawn)) == [([10, 11, 12, 13], [51], True)]
+
+
+def test_tokens_are_hidden_in_three_ways():
+    # 12 tokens with the special ones, a quarter: three are hidden. [MASK]; kept; replaced by 77.
+    rules = plain.Rules(max_seq_length=12, max_predictions_per_seq=5, masked_lm_prob=0.25)
+    pair = plain.Pair([10, 11, 12, 13], [14, 15, 16, 17, 18], False)
+    example = plain.masked(pair, rules, PIECES, Scripted(0.1, 0.9, 0.2, 0.8, 0.5, 77))
+    assert example.input_ids == [2, 4, 11, 77, 13, 3, 14, 15, 16, 17, 18, 3]
+    assert (example.positions, example.labels) == ([1, 2, 3], [10, 11, 12])
+    assert plain.features(example, rules, PIECES) == {
+        "input_ids": example.input_ids,
+        "input_mask": [1] * 12,
+        "segment_ids": [0] * 6 + [1] * 6,
+        "masked_lm_positions": [1, 2, 3, 0, 0],
+        "masked_lm_ids": [10, 11, 12, 0, 0],
+        "masked_lm_weights": [1.0, 1.0, 1.0, 0.0, 0.0],
+        "next_sentence_labels": [0],
+    }
+
+
+def test_a_word_that_passes_the_limit_is_skipped():
+    # Words: 10 500 501 | 11 | 12 502 | 13, in this order; two predictions: only 11 and 13 fit.
+    rules = plain.Rules(max_predictions_per_seq=2, masked_lm_prob=1.0, whole_words=True)
+    pair = plain.Pair([10, 500, 501, 11], [12, 502, 13], True)
+    example = plain.masked(pair, rules, PIECES, Scripted(0, 0))
+    assert (example.positions, example.labels) == ([4, 8], [11, 13])
+
+
+@given(
+    lengths=st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=12), min_size=2, max_size=5),
+    seed=st.integers(0, 2**32),
+    whole_words=st.booleans(),
+)
+def test_every_example_keeps_the_rules(lengths, seed, whole_words):
+    documents, first = [], 10
+    for document in lengths:
+        documents.append(numbered(*document, first=first))
+        first = documents[-1][-1][-1] + 1
+    rules = plain.Rules(max_seq_length=16, max_predictions_per_seq=3, short_seq_prob=0.5, whole_words=whole_words)
+    text = [token for document in documents for sentence in document for token in sentence]
+    for example in plain.one_pass(documents, rules, PIECES, Random(seed)):
+        original = list(example.input_ids)
+        for position, label in zip(example.positions, example.labels, strict=True):
+            original[position] = label
+        middle = original.index(3)
+        a, b = original[1:middle], original[middle + 1 : -1]
+        assert a == text[text.index(a[0]) : text.index(a[-1]) + 1]
+        assert b == text[text.index(b[0]) : text.index(b[-1]) + 1]
+        assert len(original) <= rules.max_seq_length
+        assert example.segment_ids == [0] * (len(a) + 2) + [1] * (len(b) + 1)
+        assert example.positions == sorted(set(example.positions))
+        expected = min(3, max(1, round(0.15 * len(original))))
+        assert len(example.positions) == expected or (whole_words and len(example.positions) < expected)
+        assert not {0, middle, len(original) - 1} & set(example.positions)
+
+
+@pytest.mark.parametrize("longer", ["a", "b"])
+def test_truncation_takes_both_ends_alike(longer):
+    a, b = (list(range(400)), [0]) if longer == "a" else ([0], list(range(400)))
+    plain.truncate(a, b, 201, Random(5))
+    rest = a if longer == "a" else b
+    # 200 coins: 100 ± 7.1; five deviations each way.
+    assert 65 <= rest[0] <= 135
+    assert rest == list(range(rest[0], rest[0] + 200))

@@ -1,0 +1,147 @@
+"""A Hub on this machine: enough of its HTTP interface for ``datasets`` to load and to stream a data set from it.
+
+Started with ``with HubServer({"org/name": {"train.jsonl": b"..."}}) as hub:``; a program that runs with
+``HF_ENDPOINT=hub.endpoint`` finds these repositories and no others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import urllib.parse
+from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Files = Mapping[str, bytes]
+
+
+def commit_of(files: Files) -> str:
+    """What stands for the commit of a repository: 40 hexadecimal digits that depend on its files alone."""
+    state = json.dumps({name: hashlib.sha1(data).hexdigest() for name, data in files.items()}, sort_keys=True)
+    return hashlib.sha1(state.encode()).hexdigest()
+
+
+class HubServer:
+    """Data set repositories by their id, each its files by their path; every one has one commit, called ``main``."""
+
+    def __init__(self, repositories: Mapping[str, Files]):
+        self.repositories = dict(repositories)
+        self.requests: list[str] = []
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": self}))
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def __enter__(self) -> HubServer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    hub: HubServer
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def do_HEAD(self) -> None:
+        self._answer()
+
+    def do_POST(self) -> None:
+        self._answer()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def _answer(self) -> None:
+        self.hub.requests.append(f"{self.command} {self.path}")
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        match [urllib.parse.unquote(part) for part in urllib.parse.urlsplit(self.path).path.strip("/").split("/")]:
+            case ["api", "datasets", owner, name, *rest]:
+                self._answer_api(f"{owner}/{name}", rest, body)
+            case ["datasets", owner, name, "resolve", _, *path]:
+                self._answer_file(f"{owner}/{name}", "/".join(path))
+            case _:
+                self._refuse("EntryNotFound")
+
+    def _answer_api(self, repository: str, rest: list[str], body: bytes) -> None:
+        files = self.hub.repositories.get(repository)
+        if files is None:
+            return self._refuse("RepoNotFound")
+        match rest:
+            case [] | ["revision", _]:
+                siblings = [{"rfilename": path} for path in files]
+                self._send_json({"id": repository, "sha": commit_of(files), "siblings": siblings, "tags": []})
+            case ["tree", _, *folder]:
+                below = "/".join([*folder, ""]).lstrip("/")
+                entries = [_entry(path, data) for path, data in files.items() if path.startswith(below)]
+                parents = {path[:at] for path in files for at, letter in enumerate(path) if letter == "/"}
+                entries += [_folder_entry(path) for path in sorted(parents) if path.startswith(below)]
+                self._send_json(entries) if entries or not below else self._refuse("EntryNotFound")
+            case ["paths-info", _]:
+                wanted = (
+                    urllib.parse.parse_qs(body.decode())["paths"] if body[:1] != b"{" else json.loads(body)["paths"]
+                )
+                known = [_entry(path, files[path]) for path in wanted if path in files]
+                folders = [path for path in wanted if any(file.startswith(f"{path}/") for file in files)]
+                self._send_json([*known, *map(_folder_entry, folders)])
+            case _:
+                self._refuse("EntryNotFound")
+
+    def _answer_file(self, repository: str, path: str) -> None:
+        files = self.hub.repositories.get(repository)
+        if files is None or path not in files:
+            return self._refuse("RepoNotFound" if files is None else "EntryNotFound")
+        data, status, headers = files[path], 200, {"Accept-Ranges": "bytes"}
+        size = len(data)
+        if asked := self.headers.get("Range"):
+            first, _, last = asked.removeprefix("bytes=").partition("-")
+            start, end = int(first), min(int(last or size - 1), size - 1)
+            data, status = data[start : end + 1], 206
+            headers["Content-Range"] = f"bytes {start}-{end}/{size}"
+        self._send(
+            data,
+            "application/octet-stream",
+            status,
+            {
+                **headers,
+                "ETag": f'"{_oid(files[path])}"',
+                "X-Repo-Commit": commit_of(files),
+                "X-Linked-Size": str(size),
+            },
+        )
+
+    def _send_json(self, value: Any) -> None:
+        self._send(json.dumps(value).encode(), "application/json")
+
+    def _refuse(self, code: str) -> None:
+        self._send(b"{}", "application/json", 404, {"X-Error-Code": code, "X-Error-Message": code})
+
+    def _send(self, data: bytes, kind: str, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Type": kind, "Content-Length": str(len(data)), **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+
+def _entry(path: str, data: bytes) -> dict[str, Any]:
+    return {"type": "file", "path": path, "size": len(data), "oid": _oid(data)}
+
+
+def _folder_entry(path: str) -> dict[str, Any]:
+    return {"type": "directory", "path": path, "oid": _oid(path.encode())}
+
+
+def _oid(data: bytes) -> str:
+    return hashlib.sha1(data).hexdigest()

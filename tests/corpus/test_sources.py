@@ -1,0 +1,467 @@
+"""What users give → sources: every form and packing, the same documents; every fault by file and place."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import io
+import json
+import os
+import pickle
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertkit.corpus.documents import DocumentForm
+from bertkit.corpus.sources import TextLines, find_sources
+from bertkit.corpus.text_files import read_blocks
+from bertkit.errors import DataError
+
+TEXTS = ["One is\nhard-wrapped.\n\nTwo.", "", None, "Piña 二."]
+DOCUMENTS = [["One is hard-wrapped.", "Two."], ["Piña 二."]]
+
+
+def written(folder: Path, name: str, data: bytes | str = "x") -> Path:
+    file = folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(data.encode() if isinstance(data, str) else data)
+    return file
+
+
+def packed(data: bytes, packing: str) -> bytes:
+    """Packed in two parts, one after the other, as ``cat a.gz b.gz`` makes them."""
+    if not packing:
+        return data
+    middle = len(data) // 2
+    return b"".join(packed_part(part, packing) for part in (data[:middle], data[middle:]))
+
+
+def packed_part(data: bytes, packing: str) -> bytes:
+    import pyarrow as pa
+
+    return gzip.compress(data) if packing == ".gz" else pa.Codec("zstd").compress(data, asbytes=True)
+
+
+def json_lines(texts) -> bytes:
+    return "".join(json.dumps({"id": 1, "text": text}) + "\n" for text in texts).encode()
+
+
+def parquet(texts, **options) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.table({"id": list(range(len(texts))), "text": texts})
+    stream = io.BytesIO()
+    pq.write_table(table, stream, **options)
+    return stream.getvalue()
+
+
+def stored(form: str, texts) -> bytes:
+    if form == ".txt":
+        return "\n=====\n".join(text or "" for text in texts).encode()
+    return json_lines(texts) if form == ".jsonl" else parquet(texts)
+
+
+def documents(source, form=None):
+    found = []
+    for paragraph in source.paragraphs(form or DocumentForm(document_separator="=+")):
+        if paragraph.starts_document:
+            found.append([])
+        found[-1].append(paragraph.text)
+    return found
+
+
+def refusal(path: Path, **options) -> str:
+    [source] = find_sources([path], **options)
+    with pytest.raises(DataError) as caught:
+        documents(source)
+    return str(caught.value)
+
+
+FORMS = [".txt", ".jsonl", ".parquet"]
+PACKINGS = ["", ".gz", ".zst"]
+
+
+class TestFiles:
+    @pytest.mark.parametrize("form", FORMS)
+    @pytest.mark.parametrize("packing", PACKINGS)
+    def test_every_form_gives_the_same_documents_however_packed(self, tmp_path, form, packing):
+        path = written(tmp_path, f"corpus{form}{packing}", packed(stored(form, TEXTS), packing))
+        [source] = find_sources([str(path)])
+        assert documents(source) == documents(source) == DOCUMENTS
+        assert documents(pickle.loads(pickle.dumps(source))) == DOCUMENTS
+        assert source.name == str(path)
+        assert source.position == source.size == path.stat().st_size
+
+    @pytest.mark.parametrize("form", FORMS)
+    def test_lines_are_those_of_the_texts_without_white_space(self, tmp_path, form):
+        [source] = find_sources(
+            [written(tmp_path, f"corpus{form}", stored(form, [" One \r\n\r\n two.", "\t", "Three."]))]
+        )
+        assert [line for line in source.lines() if line != "====="] == ["One", "two.", "Three."]
+
+    def test_text_lines_can_be_read_twice(self, tmp_path):
+        files = [written(tmp_path, "1.txt", b" a b \r\n\r\nc"), written(tmp_path, "2.jsonl", json_lines(["d"]))]
+        lines = TextLines(find_sources(files))
+        assert list(lines) == list(lines) == ["a b", "c", "d"]
+
+    @pytest.mark.parametrize("form", FORMS)
+    def test_an_empty_file_has_no_document(self, tmp_path, form):
+        [source] = find_sources([written(tmp_path, f"corpus{form}", parquet([]) if form == ".parquet" else b"")])
+        assert documents(source) == [] == list(source.lines())
+
+    @pytest.mark.parametrize(("form", "packing"), [(".txt", ""), (".jsonl", ".gz"), (".txt", ".zst"), (".parquet", "")])
+    def test_the_position_grows_with_the_reading(self, tmp_path, form, packing):
+        texts = [str(os.urandom(500).hex()) for _ in range(3000)]  # 3 MB that do not pack well
+        [source] = find_sources([written(tmp_path, f"a{form}{packing}", packed(stored(form, texts), packing))])
+        seen = [source.position for _ in source.paragraphs(DocumentForm(document_separator="=+"))]
+        assert seen == sorted(seen)
+        assert len(set(seen)) >= 3
+        assert 0.1 < sum(seen) / len(seen) / source.size < 0.9
+
+    @pytest.mark.parametrize(("form", "packing"), [(".txt", ""), (".txt", ".gz"), (".jsonl", ".zst"), (".parquet", "")])
+    def test_memory_does_not_grow_with_the_file(self, tmp_path, form, packing):
+        import pyarrow as pa
+
+        texts = [f"{number} {'some words ' * 200}" for number in range(8_000)]  # 18 MB
+        one_group = {"row_group_size": len(texts), "use_dictionary": False, "compression": "none"}
+        data = parquet(texts, **one_group) if form == ".parquet" else stored(form, texts)
+        [source] = find_sources([written(tmp_path, f"a{form}{packing}", packed(data, packing))])
+        del texts, data
+        before, most = pa.total_allocated_bytes(), 0
+        next(source.paragraphs(DocumentForm()))  # the imports
+        tracemalloc.start()
+        try:
+            for number, _ in enumerate(source.paragraphs(DocumentForm(sentence_per_line=True))):
+                if not number % 100:
+                    most = max(most, pa.total_allocated_bytes() - before)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak + most < 8 << 20
+
+
+class TestFingerprints:
+    def test_names_and_dates_do_not_count_but_content_and_column_do(self, tmp_path):
+        a = written(tmp_path, "a.jsonl", json_lines(["a"]))
+        b = written(tmp_path, "sub/b.JSONL", json_lines(["a"]))
+        os.utime(b, (1, 1))
+        c = written(tmp_path, "c.jsonl", json_lines(["c"]))
+        one, two, other = (source.fingerprint() for source in find_sources([a, b, c]))
+        assert one == two != other
+        assert find_sources([a], text_column="id")[0].fingerprint() != one
+
+    def test_the_same_bytes_as_another_form_are_another_content(self, tmp_path):
+        files = [written(tmp_path, name, json_lines(["a"])) for name in ("a.jsonl", "a.txt")]
+        one, two = (source.fingerprint() for source in find_sources(files))
+        assert one != two
+
+    def test_the_column_does_not_count_for_text_files(self, tmp_path):
+        file = written(tmp_path, "a.txt")
+        one, two = (find_sources([file], text_column=column)[0].fingerprint() for column in ("text", "body"))
+        assert one == two
+
+
+class TestFindSources:
+    def names(self, folder, *given, **options):
+        return [Path(source.name).relative_to(folder).as_posix() for source in find_sources(given, **options)]
+
+    def test_folders_are_walked_in_the_order_of_names(self, tmp_path):
+        for name in ("b.txt", "a/z.txt.gz", "a/B.TXT", "c/d/e.parquet", "a.jsonl", "note.md", "x.gz"):
+            written(tmp_path, name)
+        for name in (".hidden.txt", ".git/a.txt", "__MACOSX/._a.txt"):
+            written(tmp_path, name)
+        expected = ["a/B.TXT", "a/z.txt.gz", "a.jsonl", "b.txt", "c/d/e.parquet"]
+        assert self.names(tmp_path, tmp_path) == expected
+
+    def test_patterns(self, tmp_path):
+        for name in ("a.txt", "b.txt", "b.jsonl", "sub/c.txt", "sub/.d.txt", "__MACOSX/e.txt"):
+            written(tmp_path, name)
+        assert self.names(tmp_path, f"{tmp_path}/*.txt") == ["a.txt", "b.txt"]
+        assert self.names(tmp_path, f"{tmp_path}/**/*.txt") == ["a.txt", "b.txt", "sub/c.txt"]
+        assert self.names(tmp_path, f"{tmp_path}/[ab].*") == ["a.txt", "b.jsonl", "b.txt"]
+        assert self.names(tmp_path, f"{tmp_path}/su?") == ["sub/c.txt"]
+
+    def test_a_pattern_that_matches_a_folder_and_its_files_gives_each_once_without_a_word(self, tmp_path, caplog):
+        written(tmp_path, "sub/c.txt")
+        assert self.names(tmp_path, f"{tmp_path}/**") == ["sub/c.txt"]
+        assert not caplog.text
+
+    def test_a_file_whose_name_looks_like_a_pattern(self, tmp_path):
+        assert self.names(tmp_path, written(tmp_path, "a[1].txt")) == ["a[1].txt"]
+
+    def test_the_home_folder(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("HOME", str(tmp_path))
+        written(tmp_path, "texts/a.txt")
+        assert self.names(tmp_path, "~/texts") == self.names(tmp_path, "~/t*/*.txt") == ["texts/a.txt"]
+
+    def test_given_order_is_kept_and_a_file_counts_once(self, tmp_path, caplog):
+        b, a = written(tmp_path, "b.txt"), written(tmp_path, "a.txt")
+        (tmp_path / "c.txt").symlink_to(a)
+        assert self.names(tmp_path, b, tmp_path, str(a)) == ["b.txt", "a.txt"]
+        assert f"given more than once, used once: {b}, {tmp_path / 'c.txt'}, {a}" in caplog.text
+
+    def test_streaming_reads_files_as_ever(self, tmp_path):
+        [source] = find_sources([written(tmp_path, "a.txt", "One.\n\nTwo.")], streaming=True)
+        assert documents(source) == [["One.", "Two."]]
+
+    def test_all_faults_in_one_message(self, tmp_path):
+        (tmp_path / "empty").mkdir()
+        bare, other = written(tmp_path, "wiki.gz"), written(tmp_path, "notes.md")
+        with pytest.raises(DataError) as caught:
+            find_sources([tmp_path / "absent", tmp_path / "empty", bare, other, f"{tmp_path}/*.jsonl"])
+        message = str(caught.value)
+        assert message.startswith("5 faults:")
+        assert f"{tmp_path / 'absent'}: no such file or folder" in message
+        assert f"{tmp_path / 'empty'}: no .txt, .jsonl or .parquet file" in message
+        assert f"{bare}: .gz does not say what is packed in it; rename it to end in .txt.gz, .jsonl.gz" in message
+        assert f"{other}: .md is not supported; expected .txt, .jsonl or .parquet, also packed" in message
+        assert f"{tmp_path}/*.jsonl: this pattern matches no file or folder" in message
+
+    @pytest.mark.parametrize("missing", ["absent.txt", "./absent", "a/b/absent", "~/absent", "absent.jsonl.zst", "a b"])
+    def test_what_looks_like_a_path_is_not_sought_on_the_hub(self, tmp_path, monkeypatch, missing):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("HOME", str(tmp_path))
+        with pytest.raises(DataError, match=r"absent.*|a b: no such file or folder$"):
+            find_sources([missing])
+
+    def test_nothing_given(self):
+        with pytest.raises(DataError, match="no text was given"):
+            find_sources([])
+
+
+class TestFaultsOfFiles:
+    def test_text_that_is_not_utf8_by_its_offset_in_the_unpacked_file(self, tmp_path):
+        data = b"line\n" * 300_000 + b"caf\xe9\n"  # beyond the first block
+        for packing in PACKINGS:
+            message = refusal(written(tmp_path, f"a.txt{packing}", packed(data, packing)))
+            assert message.startswith(f"{tmp_path}/a.txt{packing}: not UTF-8 at byte offset 1500003 ")
+
+    @pytest.mark.parametrize("form", FORMS)
+    @pytest.mark.parametrize("packing", [".gz", ".zst"])
+    @pytest.mark.parametrize("damage", ["cut", "cut in the second part", "not packed", "no byte"])
+    def test_packed_files_that_are_not_whole(self, tmp_path, form, packing, damage):
+        texts = [os.urandom(40).hex() for _ in range(50)]
+        part = packed_part(stored(form, texts), packing)
+        second = part + part[: len(part) // 2]
+        cut = {"cut": part[:-5], "not packed": b"plain text", "no byte": b""}.get(damage, second)
+        path = written(tmp_path, f"a{form}{packing}", cut)
+        assert refusal(path).startswith(f"{path}: damaged or cut off (")
+
+    def test_a_gzip_whose_bytes_were_changed(self, tmp_path):
+        data = bytearray(gzip.compress(b"some text\n", mtime=0))
+        data[-8] ^= 0xFF  # of the checksum
+        path = written(tmp_path, "a.txt.gz", bytes(data))
+        assert refusal(path).startswith(f"{path}: damaged or cut off (CRC check failed")
+
+    def test_json_lines_by_number_with_those_that_follow(self, tmp_path):
+        lines = ['{"text": "fine"}', "", '{"text": 7}', "[1]", '{"text": "a"', '{"txt": "b"}', r'{"text": "\ud800"}']
+        path = written(tmp_path, "a.jsonl", "\n".join(lines))
+        message = refusal(path)
+        assert message.startswith("5 faults:\n")
+        assert f"{path}: line 3: 'text' is 7; expected a string" in message
+        assert f"{path}: line 4: [1] is no JSON object; expected one object a line" in message
+        assert f"{path}: line 5: no JSON (Expecting ',' delimiter" in message
+        assert f"{path}: line 6: no column 'text'; there is 'txt'; did you mean 'txt'?" in message
+        assert f"{path}: line 7: 'text' holds \\ud800 alone" in message
+
+    def test_json_that_is_nested_too_deep(self, tmp_path):
+        assert "line 1: no JSON" in refusal(written(tmp_path, "a.jsonl", "[" * 200_000))
+
+    def test_a_column_that_is_not_there(self, tmp_path):
+        for name, data in (("a.parquet", parquet(TEXTS)), ("a.jsonl", json_lines(TEXTS))):
+            message = refusal(written(tmp_path, name, data), text_column="texts")
+            assert "no column 'texts'; there is 'id', 'text'; did you mean 'text'?" in message
+            assert "(--text-column)" in refusal(tmp_path / name, text_column="body")
+
+    def test_a_column_of_numbers(self, tmp_path):
+        path = written(tmp_path, "a.parquet", parquet(TEXTS))
+        assert refusal(path, text_column="id") == f"{path}: row 1: column 'id' holds int64; expected strings"
+
+    def test_a_row_that_is_not_utf8(self, tmp_path):
+        import pyarrow as pa
+
+        texts = pa.array([b"a", b"caf\xe9"]).view(pa.string())  # as a careless writer makes them
+        path = written(tmp_path, "a.parquet", parquet(texts))
+        assert refusal(path) == f"{path}: row 2: 'text' is not UTF-8 at byte 3 of it"
+
+    @pytest.mark.parametrize("data", [b"", b"no Parquet", parquet(["a" * 1000])[:-20], parquet(["a"])[20:]])
+    def test_no_parquet(self, tmp_path, data):
+        path = written(tmp_path, "a.parquet", data)
+        assert refusal(path).startswith(f"{path}: no Parquet file, damaged or cut off (")
+
+    @pytest.mark.parametrize("form", FORMS)
+    def test_a_file_that_goes_away(self, tmp_path, form):
+        path = written(tmp_path, f"a{form}", stored(form, TEXTS))
+        [source] = find_sources([path])
+        path.unlink()
+        for read in (source.fingerprint, lambda: list(source.lines())):
+            with pytest.raises(DataError, match=r"a\.\w+: cannot be read: No such file or directory"):
+                read()
+
+    @pytest.mark.parametrize("kind", ["large_string", "string_view", "dictionary"])
+    def test_every_arrow_kind_of_strings(self, tmp_path, kind):
+        import pyarrow as pa
+
+        column = pa.array(["a", None, "b"])
+        column = column.dictionary_encode() if kind == "dictionary" else column.cast(getattr(pa, kind)())
+        [source] = find_sources([written(tmp_path, "a.parquet", parquet(column))])
+        assert list(source.lines()) == ["a", "b"]
+
+
+@given(st.binary(max_size=60), st.integers(1, 20), st.sampled_from(PACKINGS))
+def test_blocks_are_the_bytes_of_the_file(tmp_path_factory, data, size, packing):
+    file = written(tmp_path_factory.mktemp("blocks"), "a", packed(data, packing))
+    blocks = list(read_blocks(file, packing, lambda position: None, size))
+    assert b"".join(blocks) == data
+    assert all(len(block) <= size for block in blocks)
+
+
+# ---- the Hub ---------------------------------------------------------------------------------------------------------
+
+CARD = """---
+configs:
+- config_name: english
+  data_files: [{split: train, path: en/train.jsonl}, {split: test, path: en/test.jsonl}]
+- config_name: german
+  data_files: de/*.jsonl
+---
+"""
+
+PROGRAM = """
+import json, pickle, sys
+from bertkit.corpus.documents import DocumentForm
+from bertkit.corpus.sources import find_sources
+from bertkit.errors import DataError
+
+for given, options in json.loads(sys.argv[1]):
+    try:
+        sources = find_sources(given, **options)
+        paragraphs = [[list(paragraph) for paragraph in source.paragraphs(DocumentForm())] for source in sources]
+        copies = pickle.loads(pickle.dumps(sources))
+        print(json.dumps({
+            "paragraphs": paragraphs,
+            "again": [[list(paragraph) for paragraph in source.paragraphs(DocumentForm())] for source in copies],
+            "lines": [list(source.lines()) for source in sources],
+            "names": [source.name for source in sources],
+            "used": [[source.size, source.position] for source in sources],
+            "fingerprints": [source.fingerprint() for source in sources],
+        }))
+    except DataError as error:
+        print(json.dumps(str(error)))
+"""
+
+HUB_PARAGRAPHS = [["One is hard-wrapped.", True], ["Two.", False], ["Piña 二.", True]]
+
+
+@pytest.fixture(scope="module")
+def hub():
+    path = Path(__file__).with_name("hub_server.py")
+    spec = importlib.util.spec_from_file_location("hub_server", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["hub_server"] = module
+    spec.loader.exec_module(module)
+    repositories = {
+        "org/plain": {"data/train-00000-of-00001.parquet": parquet(TEXTS)},
+        "org/languages": {
+            "README.md": CARD.encode(),
+            "en/train.jsonl": json_lines(["An English row."] * 3),
+            "en/test.jsonl": json_lines(["Another row."]),
+            "de/train.jsonl": json_lines(["Eine Zeile."]),
+        },
+        "org/damaged": {"train.jsonl": b'{"text": "a"}\n{"text": \n'},
+    }
+    with module.HubServer(repositories) as server:
+        yield server
+
+
+@pytest.fixture
+def ask(hub, tmp_path):
+    """``ask([given, options], …)`` finds and reads sources in another process, since the address is read at import."""
+
+    def run(*calls, **environment):
+        settings = {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(tmp_path / "hf"), "HF_HUB_DISABLE_TELEMETRY": "1"}
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, json.dumps(calls)],
+            env={**os.environ, **settings, **environment},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
+        return list(map(json.loads, done.stdout.splitlines()))
+
+    return run
+
+
+@pytest.mark.slow
+class TestHub:
+    def test_kept_streamed_and_from_the_cache_are_the_same(self, ask, tmp_path):
+        written(tmp_path, "a.txt", "A file.")
+        [streamed] = ask([["org/plain"], {"streaming": True}])
+        assert not list((tmp_path / "hf").rglob("*.arrow"))
+        kept, both, part = ask(
+            [["org/plain"], {}],
+            [["a.txt", "org/plain", "org/plain"], {}],
+            [["org/plain"], {"dataset_split": "train[:1]"}],
+        )
+        [cached] = ask([["org/plain"], {}], HF_HUB_OFFLINE="1")
+        assert streamed["paragraphs"] == streamed["again"] == kept["paragraphs"] == kept["again"] == [HUB_PARAGRAPHS]
+        assert cached["paragraphs"] == [HUB_PARAGRAPHS]
+        assert streamed["fingerprints"] == kept["fingerprints"] == cached["fingerprints"] != part["fingerprints"]
+        assert kept["lines"] == streamed["lines"] == [["One is", "hard-wrapped.", "Two.", "Piña 二."]]
+        assert streamed["used"] == [[None, 0]]
+        [[size, position]] = kept["used"]
+        assert 0 < position == size < 1000
+        assert both["names"] == ["a.txt", "org/plain"]
+        assert part["paragraphs"] == [HUB_PARAGRAPHS[:2]]
+
+    @pytest.mark.parametrize("streaming", [False, True])
+    def test_configurations_splits_and_columns(self, ask, streaming):
+        def call(hub_id, config=None, split="train", column="text"):
+            options = {"dataset_config": config, "dataset_split": split, "text_column": column}
+            return [[hub_id], {**options, "streaming": streaming}]
+
+        english, test, unnamed, misnamed, split, column, numbers, damaged = ask(
+            call("org/languages", "english"),
+            call("org/languages", "english", "test"),
+            call("org/languages"),
+            call("org/languages", "germn"),
+            call("org/languages", "english", "tests"),
+            call("org/languages", "english", column="txt"),
+            call("org/languages", "english", column="id"),
+            call("org/damaged"),
+        )
+        assert english["lines"] == [["An English row."] * 3]
+        assert test["lines"] == [["Another row."]]
+        assert english["fingerprints"] != test["fingerprints"]
+        assert unnamed == "org/languages: has several configurations, name one of them: 'english', 'german'"
+        expected = "org/languages: no configuration 'germn'; there is 'english', 'german'; did you mean 'german'?"
+        assert misnamed == expected
+        assert split == "org/languages: no split 'tests'; there is 'train', 'test'; did you mean 'test'?"
+        assert column == "org/languages: no column 'txt'; there is 'id', 'text'; did you mean 'text'?"
+        assert numbers == "org/languages: row 1: column 'id' holds int64; expected strings"
+        assert damaged.startswith("org/damaged: cannot be read from the Hub or the cache now (")
+
+    def test_what_is_not_there_is_named_together_and_nothing_is_downloaded(self, ask, hub, tmp_path):
+        hub.requests.clear()
+        [message] = ask([["org/plain", "org/none", "absent.txt", "text"], {}])
+        assert message.startswith("3 faults:\n")
+        assert "org/none: neither a file or folder here nor a data set that can be had from the Hub now (" in message
+        assert "absent.txt: no such file or folder" in message
+        assert "text: neither a file or folder here nor a data set" in message
+        assert not [request for request in hub.requests if request.endswith(".parquet")]
+
+    def test_a_part_of_a_split_cannot_be_streamed(self, ask):
+        [message] = ask([["org/plain"], {"streaming": True, "dataset_split": "train[:1]"}])
+        assert message.startswith("org/plain: 'train[:1]' is a part of a split, which cannot be streamed; ")
+
+    def test_without_the_network(self, ask):
+        [message] = ask([["org/never-seen"], {}], HF_HUB_OFFLINE="1")
+        assert message.startswith("org/never-seen: neither a file or folder here nor a data set that can be had")
