@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bertkit.corpus.randomness import Stream, uniform, words
+from bertkit.corpus.randomness import Stream, as_uniform, words_of_streams
 
 IGNORED = -100
 """The label of a slot without a prediction: what the cross-entropy of PyTorch ignores."""
@@ -91,7 +91,9 @@ def mask_tokens(
     width, slots = input_ids.shape[1], rules.max_predictions_per_seq
     wanted = np.clip(np.rint(lengths * rules.mlm_probability), 1, slots).astype(np.int64)
     count = np.minimum(wanted, candidates.sum(axis=1))
-    keys = _distinct(words(rules.seed, Stream.MASKED_POSITIONS, epoch, index, width))
+    numbers = {Stream.MASKED_POSITIONS: width, Stream.REPLACEMENTS: 2 * slots}
+    key_words, replacement_words = words_of_streams(rules.seed, numbers, epoch, index)
+    keys = _distinct(key_words)
     if rules.continuation is None:
         chosen = _tokens(keys, candidates, count)
     else:
@@ -108,8 +110,8 @@ def mask_tokens(
     labels = np.full_like(positions, IGNORED)
     labels[row, slot] = originals
 
-    draws = uniform(rules.seed, Stream.REPLACEMENTS, epoch, index, 2 * slots)
-    action, pick = draws[row, 2 * slot], draws[row, 2 * slot + 1]
+    action = as_uniform(replacement_words[row, 2 * slot])
+    pick = as_uniform(replacement_words[row, 2 * slot + 1])
     random_ids = rules.ordinary_ids[(pick * len(rules.ordinary_ids)).astype(np.int64)]
     masked = input_ids.copy()
     masked[row, column] = np.where(action < MASK_SHARE + RANDOM_SHARE, random_ids, originals)

@@ -8,6 +8,7 @@ so that whole arrays of counters are enciphered at once and no library version c
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 
 import numpy as np
@@ -80,30 +81,40 @@ def words(seed: int, stream: Stream, epoch: ArrayLike, index: ArrayLike, n: int)
     Raises:
         ValueError: ``n`` is out of its range.
     """
-    if not 0 <= n <= _MAX_DRAWS:
-        raise ValueError(f"n: {n} numbers for one thing; expected 0 to {_MAX_DRAWS}")
+    return words_of_streams(seed, {stream: n}, epoch, index)[0]
+
+
+def words_of_streams(
+    seed: int, numbers: Mapping[Stream, int], epoch: ArrayLike, index: ArrayLike
+) -> list[NDArray[np.uint64]]:
+    """`words` of several streams, n of each, enciphered at once: for a small B that takes little longer than of one."""
+    for n in numbers.values():
+        if not 0 <= n <= _MAX_DRAWS:
+            raise ValueError(f"n: {n} numbers for one thing; expected 0 to {_MAX_DRAWS}")
     index = np.asarray(index, np.uint64)
     epoch = np.broadcast_to(np.asarray(epoch, np.uint64), index.shape)
     # Counter: two words of index, one of epoch, and one of purpose (8 bits) and block (24 bits). Each block gives
     # two 64-bit words.
-    blocks = (n + 1) // 2
+    blocks = [np.uint64(int(stream) << 24) | np.arange((n + 1) // 2, dtype=np.uint64) for stream, n in numbers.items()]
+    block = np.concatenate(blocks)
     key = (seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF)
-    drawn = np.empty((len(index), 2 * blocks), np.uint64)
-    step = max(1, _COUNTERS_AT_ONCE // max(1, blocks))
+    drawn = np.empty((len(index), 2 * len(block)), np.uint64)
+    step = max(1, _COUNTERS_AT_ONCE // max(1, len(block)))
     for start in range(0, len(index), step):
         rows = slice(start, start + step)
-        counter = np.empty((len(index[rows]), blocks, 4), np.uint64)
+        counter = np.empty((len(index[rows]), len(block), 4), np.uint64)
         counter[..., 0] = (index[rows] & _LOW)[:, None]
         counter[..., 1] = (index[rows] >> _WORD)[:, None]
         counter[..., 2] = epoch[rows, None]
-        counter[..., 3] = np.uint64(int(stream) << 24) | np.arange(blocks, dtype=np.uint64)
+        counter[..., 3] = block
         halves = philox(counter, key)
-        drawn[rows] = (halves[..., 0::2] | (halves[..., 1::2] << _WORD)).reshape(len(counter), 2 * blocks)
-    return drawn[:, :n]
+        drawn[rows] = (halves[..., 0::2] | (halves[..., 1::2] << _WORD)).reshape(len(counter), 2 * len(block))
+    ends = np.cumsum([2 * len(each) for each in blocks])
+    return [drawn[:, end - 2 * len(each) :][:, :n] for each, end, n in zip(blocks, ends, numbers.values(), strict=True)]
 
 
 def uniform(seed: int, stream: Stream, epoch: ArrayLike, index: ArrayLike, n: int) -> NDArray[np.float64]:
-    """Random numbers in [0, 1) for each of B things of an epoch: the upper 53 bits of `words`, over 2⁵³.
+    """Random numbers in [0, 1) for each of B things of an epoch: `words` as `as_uniform` reads them.
 
     Args and errors are those of `words`.
 
@@ -116,7 +127,12 @@ def uniform(seed: int, stream: Stream, epoch: ArrayLike, index: ArrayLike, n: in
     >>> bool((uniform(42, Stream.PAIRS, 3, [5, 6, 7], 9)[2, :4] == one).all())
     True
     """
-    return (words(seed, stream, epoch, index, n) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return as_uniform(words(seed, stream, epoch, index, n))
+
+
+def as_uniform(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Random words as numbers in [0, 1): their upper 53 bits over 2⁵³."""
+    return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def permutation(seed: int, epoch: int, size: int) -> NDArray[np.int32] | NDArray[np.int64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -63,12 +64,12 @@ def pretrain(
     Raises:
         BertkitError: anything wrong with what was given; then nothing has been written to ``output_dir``.
     """
-    chosen: dict[str, Any] = {"data.corpus": [absolute(path) for path in corpus]} if corpus else {}
+    chosen: dict[str, Any] = {"data.corpus": [str(path) for path in corpus]} if corpus else {}
     if model is not None:
         chosen["model.name_or_path"] = absolute(model)
     usual = "pretrain/bert-base" if model is None else "pretrain/continue"
-    recipe = load_recipe(usual if recipe is None else recipe, {**(overrides or {}), **chosen})
-    data = _checked_data(recipe)
+    recipe = _from_anywhere(load_recipe(usual if recipe is None else recipe, {**(overrides or {}), **chosen}))
+    data = recipe.data
     pair_objective, seed = recipe.task.pair_objective, recipe.train["seed"]
     run = RunInProgress(
         recipe,
@@ -124,6 +125,18 @@ def cache_folder() -> Path:
     from huggingface_hub.constants import HF_HOME
 
     return Path(HF_HOME) / "bertkit"
+
+
+def _from_anywhere(recipe: Recipe) -> Recipe:
+    """The recipe, checked, with absolute paths: ``recipe.yaml`` is to repeat the run from any folder."""
+    data = _checked_data(recipe)
+    module, _, function = data.sentence_splitter.rpartition(":")
+    placed: dict[str, Any] = {
+        "corpus": [absolute(path) for path in data.corpus],
+        "tokenizer": data.tokenizer and absolute(data.tokenizer),
+        "sentence_splitter": f"{absolute(module)}:{function}" if module.endswith(".py") else data.sentence_splitter,
+    }
+    return dataclasses.replace(recipe, data=dataclasses.replace(data, **placed))
 
 
 def _checked_data(recipe: Recipe) -> DataSettings:

@@ -198,5 +198,11 @@ def plain(metrics: Mapping[str, Any]) -> dict[str, float]:
 
 
 def absolute(path: str | Path) -> str:
-    """A file or folder here as an absolute path, so that ``recipe.yaml`` works from anywhere; a Hub id as it is."""
+    """A file, a folder or a pattern as an absolute path, so that ``recipe.yaml`` works anywhere; a Hub id as it is.
+
+    >>> absolute("google-bert/bert-base-uncased"), absolute("/texts/*.txt")
+    ('google-bert/bert-base-uncased', '/texts/*.txt')
+    """
+    if any(sign in str(path) for sign in "*?["):
+        return str(Path(path).absolute())
     return str(Path(path).resolve()) if Path(path).exists() else str(path)
