@@ -101,6 +101,14 @@ def load_model(head: str, name_or_path: str, config: BertConfig, new_head: bool)
         transformers_logging.set_verbosity(verbosity)
     lost = sorted(set(report["missing_keys"]) | {key for key, *_ in report["mismatched_keys"]})
     encoder = [key for key in lost if key.startswith("bert.") and not key.startswith("bert.pooler.")]
+    shapes = {key: shapes for key, *shapes in report["mismatched_keys"]}
+    for key in encoder:
+        if key in shapes:
+            there, here = (tuple(shape) for shape in shapes[key])
+            raise CheckpointError(
+                f"{name_or_path}: {key} has the shape {there}, but the model is to have {here}; leave out the "
+                "model fields that differ from the checkpoint's (a recipe for new weights names sizes of its own)"
+            )
     if encoder or (lost and not new_head):
         named = ", ".join((encoder or lost)[:3]) + (" …" if len(encoder or lost) > 3 else "")
         raise CheckpointError(f"{name_or_path}: the weights lack {named}; it is not a complete {head}")

@@ -28,6 +28,9 @@ MergeScore = Annotated[
     Literal["frequency", "likelihood"] | None,
     typer.Option(help="What the vocabulary's trainer merges pairs by; frequency by default.", show_default=False),
 ]
+MinPairFrequency = Annotated[
+    int | None, typer.Option(help="How often a pair has to occur to be merged.", show_default=False)
+]
 TextColumn = Annotated[
     str | None, typer.Option(help="Where rows have their text; text by default.", show_default=False)
 ]

@@ -28,10 +28,7 @@ def train(
     more: options.MorePaths = None,
     cased: options.Cased = False,
     merge_score: options.MergeScore = None,
-    min_pair_frequency: Annotated[
-        int | None,
-        typer.Option(help="How often a pair has to occur to be merged.", show_default=False),
-    ] = None,
+    min_pair_frequency: options.MinPairFrequency = None,
     text_column: options.TextColumn = None,
     dataset_config: options.DatasetConfig = None,
     dataset_split: options.DatasetSplit = None,

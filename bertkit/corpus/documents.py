@@ -16,6 +16,7 @@ from typing import NamedTuple
 from bertkit.errors import DataError, RecipeError
 
 BLANK_LINE = "blank-line"
+_LONGEST_PARAGRAPH = 1 << 20  # characters
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -88,7 +89,8 @@ def file_paragraphs(lines: Iterable[str], form: DocumentForm) -> Iterator[Paragr
     """The paragraphs of a text file, whose documents ``form`` parts.
 
     A paragraph is its lines joined by one space; with ``form.sentence_per_line`` every line is a paragraph of its own
-    and already a sentence. A document without text is left out.
+    and already a sentence. A document without text is left out. Lines without any blank one between them become
+    paragraphs of a million characters, so that such a file need not be held whole.
 
     >>> list(file_paragraphs(["One is", "wrapped.", "", "Two.", "---", "Three."], DocumentForm(False, "-+")))
     ... # doctest: +NORMALIZE_WHITESPACE
@@ -108,16 +110,18 @@ def _paragraphs(
 ) -> Iterator[Paragraph]:
     starts_document = True
     wrapped: list[str] = []
+    characters = 0
     for line in itertools.chain(map(str.strip, lines), [""]):  # the end of the text ends its last paragraph
         parts = parts_documents(line)
         if line and not parts:
             wrapped.append(line)
-            if not sentence_per_line:
+            characters += len(line)
+            if not sentence_per_line and characters < _LONGEST_PARAGRAPH:
                 continue
         if wrapped:
             yield Paragraph(" ".join(wrapped), starts_document)
             starts_document = False
-            wrapped = []
+            wrapped, characters = [], 0
         if parts:
             starts_document = True
 

@@ -14,7 +14,7 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, ClassVar
 
 from bertkit.corpus.documents import DocumentForm, Paragraph, decode_lines, file_paragraphs, row_paragraphs
 from bertkit.corpus.hub_sets import find_set, load_set, may_be_hub_id, unreadable
@@ -39,11 +39,15 @@ class Source(ABC):
         name: what messages call it: the path, or the Hub id.
         size: bytes on disk, compressed where it is compressed; None where that is unknown (a streamed set of the Hub).
         position: about how many of these bytes the current reading has used up; for progress bars.
+        has_rows: whether a document is a row, and not the lines of a file.
+        revision: commit of a set of the Hub.
     """
 
     name: str
     size: int | None
     position: int
+    has_rows: ClassVar[bool] = False
+    revision: str | None = None
 
     @abstractmethod
     def fingerprint(self) -> str:
@@ -129,6 +133,12 @@ def find_sources(
                 repeated.append(source.name)
             else:
                 found[key] = source
+    if not any(isinstance(source, _HubSet) for source in found.values()) and not faults:
+        for name, value, usual in (("config", dataset_config, None), ("split", dataset_split, "train")):
+            if value != usual:
+                faults.append(
+                    f"dataset_{name}: {value!r} is of a data set of the Hub, and none was given; leave it out"
+                )
     if not faults:  # nothing is downloaded for a command that fails anyway
         for source in found.values():
             if isinstance(source, _HubSet):
@@ -200,6 +210,8 @@ class _TextFile(_File):
 class _Rows(Source):
     """Rows of text, each a document of its own."""
 
+    has_rows = True
+
     @abstractmethod
     def texts(self) -> Iterator[str]:
         """The texts that are not empty."""
@@ -244,6 +256,7 @@ class _HubSet(_Rows):
         self.size = None
         self.position = 0
         self._builder: DatasetBuilder = find_set(hub_id, config, split)
+        self.revision = self._builder.hash
         self._rows: Dataset | IterableDataset | None = None
 
     def load(self) -> None:

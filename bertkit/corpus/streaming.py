@@ -11,6 +11,7 @@ import hashlib
 import itertools
 import json
 import multiprocessing
+import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +24,7 @@ from bertkit.corpus.encoding import SentenceEncoder, Splitter
 from bertkit.corpus.phases import EPOCHS_OF_A_PHASE
 from bertkit.corpus.sources import Source
 from bertkit.corpus.store_writer import splitter_id, write_token_store
-from bertkit.corpus.token_store import StoreView, TokenStore
+from bertkit.corpus.token_store import FORMAT, StoreView, TokenStore
 from bertkit.errors import DataError
 from bertkit.files import write_whole
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 BLOCK_CHARACTERS = 64 << 20
 _LEAST_DOCUMENTS = 2  # of a block: next-sentence prediction takes its random segments from other documents
-_BLOCKS_KEPT = 4  # data workers are not all at the same block
+_BLOCKS_KEPT = 4  # on either side: data workers are not all at the same block
 
 
 class StreamedBlocks:
@@ -85,11 +86,13 @@ class StreamedBlocks:
         self.block_characters = block_characters or BLOCK_CHARACTERS
         self._reading: Iterator[tuple[int, Iterator[tuple[int, Paragraph]]]] = iter(())
         self._next_block = -1  # none: the reading has not begun
+        self._reader = 0
         self._opened: dict[int, StoreView] = {}
         self._skipped: frozenset[int] = frozenset()
         chosen = held_out(self._documents_of_first_block())
         self._skipped = frozenset(chosen.tolist())
         origin = {
+            "format": FORMAT,
             "sources": [source.fingerprint() for source in sources],
             "form": asdict(form),
             "splitter": "" if form.sentence_per_line else splitter_id(splitter),
@@ -156,7 +159,9 @@ class StreamedBlocks:
 
     def _paragraphs_of_block(self, block: int) -> Iterator[Paragraph] | None:
         """The paragraphs of a block, read from where the reading is, if that is before it; ``None`` past the end."""
-        if not 0 <= self._next_block <= block:
+        # A forked process must not go on reading what its parent has open: they would share the place in the file.
+        if self._reader != os.getpid() or not 0 <= self._next_block <= block:
+            self._reader = os.getpid()
             self._reading = itertools.groupby(self._numbered_paragraphs(), key=lambda numbered: numbered[0])
             self._next_block = 0
         for number, group in self._reading:
@@ -222,8 +227,9 @@ class StreamedBlocks:
         return TokenStore.open(place)
 
     def _remove_others(self, block: int, total: int | None) -> None:
-        """Removes the blocks that lie far behind, and what killed builds left."""
-        kept = {f"block-{(block - behind) % (total or EPOCHS_OF_A_PHASE):06}" for behind in range(_BLOCKS_KEPT)}
+        """Removes the blocks that lie far behind or ahead, and what killed builds left."""
+        near = range(1 - _BLOCKS_KEPT, _BLOCKS_KEPT)
+        kept = {f"block-{(block + distance) % (total or EPOCHS_OF_A_PHASE):06}" for distance in near}
         for folder in (*self.folder.glob("block-*"), *self.folder.glob(".unfinished-*")):
             if folder.name not in kept:
                 shutil.rmtree(folder, ignore_errors=True)

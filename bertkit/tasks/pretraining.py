@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,12 +17,13 @@ from bertkit.corpus.documents import DocumentForm
 from bertkit.corpus.phases import check_phases, phase_lengths
 from bertkit.corpus.randomness import Stream, uniform
 from bertkit.corpus.sentences import find_splitter
-from bertkit.corpus.settings import PretrainingData
+from bertkit.corpus.settings import PairObjective, PretrainingData
 from bertkit.corpus.sources import Source, find_sources
 from bertkit.corpus.store_writer import build_token_store
 from bertkit.corpus.streaming import StreamedBlocks
 from bertkit.corpus.token_store import StoreView
-from bertkit.errors import RecipeError
+from bertkit.corpus.tokenizer import MergeScore
+from bertkit.errors import DataError, RecipeError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -38,7 +39,7 @@ class TaskSettings:
             masked LM alone, on full sentences of one document (RoBERTa §4.2, DOC-SENTENCES).
     """
 
-    pair_objective: Literal["nsp", "sop", "none"] = "nsp"
+    pair_objective: PairObjective = "nsp"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +66,8 @@ class DataSettings:
         validation_fraction: share of the documents held out for evaluation, in [0, 0.5]; under NSP at least two are,
             so that their random sentences come from held-out text too. 0 holds none out.
         max_seq_length: tokens of an input with [CLS] and every [SEP].
-        phases: sequence length → share of the steps, in the order of training; no length is over ``max_seq_length``.
-            Empty is one phase of ``max_seq_length``.
+        phases: sequence length → share of the steps, in the order of training; what is longer than ``max_seq_length``
+            is cut to it. Empty is one phase of ``max_seq_length``.
         max_predictions_per_seq: at most so many masked tokens; ``None`` is ``mlm_probability`` of the length.
         mlm_probability: share of the tokens to predict (BERT §3.1: 0.15).
         whole_word_mask: choose whole words, by their ``##`` pieces, instead of single tokens.
@@ -83,7 +84,7 @@ class DataSettings:
     tokenizer: str | None = None
     vocab_size: int | None = None
     cased: bool = False
-    merge_score: Literal["frequency", "likelihood"] = "frequency"
+    merge_score: MergeScore = "frequency"
     min_pair_frequency: int | None = None
     document_separator: str | None = None
     sentence_per_line: bool = False
@@ -122,23 +123,29 @@ class DataSettings:
         """The corpus, found but not read.
 
         Raises:
-            DataError: something of it does not exist, or is of no known kind.
+            DataError: something of it does not exist, or is of no known kind, or a value here is for another kind.
         """
-        return find_sources(
+        sources = find_sources(
             self.corpus,
             text_column=self.text_column,
             dataset_config=self.dataset_config,
             dataset_split=self.dataset_split,
             streaming=self.streaming,
         )
+        if self.text_column != "text" and not any(source.has_rows for source in sources):
+            raise DataError(f"text_column: {self.text_column!r} is for rows, and this corpus has none; leave it out")
+        if self.document_separator is not None and all(source.has_rows for source in sources):
+            raise DataError(
+                "document_separator: it parts the documents of text files, and this corpus has rows alone, each a "
+                "document; leave it out"
+            )
+        return sources
 
     def lengths(self) -> list[tuple[int, float]]:
         """Length and share of the steps of every phase."""
         return phase_lengths(self.phases, self.max_seq_length)
 
-    def examples(
-        self, max_seq_length: int, seed: int, pair_objective: Literal["nsp", "sop", "none"] = "nsp"
-    ) -> PretrainingData:
+    def examples(self, max_seq_length: int, seed: int, pair_objective: PairObjective = "nsp") -> PretrainingData:
         """What pairs and masks are drawn by, in a phase of that length."""
         return PretrainingData(
             max_seq_length=max_seq_length,
@@ -158,7 +165,8 @@ class PretrainingCorpus:
     Attributes:
         train: a part of a store of tokens, or a stream of such stores.
         validation: documents that ``train`` has not.
-        facts: for ``run.json``: the ``fingerprint``, and what there is of documents, sentences and tokens.
+        facts: for ``run.json``: the ``fingerprint``, the commits of Hub sets (``revisions``), and what there is of
+            documents, sentences and tokens.
     """
 
     train: StoreView | StreamedBlocks
@@ -198,6 +206,7 @@ def load_corpus(
     def held_out(num_documents: int) -> np.ndarray:
         return held_out_documents(num_documents, data.validation_fraction, seed, pair_objective)
 
+    revisions = {source.name: source.revision for source in sources if source.revision}
     if data.streaming:
         stream = StreamedBlocks(
             sources,
@@ -209,7 +218,8 @@ def load_corpus(
             max_documents=data.max_train_samples,
             num_workers=num_workers,
         )
-        return _corpus(stream, stream.held_out(), {"fingerprint": stream.fingerprint, "streamed": True})
+        facts = {"fingerprint": stream.fingerprint, "streamed": True, "revisions": revisions}
+        return _corpus(stream, stream.held_out(), facts)
     store = build_token_store(
         sources, data.form(), tokenizer, splitter, cache_dir=cache_dir, num_workers=num_workers, progress=progress
     )
@@ -218,7 +228,9 @@ def load_corpus(
     facts = {
         "fingerprint": store.fingerprint,
         "streamed": False,
+        "revisions": revisions,
         "documents": store.num_documents,
+        "train_documents": len(train),
         "sentences": store.num_sentences,
         "tokens": store.num_tokens,
     }

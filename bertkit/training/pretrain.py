@@ -31,6 +31,7 @@ SHOWN = [
     (f"eval_{name}", f"held-out {METRIC_NAMES[name]}")
     for name in dict.fromkeys((*MASKED_LM, *(name for names in PAIRS.values() for name in names)))
 ]
+_A_DAY = 24 * 3600  # seconds
 _PAIR_TASKS = {"nsp": " and next sentence prediction", "sop": " and sentence order prediction", "none": ""}
 
 
@@ -66,8 +67,9 @@ def pretrain(
     """
     chosen: dict[str, Any] = {"data.corpus": [str(path) for path in corpus]} if corpus else {}
     if model is not None:
-        chosen["model.name_or_path"] = absolute(model)
-    usual = "pretrain/bert-base" if model is None else "pretrain/continue"
+        chosen["model.name_or_path"] = model
+    goes_on = "model.name_or_path" in {**(overrides or {}), **chosen}
+    usual = "pretrain/continue" if goes_on else "pretrain/bert-base"
     recipe = _from_anywhere(load_recipe(usual if recipe is None else recipe, {**(overrides or {}), **chosen}))
     data = recipe.data
     pair_objective, seed = recipe.task.pair_objective, recipe.train["seed"]
@@ -79,7 +81,9 @@ def pretrain(
         label_names=["labels"] if pair_objective == "none" else ["labels", "next_sentence_label"],
         remove_unused_columns=False,
         ddp_find_unused_parameters=False,  # every loss reaches every weight
+        ddp_timeout=recipe.train.get("ddp_timeout", _A_DAY),  # the first process tokenizes, the others wait for it
     )
+    _check_phases_resumed(run, data)
     with PartialState().local_main_process_first(), Bar("tokenizing", "B") as progress:
         sources = data.sources()
         start = starting_point(recipe, sources, cache_folder(), run.output_dir if resume else None)
@@ -120,6 +124,16 @@ def pretrain(
     return run.finish(trainer, _card(recipe, run.record, metrics, start.head, card_note))
 
 
+def _check_phases_resumed(run: RunInProgress, data: DataSettings) -> None:
+    """Refuses to move the borders of phases: a run could fall back to one that it has done with."""
+    steps = [change for change in run.changed if change.startswith(("train.max_steps", "train.num_train_epochs"))]
+    if steps and len(data.lengths()) > 1:
+        raise RecipeError(
+            f"--resume: {'; '.join(steps)}, which moves the border between the phases of this run; give the same "
+            "steps, or go on from its checkpoint in another folder: bertkit pretrain --model"
+        )
+
+
 def cache_folder() -> Path:
     """Where tokenizers and tokenized corpora are kept: ``bertkit`` in the Hugging Face home (``HF_HOME``)."""
     from huggingface_hub.constants import HF_HOME
@@ -131,12 +145,19 @@ def _from_anywhere(recipe: Recipe) -> Recipe:
     """The recipe, checked, with absolute paths: ``recipe.yaml`` is to repeat the run from any folder."""
     data = _checked_data(recipe)
     module, _, function = data.sentence_splitter.rpartition(":")
+    longest = max(length for length, _ in data.lengths())
+    if data.max_seq_length > longest:
+        wanted = data.max_seq_length
+        say(f"warning: data.max_seq_length is {wanted}, but no phase is longer than {longest}; set data.phases")
     placed: dict[str, Any] = {
+        "max_seq_length": longest,
         "corpus": [absolute(path) for path in data.corpus],
         "tokenizer": data.tokenizer and absolute(data.tokenizer),
         "sentence_splitter": f"{absolute(module)}:{function}" if module.endswith(".py") else data.sentence_splitter,
     }
-    return dataclasses.replace(recipe, data=dataclasses.replace(data, **placed))
+    checkpoint = {"name_or_path": absolute(recipe.model["name_or_path"])} if recipe.model.get("name_or_path") else {}
+    data = dataclasses.replace(data, **placed)
+    return dataclasses.replace(recipe, data=data, model={**recipe.model, **checkpoint})
 
 
 def _checked_data(recipe: Recipe) -> DataSettings:
@@ -157,10 +178,14 @@ def _checked_data(recipe: Recipe) -> DataSettings:
         raise RecipeError("give either --tokenizer (a folder or a Hub id) or --vocab-size (to train one on the corpus)")
     if data.streaming and recipe.train.get("max_steps", -1) < 1:
         raise RecipeError("--streaming: how long an epoch is shows only at its end; give --max-steps")
-    for key in ("train_sampling_strategy", "label_names"):
+    for key in ("train_sampling_strategy", "label_names", "dataloader_persistent_workers"):
         if key in recipe.train:
             raise RecipeError(f"train.{key}: pre-training decides that itself; leave it out")
-    trained = {"--cased": data.cased, "--merge-score": data.merge_score != "frequency"}
+    trained = {
+        "--cased": data.cased,
+        "--merge-score": data.merge_score != "frequency",
+        "--min-pair-frequency": data.min_pair_frequency is not None,
+    }
     for flag, given in trained.items():
         if given and data.vocab_size is None:
             raise RecipeError(f"{flag} goes with --vocab-size; a tokenizer that exists keeps its own ways")
@@ -245,7 +270,6 @@ def _announce(
 
 def _card(recipe: Recipe, record: RunRecord, metrics: dict[str, float], head: str, note: str) -> CardFacts:
     corpus = record.data["corpus"]
-    trained = corpus.get("documents", 0) - corpus["held_out_documents"]
     pair_objective = recipe.task.pair_objective
     objectives = "masked LM" + _PAIR_TASKS[pair_objective]
     source = recipe.model.get("name_or_path")
@@ -257,8 +281,8 @@ def _card(recipe: Recipe, record: RunRecord, metrics: dict[str, float], head: st
         pipeline_tag="fill-mask",
         task=f"BERT, pre-trained {start} by {objectives}.",
         data={
-            "train": "a stream of documents" if corpus["streamed"] else f"{trained} documents of plain text",
-            "validation": f"{corpus['held_out_documents']} documents of the same corpus, held out",
+            "train": "a stream of documents" if corpus["streamed"] else f"{corpus['train_documents']} documents",
+            "validation": f"{corpus['held_out_documents'] or 'no'} documents of the same corpus, held out",
         },
         metrics=metrics,
         main_metrics=tuple(f"eval_{name}" for name in score_names(pair_objective) if f"eval_{name}" in metrics),

@@ -59,17 +59,19 @@ class PretrainingTrainer(BertkitTrainer):
     ) -> Any:
         loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
         if model.training:
-            self._add(outputs, inputs)
+            self._add(loss, outputs, inputs)
         return (loss, outputs) if return_outputs else loss
 
     @torch.no_grad()
-    def _add(self, outputs: Any, inputs: dict[str, torch.Tensor]) -> None:
+    def _add(self, loss: torch.Tensor, outputs: Any, inputs: dict[str, torch.Tensor]) -> None:
         masked = inputs["labels"] != -100
         logits = outputs.logits if self.pair_objective == "none" else outputs.prediction_logits
         # The losses are this micro-batch's parts of the means over the global batch.
         mlm = [((logits.argmax(dim=-1) == inputs["labels"]) & masked).sum(), masked.sum()]
         if self.pair_objective == "none":
-            values = [outputs.loss, *mlm]
+            # The Trainer has multiplied it in place, against the mean over processes that their gradients get.
+            scale = self.args.world_size if self.args.average_tokens_across_devices else 1
+            values = [loss / scale, *mlm]
         else:
             labels = inputs["next_sentence_label"]
             right = (outputs.seq_relationship_logits.argmax(dim=-1) == labels).sum()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import math
 import os
@@ -203,6 +204,9 @@ def absolute(path: str | Path) -> str:
     >>> absolute("google-bert/bert-base-uncased"), absolute("/texts/*.txt")
     ('google-bert/bert-base-uncased', '/texts/*.txt')
     """
+    expanded = Path(path).expanduser()
+    if expanded.exists():
+        return str(expanded.resolve())
     if any(sign in str(path) for sign in "*?["):
-        return str(Path(path).absolute())
-    return str(Path(path).resolve()) if Path(path).exists() else str(path)
+        return os.path.join(glob.escape(os.getcwd()), expanded)
+    return str(path)

@@ -71,8 +71,8 @@ def starting_point(recipe: Recipe, sources: list[Source], cache_dir: Path, resum
         positions = changes.get("max_position_embeddings", BertConfig().max_position_embeddings)
         tokenizer = _tokenizer(data, sources, positions, cache_dir, resumed)
         config = _new_config(recipe, changes, tokenizer)
-    if config.vocab_size < len(tokenizer):
-        raise RecipeError(f"model.vocab_size: {config.vocab_size}, but the tokenizer has {len(tokenizer)} pieces")
+    if config.vocab_size < _ids(tokenizer):
+        raise RecipeError(f"model.vocab_size: {config.vocab_size}, but the tokenizer's ids need {_ids(tokenizer)}")
     check_positions(max(length for length, _ in data.lengths()), config, checkpoint or "the model")
     return StartingPoint(checkpoint, tokenizer, config, head)
 
@@ -103,10 +103,15 @@ def _tokenizer(
     return load_tokenizer(place, for_pretraining=True)
 
 
+def _ids(tokenizer: PreTrainedTokenizerFast) -> int:
+    """How many ids there are, gaps between them counted."""
+    return max(tokenizer.get_vocab().values()) + 1
+
+
 def _new_config(recipe: Recipe, changes: dict[str, object], tokenizer: PreTrainedTokenizerFast) -> BertConfig:
     """A new model's configuration; the vocabulary is the tokenizer's, or larger where the recipe says so."""
     try:
-        config = BertConfig(**{"vocab_size": len(tokenizer), **changes, "pad_token_id": tokenizer.pad_token_id})
+        config = BertConfig(**{"vocab_size": _ids(tokenizer), **changes, "pad_token_id": tokenizer.pad_token_id})
     except ValueError as error:
         raise RecipeError(f"recipe {recipe.name}: model: {error.__cause__ or error}") from error
     if changes.get("pad_token_id", config.pad_token_id) != config.pad_token_id:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from bertkit.corpus.documents import (
     DocumentForm,
+    Paragraph,
     decode_lines,
     decode_text,
     file_paragraphs,
@@ -188,3 +189,20 @@ class TestRowParagraphs:
 
     def test_white_space_is_no_document(self):
         assert list(row_paragraphs(" \n\t\n", DocumentForm())) == []
+
+
+def test_lines_without_a_blank_one_between_them_are_not_held_whole(monkeypatch):
+    monkeypatch.setattr("bertkit.corpus.documents._LONGEST_PARAGRAPH", 20)
+    read = []
+
+    def lines():
+        for number in range(100):
+            read.append(number)
+            yield f"line {number:03}"  # 8 characters
+
+    paragraphs = file_paragraphs(lines(), DocumentForm())
+    assert next(paragraphs) == Paragraph("line 000 line 001 line 002", starts_document=True)
+    assert len(read) == 3
+    rest = list(paragraphs)
+    assert not any(paragraph.starts_document for paragraph in rest)
+    assert " ".join(paragraph.text for paragraph in rest).split() == " ".join(lines()).split()[6:]

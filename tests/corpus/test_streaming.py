@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import random
+from multiprocessing import get_context
 
 import numpy as np
 import pytest
 
+from bertkit.corpus import text_files
 from bertkit.corpus.documents import DocumentForm
 from bertkit.corpus.examples import PretrainingExamples
 from bertkit.corpus.phases import EPOCHS_OF_A_PHASE
@@ -15,6 +17,7 @@ from bertkit.corpus.sentences import split_sentences
 from bertkit.corpus.settings import PretrainingData, Vocabulary
 from bertkit.corpus.sources import TextLines, find_sources
 from bertkit.corpus.streaming import StreamedBlocks
+from bertkit.corpus.token_store import TokenStore
 from bertkit.corpus.tokenizer import train_tokenizer
 
 WORDS = "the cat dog sees likes a small old red house tree river near under and".split()
@@ -154,3 +157,25 @@ def test_a_killed_build_leaves_nothing_that_passes_for_a_block(stream, tokenizer
     monkeypatch.undo()
     assert documents(blocks.of_epoch(0), tokenizer)[0] == ALL[0]
     assert not list(blocks.folder.glob(".unfinished-*"))
+
+
+def test_forked_data_workers_each_read_for_themselves(tokenizer, tmp_path, monkeypatch):
+    """A worker that went on with what its parent has open would share the place in the file with the others."""
+    monkeypatch.setattr(text_files.read_blocks, "__defaults__", (200,))  # so that the file is not read at once
+    sentences = [" ".join(WORDS[number % 7 :]).capitalize() + "." for number in range(5)]
+    lines = [f"{number} {' '.join(sentences)}\n\n" for number in range(300)]
+    (tmp_path / "one.txt").write_text("".join(lines))
+    sources, form = find_sources([tmp_path / "one.txt"]), DocumentForm(document_separator="blank-line")
+
+    def open_stream(cache):
+        options = {"cache_dir": tmp_path / cache, "held_out": lambda count: np.empty(0, np.int64)}
+        return StreamedBlocks(sources, form, tokenizer, split_sentences, block_characters=15_000, **options)
+
+    alone, shared = open_stream("alone"), open_stream("shared")
+    expected = [documents(alone.of_epoch(number), tokenizer) for number in range(5)]
+    assert documents(shared.of_epoch(0), tokenizer) == expected[0]
+    for number in (1, 3, 2):
+        with get_context("fork").Pool(1) as pool:  # its process has the open reading of this one
+            pool.apply(shared.of_epoch, (number,))
+        assert documents(TokenStore.open(shared.folder / f"block-{number:06}").whole(), tokenizer) == expected[number]
+    assert documents(shared.of_epoch(4), tokenizer) == expected[4]

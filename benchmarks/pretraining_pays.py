@@ -1,0 +1,70 @@
+"""What a pre-training was worth: SST-2 from its checkpoint, and from new weights of the same shape and tokenizer.
+
+    python benchmarks/pretraining_pays.py CHECKPOINT --data-dir GLUE_FOLDER [--seeds 42 43 44] [--learning-rate 3e-4]
+
+Both sides are fine-tuned alike: one epoch, batch 32, the largest learning rate of the grid that Turc et al. (2019,
+arXiv:1908.08962) tried on small BERTs, which also suits new weights. Prints one JSON line: dev accuracy by seed, mean
+and standard deviation of either side.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+from pathlib import Path
+
+from transformers import set_seed
+
+from bertkit import finetune
+from bertkit.checkpoint import load_config, load_tokenizer, save_tokenizer
+from bertkit.model.modeling_bert import BertForPreTraining
+
+
+def new_weights(checkpoint: str, folder: Path, seed: int) -> str:
+    """The checkpoint's twin before it learned anything."""
+    set_seed(seed)
+    BertForPreTraining(load_config(checkpoint)).save_pretrained(folder)
+    save_tokenizer(load_tokenizer(checkpoint), folder)
+    return str(folder)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkpoint")
+    parser.add_argument("--data-dir", required=True)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[42, 43, 44])
+    parser.add_argument("--learning-rate", type=float, default=3e-4)
+    options = parser.parse_args()
+    scores: dict[str, list[float]] = {"pretrained": [], "from_scratch": []}
+    with tempfile.TemporaryDirectory() as temporary:
+        for seed in options.seeds:
+            scratch = new_weights(options.checkpoint, Path(temporary) / f"new-{seed}", seed)
+            for side, model in (("pretrained", options.checkpoint), ("from_scratch", scratch)):
+                run = finetune(
+                    "finetune/glue/sst2",
+                    model=model,
+                    data_dir=options.data_dir,
+                    output_dir=Path(temporary) / f"{side}-{seed}",
+                    overrides={
+                        "train.seed": seed,
+                        "train.learning_rate": options.learning_rate,
+                        "train.num_train_epochs": 1,
+                        "train.save_strategy": "no",
+                    },
+                )
+                scores[side].append(round(run.metrics["eval_accuracy"], 4))
+    summary = {
+        side: {
+            "accuracy": dict(zip(map(str, options.seeds), values, strict=True)),
+            "mean": round(statistics.mean(values), 4),
+            "sd": round(statistics.stdev(values), 4) if len(values) > 1 else None,
+        }
+        for side, values in scores.items()
+    }
+    print(json.dumps({"learning_rate": options.learning_rate, **summary}))
+
+
+if __name__ == "__main__":
+    main()
