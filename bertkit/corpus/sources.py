@@ -1,7 +1,7 @@
 """What a user gave → sources of text, each read piece by piece.
 
-Memory grows with the longest line, row or hard-wrapped paragraph of a source, never with its size. Sets of the Hub are
-downloaded and streamed by the ``datasets`` library, which holds up to one Parquet file of a set at a time.
+Memory grows with the longest line or row of a source, never with its size. Sets of the Hub are downloaded and streamed
+by the ``datasets`` library, which holds up to one Parquet file of a set at a time.
 """
 
 from __future__ import annotations
