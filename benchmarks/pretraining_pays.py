@@ -16,19 +16,8 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from transformers import set_seed
-
 from bertkit import finetune
-from bertkit.checkpoint import load_config, load_tokenizer, save_tokenizer
-from bertkit.model.modeling_bert import BertForPreTraining
-
-
-def new_weights(checkpoint: str, folder: Path, seed: int) -> str:
-    """The checkpoint's twin before it learned anything."""
-    set_seed(seed)
-    BertForPreTraining(load_config(checkpoint)).save_pretrained(folder)
-    save_tokenizer(load_tokenizer(checkpoint), folder)
-    return str(folder)
+from bertkit.checkpoint import new_weights
 
 
 def main() -> None:
@@ -43,7 +32,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         for seed in options.seeds:
             scratch = new_weights(options.checkpoint, Path(temporary) / f"new-{seed}", seed)
-            for side, model in (("pretrained", options.checkpoint), ("from_scratch", scratch)):
+            for side, model in (("pretrained", options.checkpoint), ("from_scratch", str(scratch))):
                 run = finetune(
                     "finetune/glue/sst2",
                     model=model,

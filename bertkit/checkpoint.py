@@ -152,6 +152,30 @@ def load_tokenizer(name_or_path: str | Path, for_pretraining: bool = False) -> P
     return tokenizer
 
 
+def new_weights(checkpoint: str | Path, folder: Path, seed: int) -> Path:
+    """Writes a checkpoint's twin before it learned anything: its configuration and tokenizer, weights drawn anew.
+
+    Args:
+        checkpoint: a folder or a Hub id.
+        folder: to write to.
+        seed: of the weights.
+
+    Returns:
+        ``folder``.
+
+    Raises:
+        CheckpointError: as `load_config` and `load_tokenizer`.
+    """
+    from transformers import set_seed
+
+    from bertkit.model.modeling_bert import BertForPreTraining
+
+    set_seed(seed)
+    BertForPreTraining(load_config(str(checkpoint))).save_pretrained(folder)
+    save_tokenizer(load_tokenizer(checkpoint), folder)
+    return folder
+
+
 def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: str | Path) -> None:
     """Saves a tokenizer without the truncation and padding that its last call left in it."""
     tokenizer.backend_tokenizer.no_truncation()

@@ -185,8 +185,8 @@ class OwnSplitter:
         place, _, function = name.rpartition(":")
         module = _run_file(place, name) if place.endswith(".py") else _import(place, name)
         self.name = name
+        self._resolved = resolved_name(name)  # now: the folder may be another one when it is pickled
         self._function = _function_of(module, function, name)
-        self._resolved = f"{Path(place).resolve()}:{function}" if place.endswith(".py") else name
         home = sys.modules.get(getattr(self._function, "__module__", ""), module)
         files = dict.fromkeys(getattr(each, "__file__", None) for each in (module, home))
         # What is built into Python has no file.
@@ -212,6 +212,16 @@ class OwnSplitter:
 
     def __reduce__(self) -> tuple[type[OwnSplitter], tuple[str]]:
         return OwnSplitter, (self._resolved,)
+
+
+def resolved_name(name: str) -> str:
+    """The name of a splitter so that it means the same in every folder: the path of its file, if it has one, absolute.
+
+    >>> resolved_name("rules"), resolved_name("module:function"), resolved_name("/path/to/file.py:function")
+    ('rules', 'module:function', '/path/to/file.py:function')
+    """
+    place, _, function = name.rpartition(":")
+    return f"{Path(place).resolve()}:{function}" if place.endswith(".py") else name
 
 
 def find_splitter(name: str = "rules") -> Callable[[str], list[str]]:

@@ -179,9 +179,17 @@ class _File(Source):
         self.name = str(path)
         self.size: int = path.stat().st_size
         self.position = 0
+        self._fingerprint = ""
 
     def fingerprint(self) -> str:
-        """A SHA-256 of the bytes on disk and of how they are read; a file that is packed anew counts as another."""
+        """A SHA-256 of the bytes on disk and of how they are read; a file that is packed anew counts as another.
+
+        Worked out at the first call: a vocabulary and a store of tokens are both looked up by it.
+        """
+        self._fingerprint = self._fingerprint or self._digest()
+        return self._fingerprint
+
+    def _digest(self) -> str:
         start = json.dumps([*self.kind, self.text_column]).encode()
         try:
             with self.path.open("rb") as stored:

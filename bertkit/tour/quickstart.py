@@ -62,6 +62,7 @@ def quickstart(output_dir: str | Path = "bertkit-quickstart") -> Tour:
     Raises:
         OutputError: the folder is in use.
     """
+    from bertkit.checkpoint import new_weights
     from bertkit.inference.predictor import load
     from bertkit.progress import say
     from bertkit.training.finetune import finetune
@@ -80,7 +81,7 @@ def quickstart(output_dir: str | Path = "bertkit-quickstart") -> Tour:
     given: dict[str, Any] = {"model": str(output_dir / "pretrained"), "data_dir": labelled, "card_note": MADE_UP}
     finetuned = finetune("quickstart/finetune", output_dir=output_dir / "finetuned", **given)
     say("4/4 the same from scratch: new weights, the same tokenizer and sentences")
-    scratch = _new_weights(output_dir / "pretrained", output_dir / "new-weights")
+    scratch = new_weights(output_dir / "pretrained", output_dir / "new-weights", _SEED)
     from_scratch = finetune(
         "quickstart/finetune", output_dir=output_dir / "from-scratch", **{**given, "model": str(scratch)}
     )
@@ -108,19 +109,6 @@ def write_data(text: Path, labelled: Path) -> None:
     for name, number, seed, adjectives in (("train", _FEW, _SEED, some), ("dev", _MANY, _SEED + 1, others)):
         rows = [f"{row.text}\t{row.label}" for row in grammar.write_labelled(number, seed, adjectives)]
         (labelled / f"{name}.tsv").write_text("\n".join(["sentence\tlabel", *rows]) + "\n")
-
-
-def _new_weights(pretrained: Path, folder: Path) -> Path:
-    """The pre-trained model's twin before it learned anything."""
-    from transformers import set_seed
-
-    from bertkit.checkpoint import load_config, load_tokenizer, save_tokenizer
-    from bertkit.model.modeling_bert import BertForPreTraining
-
-    set_seed(_SEED)
-    BertForPreTraining(load_config(str(pretrained))).save_pretrained(folder)
-    save_tokenizer(load_tokenizer(pretrained), folder)
-    return folder
 
 
 def _first_masked_lm_loss(run: Run) -> float:

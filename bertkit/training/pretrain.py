@@ -12,6 +12,7 @@ from transformers import IntervalStrategy, set_seed
 
 from bertkit.corpus.examples import PretrainingExamples, collate
 from bertkit.corpus.phases import EPOCHS_OF_A_PHASE, Phase, PhasedExamples, plan_phases
+from bertkit.corpus.sentences import resolved_name
 from bertkit.corpus.settings import Vocabulary
 from bertkit.errors import RecipeError
 from bertkit.metrics.pretraining import MASKED_LM, PAIRS, score_names
@@ -144,7 +145,6 @@ def cache_folder() -> Path:
 def _from_anywhere(recipe: Recipe) -> Recipe:
     """The recipe, checked, with absolute paths: ``recipe.yaml`` is to repeat the run from any folder."""
     data = _checked_data(recipe)
-    module, _, function = data.sentence_splitter.rpartition(":")
     longest = max(length for length, _ in data.lengths())
     if data.max_seq_length > longest:
         wanted = data.max_seq_length
@@ -153,7 +153,7 @@ def _from_anywhere(recipe: Recipe) -> Recipe:
         "max_seq_length": longest,
         "corpus": [absolute(path) for path in data.corpus],
         "tokenizer": data.tokenizer and absolute(data.tokenizer),
-        "sentence_splitter": f"{absolute(module)}:{function}" if module.endswith(".py") else data.sentence_splitter,
+        "sentence_splitter": resolved_name(data.sentence_splitter),
     }
     checkpoint = {"name_or_path": absolute(recipe.model["name_or_path"])} if recipe.model.get("name_or_path") else {}
     data = dataclasses.replace(data, **placed)

@@ -7,11 +7,11 @@ import shutil
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from bertkit.checkpoint import save_tokenizer
 from bertkit.corpus.sources import TextLines, find_sources
-from bertkit.corpus.tokenizer import train_tokenizer
+from bertkit.corpus.tokenizer import MergeScore, train_tokenizer
 from bertkit.training.run_directory import check_output_dir
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def train_tokenizer_on(
     output_dir: str | Path,
     *,
     cased: bool = False,
-    merge_score: Literal["frequency", "likelihood"] = "frequency",
+    merge_score: MergeScore = "frequency",
     min_pair_frequency: int | None = None,
     text_column: str = "text",
     dataset_config: str | None = None,
