@@ -1,10 +1,11 @@
-"""One data set over a whole pre-training run, and its batches.
+"""One data set over a whole pre-training run, of one phase or several, and its batches.
 
 Dimension letters: B examples of a batch, S ``max_seq_length``, P predictions of an example.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -214,6 +215,51 @@ def _make_room(kept: dict[int, Any]) -> None:
     """Lets the oldest go, before the next is made."""
     while len(kept) >= _EPOCHS_KEPT:
         kept.pop(next(iter(kept)))
+
+
+class PhasedExamples(Dataset[Arrays]):
+    """The examples of all phases, one after another; see `PretrainingExamples`.
+
+    A batch never mixes phases as long as its examples follow each other and every phase has whole batches.
+
+    Args:
+        parts: the examples of each phase.
+
+    Raises:
+        ValueError: examples of two phases are asked for at once, which have different lengths.
+    """
+
+    def __init__(self, parts: Sequence[PretrainingExamples]):
+        self.parts = list(parts)
+        self._starts = [0]
+        for part in self.parts:
+            self._starts.append(self._starts[-1] + len(part))
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    def part_of(self, index: int) -> int:
+        """Which of the parts example ``index`` is of.
+
+        Raises:
+            IndexError: it is below 0, or not below the length.
+        """
+        if not 0 <= index < len(self):
+            raise IndexError(f"example {index}: this run has examples 0 to {len(self) - 1}")
+        return bisect_right(self._starts, index) - 1
+
+    def __getitem__(self, index: int) -> Arrays:
+        """Example ``index``, each array without its B."""
+        part = self.part_of(index)
+        return self.parts[part][index - self._starts[part]]
+
+    def __getitems__(self, indices: Sequence[int]) -> Arrays:
+        """The examples of these numbers as one batch."""
+        part, last = self.part_of(min(indices)), self.part_of(max(indices))
+        if part != last:
+            phases = last - part + 1
+            raise ValueError(f"examples {min(indices)} to {max(indices)} are of {phases} phases, of unequal length")
+        return self.parts[part].__getitems__([index - self._starts[part] for index in indices])
 
 
 def collate(examples: Arrays | Sequence[Mapping[str, NDArray[np.int64]]]) -> dict[str, torch.Tensor]:

@@ -6,13 +6,8 @@ them are learned in the last tenth of the steps.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-from torch.utils.data import Dataset
-
-from bertkit.corpus.examples import Arrays, PretrainingExamples
 
 EPOCHS_OF_A_PHASE = 1 << 20
 """Phase p counts its epochs from p times this: the same text gets other masks in every phase."""
@@ -85,48 +80,3 @@ def plan_phases(lengths: Sequence[tuple[int, float]], steps: int) -> list[Phase]
             phases.append(Phase(number, length, done, end - done))
             done = end
     return phases
-
-
-class PhasedExamples(Dataset[Arrays]):
-    """The examples of all phases, one after another; see `PretrainingExamples`.
-
-    A batch never mixes phases as long as its examples follow each other and every phase has whole batches.
-
-    Args:
-        parts: the examples of each phase.
-
-    Raises:
-        ValueError: examples of two phases are asked for at once, which have different lengths.
-    """
-
-    def __init__(self, parts: Sequence[PretrainingExamples]):
-        self.parts = list(parts)
-        self._starts = [0]
-        for part in self.parts:
-            self._starts.append(self._starts[-1] + len(part))
-
-    def __len__(self) -> int:
-        return self._starts[-1]
-
-    def part_of(self, index: int) -> int:
-        """Which of the parts example ``index`` is of.
-
-        Raises:
-            IndexError: it is below 0, or not below the length.
-        """
-        if not 0 <= index < len(self):
-            raise IndexError(f"example {index}: this run has examples 0 to {len(self) - 1}")
-        return bisect_right(self._starts, index) - 1
-
-    def __getitem__(self, index: int) -> Arrays:
-        """Example ``index``, each array without its B."""
-        part = self.part_of(index)
-        return self.parts[part][index - self._starts[part]]
-
-    def __getitems__(self, indices: Sequence[int]) -> Arrays:
-        """The examples of these numbers as one batch."""
-        parts = {self.part_of(index) for index in indices}
-        if len(parts) != 1:
-            raise ValueError(f"examples {min(indices)} to {max(indices)} are of {len(parts)} phases, of unequal length")
-        (part,) = parts
-        return self.parts[part].__getitems__([index - self._starts[part] for index in indices])

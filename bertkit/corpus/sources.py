@@ -113,8 +113,9 @@ def find_sources(
         streaming: read Hub sets over the network at every reading, instead of keeping them on disk.
 
     Raises:
-        DataError: nothing was given, or something of it does not exist, is of another kind or has no such column. All
-            faults are named in one message; the columns of files show only when they are read.
+        DataError: nothing was given, or something of it does not exist, is of another kind or has no such column, or a
+            value is for another kind of source. All faults are named in one message; the columns of files show only
+            when they are read.
     """
     if not given:
         raise DataError(f"no text was given; expected {FORMS_IN_WORDS} files, folders that hold some, or Hub ids")
@@ -144,6 +145,8 @@ def find_sources(
             if isinstance(source, _HubSet):
                 with _collected(faults):
                     source.load()
+    if text_column != "text" and found and not any(source.has_rows for source in found.values()):
+        faults.append(f"text_column: {text_column!r} is for rows, and this corpus has none; leave it out")
     if faults:
         raise DataError(listed(faults))
     if repeated:

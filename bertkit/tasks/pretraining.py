@@ -132,8 +132,6 @@ class DataSettings:
             dataset_split=self.dataset_split,
             streaming=self.streaming,
         )
-        if self.text_column != "text" and not any(source.has_rows for source in sources):
-            raise DataError(f"text_column: {self.text_column!r} is for rows, and this corpus has none; leave it out")
         if self.document_separator is not None and all(source.has_rows for source in sources):
             raise DataError(
                 "document_separator: it parts the documents of text files, and this corpus has rows alone, each a "

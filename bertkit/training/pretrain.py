@@ -10,8 +10,8 @@ from typing import Any
 from accelerate import PartialState
 from transformers import IntervalStrategy, set_seed
 
-from bertkit.corpus.examples import PretrainingExamples, collate
-from bertkit.corpus.phases import EPOCHS_OF_A_PHASE, Phase, PhasedExamples, plan_phases
+from bertkit.corpus.examples import PhasedExamples, PretrainingExamples, collate
+from bertkit.corpus.phases import EPOCHS_OF_A_PHASE, Phase, plan_phases
 from bertkit.corpus.sentences import resolved_name
 from bertkit.corpus.settings import Vocabulary
 from bertkit.errors import RecipeError
@@ -71,7 +71,9 @@ def pretrain(
         chosen["model.name_or_path"] = model
     goes_on = "model.name_or_path" in {**(overrides or {}), **chosen}
     usual = "pretrain/continue" if goes_on else "pretrain/bert-base"
-    recipe = _from_anywhere(load_recipe(usual if recipe is None else recipe, {**(overrides or {}), **chosen}))
+    recipe = load_recipe(usual if recipe is None else recipe, {**(overrides or {}), **chosen})
+    data = _checked_data(recipe)
+    recipe = _from_anywhere(dataclasses.replace(recipe, data=_longest_of_phases(data)))
     data = recipe.data
     pair_objective, seed = recipe.task.pair_objective, recipe.train["seed"]
     run = RunInProgress(
@@ -142,26 +144,34 @@ def cache_folder() -> Path:
     return Path(HF_HOME) / "bertkit"
 
 
-def _from_anywhere(recipe: Recipe) -> Recipe:
-    """The recipe, checked, with absolute paths: ``recipe.yaml`` is to repeat the run from any folder."""
-    data = _checked_data(recipe)
+def _longest_of_phases(data: DataSettings) -> DataSettings:
+    """``max_seq_length`` as long as the longest phase is, and no longer."""
     longest = max(length for length, _ in data.lengths())
     if data.max_seq_length > longest:
         wanted = data.max_seq_length
         say(f"warning: data.max_seq_length is {wanted}, but no phase is longer than {longest}; set data.phases")
+    return dataclasses.replace(data, max_seq_length=longest)
+
+
+def _from_anywhere(recipe: Recipe) -> Recipe:
+    """The recipe with absolute paths: ``recipe.yaml`` is to repeat the run from any folder."""
+    data: DataSettings = recipe.data
     placed: dict[str, Any] = {
-        "max_seq_length": longest,
         "corpus": [absolute(path) for path in data.corpus],
         "tokenizer": data.tokenizer and absolute(data.tokenizer),
         "sentence_splitter": resolved_name(data.sentence_splitter),
     }
-    checkpoint = {"name_or_path": absolute(recipe.model["name_or_path"])} if recipe.model.get("name_or_path") else {}
-    data = dataclasses.replace(data, **placed)
-    return dataclasses.replace(recipe, data=data, model={**recipe.model, **checkpoint})
+    source = recipe.model.get("name_or_path")
+    checkpoint = {"name_or_path": absolute(source)} if source else {}
+    return dataclasses.replace(recipe, data=dataclasses.replace(data, **placed), model={**recipe.model, **checkpoint})
 
 
 def _checked_data(recipe: Recipe) -> DataSettings:
-    """The ``data`` block of a pre-training recipe, with a corpus and one way to a tokenizer."""
+    """The ``data`` block of a pre-training recipe, which has a corpus and one way to a tokenizer.
+
+    Raises:
+        RecipeError: it has not, or something in the recipe does not go with the rest.
+    """
     data = recipe.data
     if not isinstance(data, DataSettings):
         raise RecipeError(f"recipe {recipe.name}: task.kind is {recipe.kind!r}; pre-training needs 'pretraining'")

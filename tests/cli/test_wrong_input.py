@@ -71,6 +71,13 @@ def test_text_that_is_not_utf8(bertkit, tmp_path, corpus):
     refused(outcome, out, "latin.txt", "UTF-8", "7")
 
 
+def test_a_column_of_a_corpus_without_rows(bertkit, tmp_path, corpus):
+    out = tmp_path / "out"
+    options = ("--corpus", corpus, "--vocab-size", 99, "--text-column", "body", "--output-dir", out)
+    for command in (("pretrain",), ("tokenizer", "train")):
+        refused(bertkit(*command, *options), out, "text_column: 'body' is for rows, and this corpus has none")
+
+
 def test_a_missing_tokenizer(bertkit, tmp_path, corpus):
     out = tmp_path / "out"
     outcome = bertkit("pretrain", "--corpus", corpus, "--tokenizer", tmp_path / "none", "--output-dir", out)

@@ -11,8 +11,9 @@ def test_only_examples_needs_torch():
     program = """
 import sys
 import bertkit.corpus.documents, bertkit.corpus.masking, bertkit.corpus.pairs, bertkit.corpus.settings
-import bertkit.corpus.store_writer, bertkit.corpus.tokenizer
-print(*sorted({"torch", "transformers", "tokenizers"} & set(sys.modules)))
+import bertkit.corpus.store_writer, bertkit.corpus.tokenizer, bertkit.corpus.sources, bertkit.corpus.phases
+import bertkit.corpus.streaming, bertkit.tasks.pretraining
+print(*sorted({"torch", "transformers", "tokenizers", "datasets", "pyarrow"} & set(sys.modules)))
 """
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=120

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertkit.corpus.phases import PhasedExamples, check_phases, phase_lengths, plan_phases
+from bertkit.corpus.examples import PhasedExamples
+from bertkit.corpus.phases import check_phases, phase_lengths, plan_phases
 
 
 @pytest.mark.parametrize(

@@ -162,8 +162,8 @@ class TestFingerprints:
         assert one != two
 
     def test_the_column_does_not_count_for_text_files(self, tmp_path):
-        file = written(tmp_path, "a.txt")
-        one, two = (find_sources([file], text_column=column)[0].fingerprint() for column in ("text", "body"))
+        files = [written(tmp_path, "a.txt"), written(tmp_path, "b.jsonl", json_lines(["b"]))]
+        one, two = (find_sources(files, text_column=column)[0].fingerprint() for column in ("text", "body"))
         assert one == two
 
 
