@@ -1,11 +1,13 @@
 """Metrics as ``evaluate.Metric`` classes that need no network.
 
-``evaluate.load`` fetches a script from the Hub at call time; these are part of the package. ``predictions`` and
-``references`` are those of the metrics of the same names in the evaluate library.
+``evaluate.load`` fetches a script from the Hub at call time; these are part of the package. What is called
+``glue/sst2`` is configuration ``sst2`` of the ``METRIC`` in ``glue.py``; the names of its scores are those of the same
+configuration of the evaluate library's ``glue``.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
 from bertkit.errors import RecipeError, did_you_mean
@@ -13,27 +15,41 @@ from bertkit.errors import RecipeError, did_you_mean
 if TYPE_CHECKING:
     import evaluate
 
-# Metric by task of GLUE (Wang et al. 2018, table 1); the tasks that are scored by accuracy alone.
-_GLUE = ("sst2", "mnli", "qnli", "rte", "wnli")
+GLUE_SCORES = {
+    "ax": ("matthews_correlation",),
+    "cola": ("matthews_correlation",),
+    "mnli": ("accuracy",),
+    "mnli_matched": ("accuracy",),
+    "mnli_mismatched": ("accuracy",),
+    "mrpc": ("accuracy", "f1"),
+    "qnli": ("accuracy",),
+    "qqp": ("accuracy", "f1"),
+    "rte": ("accuracy",),
+    "sst2": ("accuracy",),
+    "stsb": ("pearson", "spearmanr"),
+    "wnli": ("accuracy",),
+}
+"""What each task of GLUE is scored by (Wang et al. 2018, table 1), and ``ax``, its diagnostic set."""
 
 
 def names() -> list[str]:
     """What `load` accepts.
 
-    >>> names()
-    ['glue/mnli', 'glue/qnli', 'glue/rte', 'glue/sst2', 'glue/wnli']
+    >>> names()  # doctest: +NORMALIZE_WHITESPACE
+    ['accuracy', 'classification', 'glue/ax', 'glue/cola', 'glue/mnli', 'glue/mnli_matched', 'glue/mnli_mismatched',
+     'glue/mrpc', 'glue/qnli', 'glue/qqp', 'glue/rte', 'glue/sst2', 'glue/stsb', 'glue/wnli', 'multi_label', 'regression']
     """
-    return sorted(f"glue/{name}" for name in _GLUE)
+    own = ["accuracy", "classification", "multi_label", "regression"]
+    return sorted([*own, *(f"glue/{task}" for task in GLUE_SCORES)])
 
 
 def load(name: str) -> evaluate.Metric:
-    """The metric of that name.
+    """The metric of that name, which keeps what it is given in memory: several can be at work at once.
 
     Raises:
         RecipeError: there is none of that name.
     """
     if name not in names():
         raise RecipeError(f"unknown metric {name!r}; expected one of {', '.join(names())}{did_you_mean(name, names())}")
-    from bertkit.metrics.glue import Glue
-
-    return Glue(config_name=name.removeprefix("glue/"), keep_in_memory=True)
+    module, _, config = name.partition("/")
+    return importlib.import_module(f"bertkit.metrics.{module}").METRIC(config_name=config or None, keep_in_memory=True)

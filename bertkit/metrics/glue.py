@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import datasets
 import evaluate
-import numpy as np
+
+from bertkit.metrics import GLUE_SCORES, formulas
+from bertkit.metrics.numeric import CLASS_IDS, NUMBERS, NumericMetric, metric_info
 
 _CITATION = """@inproceedings{wang2018glue,
   title={GLUE: A Multi-Task Benchmark and Analysis Platform for Natural Language Understanding},
@@ -15,20 +16,35 @@ _CITATION = """@inproceedings{wang2018glue,
   year={2018}
 }"""
 
+_FORMULAS = {
+    "accuracy": formulas.accuracy,
+    "f1": formulas.f1,
+    "matthews_correlation": formulas.matthews_correlation,
+    "pearson": formulas.pearson,
+    "spearmanr": formulas.spearman,
+}
 
-class Glue(evaluate.Metric):
-    """``accuracy``: the share of predictions that equal their reference, in [0, 1].
 
-    ``predictions`` and ``references`` are class ids, (N,) int64.
+class Glue(NumericMetric):
+    """The scores of one task, ``config_name``, named as in the evaluate library's ``glue``: see ``GLUE_SCORES``.
+
+    Where there are two, ``combined_score`` is their mean, as in transformers' ``run_glue.py`` and in GLUE's own average
+    over its tasks. ``predictions`` and ``references`` are class ids, (N,) int64; those of STS-B are similarities, (N,)
+    float64.
+
+    Raises:
+        KeyError: ``config_name`` is no task of GLUE.
     """
 
     def _info(self) -> evaluate.MetricInfo:
-        return evaluate.MetricInfo(
-            description="Accuracy, the metric of GLUE's SST-2, MNLI, QNLI, RTE and WNLI.",
-            citation=_CITATION,
-            inputs_description="predictions, references: class ids (int64), one an example",
-            features=datasets.Features({name: datasets.Value("int64") for name in ("predictions", "references")}),
-        )
+        scores = GLUE_SCORES[self.config_name]
+        inputs = NUMBERS if "pearson" in scores else CLASS_IDS
+        return metric_info(f"GLUE's {self.config_name}: {', '.join(scores)}.", inputs, _CITATION)
 
     def _compute(self, predictions: Any, references: Any) -> dict[str, float]:
-        return {"accuracy": float(np.mean(np.asarray(predictions) == np.asarray(references)))}
+        names = GLUE_SCORES[self.config_name]
+        scores = {name: _FORMULAS[name](predictions, references) for name in names}
+        return scores if len(names) == 1 else {**scores, "combined_score": sum(scores.values()) / len(names)}
+
+
+METRIC = Glue

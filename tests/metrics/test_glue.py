@@ -1,34 +1,59 @@
-"""GLUE's metrics: worked by hand, without a network."""
+"""GLUE's metrics: each task's own scores, worked by hand."""
 
 from __future__ import annotations
 
-import evaluate
+import math
+
 import pytest
 
 from bertkit import metrics
-from bertkit.errors import RecipeError
+from bertkit.metrics.glue import Glue
+
+# Right: 4 of 6. Class 1: 3 predictions, 3 references, 2 of them the same.
+PREDICTIONS, REFERENCES = [1, 1, 1, 0, 0, 0], [1, 1, 0, 1, 0, 0]
+TABLE_1 = {
+    ("sst2", "mnli", "mnli_matched", "mnli_mismatched", "qnli", "rte", "wnli"): {"accuracy": 4 / 6},
+    ("cola", "ax"): {"matthews_correlation": (2 * 2 - 1 * 1) / 9},  # (TP·TN − FP·FN) / √(3·3·3·3)
+    ("mrpc", "qqp"): {"accuracy": 4 / 6, "f1": 2 * 2 / (3 + 3), "combined_score": 4 / 6},
+}
 
 
-def test_accuracy_is_the_share_of_equal_classes():
-    metric = metrics.load("glue/sst2")
-    assert isinstance(metric, evaluate.Metric)
-    assert metric.compute(predictions=[0, 1, 1, 0], references=[0, 1, 0, 0]) == {"accuracy": 0.75}
+@pytest.mark.parametrize(("task", "scores"), [(task, scores) for tasks, scores in TABLE_1.items() for task in tasks])
+def test_each_task_of_classes_has_its_scores(task, scores):
+    assert metrics.load(f"glue/{task}").compute(predictions=PREDICTIONS, references=REFERENCES) == pytest.approx(scores)
+
+
+def test_similarities_have_two_correlations_and_their_mean():
+    scores = metrics.load("glue/stsb").compute(predictions=[0.5, 1.5, 3.5, 2.5], references=[0.0, 1.0, 2.0, 5.0])
+    # Less the means: -1.5, -0.5, 1.5, 0.5 and -2, -1, 0, 3; ranks 1, 2, 4, 3 and 1, 2, 3, 4.
+    pearson = (3 + 0.5 + 0 + 1.5) / math.sqrt(5 * 14)
+    spearman = 1 - 6 * (0 + 0 + 1 + 1) / (4 * 15)
+    expected = {"pearson": pearson, "spearmanr": spearman, "combined_score": (pearson + spearman) / 2}
+    assert scores == pytest.approx(expected)
+
+
+def test_three_classes_are_correlated_as_well():
+    """The diagnostic set's R₃: s = 4, c = 3, p = (2, 1, 1), t = (1, 2, 1)."""
+    scores = metrics.load("glue/ax").compute(predictions=[0, 0, 1, 2], references=[0, 1, 1, 2])
+    assert scores == {"matthews_correlation": pytest.approx((3 * 4 - 5) / math.sqrt((16 - 6) * (16 - 6)))}
 
 
 @pytest.mark.parametrize(("references", "accuracy"), [([1, 1, 1], 1.0), ([0, 0, 0], 0.0)])
 def test_a_constant_prediction_is_scored_like_any_other(references, accuracy):
-    assert metrics.load("glue/rte").compute(predictions=[1, 1, 1], references=references) == {"accuracy": accuracy}
+    predictions = [1, 1, 1]
+    scores = metrics.load("glue/mrpc").compute(predictions=predictions, references=references)
+    assert scores == {"accuracy": accuracy, "f1": accuracy, "combined_score": accuracy}
+    scores = metrics.load("glue/cola").compute(predictions=predictions, references=references)
+    assert scores == {"matthews_correlation": 0}
 
 
-def test_examples_can_be_added_in_batches():
-    metric = metrics.load("glue/qnli")
-    metric.add_batch(predictions=[0, 1], references=[0, 0])
-    metric.add_batch(predictions=[1], references=[1])
-    assert metric.compute()["accuracy"] == pytest.approx(2 / 3)
+def test_similarities_all_alike_have_no_score():
+    scores = metrics.load("glue/stsb").compute(predictions=[2.5, 2.5, 2.5], references=[0.0, 1.0, 5.0])
+    assert all(map(math.isnan, scores.values()))
 
 
-def test_an_unknown_metric_is_refused_with_the_known_ones():
-    with pytest.raises(
-        RecipeError, match=r"unknown metric 'glue/sst3'; expected one of .*; did you mean 'glue/sst2'\?"
-    ):
-        metrics.load("glue/sst3")
+def test_it_can_be_built_like_any_metric_with_files(tmp_path):
+    metric = Glue("rte", cache_dir=str(tmp_path / "metrics"))
+    metric.add_batch(predictions=PREDICTIONS, references=REFERENCES)
+    assert [path.suffix for path in tmp_path.rglob("*.arrow")] == [".arrow"]
+    assert metric.compute() == {"accuracy": 4 / 6}

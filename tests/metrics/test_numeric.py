@@ -1,0 +1,122 @@
+"""What all metrics of numbers share: inputs of any kind, several at work, nothing written, nothing changed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import datasets
+import evaluate
+import numpy as np
+import pytest
+import torch
+
+from bertkit import metrics
+from bertkit.errors import DataError, RecipeError
+
+KINDS = ("glue/sst2", "classification", "multi_label", "regression")
+
+
+def inputs(name: str) -> dict[str, list]:
+    """Three examples that the metric of that name takes."""
+    rows = {"predictions": [0, 1, 1], "references": [0, 1, 0]}
+    return {key: [[value, 1] for value in row] for key, row in rows.items()} if name == "multi_label" else rows
+
+
+@pytest.mark.parametrize("name", metrics.names())
+def test_every_name_gives_a_metric_that_can_be_used_again(name):
+    metric = metrics.load(name)
+    assert isinstance(metric, evaluate.Metric)
+    first = metric.compute(**inputs(name))
+    assert {type(score) for score in first.values()} == {float}
+    assert metric.compute(**inputs(name)) == first
+    assert metrics.load(name).compute(**{key: row[:2] for key, row in inputs(name).items()}) != first
+
+
+def test_an_unknown_metric_is_refused_with_the_known_ones():
+    with pytest.raises(
+        RecipeError, match=r"unknown metric 'glue/sst3'; expected one of .*; did you mean 'glue/sst2'\?"
+    ):
+        metrics.load("glue/sst3")
+
+
+def test_the_names_are_known_without_loading_a_library():
+    code = (
+        "import sys; import bertkit.metrics as m; m.names(); print({'evaluate', 'datasets', 'numpy'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.float16, np.float32, np.float64])
+def test_arrays_and_tensors_of_any_precision_score_like_lists(name, dtype):
+    arrays = {key: np.array(row, dtype) for key, row in inputs(name).items()}
+    tensors = {key: torch.from_numpy(array) for key, array in arrays.items()}
+    expected = metrics.load(name).compute(**inputs(name))
+    assert metrics.load(name).compute(**arrays) == expected
+    assert metrics.load(name).compute(**tensors) == expected
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_batches_and_single_examples_of_two_metrics_do_not_mix(name):
+    rows = inputs(name)
+    expected = metrics.load(name).compute(**rows)
+    one, other = metrics.load(name), metrics.load(name)
+    one.add_batch(**{key: row[:2] for key, row in rows.items()})
+    other.add_batch(predictions=rows["references"], references=rows["references"])
+    one.add(prediction=rows["predictions"][2], reference=rows["references"][2])
+    assert one.compute() == expected
+    assert other.compute() != expected
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_no_file_and_no_folder_is_made(name, tmp_path, monkeypatch):
+    no_folder = tmp_path / "file"
+    no_folder.write_text("")
+    monkeypatch.setattr(evaluate.config, "HF_METRICS_CACHE", str(no_folder / "metrics"))
+    assert metrics.load(name).compute(**inputs(name))
+    assert list(tmp_path.iterdir()) == [no_folder]
+
+
+@pytest.mark.parametrize("name", ["glue/sst2", "classification", "multi_label"])
+@pytest.mark.parametrize("wrong", [0.7, float("nan"), float("inf")])
+def test_probabilities_are_refused_not_cut_to_integers(name, wrong):
+    metric, rows = metrics.load(name), inputs(name)
+    floats = np.array(rows["predictions"], np.float64)
+    floats[1] = wrong
+    with pytest.raises(ValueError, match=f"predictions hold {wrong}; expected .*int64, no probabilities"):
+        metric.compute(predictions=floats, references=rows["references"])
+    assert metric.compute(**rows) == metrics.load(name).compute(**rows)  # what was refused has left nothing behind
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_is_missing_is_named(name):
+    metric, rows = metrics.load(name), inputs(name)
+    with pytest.raises(DataError, match="nothing to score"):
+        metric.compute()
+    with pytest.raises(DataError, match="nothing to score"):
+        metric.compute(predictions=[], references=[])
+    with pytest.raises(ValueError, match="references are None; expected"):
+        metric.compute(predictions=rows["predictions"])
+    with pytest.raises(ValueError, match=r"number of predictions \(2\) and references \(3\)"):
+        metric.compute(predictions=rows["predictions"][:2], references=rows["references"])
+    assert metric.compute(**rows) == metrics.load(name).compute(**rows)
+
+
+@pytest.mark.parametrize("name", ["glue/sst2", "classification", "regression"])
+def test_a_value_that_is_missing_is_no_number(name):
+    with pytest.raises(ValueError, match=r"references are object of shape \(3,\); expected"):
+        metrics.load(name).compute(predictions=[0, 1, 1], references=[0, 1, None])
+
+
+def test_label_sets_of_unequal_lengths_are_refused():
+    with pytest.raises(ValueError, match=r"references are of unequal lengths; expected .*\(N, C\)"):
+        metrics.load("multi_label").compute(predictions=[[0, 1], [1, 1]], references=[[0], [0, 1]])
+
+
+def test_the_types_are_those_declared():
+    whole, number = datasets.Value("int64"), datasets.Value("float64")
+    expected = {"glue/sst2": whole, "glue/stsb": number, "multi_label": datasets.List(whole), "regression": number}
+    for name, feature in expected.items():
+        assert metrics.load(name).features == {"predictions": feature, "references": feature}
