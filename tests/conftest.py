@@ -32,6 +32,39 @@ def tiny_config(tiny_sizes: dict[str, Any]) -> Any:
     return BertConfig(**tiny_sizes)
 
 
+# The families of encoders that fine-tuning is tried with, each as its published checkpoints are, but tiny; a text of up
+# to 40 tokens fits all of them.
+_DISENTANGLED = {"relative_attention": True, "position_biased_input": False, "pos_att_type": ["p2c", "c2p"]}
+_ENCODERS: dict[str, dict[str, Any]] = {
+    "bertkit": {},
+    "albert": {"embedding_size": 16},
+    "deberta": {**_DISENTANGLED, "type_vocab_size": 0, "pooler_hidden_size": 32},
+    "deberta-v2": {**_DISENTANGLED, "type_vocab_size": 0, "pooler_hidden_size": 32, "position_buckets": 8},
+    "distilbert": {"hidden_dim": 64, "intermediate_size": None},
+    "electra": {"embedding_size": 16},
+    "modernbert": {"num_hidden_layers": 3, "local_attention": 8, "classifier_pooling": "cls", "eos_token_id": 2}
+    | {"pad_token_id": 0, "bos_token_id": 1, "cls_token_id": 1, "sep_token_id": 2},
+    "mpnet": {"max_position_embeddings": 42},
+    "roberta": {"max_position_embeddings": 42, "type_vocab_size": 1},
+    "xlm-roberta": {"max_position_embeddings": 42, "type_vocab_size": 1},
+}
+
+
+@pytest.fixture(params=_ENCODERS)
+def encoder(request: pytest.FixtureRequest) -> Any:
+    """The configuration of a tiny encoder without dropout; a test is run once for each family."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    import bertkit  # noqa: F401 - registers the first family
+    from bertkit.encoders import own_fields
+
+    sizes = {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    sizes |= {"intermediate_size": 64, "max_position_embeddings": 40, **_ENCODERS[request.param]}
+    family = CONFIG_MAPPING[request.param]
+    no_dropout = {field: 0.0 for field in own_fields(family) if "dropout" in field}
+    return family(**{field: value for field, value in {**no_dropout, **sizes}.items() if value is not None})
+
+
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A pre-trained BERT as a run leaves it, but tiny and with random weights; 64 positions."""

@@ -157,6 +157,22 @@ def decode_lines(blocks: Iterable[bytes], name: str, file: Path | None = None) -
     Raises:
         DataError: as `read_text`, when the lines before the fault have been given.
     """
+    rest = ""
+    for piece in decode_pieces(blocks, name, file):
+        lines = _lines(piece)
+        rest = lines.pop()
+        yield from lines
+    yield rest
+
+
+def decode_pieces(blocks: Iterable[bytes], name: str, file: Path | None = None) -> Iterator[str]:
+    """The text of `decode_lines` with its line endings as they stand, in pieces: each but the last ends with a line.
+
+    The last piece is the last line where no line ending follows it, else it is empty.
+
+    Raises:
+        DataError: as `read_text`, when the pieces before the fault have been given.
+    """
     begun: list[bytes] = []
     offset = 0
     for block in blocks:
@@ -164,12 +180,11 @@ def decode_lines(blocks: Iterable[bytes], name: str, file: Path | None = None) -
         end = 1 + max(block.rfind(b"\n"), block.rfind(b"\r", 0, len(block) - 1))
         if end:
             chunk = b"".join([*begun, block[:end]])
-            lines = _lines(_decode(chunk, offset, name, file))
-            yield from itertools.islice(lines, len(lines) - 1)
+            yield _decode(chunk, offset, name, file)
             offset += len(chunk)
             begun = []
         begun.append(block[end:])
-    yield from _lines(_decode(b"".join(begun), offset, name, file))
+    yield _decode(b"".join(begun), offset, name, file)
 
 
 def _lines(text: str) -> list[str]:

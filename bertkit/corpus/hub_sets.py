@@ -24,13 +24,14 @@ def may_be_hub_id(given: str) -> bool:
     return _HUB_ID.fullmatch(given) is not None and file_kind(given) is None
 
 
-def find_set(hub_id: str, config: str | None, split: str) -> DatasetBuilder:
+def find_set(hub_id: str, config: str | None, split: str | None) -> DatasetBuilder:
     """What ``datasets`` knows of a set before any of its data is fetched; ``hash`` is the commit that it was found at.
 
     Args:
         hub_id: ``owner/name``.
         config: one of its configurations; None where it has only one, or a default.
-        split: such as ``train``, or an expression of ``datasets``, such as ``train[:1%]`` or ``train+test``.
+        split: such as ``train``, or an expression of ``datasets``, such as ``train[:1%]`` or ``train+test``; None asks
+            for none.
 
     Raises:
         DataError: no such set can be had (neither from the Hub nor from the cache), or it has no such configuration or
@@ -53,18 +54,30 @@ def find_set(hub_id: str, config: str | None, split: str) -> DatasetBuilder:
             f"{hub_id}: neither a file or folder here nor a data set that can be had from the Hub now "
             f"({_reason(error)}); give files, folders, or a Hub id such as wikimedia/wikipedia with access to the Hub"
         ) from error
-    splits = list(map(str, builder.config.data_files or builder.info.splits or ()))
-    wanted = [part.partition("[")[0].strip() for part in split.split("+")]
+    splits = split_names(builder)
+    wanted = [] if split is None else [part.partition("[")[0].strip() for part in split.split("+")]
     for name in wanted:
         if splits and name not in splits and name != "all":
             raise DataError(f"{hub_id}: no split {name!r}; there is {_listed(splits)}{did_you_mean(name, splits)}")
     return builder
 
 
+def split_names(builder: DatasetBuilder) -> list[str]:
+    """The splits of a set, in its own order; none where nothing is known of them before the data is read."""
+    return list(map(str, builder.config.data_files or builder.info.splits or ()))
+
+
 def load_set(
-    builder: DatasetBuilder, hub_id: str, split: str, column: str, streaming: bool
+    builder: DatasetBuilder, hub_id: str, split: str, column: str | None, streaming: bool
 ) -> Dataset | IterableDataset:
-    """The rows of a split, with the text's column alone; downloaded unless they are in the cache, or streamed.
+    """The rows of a split; downloaded unless they are in the cache, or streamed.
+
+    Args:
+        builder: from `find_set`.
+        hub_id: what messages call the set.
+        split: as for `find_set`.
+        column: the only one of the rows; None keeps all.
+        streaming: read them over the network at every reading.
 
     Raises:
         DataError: the data cannot be had or read, the split cannot be made, or there is no such column; the message
@@ -81,6 +94,8 @@ def load_set(
         else:
             builder.download_and_prepare()
             rows = builder.as_dataset(split=split)
+        if column is None:
+            return rows
         columns = rows.column_names
         if columns is None:  # a streamed set knows its columns only when it is read
             columns = list(next(iter(rows), {}))

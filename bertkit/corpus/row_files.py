@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from bertkit.errors import DataError, did_you_mean, listed
 
@@ -50,13 +50,23 @@ def json_texts(lines: Iterable[str], column: str, name: str) -> Iterator[str]:
         raise DataError(listed(faults))
 
 
-def _text_of(line: str, column: str) -> str:
+def json_object(line: str, key: str) -> dict[str, Any]:
+    """The JSON object that a line holds; ``key`` is one that messages name as an example.
+
+    Raises:
+        DataError: it is no JSON, or another value; the message does not name the line.
+    """
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"no JSON ({error}); expected one object a line, such as {{{column!r}: …}}") from error
+        raise DataError(f"no JSON ({error}); expected one object a line, such as {{{key!r}: …}}") from error
     if not isinstance(row, dict):
-        raise DataError(f"{_shown(row)} is no JSON object; expected one object a line, such as {{{column!r}: …}}")
+        raise DataError(f"{_shown(row)} is no JSON object; expected one object a line, such as {{{key!r}: …}}")
+    return row
+
+
+def _text_of(line: str, column: str) -> str:
+    row = json_object(line, column)
     if column not in row:
         raise DataError(missing_column(column, list(row)))
     text = row[column]
@@ -96,6 +106,26 @@ def parquet_texts(file: Path | IO[bytes], column: str, name: str, reached: Calla
     Raises:
         DataError: it is no Parquet file, is damaged, or has no such column of strings.
     """
+    first = 0
+    for batch in parquet_batches(file, name, reached, column):
+        yield from arrow_texts(batch.column(0), column, name, first)
+        first += batch.num_rows
+
+
+def parquet_batches(
+    file: Path | IO[bytes], name: str, reached: Callable[[float], None], column: str | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a Parquet file, in order, by batches of about 1 MiB, whatever the size of the row groups.
+
+    Args:
+        file: where it is, or an open file that can be sought in.
+        name: what messages call the file.
+        reached: told after each batch which share of the rows is read, in [0, 1].
+        column: the only one to read; None reads all.
+
+    Raises:
+        DataError: it is no Parquet file, is damaged, or has no such column.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -103,13 +133,14 @@ def parquet_texts(file: Path | IO[bytes], column: str, name: str, reached: Calla
         # Without a buffer, and with pre-buffering, whole row groups would be held in memory.
         with pq.ParquetFile(file, buffer_size=_BATCH_BYTES, pre_buffer=False) as opened:
             columns = opened.schema_arrow.names
-            if column not in columns:
+            if column is not None and column not in columns:
                 raise DataError(f"{name}: {missing_column(column, columns)}")
-            first = 0
-            for batch in opened.iter_batches(_rows_of_a_batch(opened.metadata), columns=[column], use_threads=False):
-                yield from arrow_texts(batch.column(0), column, name, first)
-                first += batch.num_rows
-                reached(first / opened.metadata.num_rows)
+            wanted = None if column is None else [column]
+            done = 0
+            for batch in opened.iter_batches(_rows_of_a_batch(opened.metadata), columns=wanted, use_threads=False):
+                yield batch
+                done += batch.num_rows
+                reached(done / opened.metadata.num_rows)
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno:  # its own words are wrapped in those of Arrow
             raise DataError(f"{name}: cannot be read: {os.strerror(error.errno)}") from error

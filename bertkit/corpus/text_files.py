@@ -6,7 +6,7 @@ import glob
 import gzip
 import os
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from io import BufferedIOBase, BufferedReader
 from pathlib import Path
 from typing import NamedTuple
@@ -24,7 +24,7 @@ class FileKind(NamedTuple):
     """What the end of a file's name says of it.
 
     Attributes:
-        form: one of ``FORMS``.
+        form: the end of its name without that of the packing, one of ``FORMS`` for a corpus.
         packing: one of ``PACKINGS``, or empty.
     """
 
@@ -32,8 +32,8 @@ class FileKind(NamedTuple):
     packing: str
 
 
-def file_kind(name: str) -> FileKind | None:
-    """The kind of a file by its name, or None where it is none that bertkit reads; case does not matter.
+def file_kind(name: str, forms: Collection[str] = FORMS) -> FileKind | None:
+    """The kind of a file by its name, or None where it is none of ``forms``; case does not matter.
 
     >>> file_kind("wiki/AA.JSONL.gz"), file_kind("notes.md"), file_kind("wiki.gz")
     (FileKind(form='.jsonl', packing='.gz'), None, None)
@@ -42,7 +42,7 @@ def file_kind(name: str) -> FileKind | None:
     if packing not in PACKINGS:
         root, packing = name.lower(), ""
     form = os.path.splitext(root)[1]
-    return FileKind(form, packing) if form in FORMS else None
+    return FileKind(form, packing) if form in forms else None
 
 
 def find_files(given: str, faults: list[str]) -> list[Path]:

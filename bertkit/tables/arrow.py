@@ -1,0 +1,72 @@
+"""Arrow batches → tables: Parquet files, and the rows of Hub sets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from bertkit.errors import DataError, listed
+from bertkit.tables.table import MOST_FAULTS, Table, repeated_names
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def read_batches(batches: Iterable[pa.RecordBatch | pa.Table], source: str, fingerprint: str) -> Table:
+    """The table of rows that come in batches of one schema; lists and structs become Python lists and dicts.
+
+    The names of classes are those that the ``datasets`` library keeps in the schema of what it writes.
+
+    Args:
+        batches: from `bertkit.corpus.row_files.parquet_batches`, or of a data set.
+        source: what messages call their source.
+        fingerprint: the table's.
+
+    Raises:
+        DataError: there is no row; columns have the same name; or a value cannot be read, such as text that is not
+            UTF-8. All faults are named in one message, with their rows.
+    """
+    columns: dict[str, list[Any]] = {}
+    class_names: dict[str, list[str]] = {}
+    faults: list[str] = []
+    rows = 0
+    for batch in batches:
+        if not rows:
+            if repeated := repeated_names(batch.schema.names, source):
+                raise DataError(listed(repeated, MOST_FAULTS))
+            columns = {name: [] for name in batch.schema.names}
+            class_names = _class_names(batch.schema)
+        for name, values in zip(columns, batch.columns, strict=True):
+            try:
+                columns[name] += values.to_pylist()
+            except (ValueError, OverflowError):
+                faults += _unreadable(values, name, source, rows)
+        rows += batch.num_rows
+    if not any(columns.values()) and not faults:
+        faults.append(f"{source}: no rows")
+    if faults:
+        raise DataError(listed(faults, MOST_FAULTS))
+    return Table(columns, source, fingerprint, class_names=class_names)
+
+
+def _unreadable(values: pa.Array | pa.ChunkedArray, name: str, source: str, first: int) -> list[str]:
+    faults = []
+    for row, value in enumerate(values, first + 1):
+        try:
+            value.as_py()
+        except (ValueError, OverflowError) as error:
+            faults.append(f"{source}, row {row}: {name!r} cannot be read ({error}); write this value anew")
+    return faults
+
+
+def _class_names(schema: pa.Schema) -> dict[str, list[str]]:
+    """Column → names of its classes, for columns of classes and of lists of classes."""
+    described = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+    found = {}
+    for name, feature in ((described.get("info") or {}).get("features") or {}).items():
+        while isinstance(feature, dict) and feature.get("_type") in ("List", "LargeList", "Sequence"):
+            feature = feature["feature"]
+        if isinstance(feature, dict) and feature.get("_type") == "ClassLabel":
+            found[name] = list(feature["names"])
+    return found

@@ -1,0 +1,160 @@
+"""CSV and TSV → tables: fields between commas or tabs, as text exactly as it stands.
+
+Nothing in these files means a missing value: ``NA``, ``None``, ``null`` and an empty field are text.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import re
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+
+from bertkit.errors import DataError, listed
+from bertkit.tables.table import MOST_FAULTS, Table, repeated_names
+
+COMMA, TAB = ",", "\t"
+
+_NAMES = {COMMA: "comma", TAB: "tab"}
+_REMEDIES = {
+    COMMA: "if a comma parts its columns, name the file .csv",
+    TAB: "if a tab parts its columns, name the file .tsv",
+    ";": "if ';' parts its columns, save it with commas",
+}
+_LONGEST_FIELD = 2**31 - 1  # characters; the most that the csv module takes on every system
+
+_Row = tuple[int, list[str]]  # the line that it begins in, from 1; its fields, none for a blank line
+
+
+def read_delimited(
+    pieces: Iterable[str],
+    source: str,
+    fingerprint: str,
+    *,
+    delimiter: str,
+    quoting: bool,
+    columns: Sequence[str] | None = None,
+    skip_ragged: bool = False,
+) -> Table:
+    r"""The table that a text holds whose first row names the columns.
+
+    A column without a name is left out: pandas writes the numbers of rows so. A blank line holds no row, unless there
+    is only one column: then it is an empty text. A line ends with CRLF, LF or CR; within quotes these stand for
+    themselves.
+
+    Args:
+        pieces: of the text, from `bertkit.corpus.documents.decode_pieces`.
+        source: what messages call it.
+        fingerprint: the table's.
+        delimiter: `COMMA` or `TAB`.
+        quoting: a field may be quoted as in RFC 4180, then it holds delimiters and line endings, and quotes that are
+            doubled. A quote within a field that does not begin with one is a plain character. False: quotes are plain
+            characters everywhere, a row is a line.
+        columns: their names; then the first row is no header but holds values.
+        skip_ragged: leave out rows with another number of fields than there are columns, and count them.
+
+    Raises:
+        DataError: there is no header or no row; no column has a name, or several the same; a row has another number of
+            fields; a quoted field does not end. All faults are named in one message, with their lines.
+
+    >>> table = read_delimited(['text,label\n"a, b",1\n'], "x.csv", "", delimiter=COMMA, quoting=True)
+    >>> table.columns
+    {'text': ['a, b'], 'label': ['1']}
+    """
+    faults: list[str] = []
+    lines = (line for piece in pieces for line in io.StringIO(piece, newline=""))
+    rows = _quoted_rows(lines, delimiter, source, faults) if quoting else _plain_rows(lines, delimiter)
+    if columns is None:
+        names = _header(rows, source, delimiter, faults)
+        expected = f"where the header has {len(names)}"
+    else:
+        names = list(columns)
+        expected = f"where {len(names)} columns are named"
+        faults += _faults_of_names(names, f"{source}, the names given for its columns")
+    remedy = f"; put quotes around a field that holds a {_NAMES[delimiter]}" if quoting else ""
+    kept: list[list[str]] = []
+    begins = array("q")
+    skipped = 0
+    for line, fields in rows:
+        if not fields:
+            if len(names) > 1:
+                continue
+            fields = [""]
+        if len(fields) == len(names):
+            kept.append(fields)
+            begins.append(line)
+        elif skip_ragged:
+            skipped += 1
+        else:
+            counted = f"{len(fields)} field{'s' * (len(fields) != 1)}"
+            faults.append(f"{source}, line {line}: {counted} {expected}{remedy if len(fields) > len(names) else ''}")
+    if not kept and not faults:
+        left = f", but {skipped} with another number of fields" if skipped else ""
+        faults.append(f"{source}: no rows{' after the header' if columns is None else ''}{left}")
+    if faults:
+        raise DataError(listed(faults, MOST_FAULTS))
+    values = {name: [fields[at] for fields in kept] for at, name in enumerate(names) if name}
+    return Table(values, source, fingerprint, begins, skipped=skipped)
+
+
+def _header(rows: Iterator[_Row], source: str, delimiter: str, faults: list[str]) -> list[str]:
+    """The names of the columns; faults of single names are added to ``faults``."""
+    _, names = next(rows, (1, []))
+    if not names:
+        raise DataError(
+            listed(faults or [f"{source}, line 1: empty; expected a header line with the names of the columns"])
+        )
+    other = next((other for other in _REMEDIES if other in names[0]), None)
+    if len(names) == 1 and other not in (None, delimiter):
+        raise DataError(f"{source}, line 1: no {_NAMES[delimiter]} in the header {names[0]!r}; {_REMEDIES[other]}")
+    faults += _faults_of_names(names, f"{source}, line 1")
+    return names
+
+
+def _faults_of_names(names: Sequence[str], place: str) -> list[str]:
+    named = list(filter(None, names))
+    return repeated_names(named, place) if named else [f"{place}: none of the columns has a name; name them"]
+
+
+def _plain_rows(lines: Iterable[str], delimiter: str) -> Iterator[_Row]:
+    for number, ended in enumerate(lines, 1):
+        line = ended.rstrip("\r\n")
+        yield number, line.split(delimiter) if line else []
+
+
+def _quoted_rows(lines: Iterable[str], delimiter: str, source: str, faults: list[str]) -> Iterator[_Row]:
+    """Rows by RFC 4180, up to the first quoted field that does not end; that one is added to ``faults``."""
+    # The limit belongs to the whole process: to lower it again could break off a reading in another thread.
+    csv.field_size_limit(_LONGEST_FIELD)
+    of_row: list[str] = []
+    reader = csv.reader(_noted(lines, of_row), delimiter=delimiter, strict=True)
+    begins = 1
+    try:
+        for fields in reader:
+            yield begins, fields
+            begins = reader.line_num + 1
+            of_row.clear()
+    except csv.Error as error:
+        opening = _opening(of_row, begins, delimiter)
+        faults.append(
+            f"{source}, line {opening}: a field begins here with a quote and does not end with one "
+            f"(line {reader.line_num}: {error}); close it, and double the quotes within it"
+        )
+
+
+def _noted(lines: Iterable[str], seen: list[str]) -> Iterator[str]:
+    for line in lines:
+        seen.append(line)
+        yield line
+
+
+def _opening(of_row: Sequence[str], begins: int, delimiter: str) -> int:
+    """The line in which the first field of a row begins that does not end as it should."""
+    whole_field = re.compile(rf'(?:"(?:[^"]++|"")*+"|[^"{delimiter}][^{delimiter}]*+)?{delimiter}')
+    text, start = "".join(of_row), 0
+    while field := whole_field.match(text, start):
+        start = field.end()
+    ends = itertools.accumulate(map(len, of_row))
+    return begins + next(number for number, end in enumerate(ends) if end > start)

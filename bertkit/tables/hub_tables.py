@@ -1,0 +1,65 @@
+"""Splits of data sets on the Hub → tables."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bertkit.corpus.hub_sets import find_set, load_set, split_names
+from bertkit.errors import DataError
+from bertkit.tables.arrow import read_batches
+from bertkit.tables.table import Table
+
+if TYPE_CHECKING:
+    from datasets import DatasetBuilder
+
+_BATCH_ROWS = 1024
+
+
+def hub_splits(hub_id: str, config: str | None) -> list[str]:
+    """The names of the splits that a set of the Hub has, in its own order; no data is downloaded.
+
+    Args:
+        hub_id: ``owner/name``.
+        config: one of its configurations; None where it has only one, or a default.
+
+    Raises:
+        DataError: the set cannot be had, neither from the Hub nor from the cache; it has no such configuration; or its
+            name is that of a file or folder here.
+    """
+    return split_names(_found(hub_id, config, None))
+
+
+def load_hub_table(hub_id: str, config: str | None, split: str) -> Table:
+    """One split of a data set on the Hub, downloaded unless it is in the cache.
+
+    Classes stay ids; the table's ``class_names`` has what they are called. The fingerprint is a SHA-256 of the commit,
+    the configuration and the split.
+
+    Args:
+        hub_id: ``owner/name``.
+        config: one of its configurations; None where it has only one, or a default.
+        split: one of `hub_splits`, or an expression such as ``train[:10%]``.
+
+    Raises:
+        DataError: as `hub_splits`; or the set has no such split, and the message lists those it has; or there is no row
+            in it, or one that cannot be read.
+    """
+    builder = _found(hub_id, config, split)
+    rows = load_set(builder, hub_id, split, column=None, streaming=False)
+    read_as = [builder.hash, builder.config.name, split]
+    fingerprint = "sha256:" + hashlib.sha256(json.dumps(read_as).encode()).hexdigest()[:16]
+    source = f"{hub_id} ({split if config is None else f'{config}, {split}'})"
+    return read_batches(rows.with_format("arrow").iter(_BATCH_ROWS), source, fingerprint)
+
+
+def _found(hub_id: str, config: str | None, split: str | None) -> DatasetBuilder:
+    # Of a folder the library would keep the rows by the names of its files, and not see when these change.
+    if Path(hub_id).exists():
+        raise DataError(
+            f"{hub_id}: expected the id of a set of the Hub, and this is a file or folder here; give its files, "
+            "or work in another folder if the Hub's set is meant"
+        )
+    return find_set(hub_id, config, split)

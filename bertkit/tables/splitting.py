@@ -1,0 +1,43 @@
+"""A validation set made from the training set, and rows that stand in both."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+
+def hold_out(classes: Sequence[Hashable] | None, rows: int, fraction: float, seed: int) -> tuple[list[int], list[int]]:
+    """Draws a validation set that has every class in about the same share as the whole.
+
+    Of a class of n rows, ``fraction`` · n are held out, rounded, and at least one is left to train on. (The function of
+    the datasets library refuses a class of one row.)
+
+    Args:
+        classes: the class of every row; None draws from all rows alike.
+        rows: how many there are.
+        fraction: share to hold out, in (0, 1).
+        seed: the same gives the same split, whatever else the run does.
+
+    Returns:
+        Rows to train on and rows held out, each in the order of the table.
+    """
+    generator = np.random.default_rng(seed)
+    groups: dict[Hashable, list[int]] = {}
+    for row in range(rows):
+        groups.setdefault(None if classes is None else classes[row], []).append(row)
+    held_out: set[int] = set()
+    for members in groups.values():
+        count = min(round(len(members) * fraction), len(members) - 1)
+        held_out.update(generator.permutation(members)[:count].tolist())
+    return [row for row in range(rows) if row not in held_out], sorted(held_out)
+
+
+def repeated(train: Sequence[Sequence[str]], validation: Sequence[Sequence[str]]) -> list[int]:
+    """The rows of a validation set whose texts also stand in the training set.
+
+    Args:
+        train, validation: columns of texts.
+    """
+    seen = set(zip(*train, strict=True))
+    return [row for row, texts in enumerate(zip(*validation, strict=True)) if texts in seen]

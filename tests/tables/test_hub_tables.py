@@ -1,0 +1,162 @@
+"""Splits of a Hub on this machine."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bertkit.errors import DataError
+from bertkit.tables import hub_splits, load_hub_table
+
+CARD = """---
+configs:
+- config_name: english
+  data_files: [{split: train, path: en/train.jsonl}, {split: test, path: en/test.jsonl}]
+- config_name: german
+  data_files: de/*.jsonl
+---
+"""
+
+PROGRAM = """
+import json, sys
+from bertkit.errors import DataError
+from bertkit.tables import hub_splits, load_hub_table
+
+for given in json.loads(sys.argv[1]):
+    try:
+        if len(given) == 2:
+            print(json.dumps(hub_splits(*given)))
+            continue
+        table = load_hub_table(*given)
+        parts = ("columns", "source", "fingerprint", "class_names")
+        print(json.dumps({**{part: getattr(table, part) for part in parts}, "place": table.place(1)}))
+    except DataError as error:
+        print(json.dumps(str(error)))
+"""
+
+
+def json_lines(*texts: str) -> bytes:
+    return "".join(json.dumps({"text": text, "label": "x"}) + "\n" for text in texts).encode()
+
+
+def parquet_of_classes() -> bytes:
+    import pyarrow.parquet as pq
+    from datasets import ClassLabel, Dataset, Features, Value
+
+    features = Features({"text": Value("string"), "label": ClassLabel(names=["bad", "good"])})
+    rows = Dataset.from_dict({"text": ["NA", None, "c"], "label": [1, 0, -1]}, features=features)
+    stream = io.BytesIO()
+    pq.write_table(rows.with_format("arrow")[:], stream)
+    return stream.getvalue()
+
+
+@pytest.fixture(scope="module")
+def hub():
+    path = Path(__file__).parents[1] / "corpus" / "hub_server.py"
+    spec = importlib.util.spec_from_file_location("hub_server", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["hub_server"] = module
+    spec.loader.exec_module(module)
+    repositories = {
+        "org/reviews": {"data/train-00000-of-00001.parquet": parquet_of_classes()},
+        "org/languages": {
+            "README.md": CARD.encode(),
+            "en/train.jsonl": json_lines("An English row.", "Two."),
+            "en/test.jsonl": json_lines("Another.", "Row."),
+            "de/train.jsonl": json_lines("Eine Zeile.", "Zwei."),
+        },
+    }
+    with module.HubServer(repositories) as server:
+        yield server
+
+
+@pytest.fixture
+def ask(hub, tmp_path):
+    """``ask([id, config], [id, config, split], …)`` gives splits and tables of another process, since the address of
+    the Hub is read at import."""
+
+    def run(*calls, **environment):
+        settings = {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(tmp_path / "hf"), "HF_HUB_DISABLE_TELEMETRY": "1"}
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, json.dumps(calls)],
+            env={**os.environ, **settings, **environment},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
+        return list(map(json.loads, done.stdout.splitlines()))
+
+    return run
+
+
+@pytest.mark.slow
+class TestHub:
+    def test_ids_of_classes_their_names_and_missing_texts(self, ask):
+        [table] = ask(["org/reviews", None, "train"])
+        assert table["columns"] == {"text": ["NA", None, "c"], "label": [1, 0, -1]}
+        assert table["class_names"] == {"label": ["bad", "good"]}
+        assert table["source"] == "org/reviews (train)"
+        assert table["place"] == "org/reviews (train), row 2"
+
+    def test_configurations_splits_and_parts_of_splits(self, ask):
+        train, test, part, german, splits = ask(
+            ["org/languages", "english", "train"],
+            ["org/languages", "english", "test"],
+            ["org/languages", "english", "train+test"],
+            ["org/languages", "german", "train"],
+            ["org/languages", "english"],
+        )
+        assert train["columns"]["text"] == ["An English row.", "Two."]
+        assert test["columns"]["text"] == ["Another.", "Row."]
+        assert test["place"] == "org/languages (english, test), row 2"
+        assert part["columns"]["text"] == ["An English row.", "Two.", "Another.", "Row."]
+        assert german["columns"]["text"] == ["Eine Zeile.", "Zwei."]
+        assert splits == ["train", "test"]
+        assert len({table["fingerprint"] for table in (train, test, part, german)}) == 4
+        assert train["class_names"] == {}
+
+    def test_from_the_cache_it_is_the_same(self, ask):
+        [fresh] = ask(["org/reviews", None, "train"])
+        cached, splits = ask(["org/reviews", None, "train"], ["org/reviews", None], HF_HUB_OFFLINE="1")
+        assert cached == fresh
+        assert splits == ["train"]
+
+    def test_splits_are_told_without_a_download(self, ask, hub):
+        hub.requests.clear()
+        assert ask(["org/reviews", None]) == [["train"]]
+        assert not [request for request in hub.requests if request.startswith("GET") and "parquet" in request]
+
+    def test_what_is_not_there(self, ask):
+        split, unnamed, misnamed, absent = ask(
+            ["org/languages", "english", "tets"],
+            ["org/languages", None],
+            ["org/languages", "germn"],
+            ["org/none", None],
+        )
+        assert split == "org/languages: no split 'tets'; there is 'train', 'test'; did you mean 'test'?"
+        assert unnamed == "org/languages: has several configurations, name one of them: 'english', 'german'"
+        assert misnamed.endswith("; did you mean 'german'?")
+        assert absent.startswith("org/none: neither a file or folder here nor a data set that can be had from the Hub")
+
+    def test_without_the_network(self, ask):
+        messages = ask(["org/never-seen", None, "train"], ["org/never-seen", None], HF_HUB_OFFLINE="1")
+        assert len(messages) == 2
+        for message in messages:
+            assert message.startswith("org/never-seen: neither a file or folder here nor a data set that can be had")
+
+
+@pytest.mark.parametrize("ask", [hub_splits, lambda *given: load_hub_table(*given, "train")])
+def test_a_folder_is_no_set_of_the_hub(tmp_path, ask):
+    """The library would cache it by its name, and go on giving the cached rows when the files change."""
+    (tmp_path / "train.csv").write_text("text,label\na,1\n")
+    with pytest.raises(DataError, match="expected the id of a set of the Hub, and this is a file or folder here"):
+        ask(str(tmp_path), None)
