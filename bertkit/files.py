@@ -24,8 +24,8 @@ def check_new_file(path: Path, name: str) -> None:
         raise OutputError(f"{name}: there is no folder {path.parent}")
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Writes UTF-8 text so that the file is either as it was before or whole."""
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Writes bytes, or text as UTF-8, so that the file is either as it was before or whole."""
     partial = path.with_name(path.name + ".partial")
-    partial.write_text(text, encoding="utf-8")
+    partial.write_bytes(content.encode() if isinstance(content, str) else content)
     os.replace(partial, path)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from tqdm import tqdm
@@ -38,6 +39,25 @@ def say(line: str) -> None:
     """Prints a line to stderr, around any bar that stands there."""
     if is_main_process():
         tqdm.write(line, file=sys.stderr)
+
+
+@contextmanager
+def without_library_bars() -> Iterator[None]:
+    """Keeps transformers and datasets from drawing bars of their own: for every file, into logs, through our bars."""
+    import datasets
+    from transformers.utils import logging as transformers_logging
+
+    of_transformers = transformers_logging.is_progress_bar_enabled()
+    of_datasets = not datasets.are_progress_bars_disabled()
+    transformers_logging.disable_progress_bar()
+    datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if of_transformers:
+            transformers_logging.enable_progress_bar()
+        if of_datasets:
+            datasets.enable_progress_bars()
 
 
 def is_score(name: str) -> bool:

@@ -4,7 +4,8 @@ A recipe is a YAML file of five blocks. ``task``, ``model``, ``data`` and ``trai
 gives, ``placement`` may not. ``task.kind`` names the module of ``bertkit/tasks`` that does the work; that module's
 ``TaskSettings`` and ``DataSettings`` say which keys the blocks ``task`` and ``data`` have. ``model`` has the fields of
 ``BertConfig`` and ``name_or_path`` (where weights come from), ``train`` those of ``transformers.TrainingArguments``,
-with one of ours in place of the per-device keys: ``global_train_batch_size``.
+with ``global_train_batch_size`` in place of the per-device keys, and ``early_stopping_patience``: after how many
+evaluations without a better score a fine-tuning ends.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ _TRAIN_DEFAULTS: dict[str, Any] = {
     "save_total_limit": 2,
     "report_to": "none",
 }
+
+OWN_TRAIN_KEYS: dict[str, Any] = {"global_train_batch_size": int, "early_stopping_patience": int | None}
+"""The keys of the ``train`` block that are not transformers', and their types."""
 
 _SEEDS = 2**32  # numpy takes no larger ones
 
@@ -220,6 +224,7 @@ class _Checker:
     def settings(self, block: str, settings: type) -> Any:
         """Builds the dataclass ``settings`` from a block whose values are checked against its annotations."""
         hints = get_type_hints(settings)
+        hints = {field.name: hints[field.name] for field in dataclasses.fields(settings)}
         required = {
             field.name
             for field in dataclasses.fields(settings)
@@ -264,12 +269,16 @@ class _Checker:
 
         # Only what BertConfig itself declares: labels, dtype and the like are the task's and the placement's.
         own = {field.name: field.type for field in dataclasses.fields(BertConfig) if field.name in vars(BertConfig)}
+        given = self.blocks["model"]
+        if given.get("name_or_path") is not None:  # then the fields not given here are the checkpoint's, and so are
+            # the names that there are, which `load_config` knows
+            others = {key: Any for key in given if key not in own}
+            return self._checked("model", {**others, "name_or_path": str | None, **own})
         values = self._checked("model", {"name_or_path": str | None, **own})
-        if "name_or_path" not in values:  # else the fields not given here are the checkpoint's
-            try:
-                BertConfig(**values)
-            except ValueError as error:
-                self.faults.append(f"model: {error.__cause__ or error}")
+        try:
+            BertConfig(**{key: value for key, value in values.items() if key != "name_or_path"})
+        except ValueError as error:
+            self.faults.append(f"model: {error.__cause__ or error}")
         return values
 
     def _train(self) -> dict[str, Any]:
@@ -282,25 +291,28 @@ class _Checker:
                 instead = _NOT_IN_TRAIN.get(key, "use bertkit push")
                 self.faults.append(f"{self._place('train', key)}: not set in a recipe; {instead}")
                 del self.blocks["train"][key]
-        values = self._checked("train", {"global_train_batch_size": int, **fields})
+        values = self._checked("train", {**OWN_TRAIN_KEYS, **fields})
         train = {**_TRAIN_DEFAULTS, **values}
         if train["global_train_batch_size"] < 1:
             self.faults.append(
                 f"{self._place('train', 'global_train_batch_size')}: "
                 f"expected at least 1 sequence, got {train['global_train_batch_size']}"
             )
-        for key in ("learning_rate", "num_train_epochs", "max_steps"):
-            if key in values and not values[key] > 0 and not (key == "max_steps" and values[key] == -1):
+        for key in ("learning_rate", "num_train_epochs", "max_steps", "early_stopping_patience"):
+            if values.get(key) is not None and not values[key] > 0 and not (key == "max_steps" and values[key] == -1):
                 self.faults.append(f"{self._place('train', key)}: expected more than 0, got {values[key]}")
         if not 0 <= train["seed"] < _SEEDS:
             self.faults.append(f"{self._place('train', 'seed')}: expected 0 to {_SEEDS - 1}, got {train['seed']}")
         return train
 
 
+_SHARED_BY_TASKS = ("base", "table_data", "text_classification")
+
+
 def task_kinds() -> tuple[str, ...]:
-    """The tasks there are: every module of ``bertkit/tasks`` but the shared ``base``."""
+    """The tasks there are: every module of ``bertkit/tasks`` but what they share."""
     folder = Path(__file__).parent / "tasks"
-    return tuple(sorted(file.stem for file in folder.glob("[a-z]*.py") if file.stem != "base"))
+    return tuple(sorted(file.stem for file in folder.glob("[a-z]*.py") if file.stem not in _SHARED_BY_TASKS))
 
 
 def _is_float(hint: Any) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import dataclasses
+import importlib
 
 import pytest
 
@@ -146,7 +147,6 @@ def test_three_wrong_keys_are_named_at_once_with_file_and_line(tmp_path):
         ("data.max_train_samples", 0, "data.max_train_samples: 0 is not at least 1"),
         ("task.kind", "gleu", "unknown task 'gleu'"),
         ("task.metric", "glue/sst3", "task.metric: unknown metric 'glue/sst3'"),
-        ("model.hidden_sise", 3, "model.hidden_sise: unknown key; did you mean 'hidden_size'?"),
         ("speed.fast", True, "--set speed.fast: expected block.key with a block of task, model"),
         ("train", 3, "--set train: expected block.key"),
     ],
@@ -155,6 +155,15 @@ def test_a_wrong_value_is_answered_with_key_value_and_what_is_expected(key, valu
     with pytest.raises(RecipeError) as caught:
         load_recipe("sst2", {key: value})
     assert expected in str(caught.value)
+
+
+def test_the_fields_of_a_new_model_are_known_and_those_of_a_checkpoint_are_its_own():
+    with pytest.raises(RecipeError, match=r"model\.hidden_sise: unknown key; did you mean 'hidden_size'\?"):
+        load_recipe("bert-mini", {"model.hidden_sise": 3})
+    # a field of DistilBERT: whether the checkpoint has it shows when its configuration is loaded
+    assert load_recipe("sst2", {"model.seq_classif_dropout": 0.3}).model["seq_classif_dropout"] == 0.3
+    with pytest.raises(RecipeError, match=r"model\.hidden_dropout_prob: expected float"):
+        load_recipe("sst2", {"model.hidden_dropout_prob": "much"})
 
 
 def test_an_impossible_model_is_refused_with_the_recipe():
@@ -228,8 +237,11 @@ def test_a_placement_with_another_block_or_value_is_refused(tmp_path):
 
 
 def test_every_task_module_is_a_kind_with_its_settings():
-    assert task_kinds() == ("glue", "pretraining")
-    assert Path("bertkit/tasks/base.py").stem not in task_kinds()
+    assert task_kinds() == ("classification", "glue", "multiple_choice", "pretraining")
+    for kind in task_kinds():
+        module = importlib.import_module(f"bertkit.tasks.{kind}")
+        assert dataclasses.is_dataclass(module.TaskSettings)
+        assert dataclasses.is_dataclass(module.DataSettings)
 
 
 def test_epochs_that_are_asked_for_win_over_a_recipes_steps():

@@ -14,7 +14,11 @@ from bertkit.cli import options
 def evaluate(
     checkpoint: Annotated[str, typer.Argument(help="A run directory or a Hub id.", show_default=False)],
     data_dir: options.DataDir = None,
-    split: Annotated[str, typer.Option(help="validation or train.")] = "validation",
+    validation_file: options.ValidationFile = None,
+    train_file: options.TrainFile = None,
+    dataset_name: options.DatasetName = None,
+    dataset_config: options.DatasetConfig = None,
+    split: Annotated[str, typer.Option(help="validation, train, or validation_mm of MNLI.")] = "validation",
     max_seq_length: options.MaxSeqLength = None,
     max_eval_samples: options.MaxEvalSamples = None,
     json: options.AsJson = False,
@@ -23,7 +27,15 @@ def evaluate(
     from bertkit.inference.predictor import evaluate as evaluate_checkpoint
 
     result = evaluate_checkpoint(
-        checkpoint, data_dir=data_dir, split=split, max_samples=max_eval_samples, max_seq_length=max_seq_length
+        checkpoint,
+        split=split,
+        max_samples=max_eval_samples,
+        data_dir=data_dir,
+        validation_file=validation_file,
+        train_file=train_file,
+        dataset_name=dataset_name,
+        dataset_config=dataset_config,
+        max_seq_length=max_seq_length,
     )
     if json:
         print(dumps(asdict(result)))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import asdict
+from json import dumps
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -20,12 +22,16 @@ def _finetune() -> None:
 def glue(
     output_dir: options.OutputDir,
     task: Annotated[
-        str | None, typer.Option(help="A GLUE task, such as sst2: short for its recipe.", show_default=False)
+        str | None,
+        typer.Option(
+            help="A GLUE task, such as sst2: short for its recipe; or several: rte,mrpc; or all.", show_default=False
+        ),
     ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="Checkpoint to start from: a folder or a Hub id.", show_default=False)
-    ] = None,
+    model: options.Model = None,
     data_dir: options.DataDir = None,
+    long_text: options.LongText = None,
+    stride: options.Stride = None,
+    pooling: options.Pooling = None,
     recipe: options.OptionalRecipe = None,
     set_: options.Set = None,
     learning_rate: options.LearningRate = None,
@@ -52,11 +58,148 @@ def glue(
         train__seed=seed,
         data__max_train_samples=max_train_samples,
         data__max_eval_samples=max_eval_samples,
+        data__long_text=long_text,
+        data__stride=stride,
+        data__pooling=pooling,
     )
+    if task is not None and (task == "all" or "," in task):
+        _several(task, recipe, json, output_dir=output_dir, model=model, data_dir=data_dir, overrides=overrides)
+        return
     name = options.task_recipe("glue", task, recipe)
+    _one(name, resume, json, output_dir=output_dir, model=model, data_dir=data_dir, overrides=overrides)
+
+
+@app.command()
+def classification(
+    output_dir: options.OutputDir,
+    train_file: options.TrainFile = None,
+    validation_file: options.ValidationFile = None,
+    test_file: options.TestFile = None,
+    dataset_name: options.DatasetName = None,
+    dataset_config: options.DatasetConfig = None,
+    text_column: options.TextColumns = None,
+    label_column: options.LabelColumn = None,
+    label_separator: options.LabelSeparator = None,
+    problem: Annotated[
+        Literal["single_label", "multi_label", "regression"] | None,
+        typer.Option(help="What the labels are; without it their form tells.", show_default=False),
+    ] = None,
+    model: options.Model = None,
+    long_text: options.LongText = None,
+    stride: options.Stride = None,
+    pooling: options.Pooling = None,
+    recipe: options.OptionalRecipe = None,
+    set_: options.Set = None,
+    learning_rate: options.LearningRate = None,
+    num_train_epochs: options.Epochs = None,
+    max_steps: options.MaxSteps = None,
+    global_train_batch_size: options.GlobalBatch = None,
+    max_seq_length: options.MaxSeqLength = None,
+    seed: options.Seed = None,
+    max_train_samples: options.MaxTrainSamples = None,
+    max_eval_samples: options.MaxEvalSamples = None,
+    placement: options.Placement = None,
+    resume: options.Resume = False,
+    json: options.AsJson = False,
+) -> None:
+    """Fine-tune on a table of your own: classes, several classes or a number for a text or a pair."""
+    overrides = options.overrides(
+        set_,
+        placement,
+        data__train_file=options.path(train_file),
+        data__validation_file=options.path(validation_file),
+        data__test_file=options.path(test_file),
+        data__dataset_name=dataset_name,
+        data__dataset_config=dataset_config,
+        task__text_columns=text_column,
+        task__label_column=label_column,
+        task__label_separator=label_separator,
+        task__problem=problem,
+        train__learning_rate=learning_rate,
+        train__num_train_epochs=num_train_epochs,
+        train__max_steps=max_steps,
+        train__global_train_batch_size=global_train_batch_size,
+        data__max_seq_length=max_seq_length,
+        train__seed=seed,
+        data__max_train_samples=max_train_samples,
+        data__max_eval_samples=max_eval_samples,
+        data__long_text=long_text,
+        data__stride=stride,
+        data__pooling=pooling,
+    )
+    name = recipe or "finetune/classification"
+    _one(name, resume, json, output_dir=output_dir, model=model, overrides=overrides)
+
+
+@app.command()
+def multiple_choice(
+    output_dir: options.OutputDir,
+    train_file: options.TrainFile = None,
+    validation_file: options.ValidationFile = None,
+    test_file: options.TestFile = None,
+    dataset_name: options.DatasetName = None,
+    dataset_config: options.DatasetConfig = None,
+    context_column: Annotated[
+        str | None, typer.Option(help="The column of the text to go on from.", show_default=False)
+    ] = None,
+    ending_column: Annotated[
+        list[str] | None,
+        typer.Option(help="A column of lists of endings, or one column for each ending.", show_default=False),
+    ] = None,
+    label_column: options.LabelColumn = None,
+    model: options.Model = None,
+    recipe: options.OptionalRecipe = None,
+    set_: options.Set = None,
+    learning_rate: options.LearningRate = None,
+    num_train_epochs: options.Epochs = None,
+    max_steps: options.MaxSteps = None,
+    global_train_batch_size: options.GlobalBatch = None,
+    max_seq_length: options.MaxSeqLength = None,
+    seed: options.Seed = None,
+    max_train_samples: options.MaxTrainSamples = None,
+    max_eval_samples: options.MaxEvalSamples = None,
+    placement: options.Placement = None,
+    resume: options.Resume = False,
+    json: options.AsJson = False,
+) -> None:
+    """Fine-tune on multiple choice: SWAG, or any context with endings."""
+    overrides = options.overrides(
+        set_,
+        placement,
+        data__train_file=options.path(train_file),
+        data__validation_file=options.path(validation_file),
+        data__test_file=options.path(test_file),
+        data__dataset_name=dataset_name,
+        data__dataset_config=dataset_config,
+        task__context_column=context_column,
+        task__ending_columns=ending_column,
+        task__label_column=label_column,
+        train__learning_rate=learning_rate,
+        train__num_train_epochs=num_train_epochs,
+        train__max_steps=max_steps,
+        train__global_train_batch_size=global_train_batch_size,
+        data__max_seq_length=max_seq_length,
+        train__seed=seed,
+        data__max_train_samples=max_train_samples,
+        data__max_eval_samples=max_eval_samples,
+    )
+    name = recipe or "finetune/multiple-choice"
+    _one(name, resume, json, output_dir=output_dir, model=model, overrides=overrides)
+
+
+def _one(recipe: str, resume: bool, as_json: bool, **given: Any) -> None:
     from bertkit.progress import is_score
     from bertkit.training.finetune import finetune
 
-    run = finetune(name, output_dir=output_dir, model=model, data_dir=data_dir, overrides=overrides, resume=resume)
+    run = finetune(recipe, resume=resume, **given)
     shown = [(key, key.removeprefix("eval_")) for key in run.metrics if key.startswith("eval_") and is_score(key)]
-    options.print_results(run.output_dir, run.metrics, shown, json)
+    options.print_results(run.output_dir, run.metrics, shown, as_json)
+
+
+def _several(tasks: str, recipe: str | None, as_json: bool, **given: Any) -> None:
+    """Runs several tasks; repeating the command goes on, so --resume adds nothing."""
+    from bertkit.training.glue_suite import finetune_glue, glue_table
+
+    names = options.tasks("glue", tasks, recipe)
+    results = finetune_glue(names, **given)
+    print(dumps(asdict(results), default=str) if as_json else glue_table(results))

@@ -69,6 +69,41 @@ DataDir = Annotated[
     Path | None,
     typer.Option(help="Folder with the data; without it the set is loaded from the Hub.", show_default=False),
 ]
+Model = Annotated[str | None, typer.Option(help="Checkpoint to start from: a folder or a Hub id.", show_default=False)]
+TrainFile = Annotated[
+    Path | None, typer.Option(help="Table to train on: .csv, .tsv, .jsonl or .parquet.", show_default=False)
+]
+ValidationFile = Annotated[
+    Path | None,
+    typer.Option(help="Table to score on; without it some training rows are held out.", show_default=False),
+]
+TestFile = Annotated[Path | None, typer.Option(help="Table to predict, with or without labels.", show_default=False)]
+DatasetName = Annotated[str | None, typer.Option(help="A set of the Hub instead of files.", show_default=False)]
+TextColumns = Annotated[
+    list[str] | None,
+    typer.Option("--text-column", help="The column of the text; twice for a pair.", show_default=False),
+]
+LabelColumn = Annotated[str | None, typer.Option(help="The column of the labels.", show_default=False)]
+LabelSeparator = Annotated[
+    str | None, typer.Option(help="What parts several labels in a field of a CSV or TSV file.", show_default=False)
+]
+LongText = Annotated[
+    Literal["cut", "chunk"] | None,
+    typer.Option(
+        help="Cut a text beyond --max-seq-length, or read all of it in overlapping windows.", show_default=False
+    ),
+]
+Stride = Annotated[
+    int | None, typer.Option(help="Tokens that neighbouring windows share; by default a quarter.", show_default=False)
+]
+Pooling = Annotated[
+    Literal["mean", "max"] | None, typer.Option(help="Of the windows of a text; mean by default.", show_default=False)
+]
+
+
+def path(given: Path | None) -> str | None:
+    """A file or folder as recipes have it."""
+    return None if given is None else str(given)
 
 
 def overrides(values: list[str] | None, placement: str | None, **flags: Any) -> dict[str, Any]:
@@ -112,14 +147,34 @@ def task_recipe(family: str, task: str | None, recipe: str | None) -> str:
     Raises:
         RecipeError: neither or both are given, or there is no such task.
     """
-    known = [name.rpartition("/")[2] for name in list_recipes() if name.startswith(f"finetune/{family}/")]
     if (task is None) == (recipe is None):
-        raise RecipeError(f"give either --task (one of {', '.join(known)}) or --recipe")
+        raise RecipeError(f"give either --task (one of {', '.join(_tasks(family))}) or --recipe")
     if recipe is not None:
         return recipe
-    assert task is not None
-    if task not in known:
-        raise RecipeError(
-            f"--task: unknown {family} task {task!r}; expected one of {', '.join(known)}{did_you_mean(task, known)}"
-        )
-    return f"finetune/{family}/{task}"
+    [name] = tasks(family, str(task), None)
+    return f"finetune/{family}/{name}"
+
+
+def tasks(family: str, given: str, recipe: str | None) -> list[str]:
+    """The tasks that ``--task`` names: one, several with commas between them, or ``all``.
+
+    Raises:
+        RecipeError: there is no such task, one is named twice, or ``--recipe`` is given too.
+    """
+    known = _tasks(family)
+    if recipe is not None:
+        raise RecipeError(f"--recipe is for one run, and --task {given} names several; give one of them")
+    names = known if given == "all" else given.split(",")
+    for name in names:
+        if name not in known:
+            raise RecipeError(
+                f"--task: unknown {family} task {name!r}; expected one of {', '.join(known)}, or all"
+                f"{did_you_mean(name, known)}"
+            )
+    if len(set(names)) < len(names):
+        raise RecipeError(f"--task {given}: names a task twice")
+    return names
+
+
+def _tasks(family: str) -> list[str]:
+    return [name.rpartition("/")[2] for name in list_recipes() if name.startswith(f"finetune/{family}/")]

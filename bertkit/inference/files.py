@@ -1,17 +1,32 @@
-"""Texts from arguments, a file or a pipe to predictions on disk."""
+"""Texts from arguments, a file, a table or a pipe to predictions on disk."""
 
 from __future__ import annotations
 
+import csv
+import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from json import dumps
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bertkit.corpus.documents import decode_text, read_text
 from bertkit.errors import DataError
 from bertkit.files import check_new_file, write_whole
-from bertkit.inference.predictor import Predictor, load
+from bertkit.inference.predictor import load
+from bertkit.tables import Table, is_table, read_table
+
+
+class Predictions(NamedTuple):
+    """What `predict_texts` found.
+
+    Attributes:
+        rows: for files: the columns of a table, or ``text``, and what the task predicts.
+        lines: for a terminal: each prediction, a tab and the text.
+    """
+
+    rows: list[dict[str, Any]]
+    lines: list[str]
 
 
 def predict_texts(
@@ -19,18 +34,19 @@ def predict_texts(
     texts: Sequence[str] | None = None,
     input_file: Path | None = None,
     output_file: Path | None = None,
-) -> tuple[list[dict[str, Any]], Predictor]:
-    """Predictions for texts given directly or one a line in a file; everything is checked before the model loads.
+) -> Predictions:
+    """Predictions for texts given directly or in a file; everything is checked before the model loads.
 
     Args:
         checkpoint: a run directory or a Hub id.
         texts: the texts themselves, or ``None``.
-        input_file: a UTF-8 file of one text a line (``-`` is stdin), or ``None``. Empty lines are inputs too, so that
-            line n of the input is line n of the output.
-        output_file: where the predictions will go; checked here, written by `write_jsonl`.
+        input_file: a table (``.csv``, ``.tsv``, ``.jsonl``, ``.parquet``) with the columns that the checkpoint was
+            trained on, or any other UTF-8 file of one text a line (``-`` is stdin), or ``None``. Empty lines are inputs
+            too, so that line n of the input is line n of the output.
+        output_file: where the predictions will go; checked here, written by `write_predictions`.
 
     Returns:
-        One dictionary a text: ``text`` and what the task predicts; and the predictor, to show them.
+        Them, in the order of the inputs.
 
     Raises:
         BertkitError: no input, two inputs, an unreadable file, an output that exists, an unusable checkpoint.
@@ -39,14 +55,25 @@ def predict_texts(
         raise DataError("give texts as arguments, or a file of them with --input (- for a pipe)")
     if output_file is not None:
         check_new_file(output_file, f"--output {output_file}")
-    lines = list(texts) if texts else _lines(input_file)
+    given = list(texts) if texts else _read(input_file)
     predictor = load(checkpoint)
-    predictions = predictor.predict(lines)
-    return [{"text": line, **row} for line, row in zip(lines, predictions, strict=True)], predictor
+    if isinstance(given, Table):
+        columns = shown = predictor.task.columns_of(given)
+    else:
+        columns, shown = predictor.task.read_input(given), {"text": given}
+    found = Predictions([], [])
+    predictions = predictor.predict_columns(columns)
+    for texts_of_row, prediction in zip(zip(*shown.values(), strict=True), predictions, strict=True):
+        found.rows.append({**dict(zip(shown, texts_of_row, strict=True)), **prediction})
+        text = "\t".join(map(str, texts_of_row)).replace("\n", " ")
+        found.lines.append(f"{predictor.task.line(prediction)}\t{text}")
+    return found
 
 
-def _lines(input_file: Path | None) -> list[str]:
+def _read(input_file: Path | None) -> list[str] | Table:
     assert input_file is not None
+    if is_table(input_file):
+        return read_table(input_file)
     pipe = str(input_file) == "-"
     text = decode_text(sys.stdin.buffer.read(), "standard input") if pipe else read_text(input_file)
     lines = text.removesuffix("\n").split("\n") if text else []
@@ -55,6 +82,28 @@ def _lines(input_file: Path | None) -> list[str]:
     return lines
 
 
-def write_jsonl(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Writes one JSON object a line; the file appears only when it is whole."""
-    write_whole(path, "".join(dumps(row, ensure_ascii=False) + "\n" for row in rows))
+def write_predictions(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Writes predictions so that the file appears only when it is whole: CSV to a ``.csv``, else a JSON object a line.
+
+    In CSV the probability of a class has a column of its own, ``probabilities.NAME``, and several labels are a JSON
+    list.
+    """
+    if path.suffix.lower() != ".csv":
+        write_whole(path, "".join(dumps(row, ensure_ascii=False) + "\n" for row in rows))
+        return
+    flat = [_flat(row) for row in rows]
+    written = io.StringIO(newline="")
+    writer = csv.DictWriter(written, list(flat[0]))
+    writer.writeheader()
+    writer.writerows(flat)
+    write_whole(path, written.getvalue())
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            flat |= {f"{name}.{inner}": each for inner, each in value.items()}
+        else:
+            flat[name] = dumps(value, ensure_ascii=False) if isinstance(value, list) else value
+    return flat

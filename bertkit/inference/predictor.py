@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from bertkit.checkpoint import check_positions, load_config, load_model, load_tokenizer
+from bertkit.encoders import model_inputs
 from bertkit.errors import DataError, PlacementError
 from bertkit.placement import PlacementSettings, place
-from bertkit.progress import Bar
+from bertkit.progress import Bar, without_library_bars
 from bertkit.tasks.base import Task, task_of_checkpoint
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Predictor:
         self.task = task
         self.model = model
         self.tokenizer = tokenizer
+        self.inputs = model_inputs(model.config)
         self.batch_size = batch_size
 
     def predict(self, texts: str | Sequence[str]) -> list[dict[str, Any]]:
@@ -55,10 +57,11 @@ class Predictor:
             One dictionary a text; for classification ``label``, ``probability`` in [0, 1] and ``probabilities``.
         """
         lines = [texts] if isinstance(texts, str) else list(texts)
-        if not lines:
-            return []
-        features = self.task.encode(self.task.read_input(lines), self.tokenizer)
-        return self.task.decode(self.logits(features))
+        return self.predict_columns(self.task.read_input(lines)) if lines else []
+
+    def predict_columns(self, columns: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+        """Predictions for the columns of a table, named as in training; one dictionary a row, as `predict` has them."""
+        return self.task.decode(self.logits(self.task.encode(columns, self.tokenizer)))
 
     def logits(self, features: Mapping[str, Sequence[Any]]) -> np.ndarray:
         """The model's logits for encoded inputs, (N, …) float32, in the order given.
@@ -74,12 +77,11 @@ class Predictor:
         with Bar("predicting", "inputs") as progress:
             for start in range(0, len(order), self.batch_size):
                 chosen = order[start : start + self.batch_size]
-                batch = self.tokenizer.pad(
-                    {name: [list(features[name][row]) for row in chosen] for name in self.task.model_inputs},
-                    return_tensors="pt",
-                ).to(self.model.device)
+                rows_of_batch = [{name: features[name][row] for name in self.inputs} for row in chosen]
+                batch = self.task.collate(rows_of_batch, self.tokenizer, self.inputs)
                 with torch.inference_mode():
-                    logits = self.model(**batch).logits.float().cpu().numpy()
+                    on_device = {name: values.to(self.model.device) for name, values in batch.items()}
+                    logits = self.model(**on_device).logits.float().cpu().numpy()
                 for row, values in zip(chosen, logits, strict=True):
                     rows[row] = values
                 progress(start + len(chosen), len(order))
@@ -100,46 +102,62 @@ def load(
     Raises:
         CheckpointError: it cannot be loaded, or does not say what it was fine-tuned for.
     """
+    task, config = _task(str(checkpoint), data)
+    return _predictor(str(checkpoint), task, config, device, batch_size)
+
+
+def _predictor(
+    checkpoint: str,
+    task: Task,
+    config: PreTrainedConfig,
+    device: Literal["auto", "cpu"] = "auto",
+    batch_size: int = 64,
+) -> Predictor:
     if device not in ("auto", "cpu"):
         raise PlacementError(f"device {device!r}: expected auto or cpu")
     where = place(PlacementSettings(device=device), 1)
-    name = str(checkpoint)
-    config = load_config(name)
-    task = task_of_checkpoint(config, name, **data)
-    check_positions(task.data.max_seq_length, config, name)
-    model, _ = load_model(task.head, name, config, new_head=False)
-    return Predictor(task, model.to(where.device), load_tokenizer(name), batch_size)
+    with without_library_bars():
+        model, _ = load_model(task.head, checkpoint, config, new_head=False)
+    task.prepare(model)
+    return Predictor(task, model.to(where.device), load_tokenizer(checkpoint), batch_size)
+
+
+def _task(checkpoint: str, data: Mapping[str, Any]) -> tuple[Task, PreTrainedConfig]:
+    """What a checkpoint was fine-tuned for, without its weights."""
+    config = load_config(checkpoint, any_encoder=True)
+    task = task_of_checkpoint(config, checkpoint, **data)
+    check_positions(task.data.max_seq_length, config, checkpoint)
+    return task, config
 
 
 def evaluate(
     checkpoint: str | Path,
     *,
-    data_dir: str | Path | None = None,
     split: str = "validation",
     max_samples: int | None = None,
-    max_seq_length: int | None = None,
+    **data: Any,
 ) -> Evaluation:
     """Scores a fine-tuned checkpoint on a labelled split of its task.
 
     Args:
         checkpoint: a run directory or a Hub id.
-        data_dir: folder with the data; ``None`` takes the set from the Hub.
-        split: ``validation`` or ``train``.
+        split: ``validation`` or ``train``, or another that has labels (``validation_mm`` of MNLI).
         max_samples: only the first so many examples.
-        max_seq_length: tokens of one input; the length of training where it is not given.
+        data: values of the task's ``data`` block: ``data_dir``, ``validation_file``, ``max_seq_length``, …; ``None`` is
+            not given.
 
     Raises:
         BertkitError: the checkpoint or the data are not usable.
     """
-    given: dict[str, Any] = {
-        "data_dir": None if data_dir is None else str(data_dir),
-        "max_seq_length": max_seq_length,
-        "max_eval_samples" if split == "validation" else "max_train_samples": max_samples,
-    }
-    if split not in ("train", "validation"):
-        raise DataError(f"--split {split}: expected validation or train, the splits that have labels")
-    predictor = load(checkpoint, **{key: value for key, value in given.items() if value is not None})
-    found = predictor.task.load([split])[split]
+    given = {"max_train_samples" if split == "train" else "max_eval_samples": max_samples, **data}
+    given = {key: str(value) if isinstance(value, Path) else value for key, value in given.items() if value is not None}
+    task, config = _task(str(checkpoint), given)
+    if split not in task.splits:
+        raise DataError(f"--split {split}: expected one of {', '.join(sorted(task.splits))}")
+    found = task.load([split]).get(split)
+    if found is None:
+        raise DataError(f"--split {split}: there is none in these data")
+    predictor = _predictor(str(checkpoint), task, config)
     features, cut = predictor.task.encode_split(found, predictor.tokenizer)
     if "labels" not in features.column_names:
         raise DataError(f"{found.source}: no labels to score against; `bertkit predict` takes inputs without labels")

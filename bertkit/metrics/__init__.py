@@ -37,7 +37,8 @@ def names() -> list[str]:
 
     >>> names()  # doctest: +NORMALIZE_WHITESPACE
     ['accuracy', 'classification', 'glue/ax', 'glue/cola', 'glue/mnli', 'glue/mnli_matched', 'glue/mnli_mismatched',
-     'glue/mrpc', 'glue/qnli', 'glue/qqp', 'glue/rte', 'glue/sst2', 'glue/stsb', 'glue/wnli', 'multi_label', 'regression']
+     'glue/mrpc', 'glue/qnli', 'glue/qqp', 'glue/rte', 'glue/sst2', 'glue/stsb', 'glue/wnli', 'multi_label',
+     'regression']
     """
     own = ["accuracy", "classification", "multi_label", "regression"]
     return sorted([*own, *(f"glue/{task}" for task in GLUE_SCORES)])

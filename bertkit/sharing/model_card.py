@@ -10,6 +10,8 @@ from typing import Any
 from bertkit.progress import METRIC_NAMES
 from bertkit.recipe_files import to_yaml
 
+_REGISTERS = "import bertkit  # registers the model with the Auto classes; without it pass trust_remote_code=True\n"
+
 _CITATION = """@inproceedings{devlin2019bert,
   title={{BERT}: Pre-training of Deep Bidirectional Transformers for Language Understanding},
   author={Devlin, Jacob and Chang, Ming-Wei and Lee, Kenton and Toutanova, Kristina},
@@ -31,11 +33,13 @@ class CardFacts:
         data: what it was trained on, in words: split → source.
         metrics: results on held-out data, ``eval_…``.
         main_metrics: the keys of ``metrics`` that the card shows, and that go into its ``model-index``; losses in nats.
+        other_metrics: keys of ``metrics`` that belong to other validation sets; the card shows them too.
         truncation: split → what ``max_seq_length`` cut, in words.
         recipe: the blocks of the resolved recipe; paths are reduced to their last part.
         seed: of the run.
         base_model: what it was fine-tuned from, a Hub id; ``None`` for a path or a new model.
         dataset: Hub id, configuration and split that ``metrics`` belong to, or ``None``.
+        family: transformers' model type; BERT is bertkit's own and needs it to be loaded, every other is not.
         note: a sentence that must not be missed (such as: the data are made up).
     """
 
@@ -49,10 +53,17 @@ class CardFacts:
     main_metrics: tuple[str, ...]
     recipe: Mapping[str, Any]
     seed: int
+    other_metrics: tuple[str, ...] = ()
     truncation: Mapping[str, str] = field(default_factory=dict)
     base_model: str | None = None
     dataset: tuple[str, str, str] | None = None
+    family: str = "bertkit"
     note: str = ""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether bertkit's classes load the checkpoint, and not transformers' own."""
+        return self.family == "bertkit"
 
 
 def without_paths(value: Any) -> Any:
@@ -76,7 +87,7 @@ def write_model_card(path: Path, facts: CardFacts) -> None:
 
     metadata = ModelCardData(
         library_name="transformers",
-        tags=["bert", "bertkit"],
+        tags=["bert" if facts.is_own else facts.family, "bertkit"],
         pipeline_tag=facts.pipeline_tag,
         base_model=facts.base_model,
         datasets=[facts.dataset[0]] if facts.dataset else None,
@@ -111,7 +122,7 @@ def _results(facts: CardFacts) -> list[Any] | None:
 def _text(facts: CardFacts) -> str:
     scores = "\n".join(
         f"| {METRIC_NAMES.get(key.removeprefix('eval_'), key.removeprefix('eval_'))} | {facts.metrics[key]:.4f} |"
-        for key in facts.main_metrics
+        for key in (*facts.main_metrics, *facts.other_metrics)
     )
     sources = "\n".join(f"- {split}: {source}" for split, source in facts.data.items())
     cuts = "\n".join(f"- {split}: {cut}" for split, cut in facts.truncation.items())
@@ -127,8 +138,7 @@ def _text(facts: CardFacts) -> str:
 ## Load it
 
 ```python
-import bertkit  # registers the model with the Auto classes; without it pass trust_remote_code=True
-from transformers import {facts.auto_class}, AutoTokenizer
+{_REGISTERS if facts.is_own else ""}from transformers import {facts.auto_class}, AutoTokenizer
 
 model = {facts.auto_class}.from_pretrained("PATH_OR_HUB_ID")
 tokenizer = AutoTokenizer.from_pretrained("PATH_OR_HUB_ID")

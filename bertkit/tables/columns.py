@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from bertkit.errors import DataError, did_you_mean
 
@@ -38,18 +38,13 @@ def label_column(names: Sequence[str], given: str | None, source: str) -> str:
     if given is not None:
         _check([given], names, source, "--label-column")
         return given
-    if (usual := usual_label_column(names)) is not None:
-        return usual
+    for usual in _LABELS:
+        if usual in names:
+            return usual
     raise DataError(
         f"{source}: none of its columns ({', '.join(names)}) is named {', '.join(_LABELS)}; say with --label-column "
         "which one holds the labels"
     )
-
-
-def usual_label_column(names: Iterable[str]) -> str | None:
-    """The first name of a label column among the names of columns, or None."""
-    known = set(names)
-    return next((name for name in _LABELS if name in known), None)
 
 
 def text_columns(names: Sequence[str], given: Sequence[str], label: str, source: str) -> list[str]:
@@ -62,10 +57,12 @@ def text_columns(names: Sequence[str], given: Sequence[str], label: str, source:
         source: what messages call the table.
 
     Raises:
-        DataError: there is no such column, or it cannot be told which are meant.
+        DataError: there is no such column, it is that of the labels, or it cannot be told which are meant.
     """
     if given:
         _check(given, names, source, "--text-column")
+        if label in given:
+            raise DataError(f"{source}: --text-column {label}: this column holds the labels; name another")
         return list(given)
     for usual in _TEXTS:
         if set(usual) <= set(names) - {label}:

@@ -6,7 +6,7 @@ The names of classes are always those of the data: what a checkpoint predicts is
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -16,8 +16,17 @@ from bertkit.tables.table import Table
 Problem = Literal["single_label", "multi_label", "regression"]
 
 
+def is_missing(value: Any) -> bool:
+    """Whether there is no label: a null, NaN, an empty field or white space alone. Words like "None" are labels.
+
+    >>> is_missing(None), is_missing(" "), is_missing("None"), is_missing(0)
+    (True, True, False, False)
+    """
+    return value is None or value != value or (isinstance(value, str) and not value.strip())
+
+
 def problem_of(values: Sequence[Any]) -> Problem:
-    """What the labels must be by their form.
+    """What the labels must be by their form; missing ones say nothing.
 
     Lists are several labels a row. Numbers with a fraction among them, written or stored, are numbers to predict;
     whole numbers alone are classes, like words.
@@ -25,10 +34,10 @@ def problem_of(values: Sequence[Any]) -> Problem:
     >>> problem_of(["3", "1"]), problem_of(["3", "1.5"]), problem_of([["a"], []]), problem_of([0.0, 1.0])
     ('single_label', 'regression', 'multi_label', 'regression')
     """
-    if any(isinstance(value, list) for value in values):
+    known = [value for value in values if not is_missing(value)]
+    if any(isinstance(value, list) for value in known):
         return "multi_label"
-    numbers = [_number(value) for value in values]
-    if all(number is not None for number in numbers) and any(_is_fraction(value) for value in values):
+    if all(_number(value) is not None for value in known) and any(_is_fraction(value) for value in known):
         return "regression"
     return "single_label"
 
@@ -36,13 +45,15 @@ def problem_of(values: Sequence[Any]) -> Problem:
 def class_names(values: Sequence[Any]) -> list[str]:
     """The distinct labels, as text: whole numbers in their order, anything else in that of the alphabet.
 
+    What is missing or no label is left out; `class_ids` and `class_sets` refuse it.
+
     >>> class_names(["no", "yes", "no"]), class_names([10, 9]), class_names([["b"], ["a", "b"]])
     (['no', 'yes'], ['9', '10'], ['a', 'b'])
     """
     flat = [label for value in values for label in (value if isinstance(value, list) else [value])]
-    names = {str(label) for label in flat}
+    names = {str(label) for label in flat if _is_label(label)}
     try:
-        return sorted(names, key=int)
+        return sorted(names, key=lambda name: (int(name), name))  # 1 and 01 are two names
     except ValueError:
         return sorted(names)
 
@@ -51,16 +62,14 @@ def class_ids(table: Table, column: str, names: Sequence[str]) -> list[int]:
     """The class of every row, as a position in ``names``.
 
     Raises:
-        DataError: a label is none of the names; every such row is named.
+        DataError: a label is missing, or none of the names; every such row is named.
     """
     ids = {name: index for index, name in enumerate(names)}
-    known = _shown(names)
-    faults: list[str] = []
-    found: list[int] = []
-    for row, value in enumerate(table.column(column)):
-        found.append(_class_id(value, ids, table, row, known, faults))
-    _raise(faults)
-    return found
+    values = _values(table, column)
+    _raise(
+        [f"{table.place(row)}: {fault}" for row, value in enumerate(values) for fault in _faults(value, column, ids)]
+    )
+    return [ids[str(value)] for value in values]
 
 
 def class_sets(table: Table, column: str, names: Sequence[str]) -> list[list[float]]:
@@ -70,24 +79,28 @@ def class_sets(table: Table, column: str, names: Sequence[str]) -> list[list[flo
         DataError: a row has no list, or a label that is none of the names; every such row is named.
     """
     ids = {name: index for index, name in enumerate(names)}
-    known = _shown(names)
+    values = _values(table, column)
     faults: list[str] = []
-    found: list[list[float]] = []
-    for row, value in enumerate(table.column(column)):
-        marks = [0.0] * len(names)
+    for row, value in enumerate(values):
         if isinstance(value, list):
-            for label in value:
-                marks[_class_id(label, ids, table, row, known, faults)] = 1.0
+            faults += [f"{table.place(row)}: {fault}" for label in value for fault in _faults(label, column, ids)]
+        elif value is None:
+            faults.append(f"{table.place(row)}: no value for {column!r}")
         else:
-            faults.append(f"{table.place(row)}: expected a list of labels, got {value!r}")
-        found.append(marks)
+            faults.append(
+                f"{table.place(row)}: expected a list of labels, got {value!r}; if one field holds several, say with "
+                "--label-separator what is between them"
+            )
     _raise(faults)
-    return found
+    return [
+        [float(name in present) for name in names] for present in ({str(each) for each in value} for value in values)
+    ]
 
 
 def named(table: Table, column: str) -> Table:
-    """The table with the names of classes in a column of ids, where its source tells them; -1 becomes a missing value,
-    as which the Hub's sets write it.
+    """The table with the names of classes in a column of ids, or of lists of ids, where its source tells them.
+
+    -1 becomes a missing value, as which the Hub's sets write it.
 
     Raises:
         DataError: an id is of no class.
@@ -100,28 +113,24 @@ def named(table: Table, column: str) -> Table:
         [
             f"{table.place(row)}: {column} is {value!r}; expected 0 to {len(names) - 1}, a class of {_shown(names)}"
             for row, value in enumerate(values)
-            if value is not None and not -1 <= value < len(names)
+            for each in (value if isinstance(value, list) else [value])
+            if each is not None and not -1 <= each < len(names)
         ]
     )
-    return replace(
-        table, columns={**table.columns, column: [None if value in (None, -1) else names[value] for value in values]}
-    )
+    by_id: dict[int | None, str | None] = {None: None, -1: None, **dict(enumerate(names))}
+    written = [[by_id[each] for each in value] if isinstance(value, list) else by_id[value] for value in values]
+    return replace(table, columns={**table.columns, column: written})
 
 
 def separated(table: Table, column: str, separator: str) -> Table:
     """The table with lists in a column whose fields hold several labels, as CSV and TSV files do.
 
-    Raises:
-        DataError: a field is no text.
+    An empty field is an empty list; what is no text stays, for `class_sets` to judge.
     """
-    values = table.column(column)
-    faults = [
-        f"{table.place(row)}: {column} is {value!r}; expected labels with {separator!r} between them"
-        for row, value in enumerate(values)
-        if not isinstance(value, str)
+    lists = [
+        [label.strip() for label in value.split(separator) if label.strip()] if isinstance(value, str) else value
+        for value in table.columns[column]
     ]
-    _raise(faults)
-    lists = [[label.strip() for label in value.split(separator) if label.strip()] for value in values]
     return replace(table, columns={**table.columns, column: lists})
 
 
@@ -129,12 +138,14 @@ def texts(table: Table, column: str) -> list[str]:
     """The text of every row, as it stands: "None", "NA" and "null" are words.
 
     Raises:
-        DataError: something is empty, or white space alone, or no text; every such row is named.
+        DataError: something is missing, empty, white space alone, or no text; every such row is named.
     """
-    values = table.column(column)
+    values = _values(table, column)
     faults = []
     for row, value in enumerate(values):
-        if not isinstance(value, str):
+        if value is None:
+            faults.append(f"{table.place(row)}: no value for {column!r}")
+        elif not isinstance(value, str):
             faults.append(f"{table.place(row)}: {column} is {value!r}; expected text")
         elif not value.strip():
             faults.append(f"{table.place(row)}: {column} is empty; write a text, or leave the row out")
@@ -142,11 +153,22 @@ def texts(table: Table, column: str) -> list[str]:
     return values
 
 
-def _class_id(value: Any, ids: dict[str, int], table: Table, row: int, known: str, faults: list[str]) -> int:
-    """0 where the label is unknown, which becomes a fault."""
-    if str(value) not in ids:
-        faults.append(f"{table.place(row)}: label {str(value)!r} is none of {known}")
-    return ids.get(str(value), 0)
+def _values(table: Table, column: str) -> list[Any]:
+    """The values of a column, missing ones too, so that these can be named together with other faults."""
+    return table.columns[column] if column in table.columns else table.column(column)
+
+
+def _is_label(value: Any) -> bool:
+    return isinstance(value, str | int | float) and not is_missing(value)
+
+
+def _faults(value: Any, column: str, ids: Mapping[str, int]) -> list[str]:
+    """What is wrong with one label, if anything."""
+    if is_missing(value):
+        return [f"no value for {column!r}"]
+    if not _is_label(value):
+        return [f"{column} is {value!r}; expected one label"]
+    return [] if str(value) in ids else [f"label {str(value)!r} is none of {_shown(list(ids))}"]
 
 
 def _shown(names: Sequence[str]) -> str:

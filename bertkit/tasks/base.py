@@ -15,14 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bertkit.errors import CheckpointError, RecipeError
+from bertkit.errors import CheckpointError, DataError, RecipeError
+from bertkit.progress import without_library_bars
 
 if TYPE_CHECKING:
     import numpy as np
     from datasets import Dataset
-    from transformers import PreTrainedTokenizerBase
+    from torch import Tensor
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from bertkit.recipe import Recipe
+    from bertkit.tables import Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,12 +33,17 @@ class FineTuningData:
     """The part of a fine-tuning recipe's ``data`` block that all tasks share.
 
     Attributes:
+        paths: (of the class) the fields that hold a file or a folder; in ``recipe.yaml`` they are absolute.
+        kept: (of the class) the fields that a checkpoint keeps, since its predictions depend on them.
         data_dir: folder with the data; ``None`` loads the set from the Hub.
         max_seq_length: tokens of one input with [CLS] and [SEP]; longer inputs are cut, and the cuts are counted.
         max_train_samples: keep only the first so many training examples.
         max_eval_samples: keep only the first so many validation examples. The test set stays whole: a leaderboard takes
             nothing else.
     """
+
+    paths: ClassVar[tuple[str, ...]] = ("data_dir",)
+    kept: ClassVar[tuple[str, ...]] = ("max_seq_length",)
 
     data_dir: str | None = None
     max_seq_length: int = 128
@@ -59,11 +67,19 @@ class Split:
         examples: a row an example; the columns are the task's.
         source: the file or Hub set it came from, for messages and the model card.
         fingerprint: a digest of the content, for ``run.json``.
+        notes: what is unusual about it, in words; said and recorded.
     """
 
     examples: Dataset
     source: str
     fingerprint: str
+    notes: tuple[str, ...] = ()
+
+    def first(self, limit: int | None) -> Split:
+        """The split with only its first ``limit`` examples; ``None`` keeps all."""
+        if limit is None or limit >= len(self.examples):
+            return self
+        return dataclasses.replace(self, examples=self.examples.select(range(limit)))
 
 
 @dataclass(frozen=True)
@@ -91,16 +107,21 @@ class Truncation:
 class Task(ABC):
     """A fine-tuning task.
 
+    The names of its splits say what they are for: ``train``; ``validation`` and those that begin so are scored, their
+    results under the rest of the name (``validation_mm`` → ``eval_accuracy_mm``); all others are predicted.
+
     Attributes:
         kind: the module's name.
         head: the name of the model class in ``bertkit.model.modeling_bert``.
         pipeline_tag: the Hub's word for what the checkpoint does.
+        splits: the names of all splits that the task may have.
         main_metric: the key of `score` by which checkpoints are compared; larger is better.
     """
 
     kind: ClassVar[str]
     head: ClassVar[str]
     pipeline_tag: ClassVar[str]
+    splits: Sequence[str] = ("train", "validation", "test")
     main_metric: str
 
     def __init__(self, task: Any, data: FineTuningData):
@@ -118,13 +139,15 @@ class Task(ABC):
         """Hub id, configuration and the split that scores belong to; ``None`` for files of the user's own."""
 
     @property
-    def model_inputs(self) -> tuple[str, ...]:
-        """The columns of `encode` that the model takes."""
-        return ("input_ids", "attention_mask", "token_type_ids")
+    def remedy(self) -> str:
+        """What to do about inputs that are longer than ``max_seq_length``."""
+        return "a larger --max-seq-length cuts less and takes longer"
 
     @abstractmethod
-    def load(self, splits: Sequence[str] = ("train", "validation", "test")) -> dict[str, Split]:
-        """Reads the splits named; one that the data set lacks is absent from the result.
+    def load(self, splits: Sequence[str] | None = None) -> dict[str, Split]:
+        """Reads the splits named, or all; one that the data set lacks is absent from the result.
+
+        What a task learns from its data, such as the names of classes, is known after this.
 
         Raises:
             DataError: something is missing or wrong; the message names file and line.
@@ -143,6 +166,25 @@ class Task(ABC):
             ``length`` (tokens kept) and ``full_length`` (tokens before the cut).
         """
 
+    def collate(
+        self, rows: Sequence[Mapping[str, Any]], tokenizer: PreTrainedTokenizerBase, inputs: Sequence[str]
+    ) -> dict[str, Tensor]:
+        """Rows of what `encode` gave as one batch, padded to its longest input.
+
+        Args:
+            rows: B examples.
+            tokenizer: pads.
+            inputs: what the model takes of ``input_ids``, ``attention_mask`` and ``token_type_ids``.
+
+        Returns:
+            The inputs, (B, S) int64, and ``labels`` where the rows have them. The first is a tensor of B rows:
+            transformers' Trainer counts examples by it.
+        """
+        return labels_of(rows) | dict(padded(rows, tokenizer, inputs))
+
+    def prepare(self, model: PreTrainedModel) -> None:  # noqa: B027, since most tasks have nothing to teach
+        """Teaches a loaded model what else `collate` puts into a batch."""
+
     @abstractmethod
     def decode(self, logits: np.ndarray) -> list[dict[str, Any]]:
         """Turns logits of N inputs into N predictions for people and files."""
@@ -155,22 +197,31 @@ class Task(ABC):
     def read_input(self, lines: Sequence[str]) -> dict[str, list[str]]:
         """Turns lines that a user gives (one input each) into columns for `encode`."""
 
+    def columns_of(self, table: Table) -> dict[str, list[str]]:
+        """The columns of a table that `encode` needs, named as it names them; labels are not needed.
+
+        Raises:
+            DataError: a column is missing, or holds something else than texts.
+        """
+        raise DataError(f"{table.source}: tables are not predicted for {self.name}; give one text a line")
+
     @abstractmethod
     def line(self, prediction: Mapping[str, Any]) -> str:
         """One prediction of `decode` as a line for a terminal, without the input."""
 
     @abstractmethod
-    def write_test_predictions(self, examples: Dataset, logits: np.ndarray, folder: Path) -> Path:
-        """Writes the test set's predictions in the form its leaderboard takes; returns the file."""
+    def write_predictions(self, split: str, examples: Dataset, logits: np.ndarray, folder: Path) -> Path:
+        """Writes the predictions of a split that is not scored, in the form its leaderboard takes; returns the file."""
 
     def encode_split(self, split: Split, tokenizer: PreTrainedTokenizerBase) -> tuple[Dataset, Truncation]:
         """`encode` over a whole split, and what was cut from it."""
-        features = split.examples.map(
-            lambda rows: self.encode(rows, tokenizer),
-            batched=True,
-            remove_columns=split.examples.column_names,
-            keep_in_memory=True,
-        )
+        with without_library_bars():
+            features = split.examples.map(
+                lambda rows: self.encode(rows, tokenizer),
+                batched=True,
+                remove_columns=split.examples.column_names,
+                keep_in_memory=True,
+            )
         kept, full = (features.data.column(name).to_numpy() for name in ("length", "full_length"))
         cut = full - kept
         return features.remove_columns("full_length"), Truncation(
@@ -182,8 +233,22 @@ class Task(ABC):
         return {
             "kind": self.kind,
             "task": dataclasses.asdict(self.task),
-            "data": {"max_seq_length": self.data.max_seq_length},
+            "data": {name: getattr(self.data, name) for name in self.data.kept},
         }
+
+
+def labels_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
+    """``labels`` of a batch: class ids as (B,) int64, numbers as (B,) float32, several a row as (B, C) float32."""
+    import torch
+
+    return {"labels": torch.tensor([row["labels"] for row in rows])} if "labels" in rows[0] else {}
+
+
+def padded(
+    rows: Sequence[Mapping[str, Any]], tokenizer: PreTrainedTokenizerBase, inputs: Sequence[str]
+) -> Mapping[str, Tensor]:
+    """The inputs of N rows, (N, S) int64, padded to the longest."""
+    return tokenizer.pad({name: [list(row[name]) for row in rows] for name in inputs}, return_tensors="pt")
 
 
 def task_of_recipe(recipe: Recipe) -> Task:
@@ -214,13 +279,17 @@ def task_of_checkpoint(config: Any, name: str, **data: Any) -> Task:
     try:
         module = importlib.import_module(f"bertkit.tasks.{recorded['kind']}")
         settings = module.TaskSettings(**recorded["task"])
-        length = recorded["data"]["max_seq_length"]
+        kept = module.DataSettings(**recorded["data"])
     except (ImportError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(
             f"{name}: config.json names a task that this version of bertkit does not know ({error}); update bertkit"
         ) from error
+    known = {field.name for field in dataclasses.fields(kept)}
+    for key in data:
+        if key not in known:
+            raise RecipeError(f"data.{key}: {name} was fine-tuned for {recorded['kind']}, which has no such data")
     try:
-        task: Task = module.TASK(settings, module.DataSettings(**{"max_seq_length": length, **data}))
+        task: Task = module.TASK(settings, dataclasses.replace(kept, **data))
     except ValueError as error:
         raise RecipeError(f"data.{error}") from error
     return task

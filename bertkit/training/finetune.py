@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from transformers import DataCollatorWithPadding, EvalPrediction, PreTrainedTokenizerBase, set_seed
+from transformers import (
+    EarlyStoppingCallback,
+    EvalPrediction,
+    PreTrainedConfig,
+    PreTrainedTokenizerBase,
+    TrainerCallback,
+    set_seed,
+)
 
 from bertkit.checkpoint import check_positions, load_config, load_model, load_tokenizer
+from bertkit.encoders import BERT, head_class, model_inputs
 from bertkit.errors import RecipeError
-from bertkit.progress import say
+from bertkit.progress import is_score, say
 from bertkit.recipe import Recipe, load_recipe
 from bertkit.sharing.model_card import CardFacts, without_paths
 from bertkit.tasks.base import FineTuningData, Split, Task, task_of_recipe
 from bertkit.training.run import RunInProgress
-from bertkit.training.run_directory import Run, RunRecord, absolute
+from bertkit.training.run_directory import Run, RunRecord, absolute, last_checkpoint, plain
 from bertkit.training.trainer import BertkitTrainer, use_attention
 
 
@@ -48,51 +59,129 @@ def finetune(
         BertkitError: anything wrong with what was given; then nothing has been written.
     """
     given = {"model.name_or_path": model, "data.data_dir": data_dir}
-    chosen = {key: absolute(value) for key, value in given.items() if value is not None}
+    chosen = {key: str(value) for key, value in given.items() if value is not None}
     recipe = load_recipe(recipe, {**(overrides or {}), **chosen})
     if not isinstance(recipe.data, FineTuningData):
         raise RecipeError(f"recipe {recipe.name}: task.kind is {recipe.kind!r}; `bertkit pretrain` runs that")
+    recipe = from_anywhere(recipe)
     task = task_of_recipe(recipe)
-    run = RunInProgress(recipe, output_dir, resume, **_best_by(task, recipe))
-    changes = {key: value for key, value in recipe.model.items() if key != "name_or_path"}
+    run = RunInProgress(recipe, output_dir, resume, remove_unused_columns=False, **_keeping_the_best(recipe))
     source = recipe.model.get("name_or_path")
     if source is None:
         raise RecipeError(f"recipe {recipe.name}: no checkpoint to start from; give --model or model.name_or_path")
-    config = load_config(source, {**task.config(), **changes, "bertkit_task": task.describe()})
-    check_positions(recipe.data.max_seq_length, config, source)
+    changes = {key: value for key, value in recipe.model.items() if key != "name_or_path"}
+    check_positions(recipe.data.max_seq_length, load_config(source, any_encoder=True), source)
     tokenizer = load_tokenizer(source)
     splits = task.load()
+    keeps_best = run.arguments.load_best_model_at_end or run.arguments.save_strategy == "best"
+    if keeps_best and "metric_for_best_model" not in recipe.train:
+        run.arguments.metric_for_best_model, run.arguments.greater_is_better = task.main_metric, True
+    if resume and _has_stopped_early(recipe, run.output_dir):
+        run.arguments.max_steps, run.arguments.num_train_epochs = -1, 0
+    config = load_config(source, {**task.config(), **changes, "bertkit_task": task.describe()}, any_encoder=True)
     say(f"{task.name}: {', '.join(f'{len(split.examples)} {name}' for name, split in splits.items())} examples")
     features = _encode(task, splits, tokenizer, run.record)
 
     set_seed(recipe.train["seed"])
     network, _ = load_model(task.head, source, config, new_head=True)
     use_attention(network, recipe.placement.attn_implementation)
+    task.prepare(network)
     trainer = BertkitTrainer(
         what=task.name,
         model=network,
         args=run.arguments,
         train_dataset=features["train"],
         eval_dataset=features["validation"],
-        data_collator=_Collator(tokenizer, task),
+        data_collator=partial(task.collate, tokenizer=tokenizer, inputs=model_inputs(config)),
         processing_class=tokenizer,
         compute_metrics=lambda outcome: _score(task, outcome),
+        callbacks=_early_stopping(recipe),
     )
-    metrics = run.train(trainer, tokenizer, f"bertkit finetune {task.kind} --recipe recipe.yaml --output-dir NEW")
-    if "test" in features:
-        prediction = trainer.predict(features["test"], metric_key_prefix="predict")
-        run.write("predict", prediction.metrics)
-        if run.is_main_process:
-            path = task.write_test_predictions(splits["test"].examples, prediction.predictions, run.output_dir)
-            say(f"test predictions: {path}")
-    return run.finish(trainer, _card(task, splits, recipe, metrics, run.record, card_note))
+    command = f"bertkit finetune {task.kind.replace('_', '-')} --recipe recipe.yaml --output-dir NEW"
+    evaluation = run.train(trainer, tokenizer, command)
+    metrics = _score_and_predict_the_rest(task, run, trainer, splits, features, evaluation)
+    return run.finish(trainer, _card(task, splits, recipe, config, metrics, run.record, card_note))
 
 
-def _best_by(task: Task, recipe: Recipe) -> dict[str, Any]:
-    """By what ``load_best_model_at_end`` chooses, unless the recipe says: the task's metric, not the loss."""
-    if "metric_for_best_model" in recipe.train or not recipe.train.get("load_best_model_at_end"):
+def from_anywhere(recipe: Recipe) -> Recipe:
+    """The recipe with absolute paths: ``recipe.yaml`` is to repeat the run from any folder."""
+    places = {name: getattr(recipe.data, name) for name in recipe.data.paths}
+    data = dataclasses.replace(recipe.data, **{name: absolute(place) for name, place in places.items() if place})
+    source = recipe.model.get("name_or_path")
+    checkpoint = {"name_or_path": absolute(source)} if source else {}
+    return dataclasses.replace(recipe, data=data, model={**recipe.model, **checkpoint})
+
+
+def _keeping_the_best(recipe: Recipe) -> dict[str, Any]:
+    """What of the Trainer's arguments follows from keeping the best checkpoint, where the recipe asks for that.
+
+    The last checkpoint stays beside the best, so that the run can always be resumed.
+
+    Raises:
+        RecipeError: nothing is evaluated on the way.
+    """
+    train = recipe.train
+    asked = [name for name in ("early_stopping_patience", "load_best_model_at_end") if train.get(name)]
+    if train.get("save_strategy") == "best":
+        asked.append("save_strategy")
+    if not asked:
         return {}
-    return {"metric_for_best_model": task.main_metric, "greater_is_better": True}
+    strategy = train.get("eval_strategy", "no")
+    if strategy == "no":
+        raise RecipeError(
+            f"train.{asked[0]}: nothing is evaluated on the way; set train.eval_strategy to epoch or steps"
+        )
+    if asked == ["save_strategy"]:
+        return {}
+    fixed: dict[str, Any] = {"load_best_model_at_end": True}
+    if train["save_total_limit"] == 1:
+        fixed["save_total_limit"] = 2
+    if not {"save_strategy", "save_steps"} & train.keys():
+        fixed |= {"save_strategy": strategy, "save_steps": train.get("eval_steps") or train["logging_steps"]}
+    return fixed | {"restore_callback_states_from_checkpoint": "early_stopping_patience" in asked}
+
+
+def _early_stopping(recipe: Recipe) -> list[TrainerCallback]:
+    patience = recipe.train.get("early_stopping_patience")
+    return [] if patience is None else [EarlyStoppingCallback(patience)]
+
+
+def _has_stopped_early(recipe: Recipe, output_dir: Path) -> bool:
+    """Whether a run lost its patience at its last checkpoint: transformers would train on from there."""
+    patience, checkpoint = recipe.train.get("early_stopping_patience"), last_checkpoint(output_dir)
+    if patience is None or checkpoint is None:
+        return False
+    callbacks = json.loads((Path(checkpoint) / "trainer_state.json").read_text())["stateful_callbacks"]
+    waited: int = callbacks[EarlyStoppingCallback.__name__]["attributes"]["early_stopping_patience_counter"]
+    return waited >= patience
+
+
+def _score_and_predict_the_rest(
+    task: Task,
+    run: RunInProgress,
+    trainer: BertkitTrainer,
+    splits: dict[str, Split],
+    features: dict[str, Any],
+    evaluation: dict[str, float],
+) -> dict[str, float]:
+    """Scores the other validation sets and predicts the test sets.
+
+    Returns:
+        ``evaluation``, the results on the first validation set, with the scores on the others beside them.
+    """
+    for name in [name for name in features if name not in ("train", "validation")]:
+        scored = name.startswith("validation")
+        outcome = trainer.predict(features[name], metric_key_prefix="eval" if scored else "predict")
+        if scored:
+            suffix = name.removeprefix("validation")
+            scores = {f"{key}{suffix}": value for key, value in plain(outcome.metrics).items() if is_score(key)}
+            evaluation = run.write("eval", evaluation | scores)
+            continue
+        run.write("predict", outcome.metrics)
+        if run.is_main_process:
+            path = task.write_predictions(name, splits[name].examples, outcome.predictions, run.output_dir)
+            say(f"{name} predictions: {path}")
+    return evaluation
 
 
 def _encode(
@@ -103,21 +192,14 @@ def _encode(
     for name, split in splits.items():
         features[name], cut = task.encode_split(split, tokenizer)
         record.data[name] = {"source": split.source, "examples": len(split.examples), "fingerprint": split.fingerprint}
+        if split.notes:
+            record.data[name]["notes"] = list(split.notes)
         record.truncation[name] = cut
+        for note in split.notes:
+            say(f"{name}: {note}")
         if cut.examples:
-            say(f"{name}: {cut}; a larger --max-seq-length cuts less and takes longer")
+            say(f"{name}: {cut}; {task.remedy}")
     return features
-
-
-class _Collator:
-    """Pads a batch to its longest input; columns that the model does not take are left out."""
-
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, task: Task):
-        self.pad = DataCollatorWithPadding(tokenizer)
-        self.columns = {*task.model_inputs, "labels"}
-
-    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
-        return dict(self.pad([{key: row[key] for key in self.columns & row.keys()} for row in rows]))
 
 
 def _score(task: Task, outcome: EvalPrediction) -> dict[str, float]:
@@ -128,24 +210,33 @@ def _card(
     task: Task,
     splits: dict[str, Split],
     recipe: Recipe,
+    config: PreTrainedConfig,
     metrics: dict[str, float],
     record: RunRecord,
     note: str,
 ) -> CardFacts:
     source = str(recipe.model["name_or_path"])
+    family = config.model_type
+    encoder = "BERT" if family in BERT else family
+    suffixes = tuple(name.removeprefix("validation") for name in splits if name.startswith("validation_"))
+    scores = [key for key in metrics if is_score(key) and not key.startswith("eval_loss")]
     return CardFacts(
-        title=f"BERT fine-tuned on {task.name}",
-        head=task.head,
+        title=f"{encoder} fine-tuned on {task.name}",
+        head=head_class(task.head, config, source).__name__,
         auto_class=task.head.replace("BertFor", "AutoModelFor"),
         pipeline_tag=task.pipeline_tag,
-        task=f"BERT, fine-tuned for {task.name} with bertkit, starting from `{without_paths(source)}`.",
+        task=f"{encoder}, fine-tuned for {task.name} with bertkit, starting from `{without_paths(source)}`.",
         data={name: f"{without_paths(split.source)}, {len(split.examples)} examples" for name, split in splits.items()},
         metrics=metrics,
-        main_metrics=(f"eval_{task.main_metric}",),
+        main_metrics=tuple(key for key in scores if not key.endswith(suffixes)),
+        other_metrics=tuple(key for key in scores if key.endswith(suffixes)),
         recipe=recipe.to_dict(),
         seed=recipe.train["seed"],
-        truncation={name: str(cut) for name, cut in record.truncation.items()},
+        truncation={
+            name: f"{cut}; {task.remedy}" if cut.examples else str(cut) for name, cut in record.truncation.items()
+        },
         base_model=None if Path(source).exists() else source,
         dataset=task.dataset,
+        family=family,
         note=note,
     )

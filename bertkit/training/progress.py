@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from tqdm import tqdm
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
-from transformers.utils import logging as transformers_logging
 
 from bertkit.progress import duration, on_terminal, readable, say
-
-
-@contextmanager
-def without_library_bars() -> Iterator[None]:
-    """Keeps transformers from drawing a bar for every file that it saves, into the bar of the training."""
-    shown = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            transformers_logging.enable_progress_bar()
 
 
 class Progress(TrainerCallback):

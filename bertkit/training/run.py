@@ -13,10 +13,9 @@ from transformers import PreTrainedTokenizerBase
 
 from bertkit.checkpoint import save_tokenizer
 from bertkit.placement import is_main_process, place
-from bertkit.progress import say
+from bertkit.progress import say, without_library_bars
 from bertkit.recipe import Recipe
 from bertkit.sharing.model_card import CardFacts, write_model_card
-from bertkit.training.progress import without_library_bars
 from bertkit.training.run_directory import (
     Run,
     RunRecord,
@@ -80,9 +79,10 @@ class RunInProgress:
         PartialState().wait_for_everyone()  # all have found the directory free before one of them fills it
         if self.is_main_process:
             self.output_dir.mkdir(parents=True, exist_ok=True)
-            save_tokenizer(tokenizer, self.output_dir)
+            # The recipe first: a folder that has it is a run, and can be resumed from the beginning.
             self.recipe.save(self.output_dir / "recipe.yaml", self._heading(command))
             self.record.write(self.output_dir, finished=False)
+            save_tokenizer(tokenizer, self.output_dir)
         checkpoint = last_checkpoint(self.output_dir) if self.resume else None
         if self.resume:
             say(f"resuming from {checkpoint}" if checkpoint else "resuming: no checkpoint yet, so from the beginning")

@@ -97,8 +97,9 @@ def write_results(output_dir: Path, split: str, metrics: dict[str, float]) -> No
     """
     for name, value in metrics.items():
         if not math.isfinite(value):
+            why = "the training diverged" if "loss" in name else "it is not defined where all predictions are the same"
             raise TrainingError(
-                f"{name} is {value}: the training diverged; try a lower train.learning_rate or more train.warmup_steps"
+                f"{name} is {value}: {why}; try another train.learning_rate, or more steps, of which more to warm up"
             )
     write_json(output_dir / f"{split}_results.json", metrics)
     path = output_dir / "all_results.json"
@@ -173,6 +174,12 @@ def check_same_data(output_dir: Path, data: Mapping[str, Any]) -> None:
             f"--resume: the data of the run in {output_dir} have changed since it began ({', '.join(changed)}); "
             "bring them back, or start a new run in another folder"
         )
+
+
+def is_finished(output_dir: Path) -> bool:
+    """Whether a folder holds a run that came to its end."""
+    path = output_dir / "run.json"
+    return path.is_file() and json.loads(path.read_text()).get("finished", False)
 
 
 def last_checkpoint(output_dir: Path) -> str | None:

@@ -18,7 +18,7 @@ from bertkit.corpus.tokenizer import train_tokenizer
 from bertkit.errors import RecipeError
 from bertkit.model import modeling_bert
 from bertkit.model.configuration_bert import BertConfig
-from bertkit.progress import say
+from bertkit.progress import say, without_library_bars
 from bertkit.recipe import Recipe
 from bertkit.tasks.pretraining import DataSettings
 from bertkit.training.tokenizer import save_trained_tokenizer
@@ -42,7 +42,8 @@ class StartingPoint:
         """The weights: the checkpoint's, or new ones, drawn from torch's generator."""
         if self.checkpoint is None:
             return getattr(modeling_bert, self.head)(self.config)
-        model, new = load_model(self.head, self.checkpoint, self.config, new_head=True)
+        with without_library_bars():
+            model, new = load_model(self.head, self.checkpoint, self.config, new_head=True)
         if new:
             say(f"not in {self.checkpoint}, so drawn at random: {', '.join(new)}")
         return model

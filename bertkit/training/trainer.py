@@ -19,8 +19,10 @@ from transformers.trainer_callback import TrainerControl, TrainerState
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from bertkit.errors import PlacementError, RecipeError
+from bertkit.model.loss_bert import mean_cross_entropy, position_loss, sequence_classification_loss
+from bertkit.model.modeling_bert import BertPreTrainedModel
 from bertkit.placement import Placement
-from bertkit.recipe import Recipe
+from bertkit.recipe import OWN_TRAIN_KEYS, Recipe
 from bertkit.training.progress import Progress
 
 
@@ -30,7 +32,7 @@ def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, *
     Raises:
         RecipeError: transformers refuses a value or a combination of values.
     """
-    values = {key: value for key, value in recipe.train.items() if key != "global_train_batch_size"}
+    values = {key: value for key, value in recipe.train.items() if key not in OWN_TRAIN_KEYS}
     try:
         arguments = TrainingArguments(
             output_dir=str(output_dir),
@@ -100,10 +102,12 @@ class BertkitTrainer(Trainer):
     """Trainer whose losses are means over the global batch.
 
     transformers counts the items of ``labels`` over all micro-batches and processes and hands the number to the model
-    as ``num_items_in_batch``. Pre-training has a second loss over other items, the sentence pairs, so those are
-    counted as well. BERT's heads divide by these numbers (``accepts_loss_kwargs``). One inexactness is left, where a
-    set is no multiple of the batch and several processes train: accelerate then fills the epoch's last batch with
-    examples from its start.
+    as ``num_items_in_batch``. Two other things are counted as well: the sentence pairs of pre-training, which are a
+    second loss over other items, and the answers of question answering, which are no ``labels``. BERT's heads divide by
+    these numbers (``accepts_loss_kwargs``). The heads of other families would take them and divide by their own batch's
+    all the same, so their losses are computed here from their logits, by the rules of ``bertkit.model.loss_bert``. One
+    inexactness is left, where a set is no multiple of the batch and several processes train: accelerate then fills the
+    epoch's last batch with examples from its start.
     """
 
     def __init__(self, *args: Any, what: str, callbacks: list[TrainerCallback] | None = None, **kwargs: Any):
@@ -112,6 +116,9 @@ class BertkitTrainer(Trainer):
         super().__init__(*args, callbacks=[Progress(what), _EpochOrder(self), *(callbacks or [])], **kwargs)
         self.remove_callback(PrinterCallback)
         self.remove_callback(ProgressCallback)
+        if not isinstance(self.model, BertPreTrainedModel):
+            self.compute_loss_func = self._stock_loss
+            self.model_accepts_loss_kwargs = False
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
@@ -120,9 +127,24 @@ class BertkitTrainer(Trainer):
         self._num_pairs_in_batch = None
         if batch_samples and "next_sentence_label" in batch_samples[0]:
             counts = [batch["next_sentence_label"].ne(-100).sum() for batch in batch_samples]
-            pairs = torch.stack(counts).sum().to(device)
-            self._num_pairs_in_batch = self.accelerator.gather(pairs).sum() if self.args.world_size > 1 else pairs
+            self._num_pairs_in_batch = self._in_global_batch(counts, device)
         return batch_samples, num_items_in_batch
+
+    def _get_num_items_in_batch(self, batch_samples: list[Any], device: torch.device) -> torch.Tensor | int | None:
+        if not batch_samples or "start_positions" not in batch_samples[0]:
+            return super()._get_num_items_in_batch(batch_samples, device)
+        # An answer begins and ends in the same input; those that lie outside are ignored, see `position_loss`.
+        counts = [
+            ((batch["start_positions"] >= 0) & (batch["start_positions"] < batch["input_ids"].shape[-1])).sum()
+            for batch in batch_samples
+        ]
+        return self._in_global_batch(counts, device)
+
+    def _in_global_batch(self, counts: list[torch.Tensor], device: torch.device) -> torch.Tensor:
+        """The sum over micro-batches and, where losses are averaged over processes, over these."""
+        count = torch.stack(counts).sum().to(device)
+        over_processes = self.args.world_size > 1 and self.args.average_tokens_across_devices
+        return self.accelerator.gather(count).sum() if over_processes else count
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
         if self.args.train_sampling_strategy == "group_by_length":
@@ -144,7 +166,32 @@ class BertkitTrainer(Trainer):
     ) -> Any:
         if num_items_in_batch is not None and self._num_pairs_in_batch is not None:
             inputs = {**inputs, "num_pairs_in_batch": self._num_pairs_in_batch}
+        if self.compute_loss_func is not None and "start_positions" in inputs:
+            # A loss function is handed what is called labels, and nothing else.
+            inputs = dict(inputs)
+            positions = [inputs.pop(name).reshape(-1) for name in ("start_positions", "end_positions")]
+            inputs["labels"] = torch.stack(positions, dim=-1)
         return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+
+    def _stock_loss(
+        self, outputs: Any, labels: torch.Tensor, num_items_in_batch: torch.Tensor | int | None = None
+    ) -> torch.Tensor:
+        """The loss of a head of transformers' own, 0-d: what the head of bertkit's BERT for the same purpose computes.
+
+        Args:
+            outputs: of the model, computed without labels.
+            labels: as that head takes them; for question answering (B, 2), start and end.
+            num_items_in_batch: labelled items in the global batch; None for those of this batch.
+        """
+        if "start_logits" in outputs:
+            starts, ends = labels.unbind(dim=-1)
+            start_loss = position_loss(outputs["start_logits"], starts, num_items_in_batch)
+            return (start_loss + position_loss(outputs["end_logits"], ends, num_items_in_batch)) / 2
+        if self.label_smoother is not None:
+            return self.label_smoother(outputs, labels, num_items_in_batch=num_items_in_batch)
+        if self.model.loss_type == "ForSequenceClassification":
+            return sequence_classification_loss(self.model.config, outputs["logits"], labels, num_items_in_batch)
+        return mean_cross_entropy(outputs["logits"], labels, num_items_in_batch)
 
     def leave_mixed_precision(self) -> None:
         """Computes in float32 from here on, as everybody does who loads the checkpoint: scores are to be theirs.

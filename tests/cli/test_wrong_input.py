@@ -42,7 +42,7 @@ def test_an_unknown_task(bertkit, tmp_path):
 
 def test_neither_task_nor_recipe(bertkit, tmp_path):
     out = tmp_path / "out"
-    refused(bertkit("finetune", "glue", "--output-dir", out), out, "give either --task (one of sst2) or --recipe")
+    refused(bertkit("finetune", "glue", "--output-dir", out), out, "give either --task (one of cola, mnli, ")
 
 
 def test_a_missing_corpus(bertkit, tmp_path):
@@ -112,12 +112,12 @@ def test_a_missing_checkpoint(bertkit, tmp_path, glue):
     refused(outcome, out, "./none: no such folder; expected a folder with config.json, or a Hub id")
 
 
-def test_a_checkpoint_that_is_no_bert(bertkit, tmp_path, glue):
-    out, other = tmp_path / "out", tmp_path / "roberta"
+def test_a_checkpoint_that_is_no_encoder(bertkit, tmp_path, glue):
+    out, other = tmp_path / "out", tmp_path / "gpt"
     other.mkdir()
-    (other / "config.json").write_text('{"model_type": "roberta"}')
+    (other / "config.json").write_text('{"model_type": "gpt2"}')
     outcome = bertkit("finetune", "glue", "--task", "sst2", "--model", other, "--data-dir", glue, "--output-dir", out)
-    refused(outcome, out, "a checkpoint of type 'roberta'")
+    refused(outcome, out, "a checkpoint of type 'gpt2'")
 
 
 def test_an_output_directory_in_use(bertkit, tmp_path, glue, checkpoint):
@@ -259,7 +259,7 @@ def test_evaluating_with_impossible_limits(bertkit, tmp_path, glue, checkpoint):
     command = ("evaluate", tmp_path / "run", "--data-dir", glue)
     refused(bertkit(*command, "--max-eval-samples", 0), tmp_path / "out", "data.max_eval_samples: 0 is not at least 1")
     refused(bertkit(*command, "--max-seq-length", 900), tmp_path / "out", "900 tokens, but")
-    refused(bertkit(*command, "--split", "dev"), tmp_path / "out", "--split dev: expected validation or train")
+    refused(bertkit(*command, "--split", "dev"), tmp_path / "out", "--split dev: expected one of test, train, valid")
 
 
 def test_resuming_on_other_data(bertkit, tmp_path, glue, checkpoint):

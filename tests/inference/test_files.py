@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 
@@ -9,14 +10,28 @@ import pytest
 
 from bertkit.errors import DataError, OutputError
 from bertkit.inference import files
-from bertkit.inference.files import predict_texts, write_jsonl
+from bertkit.inference.files import predict_texts, write_predictions
 
 
 class Echo:
-    """Stands for a checkpoint: predicts the length of each text."""
+    """Stands for a checkpoint and its task: predicts the length of each text."""
 
-    def predict(self, texts):
-        return [{"label": str(len(text)), "probability": 1.0} for text in texts]
+    @property
+    def task(self):
+        return self
+
+    def read_input(self, lines):
+        return {"text": list(lines)}
+
+    def columns_of(self, table):
+        return {"review": table.column("review")}
+
+    def line(self, prediction):
+        return prediction["label"]
+
+    def predict_columns(self, columns):
+        (texts,) = columns.values()
+        return [{"label": str(len(text)), "probability": 1.0, "probabilities": {"a": 0.5, "b": 0.5}} for text in texts]
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +85,23 @@ def test_an_output_that_exists_or_cannot_be_is_refused_before_any_work(tmp_path,
 
 
 def test_jsonl_has_one_object_a_line(tmp_path):
-    write_jsonl(tmp_path / "out.jsonl", [{"text": "é\n", "label": "a"}, {"text": "b", "label": "c"}])
+    write_predictions(tmp_path / "out.jsonl", [{"text": "é\n", "label": "a"}, {"text": "b", "label": "c"}])
     lines = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["text"] for line in lines] == ["é\n", "b"]
     assert [path.name for path in tmp_path.iterdir()] == ["out.jsonl"]
+
+
+def test_a_table_is_read_by_the_columns_of_the_task(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text('id,review\n1,"one, two"\n2,NA\n')
+    rows, lines = predict_texts("x", input_file=path)
+    assert [(row["review"], row["label"]) for row in rows] == [("one, two", "8"), ("NA", "2")]
+    assert lines == ["8\tone, two", "2\tNA"]
+
+
+def test_csv_has_a_column_for_every_probability(tmp_path):
+    rows = [{"text": 'a "b", c', "labels": ["x", "y"], "probabilities": {"x": 0.75, "y": 0.5}}]
+    write_predictions(tmp_path / "out.csv", rows)
+    with (tmp_path / "out.csv").open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert row == {"text": 'a "b", c', "labels": '["x", "y"]', "probabilities.x": "0.75", "probabilities.y": "0.5"}

@@ -52,7 +52,7 @@ def test_evaluate_gives_the_score_of_the_run(run, glue):
     assert again.examples == 24
     limited = evaluate(run.output_dir, data_dir=glue, max_samples=5)
     assert limited.examples == 5
-    with pytest.raises(DataError, match="--split dev: expected validation or train"):
+    with pytest.raises(DataError, match="--split dev: expected one of test, train, valid"):
         evaluate(run.output_dir, data_dir=glue, split="dev")
 
 

@@ -1,10 +1,20 @@
-"""The order of an epoch: every example once, like lengths together, a function of seed and epoch."""
+"""The order of an epoch: every example once, like lengths together, a function of seed and epoch. Losses of all heads:
+means over the global batch, for every family of encoders."""
 
 from __future__ import annotations
 
+import copy
 import random
+from typing import Any
 
-from bertkit.training.trainer import LengthGroups
+import pytest
+import torch
+from transformers import TrainingArguments, default_data_collator
+
+from bertkit.encoders import head_class
+from bertkit.errors import CheckpointError
+from bertkit.training.trainer import BertkitTrainer, LengthGroups
+from bertkit.windows import pool_windows
 
 LENGTHS = random.Random(0).choices(range(5, 60), k=640)
 
@@ -33,3 +43,134 @@ def test_a_global_batch_holds_inputs_of_like_length():
     padding = sum(max(batch) * len(batch) for batch in batches) - sum(LENGTHS)
     at_random = [LENGTHS[start : start + 16] for start in range(0, 640, 16)]
     assert padding < 0.25 * (sum(max(batch) * len(batch) for batch in at_random) - sum(LENGTHS))
+
+
+# ---- losses ---------------------------------------------------------------------------------------------------------
+
+LENGTH = 10
+HEADS = ["SequenceClassification", "TokenClassification", "QuestionAnswering", "MultipleChoice"]
+WAYS = [(8, 1), (4, 2), (2, 4)]  # examples at once, times accumulated
+
+
+def examples(head: str) -> list[dict[str, torch.Tensor]]:
+    """Eight of them, in which not every one counts, and not as much as the next one: a mean of means would differ."""
+    draw = torch.Generator().manual_seed(5)
+    shape = (8, 2, LENGTH) if head == "MultipleChoice" else (8, LENGTH)
+    ids = torch.randint(5, 60, shape, generator=draw)
+    mask = (torch.arange(LENGTH) < torch.randint(4, LENGTH + 1, (*shape[:-1], 1), generator=draw)).long()
+    columns = {"input_ids": ids, "attention_mask": mask}
+    ignored = torch.tensor([False, True, False, False, True, True, False, False])
+    if head == "TokenClassification":
+        columns["labels"] = torch.randint(0, 3, ids.shape, generator=draw).where(mask.bool(), -100)
+    elif head == "QuestionAnswering":
+        columns["start_positions"] = torch.randint(0, 4, (8,), generator=draw).where(~ignored, LENGTH)
+        columns["end_positions"] = torch.randint(4, LENGTH, (8,), generator=draw).where(~ignored, LENGTH)
+    else:
+        columns["labels"] = torch.randint(0, 2, (8,), generator=draw).where(~ignored, -100)
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def network(config: Any, head: str) -> torch.nn.Module:
+    config.num_labels = 2 if head == "QuestionAnswering" else 3
+    torch.manual_seed(0)
+    try:
+        return head_class(f"BertFor{head}", config, "here")(config)
+    except CheckpointError as error:
+        pytest.skip(str(error))
+
+
+def trained(model, data, folder, at_once: int, accumulated: int, collate=default_data_collator, **arguments: Any):
+    """Two steps over all examples: the trainer, and the loss and the gradient's norm of each step."""
+    trainer = BertkitTrainer(
+        what="test",
+        model=copy.deepcopy(model),
+        args=TrainingArguments(
+            output_dir=str(folder),
+            use_cpu=True,
+            per_device_train_batch_size=at_once,
+            gradient_accumulation_steps=accumulated,
+            per_device_eval_batch_size=8,
+            max_steps=2,
+            logging_steps=1,
+            learning_rate=1e-2,
+            lr_scheduler_type="constant",
+            save_strategy="no",
+            report_to="none",
+            remove_unused_columns=False,
+            disable_tqdm=True,
+            **arguments,
+        ),
+        train_dataset=data,
+        eval_dataset=data,
+        data_collator=collate,
+    )
+    trainer.train()
+    steps = [entry for entry in trainer.state.log_history if "grad_norm" in entry]
+    return trainer, [(entry["loss"], entry["grad_norm"]) for entry in steps]
+
+
+def plain(model, data, collate=default_data_collator) -> tuple[float, float]:
+    """The model's own loss of all examples at once, and the norm of its gradient."""
+    model = copy.deepcopy(model).train()
+    loss = model(**collate(data)).loss
+    loss.backward()
+    squares = [parameter.grad.square().sum() for parameter in model.parameters() if parameter.grad is not None]
+    return loss.item(), torch.stack(squares).sum().sqrt().item()
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_the_loss_is_the_mean_over_the_global_batch_however_it_is_cut(encoder, head, tmp_path):
+    model, data = network(encoder, head), examples(head)
+    ways = WAYS if head == "SequenceClassification" else WAYS[-1:]
+    curves = []
+    for way in ways:
+        trainer, curve = trained(model, data, tmp_path, *way)
+        curves.append(curve)
+    assert curves[0][0] == pytest.approx(plain(model, data), rel=1e-5)
+    for curve in curves[1:]:
+        for step, of_one_batch in zip(curve, curves[0], strict=True):
+            assert step == pytest.approx(of_one_batch, rel=1e-5)
+    assert trainer.evaluate()["eval_loss"] == pytest.approx(plain(trainer.model, data)[0], rel=1e-5)
+
+
+roberta = pytest.mark.parametrize("encoder", ["roberta"], indirect=True)
+
+
+@pytest.mark.parametrize("problem", ["regression", "multi_label_classification"])
+@roberta
+def test_numbers_and_sets_of_labels_have_the_loss_of_their_problem(encoder, problem, tmp_path):
+    encoder.problem_type = problem
+    model, data = network(encoder, "SequenceClassification"), examples("SequenceClassification")
+    targets = torch.rand(8, 3, generator=torch.Generator().manual_seed(1))
+    for row, target in zip(data, targets, strict=True):
+        row["labels"] = target if problem == "regression" else target.round()
+    _, curve = trained(model, data, tmp_path, 2, 4)
+    assert curve[0] == pytest.approx(plain(model, data), rel=1e-5)
+
+
+@roberta
+def test_label_smoothing_is_over_the_global_batch_too(encoder, tmp_path):
+    model, data = network(encoder, "SequenceClassification"), examples("SequenceClassification")
+    _, curve = trained(model, data, tmp_path, 2, 4, label_smoothing_factor=0.1)
+    batch = default_data_collator(data)
+    labels = batch.pop("labels")
+    expected = torch.nn.functional.cross_entropy(model(**batch).logits, labels, label_smoothing=0.1)
+    assert curve[0][0] == pytest.approx(expected.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("encoder", ["bertkit", "roberta"], indirect=True)
+def test_a_document_of_many_windows_counts_as_one_of_few(encoder, tmp_path):
+    def collate(documents: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        windows = torch.cat([document["input_ids"] for document in documents])
+        counts = torch.tensor([len(document["input_ids"]) for document in documents])
+        labels = torch.stack([document["labels"] for document in documents])
+        return {"labels": labels, "input_ids": windows, "window_counts": counts}
+
+    model, data = network(encoder, "SequenceClassification"), examples("SequenceClassification")
+    pool_windows(model, "mean")
+    ids = torch.stack([row["input_ids"] for row in data])
+    documents = [{"input_ids": ids[: 1 + row % 3], "labels": data[row]["labels"]} for row in range(8)]
+    trainer, curve = trained(model, documents, tmp_path, 2, 4, collate)
+    assert curve[0] == pytest.approx(plain(model, documents, collate), rel=1e-5)
+    assert trainer.evaluate()["eval_loss"] == pytest.approx(plain(trainer.model, documents, collate)[0], rel=1e-5)
+    assert trainer.predict(documents).predictions.shape == (8, 3)

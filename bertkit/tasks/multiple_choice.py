@@ -1,0 +1,324 @@
+"""Multiple choice: which of several endings goes on from a context? (BERT §4.4, SWAG)
+
+([CLS] context [SEP] ending [SEP]) goes in once for each ending, a vector scores each pooled [CLS], and the softmax is
+over the endings of one example, of which there may be any number from two.
+
+Dimension letters: N inputs, B examples of a batch, C the most endings of any example, S tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from bertkit import metrics
+from bertkit.errors import CheckpointError, DataError, listed
+from bertkit.tables import Table
+from bertkit.tables.labels import is_missing, texts
+from bertkit.tasks.base import Split, Task, labels_of, padded
+from bertkit.tasks.table_data import TableData, noted, raise_all, write_json_lines
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from torch import Tensor, nn
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+_CONTEXTS = ("context", "sent1", "question", "premise")
+_ENDINGS = ("endings", "choices", "options", "answers")
+_LABELS = ("label", "answer")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSettings:
+    """What a table's columns are. What is left open here is found in the training data, and kept in the checkpoint.
+
+    Attributes:
+        name: what results call it.
+        context_column: the text to go on from; ``None`` is found by its usual name.
+        start_column: how every ending begins, as SWAG's ``sent2``; ``None`` is that one, if it is there.
+        ending_columns: a column of lists of endings, or one column for each ending (``ending0``, ``ending1``, …), where
+            an empty field is no ending; none are found by their usual names.
+        label_column: the position of the right ending, from 0; ``None`` is ``label``.
+        num_choices: the most endings of any example; 0 is found in the data.
+    """
+
+    name: str = "multiple-choice"
+    context_column: str | None = None
+    start_column: str | None = None
+    ending_columns: list[str] = field(default_factory=list)
+    label_column: str | None = None
+    num_choices: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSettings(TableData):
+    """Where a table's rows come from; a context and an ending together have ``max_seq_length`` tokens."""
+
+
+class MultipleChoiceTask(Task):
+    """The right one of several endings."""
+
+    kind: ClassVar[str] = "multiple_choice"
+    head = "BertForMultipleChoice"
+    pipeline_tag = "multiple-choice"
+    main_metric = "accuracy"
+    task: TaskSettings
+    data: DataSettings
+
+    @property
+    def name(self) -> str:
+        return self.task.name
+
+    @property
+    def dataset(self) -> tuple[str, str, str] | None:
+        return self.data.hub_set
+
+    def config(self) -> dict[str, Any]:
+        return {}
+
+    # ---- load -------------------------------------------------------------------------------------------------------
+
+    def load(self, splits: Sequence[str] | None = None) -> dict[str, Split]:
+        splits = self.splits if splits is None else splits
+        tables = self.data.tables(splits)
+        if not self._settled:
+            self._find_columns(tables["train"] if "train" in tables else next(iter(tables.values())))
+        found: dict[str, Split] = {}
+        faults: list[str] = []
+        for name, table in tables.items():
+            with noted(faults):
+                found[name] = self._split_of(name, table)
+        raise_all(faults)
+        if "validation" in splits and "validation" not in found:
+            found |= self.data.held_out(found["train"], None)
+        return {name: self.data.limited(name, found[name]) for name in splits if name in found}
+
+    @property
+    def _settled(self) -> bool:
+        """Whether no column is open any more, as in a checkpoint; one without a start was trained without."""
+        return bool(self.task.num_choices and self.task.context_column and self.task.ending_columns)
+
+    def _find_columns(self, table: Table) -> None:
+        settings, names = self.task, list(table.columns)
+        context = settings.context_column or _first(_CONTEXTS, names, table.source, "context")
+        endings = settings.ending_columns or [name for name in _ENDINGS if name in names][:1] or _numbered(names)
+        self.task = replace(
+            settings,
+            context_column=context,
+            start_column=settings.start_column or ("sent2" if context == "sent1" and "sent2" in names else None),
+            ending_columns=endings or [_first(_ENDINGS, names, table.source, "endings")],
+            label_column=settings.label_column or next((name for name in _LABELS if name in names), "label"),
+        )
+
+    def _split_of(self, name: str, table: Table) -> Split:
+        from datasets import Dataset
+
+        columns: dict[str, list[Any]] = {}
+        faults: list[str] = []
+        with noted(faults):
+            columns = self.columns_of(table)
+        if name != "test" or self._has_labels(table):
+            with noted(faults):
+                columns["labels"] = self._labels(table, columns.get("endings"))
+        raise_all(faults)
+        return Split(Dataset.from_dict(columns), table.source, table.fingerprint)
+
+    def columns_of(self, table: Table) -> dict[str, list[Any]]:
+        """``context``, and ``endings``: a list of texts for each row."""
+        found: dict[str, list[str]] = {}
+        endings: list[list[str]] = []
+        faults: list[str] = []
+        for name in (self.task.context_column, self.task.start_column):
+            if name is not None:
+                with noted(faults):
+                    found[name] = texts(table, name)
+        with noted(faults):
+            endings = self._endings(table)
+        raise_all(faults)
+        if self.task.start_column is not None:
+            starts = found[self.task.start_column]
+            endings = [[f"{start} {ending}" for ending in row] for start, row in zip(starts, endings, strict=True)]
+        self.task = replace(self.task, num_choices=max(self.task.num_choices, *map(len, endings)))
+        return {"context": found[str(self.task.context_column)], "endings": endings}
+
+    def _endings(self, table: Table) -> list[list[str]]:
+        """The endings of every row.
+
+        Raises:
+            DataError: a column is missing; or a row has fewer than two endings, or one that is no text or empty: every
+                such row is named.
+        """
+        table.select(*(name for name in self.task.ending_columns if name not in table.columns))  # raises for these
+        columns = [table.columns[name] for name in self.task.ending_columns]
+        # Of several columns only the last ones can be empty: the label counts them.
+        found = columns[0] if len(columns) == 1 else [_without_empty_end(row) for row in zip(*columns, strict=True)]
+        faults = []
+        for row, endings in enumerate(found):
+            if not isinstance(endings, list) or not all(isinstance(each, str) and each.strip() for each in endings):
+                faults.append(f"{table.place(row)}: expected a list of endings, none of them empty, got {endings!r}")
+            elif len(endings) < 2:
+                counted = f"{len(endings)} ending{'s' * (len(endings) != 1)}"
+                faults.append(f"{table.place(row)}: {counted}; expected two or more")
+        if faults:
+            raise DataError(listed(faults, at_most=10))
+        return found
+
+    def _has_labels(self, table: Table) -> bool:
+        """Whether a test set has labels: a column that is empty throughout, or -1 as on the Hub, is none."""
+        values = table.columns.get(str(self.task.label_column), ())
+        return not all(is_missing(value) or value == -1 for value in values)
+
+    def _labels(self, table: Table, endings: Sequence[Sequence[str]] | None) -> list[int]:
+        """The position of the right ending of every row; ``endings`` is None where these are wrong themselves."""
+        column = str(self.task.label_column)
+        values = table.columns[column] if column in table.columns else table.column(column)
+        counts = [None] * len(values) if endings is None else map(len, endings)
+        faults = [
+            f"{table.place(row)}: label {value!r}; expected the position of the right ending, from 0"
+            + ("" if count is None else f" to {count - 1}")
+            for row, (value, count) in enumerate(zip(values, counts, strict=True))
+            if not str(value).isdecimal() or (count is not None and int(value) >= count)
+        ]
+        if faults:
+            raise DataError(listed(faults, at_most=10))
+        return [int(value) for value in values]
+
+    # ---- encode → (model) → decode → score --------------------------------------------------------------------------
+
+    def encode(self, examples: Mapping[str, Sequence[Any]], tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Any]]:
+        """Every column but the lengths has a list of inputs for each example, one for each ending."""
+        counts = [len(endings) for endings in examples["endings"]]
+        contexts = [text for text, count in zip(examples["context"], counts, strict=True) for _ in range(count)]
+        endings = [ending for row in examples["endings"] for ending in row]
+        whole = tokenizer(contexts, endings, truncation=False, padding=False, verbose=False)["input_ids"]
+        cut = tokenizer(
+            contexts,
+            endings,
+            truncation=True,
+            max_length=self.data.max_seq_length,
+            padding=False,
+            return_token_type_ids=True,
+        )
+        borders = np.cumsum([0, *counts]).tolist()
+        features = {
+            name: [column[start:end] for start, end in pairwise(borders)]
+            for name, column in {**cut, "whole": whole}.items()
+        }
+        features["full_length"] = [sum(map(len, row)) for row in features.pop("whole")]
+        features["length"] = [sum(map(len, row)) for row in features["input_ids"]]
+        if "labels" in examples:
+            features["labels"] = list(examples["labels"])
+        return features
+
+    def collate(
+        self, rows: Sequence[Mapping[str, Any]], tokenizer: PreTrainedTokenizerBase, inputs: Sequence[str]
+    ) -> dict[str, Tensor]:
+        """As in `Task`, with inputs (B, C, S) and ``choice_counts`` (B,); an example's last ending fills its C."""
+        import torch
+
+        counts = [len(row["input_ids"]) for row in rows]
+        choices = [
+            {name: row[name][min(choice, count - 1)] for name in inputs}
+            for row, count in zip(rows, counts, strict=True)
+            for choice in range(self.task.num_choices)
+        ]
+        flat = padded(choices, tokenizer, inputs)
+        shaped = {name: values.view(len(rows), self.task.num_choices, -1) for name, values in flat.items()}
+        return labels_of(rows) | {"choice_counts": torch.tensor(counts)} | shaped
+
+    def prepare(self, model: PreTrainedModel) -> None:
+        if not hasattr(model, "classifier"):
+            raise CheckpointError(
+                f"{type(model).__name__}: multiple choice needs a head with a classifier; give a BERT"
+            )
+        _Choices(model, model.classifier)
+
+    def decode(self, logits: np.ndarray) -> list[dict[str, Any]]:
+        """``choice``: the position of the ending, from 0; its ``probability``, and the ``probabilities`` of all."""
+        shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        return [
+            {
+                "choice": int(row.argmax()),
+                "probability": float(row.max()),
+                "probabilities": [float(value) for value, logit in zip(row, scores, strict=True) if np.isfinite(logit)],
+            }
+            for row, scores in zip(shifted / shifted.sum(axis=-1, keepdims=True), logits, strict=True)
+        ]
+
+    def score(self, logits: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+        return dict(metrics.load("accuracy").compute(predictions=logits.argmax(axis=-1), references=labels))
+
+    def read_input(self, lines: Sequence[str]) -> dict[str, list[Any]]:
+        """A context and its endings in a line, with tabs between them."""
+        rows = [line.split("\t") for line in lines]
+        for number, row in enumerate(rows, start=1):
+            if len(row) < 3 or not all(field.strip() for field in row):
+                raise DataError(
+                    f"input {number}: expected a context and two endings or more, with tabs between, none of them empty"
+                )
+        self.task = replace(self.task, num_choices=max(self.task.num_choices, *(len(row) - 1 for row in rows)))
+        return {"context": [row[0] for row in rows], "endings": [row[1:] for row in rows]}
+
+    def line(self, prediction: Mapping[str, Any]) -> str:
+        return f"{prediction['choice']}\t{prediction['probability']:.4f}"
+
+    def write_predictions(self, split: str, examples: Dataset, logits: np.ndarray, folder: Path) -> Path:
+        return write_json_lines(folder, self.decode(logits))
+
+
+class _Choices:
+    """Takes ``choice_counts`` out of a model's inputs, and scores choices that only fill up a row -inf.
+
+    That is before the model computes its loss: softmax gives them nothing, and no gradient flows through them.
+
+    Args:
+        model: with a multiple choice head; inputs (B, C, S).
+        classifier: its layer that scores each choice, (B · C, 1).
+    """
+
+    def __init__(self, model: PreTrainedModel, classifier: nn.Module):
+        self.counts: Tensor | None = None
+        model.register_forward_pre_hook(self._take, with_kwargs=True)
+        classifier.register_forward_hook(self._mask)
+
+    def _take(self, model: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        self.counts = kwargs.pop("choice_counts", None)
+        return args, kwargs
+
+    def _mask(self, classifier: nn.Module, args: Any, scores: Tensor) -> Tensor | None:
+        if self.counts is None:
+            return None
+        import torch
+
+        choices = torch.arange(len(scores) // len(self.counts), device=scores.device)
+        return scores.masked_fill((choices >= self.counts[:, None]).reshape(-1, 1), float("-inf"))
+
+
+def _first(usual: Sequence[str], names: Sequence[str], source: str, what: str) -> str:
+    for name in usual:
+        if name in names:
+            return name
+    raise DataError(
+        f"{source}: none of its columns ({', '.join(names)}) is named {' or '.join(usual)}; say which one holds the "
+        f"{what} with --set task.{'ending_columns' if what == 'endings' else 'context_column'}=NAME"
+    )
+
+
+def _numbered(names: Sequence[str]) -> list[str]:
+    """``ending0``, ``ending1``, … in their order."""
+    numbers = {name: name.removeprefix("ending") for name in names if name.startswith("ending")}
+    return sorted((name for name, number in numbers.items() if number.isdecimal()), key=lambda name: int(numbers[name]))
+
+
+def _without_empty_end(row: Sequence[Any]) -> list[Any]:
+    """A row of fields up to the last that is not empty."""
+    filled = [position for position, ending in enumerate(row) if not is_missing(ending)]
+    return list(row[: filled[-1] + 1]) if filled else []
+
+
+TASK = MultipleChoiceTask

@@ -1,0 +1,135 @@
+"""Data of a task that come as tables: from files of the user's own, or from a set of the Hub; and its predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from json import dumps
+from pathlib import Path
+from typing import Any, ClassVar
+
+from bertkit.errors import DataError
+from bertkit.files import write_whole
+from bertkit.tables import Table, hub_splits, load_hub_table, read_table
+from bertkit.tables.splitting import hold_out
+from bertkit.tasks.base import FineTuningData, Split
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableData(FineTuningData):
+    """Where a table's rows come from.
+
+    Attributes:
+        train_file, validation_file, test_file: ``.csv``, ``.tsv``, ``.jsonl`` or ``.parquet``; a test file may lack
+            labels.
+        dataset_name, dataset_config: a set of the Hub, of whose splits ``train``, ``validation`` and ``test`` are used.
+        validation_fraction: share of the training rows to validate on, where no validation set is given.
+        split_seed: of that split; not the run's seed, so that runs of several seeds are scored on the same rows.
+    """
+
+    paths: ClassVar[tuple[str, ...]] = ("train_file", "validation_file", "test_file")
+    # The last two so that the checkpoint is later scored on the same held-out rows, which it was not trained on.
+    kept: ClassVar[tuple[str, ...]] = ("max_seq_length", "validation_fraction", "split_seed")
+
+    train_file: str | None = None
+    validation_file: str | None = None
+    test_file: str | None = None
+    dataset_name: str | None = None
+    dataset_config: str | None = None
+    validation_fraction: float = 0.1
+    split_seed: int = 42
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.data_dir is not None:
+            raise ValueError("data_dir: a table is a file; give train_file, validation_file and test_file")
+        if not 0 < self.validation_fraction < 1:
+            raise ValueError(f"validation_fraction: expected a share between 0 and 1, got {self.validation_fraction}")
+        files = [name for name in self.paths if getattr(self, name) is not None]
+        if self.dataset_name is not None and files:
+            raise ValueError(f"dataset_name: either a set of the Hub or files, and {', '.join(files)} is given too")
+        if self.dataset_config is not None and self.dataset_name is None:
+            raise ValueError("dataset_config: is of a set of the Hub; give dataset_name, or leave it out")
+
+    @property
+    def hub_set(self) -> tuple[str, str, str] | None:
+        """Hub id, configuration and the split that scores belong to; ``None`` for files."""
+        name = self.dataset_name
+        return None if name is None else (name, self.dataset_config or "default", "validation")
+
+    def tables(self, splits: Sequence[str]) -> dict[str, Table]:
+        """What there is of the splits; the training set also where a validation set must be made from it.
+
+        Raises:
+            DataError: there is no training set, though it is needed, or a table cannot be read.
+        """
+        if self.dataset_name is not None:
+            known = hub_splits(self.dataset_name, self.dataset_config)
+            given: dict[str, str] = {name: name for name in ("train", "validation", "test") if name in known}
+        else:
+            files = {"train": self.train_file, "validation": self.validation_file, "test": self.test_file}
+            given = {name: file for name, file in files.items() if file is not None}
+        wanted = set(splits) | ({"train"} if "validation" in splits and "validation" not in given else set())
+        if ("train" in wanted and "train" not in given) or not given:
+            raise DataError(
+                "no table to read; give --train-file (and --validation-file, --test-file), or --dataset-name of a set "
+                "that has a split train"
+            )
+        return {name: self._table(place) for name, place in given.items() if name in wanted}
+
+    def _table(self, place: str) -> Table:
+        if self.dataset_name is None:
+            return read_table(place)
+        return load_hub_table(self.dataset_name, self.dataset_config, place)
+
+    def held_out(self, train: Split, classes: Sequence[Hashable] | None) -> dict[str, Split]:
+        """Training and validation set made of one table.
+
+        Args:
+            train: the whole table.
+            classes: the class of each row, to be held out in its share; None draws from all rows alike.
+
+        Raises:
+            DataError: there are too few rows.
+        """
+        rows = len(train.examples)
+        kept, held = hold_out(classes, rows, self.validation_fraction, self.split_seed)
+        if not held:
+            raise DataError(
+                f"{train.source}: {rows} rows are too few to hold out {self.validation_fraction} of "
+                f"{'them' if classes is None else 'each class'}; give "
+                "--validation-file, or a larger data.validation_fraction"
+            )
+        note = f"{len(held)} of {rows} rows of {train.source}, drawn with data.split_seed {self.split_seed}"
+        return {
+            "train": replace(train, examples=train.examples.select(kept)),
+            "validation": replace(train, examples=train.examples.select(held), notes=(note,)),
+        }
+
+    def limited(self, name: str, split: Split) -> Split:
+        """The split with as many examples as the settings keep of it."""
+        return split.first({"train": self.max_train_samples, "validation": self.max_eval_samples}.get(name))
+
+
+@contextmanager
+def noted(faults: list[str]) -> Iterator[None]:
+    """Adds a DataError that is raised within to ``faults``, so that `raise_all` can tell it with others."""
+    try:
+        yield
+    except DataError as error:
+        faults.append(str(error))
+
+
+def raise_all(faults: Sequence[str]) -> None:
+    """Raises what was noted, if anything, as one DataError; each fault may be a list already."""
+    if faults:
+        raise DataError("\n".join(faults))
+
+
+def write_json_lines(folder: Path, predictions: Sequence[Mapping[str, Any]]) -> Path:
+    """Writes ``predictions.jsonl``: one JSON object a line with its ``index``, from 0; returns the file."""
+    path = folder / "predictions.jsonl"
+    rows = ({"index": index, **row} for index, row in enumerate(predictions))
+    write_whole(path, "".join(dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    return path

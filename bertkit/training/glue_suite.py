@@ -1,0 +1,196 @@
+"""Several GLUE tasks in turn, their table, and one zip for the leaderboard (gluebenchmark.com)."""
+
+from __future__ import annotations
+
+import gc
+import io
+import json
+import statistics
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from accelerate import PartialState
+
+from bertkit.errors import BertkitError, OutputError, RecipeError, listed
+from bertkit.files import write_whole
+from bertkit.placement import is_main_process
+from bertkit.progress import is_score, say
+from bertkit.recipe import Recipe, load_recipe
+from bertkit.recipe_files import list_recipes
+from bertkit.tasks.base import task_of_recipe
+from bertkit.tasks.glue import GlueTask
+from bertkit.training.finetune import finetune, from_anywhere
+from bertkit.training.run_directory import check_output_dir, check_same_recipe, is_finished, write_json
+
+RESULTS, SUBMISSION = "glue_results.json", "glue_submission.zip"
+_FAMILY = "finetune/glue/"
+
+
+@dataclass(frozen=True)
+class GlueResults:
+    """What `finetune_glue` returns, and writes to ``glue_results.json``.
+
+    Attributes:
+        output_dir: has a run directory for each task.
+        tasks: task → its scores on dev, ``eval_…``, in [0, 1] or correlations in [-1, 1].
+        scores: task → the number that GLUE takes of it, in percent: the mean of its metrics, of both dev sets of MNLI.
+        average: of ``scores``.
+        submission: the zip for the leaderboard, or ``None`` where no task had a test set.
+        missing: files that the leaderboard wants too, and no task has written.
+    """
+
+    output_dir: Path
+    tasks: dict[str, dict[str, float]]
+    scores: dict[str, float]
+    average: float
+    submission: Path | None
+    missing: tuple[str, ...]
+
+
+def glue_tasks() -> list[str]:
+    """The names of the tasks that have a recipe."""
+    return [name.removeprefix(_FAMILY) for name in list_recipes() if name.startswith(_FAMILY)]
+
+
+def finetune_glue(
+    tasks: Sequence[str],
+    *,
+    output_dir: str | Path,
+    model: str | None = None,
+    data_dir: str | Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> GlueResults:
+    """Fine-tunes a checkpoint on each of several GLUE tasks, each from the same start (BERT §4.1).
+
+    A task that an earlier call has finished in ``output_dir`` is not run again, one that was interrupted goes on where
+    it was: the same call is repeated until all are done.
+
+    Args:
+        tasks: names of recipes in ``finetune/glue/``.
+        output_dir: gets a run directory for each task, ``glue_results.json`` and ``glue_submission.zip``.
+        model, data_dir, overrides: as in `finetune`; the same for every task.
+
+    Raises:
+        BertkitError: anything wrong with what was given, for any of the tasks; then nothing has been trained.
+    """
+    if not tasks or len(set(tasks)) < len(tasks):
+        raise RecipeError(f"tasks: expected one or more of {', '.join(glue_tasks())}, each once; got {list(tasks)}")
+    output_dir = Path(output_dir)
+    given = {"model.name_or_path": model, "data.data_dir": data_dir}
+    chosen = {**(overrides or {}), **{key: str(value) for key, value in given.items() if value is not None}}
+    recipes = {name: from_anywhere(load_recipe(_FAMILY + name, chosen)) for name in tasks}
+    _check(recipes, output_dir)
+    results: dict[str, dict[str, float]] = {}
+    for number, (name, recipe) in enumerate(recipes.items(), start=1):
+        folder = output_dir / name
+        if is_finished(folder):
+            say(f"{number}/{len(recipes)} {name}: finished before; {folder}")
+        else:
+            say(f"{number}/{len(recipes)} {name}")
+            finetune(recipe, output_dir=folder, resume=(folder / "recipe.yaml").is_file())
+            gc.collect()  # a trainer and its model refer to each other
+            PartialState().wait_for_everyone()  # until the first process has written the results
+        results[name] = _evaluation(folder)
+    return _conclude(recipes, results, output_dir)
+
+
+def _check(recipes: Mapping[str, Recipe], output_dir: Path) -> None:
+    """Finds what is wrong with any task before the first is run; reads the data of all that are not finished.
+
+    Raises:
+        BertkitError: something else is in ``output_dir``, a task there was run by another recipe, or data are missing
+            or wrong.
+    """
+    if output_dir.exists() and not output_dir.is_dir():
+        raise OutputError(f"--output-dir {output_dir}: a file of that name exists; give a folder")
+    known = {*glue_tasks(), RESULTS, SUBMISSION}
+    others = sorted({entry.name for entry in output_dir.iterdir()} - known) if output_dir.is_dir() else []
+    if others:
+        raise OutputError(
+            f"--output-dir {output_dir}: holds {', '.join(others[:3])}, which is none of the tasks; give another folder"
+        )
+    faults = {}
+    for name, recipe in recipes.items():
+        try:
+            _check_folder(recipe, output_dir / name)
+            if not is_finished(output_dir / name):
+                _task(recipe).load()
+        except BertkitError as error:
+            faults[name] = f"{name}: {str(error).removeprefix('--resume: ')}"  # a repeated call resumes without it
+    if faults:
+        rest = [name for name in recipes if name not in faults]
+        hint = [f"nothing is wrong with the others: --task {','.join(rest)}"] if rest else []
+        raise RecipeError(listed([*faults.values(), *hint]))
+
+
+def _check_folder(recipe: Recipe, folder: Path) -> None:
+    """Refuses the folder of a task that holds something else than its run.
+
+    Raises:
+        BertkitError: a run of another recipe, or no run but other files.
+    """
+    if not (folder / "recipe.yaml").is_file():
+        found = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+        if found:
+            raise OutputError(f"{folder}: holds {', '.join(found[:3])} and no run; remove it, or give another folder")
+        check_output_dir(folder, resume=False)
+        return
+    changes = check_same_recipe(recipe, folder)
+    if changes and is_finished(folder):
+        raise RecipeError(f"{folder}: this run is finished, and {'; '.join(changes)}; give another folder")
+
+
+def _task(recipe: Recipe) -> GlueTask:
+    task = task_of_recipe(recipe)
+    assert isinstance(task, GlueTask)
+    return task
+
+
+def _evaluation(folder: Path) -> dict[str, float]:
+    metrics = json.loads((folder / "eval_results.json").read_text())
+    return {key: value for key, value in metrics.items() if is_score(key) and not key.startswith("eval_loss")}
+
+
+def _conclude(recipes: Mapping[str, Recipe], results: dict[str, dict[str, float]], output_dir: Path) -> GlueResults:
+    scores: dict[str, float] = {}
+    files: dict[str, Path] = {}
+    wanted = [file for name in glue_tasks() for file in load_recipe(_FAMILY + name).task.submission.values()]
+    for name, recipe in recipes.items():
+        task = _task(recipe)
+        suffixes = [split.removeprefix("validation") for split in task.splits if split.startswith("validation")]
+        scores[name] = 100 * statistics.mean(results[name][f"eval_{task.main_metric}{suffix}"] for suffix in suffixes)
+        for split, file in task.task.submission.items():
+            path = output_dir / name / task.predictions_file(split)
+            if path.is_file():
+                files[file] = path
+    average = statistics.mean(scores.values())
+    missing = tuple(file for file in wanted if file not in files)
+    found = GlueResults(output_dir, results, scores, average, output_dir / SUBMISSION if files else None, missing)
+    if not is_main_process():
+        return found
+    if files:
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as bundle:
+            for file, path in files.items():
+                bundle.write(path, file)
+        write_whole(output_dir / SUBMISSION, packed.getvalue())
+    write_json(output_dir / RESULTS, {"tasks": results, "scores": scores, "average": average})
+    return found
+
+
+def glue_table(results: GlueResults) -> str:
+    """The scores of all tasks as a table for a terminal."""
+    width = max(map(len, results.scores))
+    lines = []
+    for name, score in results.scores.items():
+        shown = ", ".join(f"{key.removeprefix('eval_')} {value:.4f}" for key, value in results.tasks[name].items())
+        lines.append(f"{name:<{width}}  {score:5.1f}  {shown}")
+    number = len(results.scores)
+    lines.append(f"{'':<{width}}  {results.average:5.1f}  average of {number} task{'s' if number > 1 else ''}, on dev")
+    if results.submission is not None:
+        lacks = f"; the leaderboard also wants {', '.join(results.missing)}" if results.missing else ""
+        lines.append(f"for the leaderboard: {results.submission}{lacks}")
+    return "\n".join(lines)

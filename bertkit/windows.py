@@ -1,0 +1,114 @@
+"""Texts longer than the encoder's inputs: classified by what all their windows say together.
+
+BERT's authors leave such texts open; here every window goes through the encoder, the vectors that stand for the windows
+are pooled, and the head makes one prediction a document. All of it is trained end to end.
+
+Dimension letters: B documents, W windows of all of them, S tokens of a window, H hidden size, C classes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from bertkit.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from transformers import PreTrainedModel
+    from transformers.utils import ModelOutput
+
+
+def pool_windows(model: PreTrainedModel, pooling: Literal["mean", "max"]) -> None:
+    """Makes a sequence classifier take documents of several windows.
+
+    From then on ``model(**inputs, window_counts=…)`` takes (W, S) inputs, all windows of the first document, then those
+    of the second, and so on, with ``window_counts`` (B,) int64, how many each document has, from 1; its logits are
+    (B, C), and ``labels`` are the documents'. A document of one window gets what it gets without ``window_counts``, and
+    a call without it is what it was. Hidden states and attentions, where asked for, remain the windows'. Weights, their
+    names and the configuration do not change, so a saved model has to be prepared again after loading.
+
+    What is pooled is what the head reads. BERT, ALBERT and others read the pooler's output: each window's first vector
+    has gone through the pooler's dense layer and tanh before the pooling. RoBERTa, DistilBERT, ELECTRA, DeBERTa,
+    ModernBERT and MPNet read the first token's vector: it is pooled before the dense layer of their head.
+
+    Args:
+        model: of any family.
+        pooling: over a document's windows, dimension by dimension: their mean, or the largest value.
+
+    Raises:
+        CheckpointError: the head reads more than the first token and the pooler, as ModernBERT's does with
+            ``classifier_pooling="mean"``.
+        ValueError: there is no such pooling, or the model pools already. Of the prepared model: ``window_counts`` are
+            not positive numbers with the sum W.
+    """
+    if pooling not in ("mean", "max"):
+        raise ValueError(f"pooling is {pooling!r}; expected 'mean' or 'max'")
+    if any(isinstance(getattr(hook, "__self__", None), _PoolingHooks) for hook in model._forward_pre_hooks.values()):
+        raise ValueError("the model pools windows already; load it again to pool in another way")
+    _check_reads_first_token(model)
+    hooks = _PoolingHooks(pooling)
+    model.register_forward_pre_hook(hooks.take_counts, with_kwargs=True)
+    model.base_model.register_forward_hook(hooks.pool_output)
+
+
+class _PoolingHooks:
+    """Takes ``window_counts`` from the arguments of the model, and pools by them what its encoder returns."""
+
+    def __init__(self, pooling: Literal["mean", "max"]):
+        self.pooling = pooling
+        self.counts: Tensor | None = None
+
+    def take_counts(
+        self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        self.counts = kwargs.get("window_counts")
+        return args, {name: value for name, value in kwargs.items() if name != "window_counts"}
+
+    def pool_output(self, encoder: nn.Module, args: tuple[Any, ...], output: ModelOutput) -> ModelOutput:
+        counts, self.counts = self.counts, None
+        if counts is not None:
+            output.last_hidden_state = self._pool(output.last_hidden_state[:, 0], counts.tolist()).unsqueeze(1)
+            if output.get("pooler_output") is not None:
+                output.pooler_output = self._pool(output.pooler_output, counts.tolist())
+        return output
+
+    def _pool(self, vectors: Tensor, counts: list[int]) -> Tensor:
+        """(W, H) → (B, H)."""
+        import torch
+
+        if min(counts, default=0) < 1 or sum(counts) != len(vectors):
+            raise ValueError(f"`window_counts` are {counts}; expected positive numbers with the sum {len(vectors)}")
+        documents = vectors.split_with_sizes(counts)
+        if self.pooling == "mean":
+            return torch.stack([windows.mean(dim=0) for windows in documents])
+        return torch.stack([windows.amax(dim=0) for windows in documents])
+
+
+def _check_reads_first_token(model: PreTrainedModel) -> None:
+    """Changes the vectors of all tokens but the first, and looks whether the logits change.
+
+    Raises:
+        CheckpointError: they do.
+    """
+    import torch
+
+    def change_others(encoder: nn.Module, args: tuple[Any, ...], output: ModelOutput) -> ModelOutput:
+        hidden = output.last_hidden_state.clone()
+        hidden[:, 1:] += torch.arange(hidden.shape[-1], device=hidden.device)
+        output.last_hidden_state = hidden
+        return output
+
+    training = model.training
+    model.eval()
+    ones = torch.ones(1, 3, dtype=torch.int64, device=model.device)
+    with torch.inference_mode():
+        logits = model(input_ids=ones, attention_mask=ones).logits
+        with model.base_model.register_forward_hook(change_others):
+            unread = torch.equal(logits, model(input_ids=ones, attention_mask=ones).logits)
+    model.train(training)
+    if not unread:
+        pools = hasattr(model.config, "classifier_pooling")
+        remedy = "set classifier_pooling to cls" if pools else "cut long texts instead"
+        raise CheckpointError(
+            f"{type(model).__name__} classifies by more than the first token: its windows cannot be pooled; {remedy}"
+        )

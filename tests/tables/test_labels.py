@@ -1,0 +1,165 @@
+"""What labels are, which classes there are, and the place of each that is none."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertkit.errors import DataError
+from bertkit.tables import Table
+from bertkit.tables.labels import class_ids, class_names, class_sets, named, problem_of, separated, texts
+
+
+def table(values: list[Any], class_names: list[str] | None = None) -> Table:
+    """Rows at lines 2, 3, …"""
+    known = {"label": class_names} if class_names else {}
+    return Table({"label": values}, "x.csv", "", lines=range(2, 2 + len(values)), class_names=known)
+
+
+def message(call, *given) -> list[str]:
+    with pytest.raises(DataError) as caught:
+        call(*given)
+    return str(caught.value).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        (["pos", "neg"], "single_label"),
+        (["0", "1"], "single_label"),
+        ([0, 1], "single_label"),
+        (["-1", "+1"], "single_label"),
+        ([True, False], "single_label"),
+        (["1.5", "pos"], "single_label"),
+        (["nan", "1.5"], "single_label"),  # a word: no number to predict
+        (["1", "2.5"], "regression"),
+        (["1", "1e3"], "regression"),
+        ([1, 2.0], "regression"),
+        (["0.5", "", None, float("nan")], "regression"),  # the missing ones say nothing, and are refused later
+        ([["a"], ["a", "b"]], "multi_label"),
+        ([["a"], None], "multi_label"),
+        ([[], []], "multi_label"),
+        (["", None], "single_label"),
+    ],
+)
+def test_the_form_of_the_labels_tells_the_problem(values, problem):
+    assert problem_of(values) == problem
+
+
+@pytest.mark.parametrize(
+    ("values", "names"),
+    [
+        (["b", "a", "b"], ["a", "b"]),
+        (["10", "9", "-1"], ["-1", "9", "10"]),
+        ([10, 9, 9], ["9", "10"]),
+        (["10", "9", "many"], ["10", "9", "many"]),
+        (["null", "NA", "None", "", None, " "], ["NA", "None", "null"]),
+        ([["b", "a"], [], ["c"]], ["a", "b", "c"]),
+        ([["a", None, ""], [["nested"]], {"a": 1}], ["a"]),  # the rest is refused when the rows are read
+        ([True, False], ["False", "True"]),
+        (["1", "01", "1"], ["01", "1"]),
+    ],
+)
+def test_classes_are_those_of_the_data_in_order(values, names):
+    assert class_names(values) == names
+
+
+@given(st.lists(st.one_of(st.integers(-50, 50), st.sampled_from(["7", "07", "x", "None"])), min_size=1), st.randoms())
+def test_classes_do_not_depend_on_the_order_of_the_rows(values, shuffler: random.Random):
+    names = class_names(values)
+    shuffled = list(values)
+    shuffler.shuffle(shuffled)
+    assert class_names(shuffled) == names
+    assert sorted(set(names)) == sorted({str(value) for value in values}) == sorted(names)
+    if all(isinstance(value, int) for value in values):
+        assert [int(name) for name in names] == sorted(set(values))
+
+
+def test_ids_are_positions_among_the_names():
+    assert class_ids(table(["b", "a", "b"]), "label", ["a", "b"]) == [1, 0, 1]
+    assert class_ids(table([9, "10"]), "label", ["9", "10"]) == [0, 1]
+
+
+def test_every_label_that_is_none_is_named_with_its_line_in_one_message():
+    assert message(class_ids, table(["a", None, "c", "", " ", ["a"], float("nan")]), "label", ["a", "b"]) == [
+        "6 faults:",
+        "  - x.csv, line 3: no value for 'label'",
+        "  - x.csv, line 4: label 'c' is none of 'a', 'b'",
+        "  - x.csv, line 5: no value for 'label'",
+        "  - x.csv, line 6: no value for 'label'",
+        "  - x.csv, line 7: label is ['a']; expected one label",
+        "  - x.csv, line 8: no value for 'label'",
+    ]
+
+
+def test_of_many_classes_ten_are_shown_and_of_many_faults_ten():
+    (first, *rest) = message(class_ids, table(["?"] * 12), "label", [str(number) for number in range(13)])
+    assert first == "12 faults:"
+    assert rest[0].endswith("'8', '9' and 3 more")
+    assert len(rest) == 11
+    assert rest[-1] == "  - … and 2 more"
+
+
+def test_a_missing_column_is_missed_by_name():
+    assert message(class_ids, table(["a"]), "labels", ["a"]) == [
+        "x.csv: no column 'labels'; there is 'label'; did you mean 'label'?"
+    ]
+
+
+def test_several_labels_are_marks():
+    assert class_sets(table([["b"], [], ["b", "a"], ["a", "a"]]), "label", ["a", "b"]) == [
+        [0.0, 1.0],
+        [0.0, 0.0],
+        [1.0, 1.0],
+        [1.0, 0.0],
+    ]
+
+
+def test_faults_of_several_labels_are_named_together():
+    assert message(class_sets, table([["a", "c"], "a;b", None, ["a", None]]), "label", ["a", "b"]) == [
+        "4 faults:",
+        "  - x.csv, line 2: label 'c' is none of 'a', 'b'",
+        "  - x.csv, line 3: expected a list of labels, got 'a;b'; if one field holds several, say with "
+        "--label-separator what is between them",
+        "  - x.csv, line 4: no value for 'label'",
+        "  - x.csv, line 5: no value for 'label'",
+    ]
+
+
+def test_fields_of_several_labels_are_parted():
+    assert separated(table(["a; b", "a", "", " ; "]), "label", ";").columns["label"] == [["a", "b"], ["a"], [], []]
+    assert separated(table([None, 5]), "label", ";").columns["label"] == [None, 5]
+
+
+def test_ids_get_the_names_that_the_source_has_for_them_and_minus_one_is_missing():
+    assert named(table([1, 0, -1, None], ["no", "yes"]), "label").columns["label"] == ["yes", "no", None, None]
+    assert named(table([[1, 0], [], None], ["no", "yes"]), "label").columns["label"] == [["yes", "no"], [], None]
+    assert named(table([1, 0]), "label").columns["label"] == [1, 0]
+
+
+def test_ids_of_no_class_are_named_with_their_rows():
+    assert message(named, table([2, 0, -2, [5]], ["no", "yes"]), "label") == [
+        "3 faults:",
+        "  - x.csv, line 2: label is 2; expected 0 to 1, a class of 'no', 'yes'",
+        "  - x.csv, line 4: label is -2; expected 0 to 1, a class of 'no', 'yes'",
+        "  - x.csv, line 5: label is [5]; expected 0 to 1, a class of 'no', 'yes'",
+    ]
+
+
+def test_words_like_none_are_texts_and_texts_stay_as_they_are():
+    words = ["None", "NA", "null", "nan", " a\tb ", "0"]
+    assert texts(table(words), "label") == words
+
+
+def test_what_is_no_text_is_named_with_its_line_in_one_message():
+    assert message(texts, table(["a", "", None, " \u00a0\n", 5]), "label") == [
+        "4 faults:",
+        "  - x.csv, line 3: label is empty; write a text, or leave the row out",
+        "  - x.csv, line 4: no value for 'label'",
+        "  - x.csv, line 5: label is empty; write a text, or leave the row out",
+        "  - x.csv, line 6: label is 5; expected text",
+    ]
