@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from bertkit.encoders import BERT, check_encoder, config_class, head_class, longest_input, own_fields
 from bertkit.errors import CheckpointError, RecipeError, listed
+from bertkit.label_maps import match_labels
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 # What every configuration takes, beside the fields of its family.
 _OF_THE_TASK = ("num_labels", "id2label", "label2id", "problem_type", "bertkit_task")
+_HEADS_OF_LABELS = ("BertForSequenceClassification", "BertForTokenClassification")
 # A folder with any of these has a tokenizer, the last ones in forms of older transformers versions.
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spm.model", "spiece.model", "sentencepiece.bpe.model")
 
@@ -111,7 +113,8 @@ def load_model(
         name_or_path: a folder or a Hub id.
         config: the configuration to build with, from `load_config`; with the head of question answering its
             ``num_labels`` becomes 2.
-        new_head: whether the checkpoint may lack the head's weights, which are then drawn at random (fine-tuning).
+        new_head: whether the checkpoint may lack the head's weights, which are then drawn at random (fine-tuning). A
+            head that was trained for other labels is drawn anew too; one for the same in another order is put in order.
 
     Returns:
         The model, and the names of the weights that were drawn at random.
@@ -154,6 +157,9 @@ def load_model(
     if refused:
         named = ", ".join(refused[:3]) + (" …" if len(refused) > 3 else "")
         raise CheckpointError(f"{name_or_path}: the weights lack {named}; it is not a complete {model_class.__name__}")
+    if new_head and head in _HEADS_OF_LABELS and all(key.startswith(prefix) for key in lost):
+        stored = model_class.config_class.from_pretrained(name_or_path)
+        lost += match_labels(model, list(stored.id2label.values()), list(config.id2label.values()))
     return model, lost
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import json
 from pathlib import Path
@@ -304,3 +305,43 @@ def test_a_tokenizer_of_byte_pairs_in_both_forms(tmp_path):
     assert old("the tower", "the").input_ids == new("the tower", "the").input_ids == [0, the, tower, 2, 2, the, 2]
     assert new.pad_token_id == 1
     assert new.padding_side == "right"
+
+
+class TestLabelsOfAHeadThatWasTrainedBefore:
+    HEAD = "BertForSequenceClassification"
+    INPUTS = torch.tensor([[2, 5, 6, 3]])
+
+    def trained(self, encoder, folder, names):
+        """A checkpoint of the family with a head for these labels, and its logits by name."""
+        config = copy.deepcopy(encoder)
+        config.id2label = dict(enumerate(names))
+        config.label2id = {name: index for index, name in enumerate(names)}
+        torch.manual_seed(0)
+        model = head_class(self.HEAD, config, "here")(config).eval()
+        model.save_pretrained(folder)
+        return dict(zip(names, model(self.INPUTS).logits[0].tolist(), strict=True))
+
+    def loaded(self, folder, names):
+        ids = {name: index for index, name in enumerate(names)}
+        changes = {"num_labels": len(names), "id2label": dict(enumerate(names)), "label2id": ids}
+        config = load_config(str(folder), changes, any_encoder=True)
+        torch.manual_seed(1)
+        model, new = load_model(self.HEAD, str(folder), config, new_head=True)
+        return dict(zip(names, model.eval()(self.INPUTS).logits[0].tolist(), strict=True)), new
+
+    def test_the_same_labels_in_another_order_are_put_in_order(self, encoder, tmp_path):
+        before = self.trained(encoder, tmp_path, ["entailment", "neutral", "contradiction"])
+        now, new = self.loaded(tmp_path, ["contradiction", "entailment", "neutral"])
+        assert now == pytest.approx(before, abs=1e-6)
+        assert new == []
+
+    def test_other_labels_get_a_new_head(self, encoder, tmp_path):
+        before = self.trained(encoder, tmp_path, ["entailment", "neutral", "contradiction"])
+        now, new = self.loaded(tmp_path, ["good", "bad", "ugly"])
+        assert not set(now.values()) & set(before.values())
+        assert new
+        assert not any(name.startswith(f"{encoder.model_type}.") for name in new)
+
+    def test_the_same_labels_keep_their_head(self, encoder, tmp_path):
+        before = self.trained(encoder, tmp_path, ["yes", "no"])
+        assert self.loaded(tmp_path, ["yes", "no"]) == (pytest.approx(before, abs=1e-6), [])
