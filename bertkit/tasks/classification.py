@@ -104,13 +104,16 @@ class ClassificationTask(TextClassification):
     def load(self, splits: Sequence[str] | None = None) -> dict[str, Split]:
         splits = self.splits if splits is None else splits
         tables = self.data.tables(splits)
-        if not self._settled:
-            self._find_columns(tables["train"] if "train" in tables else next(iter(tables.values())))
+        if not tables:
+            return {}
+        first = next(iter(tables))  # the training set, where it is read
+        if first == "train" or not self._settled:
+            self._find_columns(tables[first])
         tables = {name: self._readable(table) for name, table in tables.items()}
         faults: list[str] = []
         if not self._settled:
-            faults += self._find_classes(tables["train"] if "train" in tables else next(iter(tables.values())))
-        found = {}
+            faults += self._find_classes(tables[first])
+        found: dict[str, Split] = {}
         for name, table in tables.items():
             with noted(faults):
                 found[name] = self._split_of(name, table)
@@ -124,7 +127,7 @@ class ClassificationTask(TextClassification):
 
     @property
     def _settled(self) -> bool:
-        """Whether nothing is open any more, as in a checkpoint; then a table to predict may lack the labels."""
+        """Whether nothing is open any more, as in a checkpoint; then a test set may lack the column of the labels."""
         task = self.task
         classes = task.label_names or task.problem == "regression"
         return bool(task.problem and task.text_columns and task.label_column and classes)

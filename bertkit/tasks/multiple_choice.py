@@ -40,7 +40,7 @@ class TaskSettings:
     Attributes:
         name: what results call it.
         context_column: the text to go on from; ``None`` is found by its usual name.
-        start_column: how every ending begins, as SWAG's ``sent2``; ``None`` is that one, if it is there.
+        start_column: how every ending begins; ``None`` is ``sent2``, beside a ``sent1``, as in SWAG, or nothing.
         ending_columns: a column of lists of endings, or one column for each ending (``ending0``, ``ending1``, …), where
             an empty field is no ending; none are found by their usual names.
         label_column: the position of the right ending, from 0; ``None`` is ``label``.
@@ -86,8 +86,8 @@ class MultipleChoiceTask(Task):
     def load(self, splits: Sequence[str] | None = None) -> dict[str, Split]:
         splits = self.splits if splits is None else splits
         tables = self.data.tables(splits)
-        if not self._settled:
-            self._find_columns(tables["train"] if "train" in tables else next(iter(tables.values())))
+        if tables and not self._settled:
+            self._find_columns(next(iter(tables.values())))  # the training set, where it is read
         found: dict[str, Split] = {}
         faults: list[str] = []
         for name, table in tables.items():

@@ -59,7 +59,7 @@ class TableData(FineTuningData):
         return None if name is None else (name, self.dataset_config or "default", "validation")
 
     def tables(self, splits: Sequence[str]) -> dict[str, Table]:
-        """What there is of the splits; the training set also where a validation set must be made from it.
+        """What there is of the splits, the training set first; it also where a validation set must be made from it.
 
         Raises:
             DataError: there is no training set, though it is needed, or a table cannot be read.

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from bertkit import evaluate, finetune, load
+from bertkit import evaluate, finetune, load, load_recipe
 from bertkit.errors import CheckpointError, DataError, RecipeError
 
 FAST = {
@@ -172,9 +172,70 @@ def test_what_is_cut_is_recorded_and_said(glue, checkpoint, tmp_path, capfd):
     assert "inputs cut" in (out.output_dir / "README.md").read_text()
 
 
-def test_nothing_to_start_from_is_refused(glue, tmp_path):
-    from bertkit import load_recipe
+def test_both_validation_sets_of_mnli_are_scored_and_all_its_test_sets_predicted(checkpoint, tmp_path):
+    """All texts are alike, so that one class is predicted throughout: a set's accuracy is the share of that class."""
+    classes = ["entailment", "neutral", "contradiction"]
+    shares = {"dev_matched": (3, 2, 1), "dev_mismatched": (1, 3, 2)}  # of six rows
+    header, pair = "index\tsentence1\tsentence2", "a film\tthe plot is lovely"
+    for folder in ("MNLI", "AX"):
+        (tmp_path / folder).mkdir()
+    for file, counts in {"train": (2, 2, 2), **shares}.items():
+        labels = [label for label, count in zip(classes, counts, strict=True) for _ in range(count)]
+        rows = [f"{row}\t{pair}\t{label}" for row, label in enumerate(labels)]
+        (tmp_path / "MNLI" / f"{file}.tsv").write_text("\n".join([f"{header}\tgold_label", *rows]) + "\n")
+    for number, file in enumerate(("MNLI/test_matched", "MNLI/test_mismatched", "AX/diagnostic"), start=1):
+        rows = [f"{10 * number + row}\t{pair}" for row in range(number)]
+        (tmp_path / f"{file}.tsv").write_text("\n".join([header, *rows]) + "\n")
+    out = tmp_path / "run"
+    overrides = {**FAST, "train.num_train_epochs": 1}
+    run = finetune("mnli", model=str(checkpoint), data_dir=tmp_path, output_dir=out, overrides=overrides)
+    evaluation = json.loads((out / "eval_results.json").read_text())
+    predicted = classes.index((out / "predict_results_mnli.tsv").read_text().split()[-1])
+    expected = [counts[predicted] / 6 for counts in shares.values()]
+    assert [evaluation["eval_accuracy"], evaluation["eval_accuracy_mm"]] == pytest.approx(expected)
+    for suffix, split in (("", "validation"), ("_mm", "validation_mm")):
+        again = evaluate(out, split=split, data_dir=tmp_path).metrics
+        assert again["eval_accuracy"] == evaluation[f"eval_accuracy{suffix}"] == run.metrics[f"eval_accuracy{suffix}"]
+    assert [name for name in evaluation if name.endswith("_mm")] == ["eval_loss_mm", "eval_accuracy_mm"]
+    for name, first, rows in (("mnli", 10, 1), ("mnli_mm", 20, 2), ("ax", 30, 3)):
+        lines = (out / f"predict_results_{name}.tsv").read_text().splitlines()
+        assert [line.split("\t")[0] for line in lines] == ["index", *(str(first + row) for row in range(rows))]
+        assert {line.split("\t")[1] for line in lines[1:]} == {classes[predicted]}
+    card = (out / "README.md").read_text()
+    assert f"| accuracy | {expected[0]:.4f} |\n| accuracy_mm | {expected[1]:.4f} |\n\n" in card
+    record = json.loads((out / "run.json").read_text())
+    assert {split: facts["examples"] for split, facts in record["data"].items()} == {
+        "train": 6, "validation": 6, "validation_mm": 6, "test": 1, "test_mm": 2, "ax": 3
+    }  # fmt: skip
+    for split, facts in record["data"].items():
+        assert f"- {split}: …/{facts['source'].rpartition('/')[2]}, {facts['examples']} examples\n" in card
 
+
+def test_the_recipe_of_a_run_repeats_it_from_another_folder(checkpoint, tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "here" / "bert").symlink_to(checkpoint)
+    rows = [f"the {noun} is {word},{word}" for noun in ("film", "plot", "story") for word in ("awful", "lovely")]
+    (tmp_path / "here" / "rows.csv").write_text("\n".join(["text,label", *rows * 5]) + "\n")
+    monkeypatch.chdir(tmp_path / "here")
+    overrides = {**FAST, "train.num_train_epochs": 3, "data.train_file": "rows.csv", "model.name_or_path": "bert"}
+    one = finetune("finetune/classification", output_dir="run", overrides=overrides).output_dir.resolve()
+    recipe = load_recipe(one / "recipe.yaml")
+    assert recipe.data.train_file == str(tmp_path / "here" / "rows.csv")
+    assert recipe.model["name_or_path"] == str(checkpoint.resolve())
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    two = finetune(one / "recipe.yaml", output_dir="run").output_dir.resolve()
+    assert two == tmp_path / "elsewhere" / "run"
+    first, second = (load_file(out / "model.safetensors") for out in (one, two))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    then, now = (json.loads((out / "eval_results.json").read_text()) for out in (one, two))
+    assert then["eval_loss"] == now["eval_loss"]
+    assert load_recipe(two / "recipe.yaml").to_dict() == recipe.to_dict()
+    other = finetune(one / "recipe.yaml", output_dir="other", overrides={"train.seed": 1}).output_dir
+    assert not torch.equal(load_file(other / "model.safetensors")["classifier.weight"], first["classifier.weight"])
+
+
+def test_nothing_to_start_from_is_refused(glue, tmp_path):
     blocks = load_recipe("sst2").to_dict()
     del blocks["model"]["name_or_path"]
     with pytest.raises(RecipeError, match="no checkpoint to start from"):

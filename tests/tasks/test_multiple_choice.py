@@ -1,0 +1,398 @@
+"""Multiple choice: SWAG's columns and others, any number of endings an example, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import BertTokenizer
+
+from bertkit import BertConfig, BertForMultipleChoice, BertForSequenceClassification
+from bertkit.errors import CheckpointError, DataError
+from bertkit.inference.predictor import Predictor
+from bertkit.recipe import load_recipe
+from bertkit.tables import Table, read_table
+from bertkit.tasks import table_data
+from bertkit.tasks.base import task_of_checkpoint, task_of_recipe
+from bertkit.tasks.multiple_choice import DataSettings, MultipleChoiceTask, TaskSettings
+
+WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] he she opens a the door and goes in out sings .".split()
+TOKENIZER = BertTokenizer(vocab={word: index for index, word in enumerate(WORDS)})
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+SWAG = ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3,label"
+
+
+def swag(*rows: list[str]) -> str:
+    """SWAG's file: of each row the context, the start, four endings and the label."""
+    stream = io.StringIO()
+    for number, (context, start, *rest) in enumerate(rows):
+        fields = [number, f"v{number}", number, f"{context} {start}", context, start, "gold", *rest]
+        csv.writer(stream, lineterminator="\n").writerow(fields)
+    return f"{SWAG}\n{stream.getvalue()}"
+
+
+def general(*rows: tuple[str, list[str], Any]) -> str:
+    """JSON lines of context, endings and label."""
+    keys = ("context", "endings", "label")
+    return "".join(json.dumps(dict(zip(keys, row, strict=False))) + "\n" for row in rows)
+
+
+@pytest.fixture
+def task(tmp_path):
+    """Makes a task of files, each given by its content: ``task(train_csv=…, test_jsonl=…, context_column=…)``."""
+
+    def make(**given: Any) -> MultipleChoiceTask:
+        data, settings = {}, {}
+        for name, value in given.items():
+            split, _, kind = name.rpartition("_")
+            if kind in ("csv", "tsv", "jsonl"):
+                path = tmp_path / f"{split}.{kind}"
+                path.write_text(value, encoding="utf-8")
+                data[f"{split}_file"] = str(path)
+            else:
+                (settings if name in TaskSettings.__dataclass_fields__ else data)[name] = value
+        return MultipleChoiceTask(TaskSettings(**settings), DataSettings(**data))
+
+    return make
+
+
+def message(task: MultipleChoiceTask, folder: Path, splits: list[str] | None = None) -> list[str]:
+    """What `load` refuses, without the folder."""
+    with pytest.raises(DataError) as caught:
+        task.load(["train"] if splits is None else splits)
+    return str(caught.value).replace(f"{folder}/", "").splitlines()
+
+
+def through_checkpoint(task: MultipleChoiceTask, **data: Any) -> MultipleChoiceTask:
+    config = BertConfig(**task.config(), bertkit_task=task.describe())
+    found = task_of_checkpoint(BertConfig.from_dict(json.loads(config.to_json_string())), "here", **data)
+    assert isinstance(found, MultipleChoiceTask)
+    return found
+
+
+# ---- load -----------------------------------------------------------------------------------------------------------
+
+
+def test_swags_own_file_is_read(task):
+    found = task(train_csv=swag(["He opens, then.", "She", "sings", "goes, in", "goes out", "opens", "1"]))
+    examples = found.load(["train"])["train"].examples.to_dict()
+    assert examples == {
+        "context": ["He opens, then."],
+        "endings": [["She sings", "She goes, in", "She goes out", "She opens"]],
+        "labels": [1],
+    }
+    assert found.task == TaskSettings(
+        context_column="sent1",
+        start_column="sent2",
+        ending_columns=["ending0", "ending1", "ending2", "ending3"],
+        label_column="label",
+        num_choices=4,
+    )
+
+
+def test_endings_may_be_lists_of_any_length(task):
+    found = task(train_jsonl=general(("a", ["b", "c"], 1), ("d", ["e", "f", "g"], "2")))
+    split = found.load(["train"])["train"]
+    assert split.examples["endings"][:] == [["b", "c"], ["e", "f", "g"]]
+    assert split.examples["labels"][:] == [1, 2]
+    assert (found.task.num_choices, found.task.start_column) == (3, None)
+
+
+def test_of_several_columns_the_last_ones_may_be_empty(task):
+    columns = "premise,ending10,ending2,ending1,label\n"
+    found = task(train_csv=columns + "a,,d,c,1\nb,g,f,e,2\n")
+    assert found.load(["train"])["train"].examples["endings"][:] == [["c", "d"], ["e", "f", "g"]]
+
+
+def test_columns_can_be_named(task):
+    found = task(
+        train_csv="q,right,wrong,key,sent2\na,b,c,0,d\n",
+        context_column="q",
+        ending_columns=["right", "wrong"],
+        label_column="key",
+    )
+    assert found.load(["train"])["train"].examples.to_dict() == {
+        "context": ["a"],
+        "endings": [["b", "c"]],
+        "labels": [0],
+    }
+
+
+def test_a_column_that_is_not_there_is_asked_for(task, tmp_path):
+    assert message(task(train_csv="c,ending0,ending1,label\na,b,c,0\n"), tmp_path) == [
+        "train.csv: none of its columns (c, ending0, ending1, label) is named context or sent1 or question or premise; "
+        "say which one holds the context with --set task.context_column=NAME"
+    ]
+    assert "with --set task.ending_columns=NAME" in message(task(train_csv="context,label\na,0\n"), tmp_path)[0]
+    given = {"context_column": "contxt", "ending_columns": ["ending0", "endng1"]}
+    assert message(task(train_csv="context,ending0,ending1,lable\na,b,c,0\n", **given), tmp_path) == [
+        "train.csv: no column 'contxt'; there is 'context', 'ending0', 'ending1', 'lable'; did you mean 'context'?",
+        "train.csv: no column 'endng1'; there is 'context', 'ending0', 'ending1', 'lable'; did you mean 'ending1'?",
+        "train.csv: no column 'label'; there is 'context', 'ending0', 'ending1', 'lable'; did you mean 'lable'?",
+    ]
+
+
+def test_faults_of_rows_are_told_at_once_with_their_lines(task, tmp_path):
+    rows = general(
+        ("a", ["b", "c"], 2), ("", ["b"], 0), ("a", ["b", " "], 0), ("a", "bc", -1), ("a", [], "x"), ("a", ["b", 5], 0)
+    )
+    assert message(task(train_jsonl=rows), tmp_path) == [
+        "train.jsonl, line 2: context is empty; write a text, or leave the row out",
+        "5 faults:",
+        "  - train.jsonl, line 2: 1 ending; expected two or more",
+        "  - train.jsonl, line 3: expected a list of endings, none of them empty, got ['b', ' ']",
+        "  - train.jsonl, line 4: expected a list of endings, none of them empty, got 'bc'",
+        "  - train.jsonl, line 5: 0 endings; expected two or more",
+        "  - train.jsonl, line 6: expected a list of endings, none of them empty, got ['b', 5]",
+        "2 faults:",
+        "  - train.jsonl, line 4: label -1; expected the position of the right ending, from 0",
+        "  - train.jsonl, line 5: label 'x'; expected the position of the right ending, from 0",
+    ]
+
+
+@pytest.mark.parametrize("label", [3, -1, "1.0", 1.0, True, None, "", "two", "²"])
+def test_a_label_that_is_no_position_is_refused(task, tmp_path, label):
+    assert message(task(train_jsonl=general(("a", ["b", "c"], 0), ("a", ["b", "c", "d"], label))), tmp_path) == [
+        f"train.jsonl, line 2: label {label!r}; expected the position of the right ending, from 0 to 2"
+    ]
+
+
+def test_an_ending_left_out_in_the_middle_is_refused_since_labels_count_it(task, tmp_path):
+    header = "context,ending0,ending1,ending2,label\n"
+    assert message(task(train_csv=header + "a,b,,c,1\n"), tmp_path) == [
+        "train.csv, line 2: expected a list of endings, none of them empty, got ['b', '', 'c']"
+    ]
+    assert message(task(train_csv=header + "a,b,,,0\nc,,,,0\n"), tmp_path)[1:3] == [
+        "  - train.csv, line 2: 1 ending; expected two or more",
+        "  - train.csv, line 3: 0 endings; expected two or more",
+    ]
+
+
+def test_faults_of_all_files_are_told_at_once(task, tmp_path):
+    good, wrong = general(("a", ["b", "c"], 0)), general(("a", ["b", "c"], 2))
+    both = task(train_jsonl=wrong, validation_jsonl=wrong, test_jsonl=good)
+    assert [line.partition(":")[0] for line in message(both, tmp_path, ["train", "validation", "test"])] == [
+        "train.jsonl, line 1",
+        "validation.jsonl, line 1",
+    ]
+
+
+def test_a_validation_set_is_held_out_where_none_is_given(task):
+    rows = general(*((f"context {row}", ["b", "c"], row % 2) for row in range(30)))
+    splits = task(train_jsonl=rows).load()
+    assert [len(splits[name].examples) for name in ("train", "validation")] == [27, 3]
+    assert task(train_jsonl=rows).load(["test"]) == {}
+    alone = task(train_jsonl=rows, max_train_samples=2).load(["validation"])["validation"]
+    assert alone.examples.to_dict() == splits["validation"].examples.to_dict()
+
+
+@pytest.mark.parametrize("label", [{}, {"label": ["", ""]}, {"label": [-1, -1]}, {"label": [None, None]}])
+def test_a_test_set_may_lack_labels(monkeypatch, task, label):
+    columns = {"sent1": ["a", "b"], "sent2": ["c", "d"], "ending0": ["e", "f"], "ending1": ["g", "h"]}
+    tables = {
+        "train": Table(columns | {"label": [0, 1]}, "org/swag (train)", ""),
+        "test": Table(columns | label, "", ""),
+    }
+    monkeypatch.setattr(table_data, "hub_splits", lambda name, config: list(tables))
+    monkeypatch.setattr(table_data, "load_hub_table", lambda name, config, split: tables[split])
+    splits = task(dataset_name="org/swag").load(["train", "test"])
+    assert splits["train"].examples["labels"][:] == [0, 1]
+    assert splits["test"].examples.column_names == ["context", "endings"]
+
+
+def test_a_test_set_with_some_labels_must_have_them_all(task, tmp_path):
+    good, partly = general(("a", ["b", "c"], 0)), general(("a", ["b", "c"], 1), ("a", ["b", "c"], None))
+    whole = task(train_jsonl=good, test_jsonl=general(("a", ["b", "c"], 1))).load(["test"])["test"]
+    assert whole.examples["labels"][:] == [1]
+    assert message(task(train_jsonl=good, test_jsonl=partly), tmp_path, ["test"]) == [
+        "test.jsonl, line 2: label None; expected the position of the right ending, from 0 to 1"
+    ]
+
+
+# ---- encode ---------------------------------------------------------------------------------------------------------
+
+
+def settled(num_choices: int = 2, **data: Any) -> MultipleChoiceTask:
+    columns = {"context_column": "context", "ending_columns": ["endings"], "label_column": "label"}
+    return MultipleChoiceTask(TaskSettings(**columns, num_choices=num_choices), DataSettings(**data))
+
+
+def test_every_ending_is_an_input_with_the_context():
+    features = settled().encode({"context": ["he opens"], "endings": [["a door", "sings"]], "labels": [0]}, TOKENIZER)
+    assert features["input_ids"] == [[[2, 5, 7, 3, 8, 10, 3], [2, 5, 7, 3, 15, 3]]]
+    assert features["token_type_ids"] == [[[0, 0, 0, 0, 1, 1, 1], [0, 0, 0, 0, 1, 1]]]
+    assert (features["length"], features["full_length"], features["labels"]) == ([13], [13], [0])
+
+
+def test_what_is_cut_is_counted():
+    features = settled(max_seq_length=6).encode(
+        {"context": ["he opens the door .", "he"], "endings": [["and goes", "sings"], ["sings", "goes"]]}, TOKENIZER
+    )
+    assert [len(ids) for row in features["input_ids"] for ids in row] == [6, 6, 5, 5]
+    assert features["length"] == [12, 10]
+    assert features["full_length"] == [10 + 9, 10]
+
+
+# ---- the model: any number of endings -------------------------------------------------------------------------------
+
+EXAMPLES: dict[str, list[Any]] = {
+    "context": ["he opens the door .", "she", "he sings ."],
+    "endings": [["goes in", "goes out and sings ."], ["sings", "opens a door", "goes", "in"], ["a", "the", "out ."]],
+    "labels": [1, 3, 0],
+}
+
+
+def rows_of(task: MultipleChoiceTask, *chosen: int) -> list[dict[str, Any]]:
+    features = task.encode(EXAMPLES, TOKENIZER)
+    return [{name: values[row] for name, values in features.items()} for row in chosen]
+
+
+def model(prepared_for: MultipleChoiceTask | None = None) -> BertForMultipleChoice:
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    sizes["initializer_range"] = 0.3  # large, so that logits differ clearly
+    made = BertForMultipleChoice(BertConfig(vocab_size=len(WORDS), max_position_embeddings=16, **sizes)).eval()
+    if prepared_for is not None:
+        prepared_for.prepare(made)
+    return made
+
+
+def test_a_batch_has_the_endings_of_each_example_and_their_number():
+    task = settled(4)
+    batch = task.collate(rows_of(task, 0, 1), TOKENIZER, INPUTS)
+    assert next(iter(batch)) == "labels"
+    assert batch["labels"].tolist() == [1, 3]
+    assert batch["choice_counts"].tolist() == [2, 4]
+    assert all(batch[name].shape == (2, 4, 13) for name in INPUTS)
+    alone = task.collate([{name: row[name] for name in INPUTS} for row in rows_of(task, 1)], TOKENIZER, INPUTS)
+    assert next(iter(alone)) == "choice_counts"
+    assert alone["input_ids"].shape == (1, 4, 7)
+
+
+def test_logits_and_loss_of_a_batch_are_those_of_each_example_alone():
+    task = settled(4)
+    together = model(task)(**task.collate(rows_of(task, 0, 1, 2), TOKENIZER, INPUTS))
+    losses = []
+    for row, count in enumerate([2, 4, 3]):
+        exact = settled(count)  # nothing to fill up, and a model that was taught nothing
+        inputs = exact.collate(rows_of(exact, row), TOKENIZER, INPUTS)
+        inputs.pop("choice_counts")
+        alone = model()(**inputs)
+        torch.testing.assert_close(together.logits[row, :count], alone.logits[0], rtol=0, atol=1e-6)
+        assert (together.logits[row, count:] == float("-inf")).all()
+        assert alone.logits.std() > 0.05
+        losses.append(alone.loss)
+    torch.testing.assert_close(together.loss, torch.stack(losses).mean(), rtol=0, atol=1e-6)
+
+
+def test_gradients_are_finite_and_those_of_the_examples_alone():
+    task = settled(4)
+    network = model(task)
+    network(**task.collate(rows_of(task, 0, 1, 2), TOKENIZER, INPUTS)).loss.backward()
+    expected = model()
+    for row, count in enumerate([2, 4, 3]):
+        inputs = settled(count).collate(rows_of(task, row), TOKENIZER, INPUTS)
+        inputs.pop("choice_counts")
+        (expected(**inputs).loss / 3).backward()
+    for (name, ours), theirs in zip(network.named_parameters(), expected.parameters(), strict=True):
+        assert ours.grad.isfinite().all(), name
+        torch.testing.assert_close(ours.grad, theirs.grad, rtol=0, atol=1e-6, msg=name)
+
+
+def test_predictions_do_not_depend_on_the_batch_nor_on_the_most_endings():
+    columns = {name: EXAMPLES[name] for name in ("context", "endings")}
+    expected = None
+    for num_choices, batch_size in ((4, 64), (4, 1), (7, 2)):
+        task = settled(num_choices)
+        found = Predictor(task, model(task), TOKENIZER, batch_size).predict_columns(columns)
+        expected = expected or found
+        assert [row["choice"] for row in found] == [row["choice"] for row in expected]
+        for ours, theirs in zip(found, expected, strict=True):
+            assert ours["probabilities"] == pytest.approx(theirs["probabilities"], abs=1e-6)
+    assert [len(row["probabilities"]) for row in expected] == [2, 4, 3]
+
+
+def test_prediction_takes_more_endings_than_training_had(tmp_path):
+    task = settled(2)
+    predictor = Predictor(task, model(task), TOKENIZER, 64)
+    (lines,) = predictor.predict("he opens\ta door\tsings\tgoes in")
+    assert len(lines["probabilities"]) == 3
+    (tmp_path / "x.jsonl").write_text(general(("he opens", ["a door", "sings", "goes in", "out", "."])))
+    (table,) = predictor.predict_columns(task.columns_of(read_table(tmp_path / "x.jsonl")))
+    assert len(table["probabilities"]) == 5
+    # Of the same endings the odds are the same, whatever else could be chosen.
+    odds = [np.divide(row["probabilities"][:3], row["probabilities"][0]) for row in (lines, table)]
+    np.testing.assert_allclose(*odds, rtol=1e-5)
+
+
+def test_a_model_without_a_classifier_is_refused():
+    network = BertForSequenceClassification(BertConfig(vocab_size=9, hidden_size=4, num_attention_heads=1))
+    del network.classifier
+    with pytest.raises(CheckpointError, match="BertForSequenceClassification: multiple choice needs a head"):
+        settled().prepare(network)
+
+
+# ---- decode → score -------------------------------------------------------------------------------------------------
+
+
+def test_decoding_gives_the_worked_probabilities_of_the_endings_there_are():
+    """Softmax of (0, ln 3): a quarter and three quarters; -inf is no ending. Large logits do not overflow."""
+    found = settled(3).decode(np.array([[0.0, np.log(3), -np.inf], [1e4, -1e4, 1e4]]))
+    assert found == [
+        {"choice": 1, "probability": pytest.approx(0.75), "probabilities": pytest.approx([0.25, 0.75])},
+        {"choice": 0, "probability": 0.5, "probabilities": [0.5, 0.0, 0.5]},
+    ]
+    assert settled().line(found[0]) == "1\t0.7500"
+
+
+def test_the_score_is_the_share_of_right_choices():
+    logits = np.array([[0.0, 1.0, -np.inf], [0.0, 1.0, 2.0], [3.0, 1.0, 2.0]])
+    assert settled().score(logits, np.array([1, 1, 0])) == {"accuracy": pytest.approx(2 / 3)}
+    assert settled().main_metric == "accuracy"
+
+
+def test_lines_are_a_context_and_endings_with_tabs():
+    task = settled(2)
+    assert task.read_input(["a\tb\tc", "d\te\tf\tg"]) == {
+        "context": ["a", "d"],
+        "endings": [["b", "c"], ["e", "f", "g"]],
+    }
+    assert task.task.num_choices == 3
+    for wrong in ("a\tb", "a", "", "a\tb\t", "\tb\tc", "a\t \tc"):
+        with pytest.raises(DataError, match=r"^input 2: expected a context and two endings or more"):
+            task.read_input(["a\tb\tc", wrong])
+
+
+def test_test_predictions_are_json_lines_in_order(tmp_path):
+    path = settled().write_predictions("test", None, np.array([[0.0, 0.0], [-np.inf, 1.0]]), tmp_path)
+    assert [json.loads(line) for line in path.read_text().splitlines()] == [
+        {"index": 0, "choice": 0, "probability": 0.5, "probabilities": [0.5, 0.5]},
+        {"index": 1, "choice": 1, "probability": 1.0, "probabilities": [1.0]},
+    ]
+
+
+# ---- the checkpoint -------------------------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_keeps_the_columns(task, tmp_path):
+    trained = task(train_csv="sent1,ending0,ending1,label\na,b,c,0\n", max_seq_length=33)
+    trained.load(["train"])
+    # Trained without a start, it goes on so, whatever other columns a later table has.
+    (tmp_path / "later.csv").write_text("context,sent1,sent2,ending0,ending1,ending2\nw,a,x,b,c,d\n")
+    later = through_checkpoint(trained, test_file=str(tmp_path / "later.csv"))
+    assert asdict(later.task) == asdict(trained.task)
+    assert later.data.max_seq_length == 33
+    assert later.load(["test"])["test"].examples.to_dict() == {"context": ["a"], "endings": [["b", "c"]]}
+
+
+def test_the_recipe_describes_this_task():
+    found = task_of_recipe(load_recipe("finetune/multiple-choice", {"data.train_file": "x.csv"}))
+    assert isinstance(found, MultipleChoiceTask)
+    assert (found.name, found.data.train_file, found.dataset) == ("multiple-choice", "x.csv", None)

@@ -1,0 +1,179 @@
+"""The best checkpoint by the task's metric, the last one beside it, and a training that stops when none is better."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from bertkit import finetune
+from bertkit.errors import RecipeError
+
+# Six steps an epoch. A word decides: accuracy is 1.0 after some epochs and gets no better, while the loss still does.
+LEARNS = {
+    "data.max_seq_length": 16,
+    "train.learning_rate": 5e-3,
+    "train.num_train_epochs": 9,
+    "train.global_train_batch_size": 16,
+    "train.eval_strategy": "epoch",
+    "placement.mixed_precision": "no",
+    "placement.device": "cpu",
+}
+STEPS = 6
+
+
+@pytest.fixture
+def train(glue, checkpoint, tmp_path):
+    """Fine-tunes on SST-2 into a folder of the given name, with changes to the recipe."""
+
+    def run(name: str, resume: bool = False, **changes) -> Path:
+        overrides = {**LEARNS, **{f"train.{key}": value for key, value in changes.items()}}
+        out = tmp_path / name
+        finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=out, overrides=overrides, resume=resume)
+        return out
+
+    return run
+
+
+def evaluations(out: Path) -> list[tuple[int, float, float]]:
+    """Step, accuracy and loss of each evaluation on the way, as the last checkpoint knows them."""
+    last = max(out.glob("checkpoint-*"), key=lambda path: int(path.name.removeprefix("checkpoint-")))
+    history = json.loads((last / "trainer_state.json").read_text())["log_history"]
+    return [(entry["step"], entry["eval_accuracy"], entry["eval_loss"]) for entry in history if "eval_loss" in entry]
+
+
+def steps_of_checkpoints(out: Path) -> list[int]:
+    return sorted(int(path.name.removeprefix("checkpoint-")) for path in out.glob("checkpoint-*"))
+
+
+def same_weights(one: Path, other: Path) -> bool:
+    first, second = (load_file(folder / "model.safetensors") for folder in (one, other))
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize("limit", [1, None])
+def test_the_best_by_the_tasks_metric_is_saved_and_the_last_stays_beside_it(train, limit):
+    out = train("run", early_stopping_patience=3, save_total_limit=limit)
+    seen = evaluations(out)
+    best = next(number for number, (_, accuracy, _) in enumerate(seen) if accuracy == 1.0)
+    assert len(seen) == best + 1 + 3 < 9  # three evaluations without a better score
+    assert seen[-1][2] < seen[best][2]  # by the loss it would have gone on
+    steps = [step for step, *_ in seen]
+    assert steps == [STEPS * epoch for epoch in range(1, len(seen) + 1)]
+    assert steps_of_checkpoints(out) == (steps if limit is None else [steps[best], steps[-1]])
+    assert same_weights(out, out / f"checkpoint-{steps[best]}")
+    assert not same_weights(out, out / f"checkpoint-{steps[-1]}")
+    results = json.loads((out / "eval_results.json").read_text())
+    assert (results["eval_accuracy"], results["eval_loss"]) == pytest.approx(seen[best][1:])
+    assert json.loads((out / "run.json").read_text())["steps"] == steps[-1]
+
+
+def test_without_patience_all_epochs_are_trained_and_the_best_is_kept(train):
+    out = train("run", load_best_model_at_end=True, num_train_epochs=6)
+    seen = evaluations(out)
+    assert len(seen) == 6
+    best = next(step for step, accuracy, _ in seen if accuracy == max(accuracy for _, accuracy, _ in seen))
+    assert best < 6 * STEPS
+    assert same_weights(out, out / f"checkpoint-{best}")
+
+
+def test_stopped_early_interrupted_and_resumed_is_never_interrupted(train):
+    """Whether it was killed while it waited, when it had stopped, or after the best checkpoint."""
+    out = train("straight", early_stopping_patience=3, save_total_limit=10)
+    steps = steps_of_checkpoints(out)
+    for killed_after in (steps[-1], steps[-2], steps[-4]):
+        other = out.with_name(f"killed-{killed_after}")
+        shutil.copytree(out, other)
+        for step in steps:
+            if step > killed_after:
+                shutil.rmtree(other / f"checkpoint-{step}")
+        for name in ("model.safetensors", "eval_results.json", "predict_results_sst2.tsv"):
+            (other / name).unlink()
+        assert train(other.name, resume=True, early_stopping_patience=3, save_total_limit=10) == other
+        assert steps_of_checkpoints(other) == steps
+        assert json.loads((other / "run.json").read_text())["steps"] == steps[-1]
+        assert same_weights(out, other)
+        assert same_weights(out / f"checkpoint-{steps[-1]}", other / f"checkpoint-{steps[-1]}")
+        for name in ("eval_accuracy", "eval_loss"):
+            one, two = (json.loads((folder / "eval_results.json").read_text())[name] for folder in (out, other))
+            assert one == two
+
+
+def test_checkpoints_are_saved_where_they_are_evaluated(train):
+    out = train(
+        "run", load_best_model_at_end=True, eval_strategy="steps", eval_steps=4, max_steps=8, save_total_limit=5
+    )
+    assert [step for step, *_ in evaluations(out)] == steps_of_checkpoints(out) == [4, 8]
+
+
+def test_it_can_stop_between_epochs_and_is_resumed_there(train):
+    """A learning rate that moves nothing: the first evaluation stays the best, two more and it stops, in epoch 2."""
+    changes = {"learning_rate": 1e-12, "eval_strategy": "steps", "eval_steps": 3, "early_stopping_patience": 2}
+    out = train("run", **changes)
+    assert steps_of_checkpoints(out) == [3, 9]
+    (out / "model.safetensors").unlink()
+    train("run", resume=True, **changes)
+    assert steps_of_checkpoints(out) == [3, 9]
+    assert json.loads((out / "run.json").read_text())["steps"] == 9
+    assert same_weights(out, out / "checkpoint-3")
+
+
+def test_the_metric_can_be_another_one(train):
+    out = train("run", load_best_model_at_end=True, metric_for_best_model="loss", num_train_epochs=6)
+    seen = evaluations(out)
+    best = min(seen, key=lambda each: each[2])[0]
+    assert same_weights(out, out / f"checkpoint-{best}")
+    state = json.loads((out / "trainer_state.json").read_text())
+    assert state["best_metric"] == min(loss for *_, loss in seen)
+
+
+def test_only_the_best_can_be_saved_and_is_told_by_the_tasks_metric(train):
+    out = train("run", save_strategy="best", num_train_epochs=6, save_total_limit=9)
+    seen = evaluations(out)
+    rising = [step for n, (step, accuracy, _) in enumerate(seen) if all(accuracy > each[1] for each in seen[:n])]
+    assert steps_of_checkpoints(out) == rising
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"early_stopping_patience": 2, "eval_strategy": "no"}, "early_stopping_patience: nothing is evaluated"),
+        ({"load_best_model_at_end": True, "eval_strategy": "no"}, "load_best_model_at_end: nothing is evaluated"),
+        ({"save_strategy": "best", "eval_strategy": "no"}, "save_strategy: nothing is evaluated"),
+        ({"early_stopping_patience": 0}, "train.early_stopping_patience: expected more than 0, got 0"),
+        ({"load_best_model_at_end": True, "save_steps": 4}, "requires the save and eval strategy to match"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused_before_anything_is_written(train, tmp_path, changes, expected):
+    with pytest.raises(RecipeError, match=expected):
+        train("run", **changes)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("labels", "metric", "others"),
+    [
+        ([[], ["x"], ["y"], ["x", "y"]], "f1_micro", ["f1_macro"]),
+        ([0.5, 1.0, 2.5, 4.0], "pearson", ["spearmanr"]),
+        (["x", "y", "x", "y"], "accuracy", []),
+    ],
+)
+def test_the_metric_is_the_one_of_the_labels_that_were_found(checkpoint, tmp_path, labels, metric, others):
+    texts = ["good film", "bad plot", "awful story", "lovely"]
+    rows = [json.dumps({"text": text, "labels": label}) for text, label in zip(texts, labels, strict=True)]
+    table = tmp_path / "table.jsonl"
+    table.write_text("\n".join(rows) + "\n")
+    overrides = {"data.train_file": str(table), "data.validation_file": str(table), "train.num_train_epochs": 2}
+    overrides |= {"placement.mixed_precision": "no", "placement.device": "cpu", "data.max_seq_length": 16}
+    out = tmp_path / "run"
+    run = finetune("finetune/classification", model=str(checkpoint), output_dir=out, overrides=overrides)
+    assert {f"eval_{name}" for name in (metric, *others)} <= run.metrics.keys()
+    state = json.loads((out / "trainer_state.json").read_text())
+    seen = [entry[f"eval_{metric}"] for entry in state["log_history"] if f"eval_{metric}" in entry]
+    assert len(seen) == 2
+    assert state["best_metric"] == max(seen)
+    assert same_weights(out, out / f"checkpoint-{1 + seen.index(max(seen))}")
