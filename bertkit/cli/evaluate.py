@@ -16,9 +16,12 @@ def evaluate(
     data_dir: options.DataDir = None,
     validation_file: options.ValidationFile = None,
     train_file: options.TrainFile = None,
+    test_file: options.TestFile = None,
     dataset_name: options.DatasetName = None,
     dataset_config: options.DatasetConfig = None,
-    split: Annotated[str, typer.Option(help="validation, train, or validation_mm of MNLI.")] = "validation",
+    split: Annotated[
+        str, typer.Option(help="validation, train, a test with labels, or validation_mm of MNLI.")
+    ] = "validation",
     max_seq_length: options.MaxSeqLength = None,
     max_eval_samples: options.MaxEvalSamples = None,
     json: options.AsJson = False,
@@ -33,6 +36,7 @@ def evaluate(
         data_dir=data_dir,
         validation_file=validation_file,
         train_file=train_file,
+        test_file=test_file,
         dataset_name=dataset_name,
         dataset_config=dataset_config,
         max_seq_length=max_seq_length,

@@ -65,7 +65,8 @@ def predict_texts(
     predictions = predictor.predict_columns(columns)
     for texts_of_row, prediction in zip(zip(*shown.values(), strict=True), predictions, strict=True):
         found.rows.append({**dict(zip(shown, texts_of_row, strict=True)), **prediction})
-        text = "\t".join(map(str, texts_of_row)).replace("\n", " ")
+        shown_texts = [text if isinstance(text, str) else " | ".join(text) for text in texts_of_row]
+        text = "\t".join(shown_texts).replace("\n", " ")
         found.lines.append(f"{predictor.task.line(prediction)}\t{text}")
     return found
 

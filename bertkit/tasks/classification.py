@@ -84,6 +84,7 @@ class ClassificationTask(TextClassification):
     """Classes, several classes or a number for the texts of a table."""
 
     kind = "classification"
+    _scored_split = "validation"  # of a set of the Hub; a validation set made here is a part of its training set
     task: TaskSettings
     data: DataSettings
 
@@ -99,7 +100,7 @@ class ClassificationTask(TextClassification):
 
     @property
     def dataset(self) -> tuple[str, str, str] | None:
-        return self.data.hub_set
+        return self.data.hub_set(self._scored_split)
 
     def load(self, splits: Sequence[str] | None = None) -> dict[str, Split]:
         splits = self.splits if splits is None else splits
@@ -119,6 +120,7 @@ class ClassificationTask(TextClassification):
                 found[name] = self._split_of(name, table)
         raise_all(faults)
         if "validation" in splits and "validation" not in found:
+            self._scored_split = "train"
             labels = found["train"].examples["labels"][:]
             found |= self.data.held_out(found["train"], labels if self.task.problem == "single_label" else None)
         if "train" in found and "validation" in found:

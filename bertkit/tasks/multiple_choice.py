@@ -67,6 +67,7 @@ class MultipleChoiceTask(Task):
     head = "BertForMultipleChoice"
     pipeline_tag = "multiple-choice"
     main_metric = "accuracy"
+    _scored_split = "validation"  # of a set of the Hub; a validation set made here is a part of its training set
     task: TaskSettings
     data: DataSettings
 
@@ -76,7 +77,7 @@ class MultipleChoiceTask(Task):
 
     @property
     def dataset(self) -> tuple[str, str, str] | None:
-        return self.data.hub_set
+        return self.data.hub_set(self._scored_split)
 
     def config(self) -> dict[str, Any]:
         return {}
@@ -95,6 +96,7 @@ class MultipleChoiceTask(Task):
                 found[name] = self._split_of(name, table)
         raise_all(faults)
         if "validation" in splits and "validation" not in found:
+            self._scored_split = "train"
             found |= self.data.held_out(found["train"], None)
         return {name: self.data.limited(name, found[name]) for name in splits if name in found}
 
@@ -305,7 +307,7 @@ def _first(usual: Sequence[str], names: Sequence[str], source: str, what: str) -
             return name
     raise DataError(
         f"{source}: none of its columns ({', '.join(names)}) is named {' or '.join(usual)}; say which one holds the "
-        f"{what} with --set task.{'ending_columns' if what == 'endings' else 'context_column'}=NAME"
+        f"{what} with --{'ending' if what == 'endings' else 'context'}-column"
     )
 
 

@@ -52,11 +52,10 @@ class TableData(FineTuningData):
         if self.dataset_config is not None and self.dataset_name is None:
             raise ValueError("dataset_config: is of a set of the Hub; give dataset_name, or leave it out")
 
-    @property
-    def hub_set(self) -> tuple[str, str, str] | None:
-        """Hub id, configuration and the split that scores belong to; ``None`` for files."""
+    def hub_set(self, split: str) -> tuple[str, str, str] | None:
+        """Hub id, configuration and split; ``None`` for files."""
         name = self.dataset_name
-        return None if name is None else (name, self.dataset_config or "default", "validation")
+        return None if name is None else (name, self.dataset_config or "default", split)
 
     def tables(self, splits: Sequence[str]) -> dict[str, Table]:
         """What there is of the splits, the training set first; it also where a validation set must be made from it.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -11,23 +10,22 @@ from typing import Any
 
 import numpy as np
 from transformers import (
-    EarlyStoppingCallback,
     EvalPrediction,
     PreTrainedConfig,
     PreTrainedTokenizerBase,
-    TrainerCallback,
     set_seed,
 )
 
 from bertkit.checkpoint import check_positions, load_config, load_model, load_tokenizer
 from bertkit.encoders import BERT, head_class, model_inputs
 from bertkit.errors import RecipeError
-from bertkit.progress import is_score, say
+from bertkit.progress import is_score, say, without_library_bars
 from bertkit.recipe import Recipe, load_recipe
 from bertkit.sharing.model_card import CardFacts, without_paths
 from bertkit.tasks.base import FineTuningData, Split, Task, task_of_recipe
+from bertkit.training.keeping_the_best import choose_the_best_by, early_stopping, has_stopped_early, keeping_the_best
 from bertkit.training.run import RunInProgress
-from bertkit.training.run_directory import Run, RunRecord, absolute, last_checkpoint, plain
+from bertkit.training.run_directory import Run, RunRecord, absolute, plain
 from bertkit.training.trainer import BertkitTrainer, use_attention
 
 
@@ -65,7 +63,7 @@ def finetune(
         raise RecipeError(f"recipe {recipe.name}: task.kind is {recipe.kind!r}; `bertkit pretrain` runs that")
     recipe = from_anywhere(recipe)
     task = task_of_recipe(recipe)
-    run = RunInProgress(recipe, output_dir, resume, remove_unused_columns=False, **_keeping_the_best(recipe))
+    run = RunInProgress(recipe, output_dir, resume, remove_unused_columns=False, **keeping_the_best(recipe))
     source = recipe.model.get("name_or_path")
     if source is None:
         raise RecipeError(f"recipe {recipe.name}: no checkpoint to start from; give --model or model.name_or_path")
@@ -73,17 +71,16 @@ def finetune(
     check_positions(recipe.data.max_seq_length, load_config(source, any_encoder=True), source)
     tokenizer = load_tokenizer(source)
     splits = task.load()
-    keeps_best = run.arguments.load_best_model_at_end or run.arguments.save_strategy == "best"
-    if keeps_best and "metric_for_best_model" not in recipe.train:
-        run.arguments.metric_for_best_model, run.arguments.greater_is_better = task.main_metric, True
-    if resume and _has_stopped_early(recipe, run.output_dir):
+    choose_the_best_by(task.main_metric, run.arguments, recipe)
+    if resume and has_stopped_early(recipe, run.output_dir):
         run.arguments.max_steps, run.arguments.num_train_epochs = -1, 0
     config = load_config(source, {**task.config(), **changes, "bertkit_task": task.describe()}, any_encoder=True)
     say(f"{task.name}: {', '.join(f'{len(split.examples)} {name}' for name, split in splits.items())} examples")
     features = _encode(task, splits, tokenizer, run.record)
 
     set_seed(recipe.train["seed"])
-    network, _ = load_model(task.head, source, config, new_head=True)
+    with without_library_bars():
+        network, _ = load_model(task.head, source, config, new_head=True)
     use_attention(network, recipe.placement.attn_implementation)
     task.prepare(network)
     trainer = BertkitTrainer(
@@ -95,7 +92,7 @@ def finetune(
         data_collator=partial(task.collate, tokenizer=tokenizer, inputs=model_inputs(config)),
         processing_class=tokenizer,
         compute_metrics=lambda outcome: _score(task, outcome),
-        callbacks=_early_stopping(recipe),
+        callbacks=early_stopping(recipe),
     )
     command = f"bertkit finetune {task.kind.replace('_', '-')} --recipe recipe.yaml --output-dir NEW"
     evaluation = run.train(trainer, tokenizer, command)
@@ -112,50 +109,6 @@ def from_anywhere(recipe: Recipe) -> Recipe:
     return dataclasses.replace(recipe, data=data, model={**recipe.model, **checkpoint})
 
 
-def _keeping_the_best(recipe: Recipe) -> dict[str, Any]:
-    """What of the Trainer's arguments follows from keeping the best checkpoint, where the recipe asks for that.
-
-    The last checkpoint stays beside the best, so that the run can always be resumed.
-
-    Raises:
-        RecipeError: nothing is evaluated on the way.
-    """
-    train = recipe.train
-    asked = [name for name in ("early_stopping_patience", "load_best_model_at_end") if train.get(name)]
-    if train.get("save_strategy") == "best":
-        asked.append("save_strategy")
-    if not asked:
-        return {}
-    strategy = train.get("eval_strategy", "no")
-    if strategy == "no":
-        raise RecipeError(
-            f"train.{asked[0]}: nothing is evaluated on the way; set train.eval_strategy to epoch or steps"
-        )
-    if asked == ["save_strategy"]:
-        return {}
-    fixed: dict[str, Any] = {"load_best_model_at_end": True}
-    if train["save_total_limit"] == 1:
-        fixed["save_total_limit"] = 2
-    if not {"save_strategy", "save_steps"} & train.keys():
-        fixed |= {"save_strategy": strategy, "save_steps": train.get("eval_steps") or train["logging_steps"]}
-    return fixed | {"restore_callback_states_from_checkpoint": "early_stopping_patience" in asked}
-
-
-def _early_stopping(recipe: Recipe) -> list[TrainerCallback]:
-    patience = recipe.train.get("early_stopping_patience")
-    return [] if patience is None else [EarlyStoppingCallback(patience)]
-
-
-def _has_stopped_early(recipe: Recipe, output_dir: Path) -> bool:
-    """Whether a run lost its patience at its last checkpoint: transformers would train on from there."""
-    patience, checkpoint = recipe.train.get("early_stopping_patience"), last_checkpoint(output_dir)
-    if patience is None or checkpoint is None:
-        return False
-    callbacks = json.loads((Path(checkpoint) / "trainer_state.json").read_text())["stateful_callbacks"]
-    waited: int = callbacks[EarlyStoppingCallback.__name__]["attributes"]["early_stopping_patience_counter"]
-    return waited >= patience
-
-
 def _score_and_predict_the_rest(
     task: Task,
     run: RunInProgress,
@@ -169,6 +122,7 @@ def _score_and_predict_the_rest(
     Returns:
         ``evaluation``, the results on the first validation set, with the scores on the others beside them.
     """
+    predicted: dict[str, Any] = {}
     for name in [name for name in features if name not in ("train", "validation")]:
         scored = name.startswith("validation")
         outcome = trainer.predict(features[name], metric_key_prefix="eval" if scored else "predict")
@@ -177,7 +131,9 @@ def _score_and_predict_the_rest(
             scores = {f"{key}{suffix}": value for key, value in plain(outcome.metrics).items() if is_score(key)}
             evaluation = run.write("eval", evaluation | scores)
             continue
-        run.write("predict", outcome.metrics)
+        suffix = name.removeprefix("test") if name.startswith("test") else f"_{name}"
+        predicted |= {f"{key}{suffix}": value for key, value in outcome.metrics.items()}
+        run.write("predict", predicted)
         if run.is_main_process:
             path = task.write_predictions(name, splits[name].examples, outcome.predictions, run.output_dir)
             say(f"{name} predictions: {path}")

@@ -12,6 +12,7 @@ from accelerate import PartialState
 from transformers import PreTrainedTokenizerBase
 
 from bertkit.checkpoint import save_tokenizer
+from bertkit.errors import RecipeError
 from bertkit.placement import is_main_process, place
 from bertkit.progress import say, without_library_bars
 from bertkit.recipe import Recipe
@@ -87,7 +88,12 @@ class RunInProgress:
         if self.resume:
             say(f"resuming from {checkpoint}" if checkpoint else "resuming: no checkpoint yet, so from the beginning")
         with without_library_bars():
-            outcome = trainer.train(resume_from_checkpoint=checkpoint)
+            try:
+                outcome = trainer.train(resume_from_checkpoint=checkpoint)
+            except KeyError as error:
+                if "metric_for_best_model" not in str(error):
+                    raise
+                raise RecipeError(f"train.metric_for_best_model: {error.args[0]}") from error
             trainer.model.save_pretrained(self.output_dir, is_main_process=self.is_main_process)
         trainer.save_state()
         trainer.leave_mixed_precision()

@@ -297,8 +297,8 @@ def test_wrong_input_of_classification(bertkit, checkpoint, tmp_path, table, arg
     [
         ("context,ending0,ending1,label\na,b,c,2\n", [], ["t.csv, line 2: label '2'; expected", "0 to 1"]),
         ("context,ending0,ending1,label\na,b,,0\n", [], ["t.csv, line 2: 1 ending; expected two or more"]),
-        ("story,ending0,ending1,label\na,b,c,0\n", [], ["which one holds the context with --set task.context_column="]),
-        ("context,end1,end2,label\na,b,c,0\n", [], ["which one holds the endings with --set task.ending_columns="]),
+        ("story,ending0,ending1,label\na,b,c,0\n", [], ["which one holds the context with --context-column"]),
+        ("context,end1,end2,label\na,b,c,0\n", [], ["which one holds the endings with --ending-column"]),
         ("context,ending0,ending1,label\na,b,c,0\n", ["--ending-column", "endin0"], ["no column 'endin0'"]),
         ("context,ending0,ending1\na,b,c\n", [], ["no column 'label'"]),
     ],

@@ -345,6 +345,13 @@ def test_a_set_of_the_hub_keeps_the_order_of_its_classes_and_minus_one_is_missin
     assert found.dataset == ("org/x", "default", "validation")
 
 
+def test_scores_on_rows_held_out_of_a_hub_set_belong_to_its_training_split(hub, task):
+    hub({}, train={"text": list("abcdefgh"), "label": ["x", "y"] * 4})
+    found = task(dataset_name="org/x", validation_fraction=0.5)
+    assert len(found.load()["validation"].examples) == 4
+    assert found.dataset == ("org/x", "default", "train")
+
+
 def test_rows_without_a_class_in_a_hub_set_are_named(hub, task):
     hub({"label": ["n", "y"]}, train={"text": ["a", "b", "c"], "label": [1, -1, 0]})
     with pytest.raises(DataError, match=r"^org/x \(train\), row 2: no value for 'label'$"):

@@ -128,9 +128,9 @@ def test_columns_can_be_named(task):
 def test_a_column_that_is_not_there_is_asked_for(task, tmp_path):
     assert message(task(train_csv="c,ending0,ending1,label\na,b,c,0\n"), tmp_path) == [
         "train.csv: none of its columns (c, ending0, ending1, label) is named context or sent1 or question or premise; "
-        "say which one holds the context with --set task.context_column=NAME"
+        "say which one holds the context with --context-column"
     ]
-    assert "with --set task.ending_columns=NAME" in message(task(train_csv="context,label\na,0\n"), tmp_path)[0]
+    assert "with --ending-column" in message(task(train_csv="context,label\na,0\n"), tmp_path)[0]
     given = {"context_column": "contxt", "ending_columns": ["ending0", "endng1"]}
     assert message(task(train_csv="context,ending0,ending1,lable\na,b,c,0\n", **given), tmp_path) == [
         "train.csv: no column 'contxt'; there is 'context', 'ending0', 'ending1', 'lable'; did you mean 'context'?",
