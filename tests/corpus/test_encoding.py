@@ -187,7 +187,8 @@ class TestSeveralProcesses:
 
 
 PROGRAM = r"""
-import os, sys, time, types
+import os, signal, sys, time, types
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs inherit that it is ignored
 from tokenizers import Tokenizer, models, pre_tokenizers
 from bertkit.corpus import encoding
 from bertkit.corpus.documents import DocumentForm, Paragraph
