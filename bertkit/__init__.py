@@ -27,6 +27,7 @@ _PUBLIC = {
     "BertkitError": "bertkit.errors:BertkitError",
     "evaluate": "bertkit.inference.predictor:evaluate",
     "finetune": "bertkit.training.finetune:finetune",
+    "finetune_glue": "bertkit.training.glue_suite:finetune_glue",
     "load": "bertkit.inference.predictor:load",
     "load_recipe": "bertkit.recipe:load_recipe",
     "metrics": "bertkit.metrics",
