@@ -14,7 +14,8 @@ fault of bertkit itself and keeps its traceback (exit 1). A message says what wa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 
@@ -56,6 +57,21 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
     """
     near = get_close_matches(given, list(known), n=1)
     return f"; did you mean '{near[0]}'?" if near else ""
+
+
+@contextmanager
+def noted(faults: list[str]) -> Iterator[None]:
+    """Adds a DataError that is raised within to ``faults``, so that several can be told together."""
+    try:
+        yield
+    except DataError as error:
+        faults.append(str(error))
+
+
+def raise_all(faults: Sequence[str]) -> None:
+    """Raises what was noted, if anything, as one DataError; each fault may be a list already."""
+    if faults:
+        raise DataError("\n".join(faults))
 
 
 def listed(faults: Sequence[str], at_most: int = 20) -> str:

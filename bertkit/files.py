@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from bertkit.errors import OutputError
 
@@ -29,3 +32,8 @@ def write_whole(path: Path, content: str | bytes) -> None:
     partial = path.with_name(path.name + ".partial")
     partial.write_bytes(content.encode() if isinstance(content, str) else content)
     os.replace(partial, path)
+
+
+def write_json_lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Writes one JSON object a line; the file appears only when it is whole."""
+    write_whole(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))

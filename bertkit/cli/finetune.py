@@ -47,21 +47,7 @@ def glue(
     json: options.AsJson = False,
 ) -> None:
     """Fine-tune on a GLUE task, from the Hub set or GLUE's TSV folder."""
-    overrides = options.overrides(
-        set_,
-        placement,
-        train__learning_rate=learning_rate,
-        train__num_train_epochs=num_train_epochs,
-        train__max_steps=max_steps,
-        train__global_train_batch_size=global_train_batch_size,
-        data__max_seq_length=max_seq_length,
-        train__seed=seed,
-        data__max_train_samples=max_train_samples,
-        data__max_eval_samples=max_eval_samples,
-        data__long_text=long_text,
-        data__stride=stride,
-        data__pooling=pooling,
-    )
+    overrides = options.overrides(locals())
     if task is not None and (task == "all" or "," in task):
         _several(task, recipe, json, output_dir=output_dir, model=model, data_dir=data_dir, overrides=overrides)
         return
@@ -104,28 +90,11 @@ def classification(
 ) -> None:
     """Fine-tune on a table of your own: classes, several classes or a number for a text or a pair."""
     overrides = options.overrides(
-        set_,
-        placement,
-        data__train_file=options.path(train_file),
-        data__validation_file=options.path(validation_file),
-        data__test_file=options.path(test_file),
-        data__dataset_name=dataset_name,
-        data__dataset_config=dataset_config,
+        locals(),
         task__text_columns=text_column,
         task__label_column=label_column,
         task__label_separator=label_separator,
         task__problem=problem,
-        train__learning_rate=learning_rate,
-        train__num_train_epochs=num_train_epochs,
-        train__max_steps=max_steps,
-        train__global_train_batch_size=global_train_batch_size,
-        data__max_seq_length=max_seq_length,
-        train__seed=seed,
-        data__max_train_samples=max_train_samples,
-        data__max_eval_samples=max_eval_samples,
-        data__long_text=long_text,
-        data__stride=stride,
-        data__pooling=pooling,
     )
     name = recipe or "finetune/classification"
     _one(name, resume, json, output_dir=output_dir, model=model, overrides=overrides)
@@ -164,24 +133,10 @@ def multiple_choice(
 ) -> None:
     """Fine-tune on multiple choice: SWAG, or any context with endings."""
     overrides = options.overrides(
-        set_,
-        placement,
-        data__train_file=options.path(train_file),
-        data__validation_file=options.path(validation_file),
-        data__test_file=options.path(test_file),
-        data__dataset_name=dataset_name,
-        data__dataset_config=dataset_config,
+        locals(),
         task__context_column=context_column,
         task__ending_columns=ending_column,
         task__label_column=label_column,
-        train__learning_rate=learning_rate,
-        train__num_train_epochs=num_train_epochs,
-        train__max_steps=max_steps,
-        train__global_train_batch_size=global_train_batch_size,
-        data__max_seq_length=max_seq_length,
-        train__seed=seed,
-        data__max_train_samples=max_train_samples,
-        data__max_eval_samples=max_eval_samples,
     )
     name = recipe or "finetune/multiple-choice"
     _one(name, resume, json, output_dir=output_dir, model=model, overrides=overrides)

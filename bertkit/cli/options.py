@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -101,25 +102,32 @@ Pooling = Annotated[
 ]
 
 
-def path(given: Path | None) -> str | None:
-    """A file or folder as recipes have it."""
-    return None if given is None else str(given)
+# Flags of several commands, and the recipe block that has their key; other flags are the command's own.
+_TRAIN = ("learning_rate", "num_train_epochs", "max_steps", "global_train_batch_size", "seed")
+_LIMITS = ("max_seq_length", "max_train_samples", "max_eval_samples", "long_text", "stride", "pooling")
+_TABLES = ("train_file", "validation_file", "test_file", "dataset_name", "dataset_config")
+_BLOCKS = {**dict.fromkeys(_TRAIN, "train"), **dict.fromkeys((*_LIMITS, *_TABLES), "data")}
 
 
-def overrides(values: list[str] | None, placement: str | None, **flags: Any) -> dict[str, Any]:
+def overrides(flags: Mapping[str, Any], **own: Any) -> dict[str, Any]:
     """Recipe overrides from ``--set``, ``--placement`` and the flags that were given.
 
     Args:
-        values: ``block.key=value`` each.
-        placement: name or file of a recipe that has only a ``placement`` block.
-        flags: recipe key, with ``__`` for the dot, to the flag's value; ``None`` means not given.
+        flags: the command's parameters by name, its ``locals()``; ``set_`` has ``block.key=value`` each, ``placement``
+            the name or file of a recipe that has only a ``placement`` block. Those of `_BLOCKS` are read here.
+        own: the command's own: recipe key, with ``__`` for the dot, to the flag's value; ``None`` means not given.
 
     Raises:
         RecipeError: not ``key=value``, or one key given twice with different values.
     """
+    placement = flags["placement"]
     placed = {f"placement.{key}": value for key, value in load_placement(placement).items()} if placement else {}
-    given: dict[str, Any] = {key.replace("__", "."): value for key, value in flags.items() if value is not None}
-    for value in values or []:
+    shared = {f"{block}.{name}": flags.get(name) for name, block in _BLOCKS.items()}
+    named = {**{key.replace("__", "."): value for key, value in own.items()}, **shared}
+    given: dict[str, Any] = {
+        key: str(value) if isinstance(value, Path) else value for key, value in named.items() if value is not None
+    }
+    for value in flags["set_"] or []:
         key, equals, text = value.partition("=")
         if not equals:
             raise RecipeError(f"--set {value}: expected block.key=value, such as train.learning_rate=3e-5")

@@ -86,8 +86,7 @@ def pretrain(
 ) -> None:
     """Pre-train BERT on text: masked words and next sentences."""
     overrides = options.overrides(
-        set_,
-        placement,
+        locals(),
         task__pair_objective=pair_objective,
         data__tokenizer=tokenizer,
         data__vocab_size=vocab_size,
@@ -95,21 +94,12 @@ def pretrain(
         data__merge_score=merge_score,
         data__min_pair_frequency=min_pair_frequency,
         data__text_column=text_column,
-        data__dataset_config=dataset_config,
         data__dataset_split=dataset_split,
         data__streaming=streaming or None,
         data__document_separator=document_separator,
         data__sentence_per_line=sentence_per_line or None,
         data__sentence_splitter=sentence_splitter,
         data__whole_word_mask=whole_word_mask or None,
-        data__max_seq_length=max_seq_length,
-        data__max_train_samples=max_train_samples,
-        data__max_eval_samples=max_eval_samples,
-        train__learning_rate=learning_rate,
-        train__num_train_epochs=num_train_epochs,
-        train__max_steps=max_steps,
-        train__global_train_batch_size=global_train_batch_size,
-        train__seed=seed,
     )
     from bertkit.training.pretrain import SHOWN
     from bertkit.training.pretrain import pretrain as run_pretraining

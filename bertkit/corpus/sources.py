@@ -6,7 +6,6 @@ by the ``datasets`` library, which holds up to one Parquet file of a set at a ti
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import logging
@@ -20,7 +19,7 @@ from bertkit.corpus.documents import DocumentForm, Paragraph, decode_lines, file
 from bertkit.corpus.hub_sets import find_set, load_set, may_be_hub_id, unreadable
 from bertkit.corpus.row_files import arrow_texts, json_texts, parquet_texts
 from bertkit.corpus.text_files import FORMS_IN_WORDS, JSON_LINES, PARQUET, FileKind, file_kind, find_files, read_blocks
-from bertkit.errors import DataError, listed
+from bertkit.errors import DataError, listed, noted
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetBuilder, IterableDataset
@@ -125,7 +124,7 @@ def find_sources(
     for item in map(str, given):
         here: list[tuple[str, Source]] = []
         if may_be_hub_id(item) and not Path(item).exists():
-            with _collected(faults):
+            with noted(faults):
                 here = [(item, _HubSet(item, text_column, dataset_config, dataset_split, streaming))]
         else:
             here = [(str(file.resolve()), _file_source(file, text_column)) for file in find_files(item, faults)]
@@ -143,7 +142,7 @@ def find_sources(
     if not faults:  # nothing is downloaded for a command that fails anyway
         for source in found.values():
             if isinstance(source, _HubSet):
-                with _collected(faults):
+                with noted(faults):
                     source.load()
     if text_column != "text" and found and not any(source.has_rows for source in found.values()):
         faults.append(f"text_column: {text_column!r} is for rows, and this corpus has none; leave it out")
@@ -152,14 +151,6 @@ def find_sources(
     if repeated:
         logger.warning("given more than once, used once: %s", ", ".join(repeated))
     return list(found.values())
-
-
-@contextlib.contextmanager
-def _collected(faults: list[str]) -> Iterator[None]:
-    try:
-        yield
-    except DataError as fault:
-        faults.append(str(fault))
 
 
 def _file_source(path: Path, text_column: str) -> Source:

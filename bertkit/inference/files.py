@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from bertkit.corpus.documents import decode_text, read_text
 from bertkit.errors import DataError
-from bertkit.files import check_new_file, write_whole
+from bertkit.files import check_new_file, write_json_lines, write_whole
 from bertkit.inference.predictor import load
 from bertkit.tables import Table, is_table, read_table
 
@@ -90,7 +90,7 @@ def write_predictions(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     list.
     """
     if path.suffix.lower() != ".csv":
-        write_whole(path, "".join(dumps(row, ensure_ascii=False) + "\n" for row in rows))
+        write_json_lines(path, rows)
         return
     flat = [_flat(row) for row in rows]
     written = io.StringIO(newline="")

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from bertkit.errors import DataError, listed
-from bertkit.tables.table import Table
+from bertkit.tables.table import MOST_FAULTS, Table
 
 Problem = Literal["single_label", "multi_label", "regression"]
 
@@ -192,4 +192,4 @@ def _is_fraction(value: Any) -> bool:
 
 def _raise(faults: list[str]) -> None:
     if faults:
-        raise DataError(listed(faults, at_most=10))
+        raise DataError(listed(faults, MOST_FAULTS))

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from bertkit.errors import CheckpointError, DataError, RecipeError
 from bertkit.progress import without_library_bars
 
 if TYPE_CHECKING:
-    import numpy as np
     from datasets import Dataset
     from torch import Tensor
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -249,6 +250,12 @@ def padded(
 ) -> Mapping[str, Tensor]:
     """The inputs of N rows, (N, S) int64, padded to the longest."""
     return tokenizer.pad({name: [list(row[name]) for row in rows] for name in inputs}, return_tensors="pt")
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Probabilities of logits (N, C) over C; 0 where a logit is -inf."""
+    shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return shifted / shifted.sum(axis=-1, keepdims=True)
 
 
 def task_of_recipe(recipe: Recipe) -> Task:

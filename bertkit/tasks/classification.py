@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bertkit.errors import DataError
+from bertkit.errors import DataError, noted, raise_all
 from bertkit.tables import Table
 from bertkit.tables.columns import label_column, text_columns
 from bertkit.tables.labels import (
@@ -23,7 +23,7 @@ from bertkit.tables.labels import (
 )
 from bertkit.tables.splitting import repeated
 from bertkit.tasks.base import Split
-from bertkit.tasks.table_data import TableData, noted, raise_all, write_json_lines
+from bertkit.tasks.table_data import TableData, write_numbered
 from bertkit.tasks.text_classification import ProblemType, TextClassification, TextData
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ class ClassificationTask(TextClassification):
         return replace(validation, notes=(*validation.notes, note))
 
     def write_predictions(self, split: str, examples: Dataset, logits: np.ndarray, folder: Path) -> Path:
-        return write_json_lines(folder, self.decode(logits))
+        return write_numbered(folder, self.decode(logits))
 
 
 TASK = ClassificationTask

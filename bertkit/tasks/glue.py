@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bertkit import metrics
-from bertkit.errors import DataError, listed
+from bertkit.errors import DataError, noted, raise_all
 from bertkit.tables import Table, read_table
-from bertkit.tables.labels import texts
+from bertkit.tables.labels import class_ids, texts
 from bertkit.tasks.base import Split
 from bertkit.tasks.text_classification import TextClassification, TextData
 
@@ -132,15 +132,12 @@ class GlueTask(TextClassification):
                 if _is_labelled(name):  # leaderboard files need a test set, training does not
                     faults.append(f"{path}: no such file")
                 continue
-            try:
+            with noted(faults):
                 table = read_table(
                     path, columns=self.task.file_columns.get(name), skip_ragged=self.task.broken_rows == "skip"
                 )
                 found[name] = self._split_of(table, name)
-            except DataError as error:
-                faults.append(str(error))
-        if faults:
-            raise DataError("\n".join(faults))  # each a list already
+        raise_all(faults)
         return found
 
     def folder(self) -> Path:
@@ -177,19 +174,10 @@ class GlueTask(TextClassification):
         return Split(Dataset.from_dict(columns), table.source, table.fingerprint, notes)
 
     def _labels(self, table: Table) -> list[int] | list[float]:
-        written = table.column(self.task.file_label_column or self.task.label_column)
+        column = self.task.file_label_column or self.task.label_column
         if not self.task.label_names:
-            return table.numbers(self.task.file_label_column or self.task.label_column)
-        ids = {label: index for index, label in enumerate(self.task.file_labels or self.task.label_names)}
-        expected = ", ".join(map(repr, ids))
-        faults = [
-            f"{table.place(row)}: label {label!r} is none of {expected}"
-            for row, label in enumerate(written)
-            if label not in ids
-        ]
-        if faults:
-            raise DataError(listed(faults, at_most=10))
-        return [ids[label] for label in written]
+            return table.numbers(column)
+        return class_ids(table, column, self.task.file_labels or self.task.label_names)
 
     def columns_of(self, table: Table) -> dict[str, list[str]]:
         """Named as on the Hub, or as in the task's TSV files."""

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from bertkit import metrics
-from bertkit.errors import CheckpointError, DataError, listed
+from bertkit.errors import CheckpointError, DataError, listed, noted, raise_all
 from bertkit.tables import Table
 from bertkit.tables.labels import is_missing, texts
-from bertkit.tasks.base import Split, Task, labels_of, padded
-from bertkit.tasks.table_data import TableData, noted, raise_all, write_json_lines
+from bertkit.tasks.base import Split, Task, labels_of, padded, softmax
+from bertkit.tasks.table_data import TableData, write_numbered
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -242,14 +242,13 @@ class MultipleChoiceTask(Task):
 
     def decode(self, logits: np.ndarray) -> list[dict[str, Any]]:
         """``choice``: the position of the ending, from 0; its ``probability``, and the ``probabilities`` of all."""
-        shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
         return [
             {
                 "choice": int(row.argmax()),
                 "probability": float(row.max()),
                 "probabilities": [float(value) for value, logit in zip(row, scores, strict=True) if np.isfinite(logit)],
             }
-            for row, scores in zip(shifted / shifted.sum(axis=-1, keepdims=True), logits, strict=True)
+            for row, scores in zip(softmax(logits), logits, strict=True)
         ]
 
     def score(self, logits: np.ndarray, labels: np.ndarray) -> dict[str, float]:
@@ -270,7 +269,7 @@ class MultipleChoiceTask(Task):
         return f"{prediction['choice']}\t{prediction['probability']:.4f}"
 
     def write_predictions(self, split: str, examples: Dataset, logits: np.ndarray, folder: Path) -> Path:
-        return write_json_lines(folder, self.decode(logits))
+        return write_numbered(folder, self.decode(logits))
 
 
 class _Choices:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from json import dumps
 from pathlib import Path
 from typing import Any, ClassVar
 
 from bertkit.errors import DataError
-from bertkit.files import write_whole
+from bertkit.files import write_json_lines
 from bertkit.tables import Table, hub_splits, load_hub_table, read_table
 from bertkit.tables.splitting import hold_out
 from bertkit.tasks.base import FineTuningData, Split
@@ -111,24 +109,8 @@ class TableData(FineTuningData):
         return split.first({"train": self.max_train_samples, "validation": self.max_eval_samples}.get(name))
 
 
-@contextmanager
-def noted(faults: list[str]) -> Iterator[None]:
-    """Adds a DataError that is raised within to ``faults``, so that `raise_all` can tell it with others."""
-    try:
-        yield
-    except DataError as error:
-        faults.append(str(error))
-
-
-def raise_all(faults: Sequence[str]) -> None:
-    """Raises what was noted, if anything, as one DataError; each fault may be a list already."""
-    if faults:
-        raise DataError("\n".join(faults))
-
-
-def write_json_lines(folder: Path, predictions: Sequence[Mapping[str, Any]]) -> Path:
+def write_numbered(folder: Path, predictions: Sequence[Mapping[str, Any]]) -> Path:
     """Writes ``predictions.jsonl``: one JSON object a line with its ``index``, from 0; returns the file."""
     path = folder / "predictions.jsonl"
-    rows = ({"index": index, **row} for index, row in enumerate(predictions))
-    write_whole(path, "".join(dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    write_json_lines(path, [{"index": index, **row} for index, row in enumerate(predictions)])
     return path

@@ -17,7 +17,7 @@ import numpy as np
 from bertkit import metrics
 from bertkit.errors import DataError, RecipeError
 from bertkit.tables.labels import texts
-from bertkit.tasks.base import FineTuningData, Task, labels_of, padded
+from bertkit.tasks.base import FineTuningData, Task, labels_of, padded, softmax
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -194,14 +194,13 @@ class TextClassification(Task):
                 }
                 for row, scores in zip(chances, logits, strict=True)
             ]
-        shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
         return [
             {
                 "label": names[int(row.argmax())],
                 "probability": float(row.max()),
                 "probabilities": dict(zip(names, map(float, row), strict=True)),
             }
-            for row in shifted / shifted.sum(axis=-1, keepdims=True)
+            for row in softmax(logits)
         ]
 
     def score(self, logits: np.ndarray, labels: np.ndarray) -> dict[str, float]:
