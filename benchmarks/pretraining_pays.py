@@ -26,6 +26,7 @@ def main() -> None:
     parser.add_argument("--data-dir", required=True)
     parser.add_argument("--seeds", type=int, nargs="+", default=[42, 43, 44])
     parser.add_argument("--learning-rate", type=float, default=1e-4)
+    parser.add_argument("--num-train-epochs", type=float, default=1)
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--max-train-samples", type=int, help="only the first so many labelled examples")
     options = parser.parse_args()
@@ -42,7 +43,7 @@ def main() -> None:
                     overrides={
                         "train.seed": seed,
                         "train.learning_rate": options.learning_rate,
-                        "train.num_train_epochs": 1,
+                        "train.num_train_epochs": options.num_train_epochs,
                         "train.save_strategy": "no",
                         "model.hidden_dropout_prob": options.dropout,
                         "model.attention_probs_dropout_prob": options.dropout,
@@ -61,6 +62,7 @@ def main() -> None:
     }
     settings = {
         "learning_rate": options.learning_rate,
+        "num_train_epochs": options.num_train_epochs,
         "dropout": options.dropout,
         "max_train_samples": options.max_train_samples,
     }
