@@ -182,8 +182,10 @@ class PretrainingExamples(Dataset[Arrays]):
         input_ids = np.where(attended, self.vocabulary.sep_token_id, self.vocabulary.pad_token_id)
         input_ids[:, 0] = self.vocabulary.cls_token_id
         for epoch in np.unique(epochs).tolist():
-            here = text & (epochs == epoch)[:, None]
-            input_ids[here] = self.view.of_epoch(epoch).store.tokens[source[here]]
+            rows = epochs == epoch
+            # Where there is no text, `source` may lie outside of the store: what is read there is not used.
+            tokens = self.view.of_epoch(epoch).store.tokens.take(source[rows], mode="clip")
+            input_ids[rows] = np.where(text[rows], tokens, input_ids[rows])
         masked = mask_tokens(input_ids, text, attended.sum(axis=1), self._rules, epochs, pairs)
         batch = {
             "input_ids": masked.input_ids,

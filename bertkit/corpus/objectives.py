@@ -12,7 +12,7 @@ it has, which can be the same one.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import NamedTuple
@@ -81,7 +81,7 @@ class EpochOfText:
             targets = np.where(draws[:, 0] < self.short_seq_prob, shorter, self.max_tokens)
             tokens = store.sentence_offsets[ends] - store.sentence_offsets[firsts]
             # A chunk uses up 3/4 of the target on average, and a sentence at least.
-            chunks = np.minimum(np.minimum(2 * tokens // targets + 4, ends - firsts), _DRAWS_AT_ONCE)
+            chunks = np.minimum(np.minimum(3 * tokens // (2 * targets) + 4, ends - firsts), _DRAWS_AT_ONCE)
             cuts = np.flatnonzero(np.diff(np.cumsum(chunks) // _DRAWS_AT_ONCE)) + 1
             for start, end in zip([0, *cuts], [*cuts, len(numbers)], strict=True):
                 lists = (array[start:end].tolist() for array in (firsts, ends, targets, chunks))
@@ -139,11 +139,15 @@ def _next_sentence_chunks(text: EpochOfText) -> Iterator[tuple[int, ...]]:
         counts = np.array(group.chunks)
         starts = np.cumsum(counts) - counts
         chunks = np.arange(counts.sum()) - np.repeat(starts, counts)
-        drawn = text.draws(np.repeat(group.numbers, counts), chunks, 2).tolist()
+        drawn = text.draws(np.repeat(group.numbers, counts), chunks, 2)
+        split_draws, next_draws = drawn[:, 0].tolist(), drawn[:, 1].tolist()
         documents = zip(group.numbers.tolist(), group.firsts, group.ends, group.targets, strict=True)
         for place, (document, sentence, end, target) in enumerate(documents, group.place):
             start, count = starts[place - group.place], group.chunks[place - group.place]
-            draws = chain(drawn[start : start + count], _later_draws(text, document, count))
+            expected = slice(start, start + count)
+            draws = chain(
+                zip(split_draws[expected], next_draws[expected], strict=True), _later_draws(text, document, count)
+            )
             for chunk, (split_draw, next_draw) in enumerate(draws):
                 # Each sentence has a token at least, so the target is reached in as many.
                 reach = offsets[sentence] + target
@@ -157,7 +161,7 @@ def _next_sentence_chunks(text: EpochOfText) -> Iterator[tuple[int, ...]]:
                     break
 
 
-def _later_draws(text: EpochOfText, document: int, chunk: int) -> Iterator[list[float]]:
+def _later_draws(text: EpochOfText, document: int, chunk: int) -> Iterator[Sequence[float]]:
     """The draws of a document from a chunk on, where more chunks were needed than expected."""
     while True:
         chunks = np.arange(chunk, chunk + max(64, min(chunk, _DRAWS_AT_ONCE)))

@@ -21,7 +21,7 @@ _LOW = np.uint64(0xFFFFFFFF)
 _WORD = np.uint64(32)
 _MAX_DRAWS = 2 << 24
 _KEYS_AT_ONCE = 1 << 16
-_COUNTERS_AT_ONCE = 1 << 12  # what the rounds of Philox hold stays in the cache of the processor
+_COUNTERS_AT_ONCE = 1 << 13  # what the rounds of Philox hold stays in the cache of the processor
 
 
 class Stream(IntEnum):

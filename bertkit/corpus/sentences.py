@@ -42,12 +42,18 @@ _SPACELESS = re.compile(
     r"\ua980-\ua9ff\uaa60-\uaadf\uf900-\ufaff\ufe30-\ufe4f\uff01-\uff9f\U00020000-\U0003ffff]"
 )
 # The look-behind keeps a long run of dots from being tried at each of them.
+_WESTERN = rf"(?P<mark>(?<![.!?…])[.!?…]+)[{_CLOSERS}]*\s+"
+_STOPS = "。！？｡।॥؟۔။៕።፧։"
+_SHADS = "།༎༏༐༑༔"
 _BOUNDARY = re.compile(
-    rf"(?<![.!?…])(?P<mark>[.!?…]+)[{_CLOSERS}]*\s+"
-    rf"|[。！？｡।॥؟۔။។៕።፧։]+[{_WIDE_CLOSERS}]*\s*"
-    r"|[།༎༏༐༑༔](?:\s*[།༎༏༐༑༔])*\s*"
+    rf"{_WESTERN}"
+    rf"|[{_STOPS}]+[{_WIDE_CLOSERS}]*\s*"
+    rf"|[{_SHADS}](?:\s*[{_SHADS}])*\s*"
     rf"|(?<=[{_PHRASE_SPACED}])\s+(?=[{_PHRASE_SPACED}])"
 )
+# A paragraph that has nothing for the other alternatives is searched without them in a third of the time.
+_WESTERN_BOUNDARY = re.compile(_WESTERN)
+_NOT_WESTERN = re.compile(rf"[{_STOPS}{_SHADS}{_PHRASE_SPACED}]")
 _WEAK_BOUNDARY = re.compile(r"[，、；：၊་]\s*|\s+")
 _LONGEST = 1000
 _SPACELESS_COUNTS = 4
@@ -84,7 +90,8 @@ def split_sentences(paragraph: str) -> list[str]:
     """
     pieces = []
     start = 0
-    for boundary in _BOUNDARY.finditer(paragraph):
+    boundaries = _BOUNDARY if _NOT_WESTERN.search(paragraph) else _WESTERN_BOUNDARY
+    for boundary in boundaries.finditer(paragraph):
         if boundary["mark"] is None or _ends_sentence(paragraph, start, boundary):
             pieces.append(paragraph[start : boundary.end()])
             start = boundary.end()

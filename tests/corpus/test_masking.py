@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertkit.corpus.masking import MaskedBatch, MaskingRules, mask_tokens
-from bertkit.corpus.randomness import Stream, uniform
+from bertkit.corpus.randomness import Stream, words
 
 PAD, CLS, SEP, MASK = 0, 2, 3, 4
 ORDINARY = np.array([1, *range(5, 1000)])  # 1 stands for an ordinary id among the special ones
@@ -241,7 +241,8 @@ class TestWholeWords:
         whole = rules(share, most, seed, CONTINUATION)
         masked = mask_tokens(ids, candidates, lengths, whole, epoch, index)
         assert (restored(masked) == ids).all()
-        keys = uniform(seed, Stream.MASKED_POSITIONS, epoch, index, ids.shape[1])
+        drawn = words(seed, Stream.MASKED_POSITIONS, epoch, index, (ids.shape[1] + 1) // 2)
+        keys = [[int(word) >> shift & 0xFFFFFFFF for word in row for shift in (0, 32)] for row in drawn]
         for row, text in enumerate(texts):
             wanted = min(most, max(1, round((len(text) + 2) * share)))
             expected = as_the_script_does(text, wanted, keys[row]) if text.strip(".") else []
