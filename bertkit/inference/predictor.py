@@ -14,7 +14,7 @@ from bertkit.encoders import model_inputs
 from bertkit.errors import DataError, PlacementError
 from bertkit.placement import PlacementSettings, place
 from bertkit.progress import Bar, without_library_bars
-from bertkit.tasks.base import Task, task_of_checkpoint
+from bertkit.tasks.base import Columns, ColumnsOf, Outputs, Task, task_of_checkpoint
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -61,31 +61,48 @@ class Predictor:
 
     def predict_columns(self, columns: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
         """Predictions for the columns of a table, named as in training; one dictionary a row, as `predict` has them."""
-        return self.task.decode(self.logits(self.task.encode(columns, self.tokenizer)))
+        features = self.task.encode(columns, self.tokenizer)
+        return self.task.decode(self.outputs(features), features, columns)
 
-    def logits(self, features: Mapping[str, Sequence[Any]]) -> np.ndarray:
-        """The model's logits for encoded inputs, (N, …) float32, in the order given.
+    def outputs(self, features: Columns) -> Outputs:
+        """What the model gives for N encoded inputs, float32, in the order given.
 
-        Inputs of like length share a batch, so that little is computed on padding.
+        Inputs of like length share a batch, so that little is computed on padding. What is returned is what
+        transformers' Trainer returns for the same inputs.
         """
         import torch
 
         # Predictions must not depend on the company: padding is masked, dropout is off.
         self.model.eval()
         order = np.argsort([-length for length in features["length"]], kind="stable")
-        rows: list[Any] = [None] * len(order)
+        columns = {name: features[name] for name in self.inputs}
+        ignored = getattr(self.model.config, "keys_to_ignore_at_inference", ())
+        rows: list[list[np.ndarray]] = [[] for _ in order]
         with Bar("predicting", "inputs") as progress:
             for start in range(0, len(order), self.batch_size):
                 chosen = order[start : start + self.batch_size]
-                rows_of_batch = [{name: features[name][row] for name in self.inputs} for row in chosen]
+                rows_of_batch = [{name: column[row] for name, column in columns.items()} for row in chosen]
                 batch = self.task.collate(rows_of_batch, self.tokenizer, self.inputs)
                 with torch.inference_mode():
                     on_device = {name: values.to(self.model.device) for name, values in batch.items()}
-                    logits = self.model(**on_device).logits.float().cpu().numpy()
-                for row, values in zip(chosen, logits, strict=True):
-                    rows[row] = values
+                    given = self.model(**on_device)
+                arrays = [values.float().cpu().numpy() for name, values in given.items() if name not in ignored]
+                for row, values in zip(chosen, zip(*arrays, strict=True), strict=True):
+                    rows[row] = list(values)
                 progress(start + len(chosen), len(order))
+        arrays = [_to_one_length(values) for values in zip(*rows, strict=True)]
+        return arrays[0] if len(arrays) == 1 else tuple(arrays)
+
+
+def _to_one_length(rows: Sequence[np.ndarray]) -> np.ndarray:
+    """N arrays (S, …) as one (N, S, …) that has -100 beyond those that are shorter than the longest."""
+    lengths = {len(row) for row in rows}
+    if len(lengths) == 1:
         return np.stack(rows)
+    whole = np.full((len(rows), max(lengths), *rows[0].shape[1:]), -100, rows[0].dtype)
+    for index, row in enumerate(rows):
+        whole[index, : len(row)] = row
+    return whole
 
 
 def load(
@@ -157,11 +174,11 @@ def evaluate(
     found = task.load([split]).get(split)
     if found is None:
         raise DataError(f"--split {split}: there is none in these data")
-    predictor = _predictor(str(checkpoint), task, config)
-    features, cut = predictor.task.encode_split(found, predictor.tokenizer)
-    if "labels" not in features.column_names:
+    if not task.is_labelled(found.examples):
         raise DataError(f"{found.source}: no labels to score against; `bertkit predict` takes inputs without labels")
-    columns = features.to_dict()
-    scores = predictor.task.score(predictor.logits(columns), np.asarray(columns["labels"]))
+    predictor = _predictor(str(checkpoint), task, config)
+    encoded, cut = task.encode_split(found, predictor.tokenizer)
+    features = encoded.to_dict()
+    scores = task.score(predictor.outputs(features), features, ColumnsOf(found.examples))
     metrics = {f"eval_{name}": value for name, value in scores.items()}
-    return Evaluation(metrics, len(features), found.source, asdict(cut))
+    return Evaluation(metrics, len(found.examples), found.source, asdict(cut))

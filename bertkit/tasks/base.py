@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -27,6 +27,13 @@ if TYPE_CHECKING:
 
     from bertkit.recipe import Recipe
     from bertkit.tables import Table
+
+Columns = Mapping[str, Sequence[Any]]
+"""Name → a value a row: examples, or the inputs that `Task.encode` makes of them."""
+
+Outputs = np.ndarray | tuple[np.ndarray, ...]
+"""What a model gives for N inputs: an array (N, …), or several, such as scores of starts and of ends. Where inputs have
+different numbers of tokens S, arrays (N, S, …) have -100 beyond an input's own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +88,25 @@ class Split:
         if limit is None or limit >= len(self.examples):
             return self
         return dataclasses.replace(self, examples=self.examples.select(range(limit)))
+
+
+class ColumnsOf(Columns):
+    """The columns of a data set, each read whole when it is asked for."""
+
+    def __init__(self, rows: Dataset):
+        self._rows = rows
+
+    def __getitem__(self, name: str) -> list[Any]:
+        if name not in self._rows.column_names:
+            raise KeyError(name)
+        values: list[Any] = self._rows[name][:]
+        return values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows.column_names)
+
+    def __len__(self) -> int:
+        return len(self._rows.column_names)
 
 
 @dataclass(frozen=True)
@@ -159,12 +185,13 @@ class Task(ABC):
         """Fields of ``BertConfig`` that follow from the task (``num_labels``, ``id2label``, …)."""
 
     @abstractmethod
-    def encode(self, examples: Mapping[str, Sequence[Any]], tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Any]]:
+    def encode(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Any]]:
         """Turns columns of examples into model inputs, unpadded.
 
         Returns:
             ``input_ids``, ``attention_mask``, ``token_type_ids``; ``labels`` where the examples have them;
-            ``length`` (tokens kept) and ``full_length`` (tokens before the cut).
+            ``length`` (tokens kept) and ``full_length`` (tokens before the cut). An example has one row; or it has
+            one or more, its windows, in their order: then ``example`` says of every row which example it is of, from 0.
         """
 
     def collate(
@@ -187,12 +214,29 @@ class Task(ABC):
         """Teaches a loaded model what else `collate` puts into a batch."""
 
     @abstractmethod
-    def decode(self, logits: np.ndarray) -> list[dict[str, Any]]:
-        """Turns logits of N inputs into N predictions for people and files."""
+    def decode(self, outputs: Outputs, features: Columns, examples: Columns) -> list[dict[str, Any]]:
+        """Turns what the model gave into predictions for people and files.
+
+        Args:
+            outputs: of the model, for N inputs.
+            features: what `encode` gave for them.
+            examples: what `encode` was given.
+
+        Returns:
+            One for each example.
+        """
 
     @abstractmethod
-    def score(self, logits: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-        """The task's metrics, named as in the evaluate library."""
+    def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
+        """The task's metrics, named as in the evaluate library; the arguments are those of `decode`."""
+
+    def is_labelled(self, examples: Dataset) -> bool:
+        """Whether `score` can score these examples."""
+        return "labels" in examples.column_names
+
+    def splits_to_write(self, splits: Collection[str]) -> list[str]:
+        """Those of a run's splits whose predictions it writes to files: those that are not scored."""
+        return [name for name in splits if name != "train" and not name.startswith("validation")]
 
     @abstractmethod
     def read_input(self, lines: Sequence[str]) -> dict[str, list[str]]:
@@ -211,15 +255,31 @@ class Task(ABC):
         """One prediction of `decode` as a line for a terminal, without the input."""
 
     @abstractmethod
-    def write_predictions(self, split: str, examples: Dataset, logits: np.ndarray, folder: Path) -> Path:
-        """Writes the predictions of a split that is not scored, in the form its leaderboard takes; returns the file."""
+    def write_predictions(
+        self, split: str, outputs: Outputs, features: Columns, examples: Columns, folder: Path
+    ) -> Path:
+        """Writes the predictions of a split in the form its leaderboard takes; returns the file, or the first of them.
+
+        Args:
+            split: its name, one of `splits_to_write`.
+            outputs, features, examples: as for `decode`.
+            folder: the run directory.
+        """
 
     def encode_split(self, split: Split, tokenizer: PreTrainedTokenizerBase) -> tuple[Dataset, Truncation]:
         """`encode` over a whole split, and what was cut from it."""
+
+        def encode(rows: Columns, indices: Sequence[int]) -> dict[str, list[Any]]:
+            features = self.encode(rows, tokenizer)
+            if "example" in features:  # it counts within the rows that came together
+                features["example"] = [indices[example] for example in features["example"]]
+            return features
+
         with without_library_bars():
             features = split.examples.map(
-                lambda rows: self.encode(rows, tokenizer),
+                encode,
                 batched=True,
+                with_indices=True,
                 remove_columns=split.examples.column_names,
                 keep_in_memory=True,
             )
@@ -248,8 +308,16 @@ def labels_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
 def padded(
     rows: Sequence[Mapping[str, Any]], tokenizer: PreTrainedTokenizerBase, inputs: Sequence[str]
 ) -> Mapping[str, Tensor]:
-    """The inputs of N rows, (N, S) int64, padded to the longest."""
-    return tokenizer.pad({name: [list(row[name]) for row in rows] for name in inputs}, return_tensors="pt")
+    """The inputs of N rows, (N, S) int64, padded to the longest: at the end, so that a token keeps its position."""
+    columns = {name: [list(row[name]) for row in rows] for name in inputs}
+    return tokenizer.pad(columns, padding_side="right", return_tensors="pt")
+
+
+def one_array(outputs: Outputs) -> np.ndarray:
+    """The outputs of a model that gives one array for its inputs."""
+    if isinstance(outputs, tuple):
+        raise TypeError(f"the model gives {len(outputs)} arrays, where this task takes one")
+    return outputs
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from bertkit.errors import DataError, noted, raise_all
 from bertkit.tables import Table
@@ -22,13 +22,9 @@ from bertkit.tables.labels import (
     texts,
 )
 from bertkit.tables.splitting import repeated
-from bertkit.tasks.base import Split
+from bertkit.tasks.base import Columns, Outputs, Split
 from bertkit.tasks.table_data import TableData, write_numbered
 from bertkit.tasks.text_classification import ProblemType, TextClassification, TextData
-
-if TYPE_CHECKING:
-    import numpy as np
-    from datasets import Dataset
 
 _METRICS = {
     "single_label": ("classification", "accuracy"),
@@ -207,8 +203,10 @@ class ClassificationTask(TextClassification):
         )
         return replace(validation, notes=(*validation.notes, note))
 
-    def write_predictions(self, split: str, examples: Dataset, logits: np.ndarray, folder: Path) -> Path:
-        return write_numbered(folder, self.decode(logits))
+    def write_predictions(
+        self, split: str, outputs: Outputs, features: Columns, examples: Columns, folder: Path
+    ) -> Path:
+        return write_numbered(folder, self.decode(outputs, features, examples))
 
 
 TASK = ClassificationTask

@@ -16,7 +16,7 @@ from bertkit import metrics
 from bertkit.errors import DataError, noted, raise_all
 from bertkit.tables import Table, read_table
 from bertkit.tables.labels import class_ids, texts
-from bertkit.tasks.base import Split
+from bertkit.tasks.base import Columns, Outputs, Split, one_array
 from bertkit.tasks.text_classification import TextClassification, TextData
 
 if TYPE_CHECKING:
@@ -234,9 +234,11 @@ class GlueTask(TextClassification):
 
     # ---- the leaderboard --------------------------------------------------------------------------------------------
 
-    def write_predictions(self, split: str, examples: Dataset, logits: np.ndarray, folder: Path) -> Path:
+    def write_predictions(
+        self, split: str, outputs: Outputs, features: Columns, examples: Columns, folder: Path
+    ) -> Path:
         path = folder / self.predictions_file(split)
-        rows = zip(examples["idx"], self._written(logits), strict=True)
+        rows = zip(examples["idx"], self._written(one_array(outputs)), strict=True)
         path.write_text("index\tprediction\n" + "".join(f"{index}\t{label}\n" for index, label in rows))
         return path
 

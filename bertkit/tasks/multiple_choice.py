@@ -20,11 +20,10 @@ from bertkit import metrics
 from bertkit.errors import CheckpointError, DataError, listed, noted, raise_all
 from bertkit.tables import Table
 from bertkit.tables.labels import is_missing, texts
-from bertkit.tasks.base import Split, Task, labels_of, padded, softmax
+from bertkit.tasks.base import Columns, Outputs, Split, Task, labels_of, one_array, padded, softmax
 from bertkit.tasks.table_data import TableData, write_numbered
 
 if TYPE_CHECKING:
-    from datasets import Dataset
     from torch import Tensor, nn
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -192,7 +191,7 @@ class MultipleChoiceTask(Task):
 
     # ---- encode → (model) → decode → score --------------------------------------------------------------------------
 
-    def encode(self, examples: Mapping[str, Sequence[Any]], tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Any]]:
+    def encode(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Any]]:
         """Every column but the lengths has a list of inputs for each example, one for each ending."""
         counts = [len(endings) for endings in examples["endings"]]
         contexts = [text for text, count in zip(examples["context"], counts, strict=True) for _ in range(count)]
@@ -240,8 +239,9 @@ class MultipleChoiceTask(Task):
             )
         _Choices(model, model.classifier)
 
-    def decode(self, logits: np.ndarray) -> list[dict[str, Any]]:
+    def decode(self, outputs: Outputs, features: Columns, examples: Columns) -> list[dict[str, Any]]:
         """``choice``: the position of the ending, from 0; its ``probability``, and the ``probabilities`` of all."""
+        logits = one_array(outputs)
         return [
             {
                 "choice": int(row.argmax()),
@@ -251,8 +251,9 @@ class MultipleChoiceTask(Task):
             for row, scores in zip(softmax(logits), logits, strict=True)
         ]
 
-    def score(self, logits: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-        return dict(metrics.load("accuracy").compute(predictions=logits.argmax(axis=-1), references=labels))
+    def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
+        chosen = one_array(outputs).argmax(axis=-1)
+        return dict(metrics.load("accuracy").compute(predictions=chosen, references=features["labels"]))
 
     def read_input(self, lines: Sequence[str]) -> dict[str, list[Any]]:
         """A context and its endings in a line, with tabs between them."""
@@ -268,8 +269,10 @@ class MultipleChoiceTask(Task):
     def line(self, prediction: Mapping[str, Any]) -> str:
         return f"{prediction['choice']}\t{prediction['probability']:.4f}"
 
-    def write_predictions(self, split: str, examples: Dataset, logits: np.ndarray, folder: Path) -> Path:
-        return write_numbered(folder, self.decode(logits))
+    def write_predictions(
+        self, split: str, outputs: Outputs, features: Columns, examples: Columns, folder: Path
+    ) -> Path:
+        return write_numbered(folder, self.decode(outputs, features, examples))
 
 
 class _Choices:

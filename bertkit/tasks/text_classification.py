@@ -17,7 +17,7 @@ import numpy as np
 from bertkit import metrics
 from bertkit.errors import DataError, RecipeError
 from bertkit.tables.labels import texts
-from bertkit.tasks.base import FineTuningData, Task, labels_of, padded, softmax
+from bertkit.tasks.base import Columns, FineTuningData, Outputs, Task, labels_of, one_array, padded, softmax
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -101,7 +101,7 @@ class TextClassification(Task):
 
     # ---- encode -----------------------------------------------------------------------------------------------------
 
-    def encode(self, examples: Mapping[str, Sequence[Any]], tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Any]]:
+    def encode(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Any]]:
         texts = [list(examples[column]) for column in self.task.text_columns]
         features = self._windows(texts, tokenizer) if self.data.long_text == "chunk" else self._cut(texts, tokenizer)
         if "labels" in examples:
@@ -176,13 +176,13 @@ class TextClassification(Task):
 
     # ---- decode → score ---------------------------------------------------------------------------------------------
 
-    def decode(self, logits: np.ndarray) -> list[dict[str, Any]]:
+    def decode(self, outputs: Outputs, features: Columns, examples: Columns) -> list[dict[str, Any]]:
         """Predictions for logits (N, C).
 
         One class of several: ``label``, its ``probability``, and the ``probabilities`` of all. Several at once:
         ``labels``, those of a probability of at least 0.5, and ``probabilities``. A number: ``score``.
         """
-        names = self.task.label_names
+        logits, names = one_array(outputs), self.task.label_names
         if self.problem_type == "regression":
             return [{"score": float(value)} for value in logits[:, 0]]
         if self.problem_type == "multi_label_classification":
@@ -203,7 +203,8 @@ class TextClassification(Task):
             for row in softmax(logits)
         ]
 
-    def score(self, logits: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
+        logits, labels = one_array(outputs), np.asarray(features["labels"])
         if self.problem_type == "regression":
             predictions = logits[:, 0]
         elif self.problem_type == "multi_label_classification":

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from transformers import (
     EvalPrediction,
     PreTrainedConfig,
@@ -22,7 +21,7 @@ from bertkit.errors import RecipeError
 from bertkit.progress import is_score, say, without_library_bars
 from bertkit.recipe import Recipe, load_recipe
 from bertkit.sharing.model_card import CardFacts, without_paths
-from bertkit.tasks.base import FineTuningData, Split, Task, task_of_recipe
+from bertkit.tasks.base import ColumnsOf, FineTuningData, Split, Task, task_of_recipe
 from bertkit.training.keeping_the_best import choose_the_best_by, early_stopping, has_stopped_early, keeping_the_best
 from bertkit.training.run import RunInProgress
 from bertkit.training.run_directory import Run, RunRecord, absolute, plain
@@ -83,6 +82,11 @@ def finetune(
         network, _ = load_model(task.head, source, config, new_head=True)
     use_attention(network, recipe.placement.attn_implementation)
     task.prepare(network)
+
+    def scores(outcome: EvalPrediction) -> dict[str, float]:
+        name = next(name for name, inputs in features.items() if inputs is trainer.evaluated)
+        return task.score(outcome.predictions, ColumnsOf(features[name]), ColumnsOf(splits[name].examples))
+
     trainer = BertkitTrainer(
         what=task.name,
         model=network,
@@ -91,7 +95,7 @@ def finetune(
         eval_dataset=features["validation"],
         data_collator=partial(task.collate, tokenizer=tokenizer, inputs=model_inputs(config)),
         processing_class=tokenizer,
-        compute_metrics=lambda outcome: _score(task, outcome),
+        compute_metrics=scores,
         callbacks=early_stopping(recipe),
     )
     command = f"bertkit finetune {task.kind.replace('_', '-')} --recipe recipe.yaml --output-dir NEW"
@@ -117,26 +121,30 @@ def _score_and_predict_the_rest(
     features: dict[str, Any],
     evaluation: dict[str, float],
 ) -> dict[str, float]:
-    """Scores the other validation sets and predicts the test sets.
+    """Scores the other validation sets, predicts the test sets, and writes the predictions that the task wants written.
 
     Returns:
         ``evaluation``, the results on the first validation set, with the scores on the others beside them.
     """
     predicted: dict[str, Any] = {}
-    for name in [name for name in features if name not in ("train", "validation")]:
+    written = task.splits_to_write(list(features))
+    for name in [name for name in features if name != "train"]:
         scored = name.startswith("validation")
-        outcome = trainer.predict(features[name], metric_key_prefix="eval" if scored else "predict")
-        if scored:
-            suffix = name.removeprefix("validation")
-            scores = {f"{key}{suffix}": value for key, value in plain(outcome.metrics).items() if is_score(key)}
-            evaluation = run.write("eval", evaluation | scores)
-            continue
-        suffix = name.removeprefix("test") if name.startswith("test") else f"_{name}"
-        predicted |= {f"{key}{suffix}": value for key, value in outcome.metrics.items()}
-        run.write("predict", predicted)
-        if run.is_main_process:
-            path = task.write_predictions(name, splits[name].examples, outcome.predictions, run.output_dir)
-            say(f"{name} predictions: {path}")
+        if name != "validation":
+            outcome = trainer.predict(features[name], metric_key_prefix="eval" if scored else "predict")
+            if scored:
+                suffix = name.removeprefix("validation")
+                scores = {f"{key}{suffix}": value for key, value in plain(outcome.metrics).items() if is_score(key)}
+                evaluation = run.write("eval", evaluation | scores)
+            else:
+                suffix = name.removeprefix("test") if name.startswith("test") else f"_{name}"
+                predicted |= {f"{key}{suffix}": value for key, value in outcome.metrics.items()}
+                run.write("predict", predicted)
+        if name in written:
+            outputs = trainer.outputs(features[name])  # all processes take part in it
+            if run.is_main_process:
+                columns = ColumnsOf(features[name]), ColumnsOf(splits[name].examples)
+                say(f"{name} predictions: {task.write_predictions(name, outputs, *columns, run.output_dir)}")
     return evaluation
 
 
@@ -156,10 +164,6 @@ def _encode(
         if cut.examples:
             say(f"{name}: {cut}; {task.remedy}")
     return features
-
-
-def _score(task: Task, outcome: EvalPrediction) -> dict[str, float]:
-    return task.score(np.asarray(outcome.predictions), np.asarray(outcome.label_ids))
 
 
 def _card(

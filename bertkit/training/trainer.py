@@ -17,6 +17,7 @@ from transformers import PreTrainedModel, PrinterCallback, ProgressCallback, Tra
 from transformers.integrations import get_reporting_integration_callbacks
 from transformers.trainer_callback import TrainerControl, TrainerState
 from transformers.trainer_pt_utils import LengthGroupedSampler
+from transformers.trainer_utils import EvalLoopOutput
 
 from bertkit.errors import PlacementError, RecipeError
 from bertkit.model.loss_bert import mean_cross_entropy, position_loss, sequence_classification_loss
@@ -113,6 +114,8 @@ class BertkitTrainer(Trainer):
     def __init__(self, *args: Any, what: str, callbacks: list[TrainerCallback] | None = None, **kwargs: Any):
         self._length_groups: LengthGroups | None = None
         self._num_pairs_in_batch: torch.Tensor | None = None
+        self.evaluated: Any = None
+        self._outputs: Any = None
         super().__init__(*args, callbacks=[Progress(what), _EpochOrder(self), *(callbacks or [])], **kwargs)
         self.remove_callback(PrinterCallback)
         self.remove_callback(ProgressCallback)
@@ -192,6 +195,22 @@ class BertkitTrainer(Trainer):
         if self.model.loss_type == "ForSequenceClassification":
             return sequence_classification_loss(self.model.config, outputs["logits"], labels, num_items_in_batch)
         return mean_cross_entropy(outputs["logits"], labels, num_items_in_batch)
+
+    def evaluation_loop(self, dataloader: Any, *args: Any, **kwargs: Any) -> EvalLoopOutput:
+        """As in transformers; ``evaluated`` is the data set already while metrics are computed."""
+        self.evaluated, self._outputs = dataloader.dataset, None
+        outcome = super().evaluation_loop(dataloader, *args, **kwargs)
+        self._outputs = outcome.predictions
+        return outcome
+
+    def outputs(self, dataset: Any) -> Any:
+        """What the model gives for a data set: what it gave in the last evaluation, if that was of this set.
+
+        Call it after `last_evaluation` or ``evaluate``; the weights of the remembered outputs are then those of now.
+        """
+        if self.evaluated is not dataset or self._outputs is None:
+            self.predict(dataset)
+        return self._outputs
 
     def leave_mixed_precision(self) -> None:
         """Computes in float32 from here on, as everybody does who loads the checkpoint: scores are to be theirs.

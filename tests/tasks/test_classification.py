@@ -429,7 +429,7 @@ def settled(problem: str, *names: str, texts: tuple[str, ...] = ("text",)) -> Cl
 def test_one_label_has_the_worked_probability():
     """Softmax of (0, ln 3, ln 4): 1, 3 and 4 eighths."""
     task = settled("single_label", "a", "b", "c")
-    (prediction,) = task.decode(np.log([[1.0, 3.0, 4.0]]))
+    (prediction,) = task.decode(np.log([[1.0, 3.0, 4.0]]), {}, {})
     assert prediction["label"] == "c"
     assert prediction["probability"] == pytest.approx(0.5)
     assert prediction["probabilities"] == pytest.approx({"a": 0.125, "b": 0.375, "c": 0.5})
@@ -439,7 +439,7 @@ def test_one_label_has_the_worked_probability():
 def test_several_labels_have_the_worked_probabilities():
     """The logistic function: ln 3 → 3/4, 0 → 1/2, -ln 4 → 1/5."""
     task = settled("multi_label", "a", "b", "c")
-    first, none = task.decode(np.array([[np.log(3), 0.0, -np.log(4)], [-9.0, -9.0, -9.0]]))
+    first, none = task.decode(np.array([[np.log(3), 0.0, -np.log(4)], [-9.0, -9.0, -9.0]]), {}, {})
     assert first["labels"] == ["a", "b"]
     assert first["probabilities"] == pytest.approx({"a": 0.75, "b": 0.5, "c": 0.2})
     assert task.line(first) == "a, b\t0.7500, 0.5000"
@@ -449,15 +449,15 @@ def test_several_labels_have_the_worked_probabilities():
 
 def test_a_number_is_the_logit():
     task = settled("regression")
-    assert task.decode(np.array([[2.5], [-1.0]])) == [{"score": 2.5}, {"score": -1.0}]
+    assert task.decode(np.array([[2.5], [-1.0]]), {}, {}) == [{"score": 2.5}, {"score": -1.0}]
     assert task.line({"score": 2.5}) == "2.5000"
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_large_logits_do_not_overflow(dtype):
     extreme = np.array([[1e4, -1e4]], dtype=dtype)
-    assert settled("single_label", "a", "b").decode(extreme)[0]["probabilities"] == {"a": 1.0, "b": 0.0}
-    assert settled("multi_label", "a", "b").decode(extreme)[0] == {
+    assert settled("single_label", "a", "b").decode(extreme, {}, {})[0]["probabilities"] == {"a": 1.0, "b": 0.0}
+    assert settled("multi_label", "a", "b").decode(extreme, {}, {})[0] == {
         "labels": ["a"],
         "probabilities": {"a": 1.0, "b": 0.0},
     }
@@ -467,20 +467,22 @@ def test_what_is_decoded_is_what_is_scored():
     """Logits around the threshold, also those too small for a probability to differ from one half."""
     task = settled("multi_label", "a", "b")
     logits = np.array([[-1e-30, 1e-30], [0.0, -0.0], [3.0, -3.0]])
-    decoded = np.array([[float(name in row["labels"]) for name in "ab"] for row in task.decode(logits)])
-    assert task.score(logits, decoded)["accuracy"] == 1.0
+    decoded = np.array([[float(name in row["labels"]) for name in "ab"] for row in task.decode(logits, {}, {})])
+    assert task.score(logits, {"labels": decoded}, {})["accuracy"] == 1.0
 
 
 def test_scores_are_those_of_the_metrics():
     logits, labels = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]), np.array([0, 1, 0])
-    assert settled("single_label", "a", "b").score(logits, labels) == metrics.load("classification").compute(
-        predictions=[0, 1, 1], references=labels
-    )
+    assert settled("single_label", "a", "b").score(logits, {"labels": labels}, {}) == metrics.load(
+        "classification"
+    ).compute(predictions=[0, 1, 1], references=labels)
     marks = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]], dtype=np.float32)
     # Predicted are a and b, b, b: two are right (a of the first, b of the second), two too many, one a is missed.
-    scores = settled("multi_label", "a", "b").score(np.array([[1.0, 0.0], [-1.0, 1.0], [-1.0, 1.0]]), marks)
+    scores = settled("multi_label", "a", "b").score(
+        np.array([[1.0, 0.0], [-1.0, 1.0], [-1.0, 1.0]]), {"labels": marks}, {}
+    )
     assert scores["f1_micro"] == pytest.approx(2 * 2 / (2 * 2 + 2 + 1))
-    assert settled("regression").score(np.array([[1.0], [2.0], [4.0]]), np.array([1.0, 2.0, 3.0])) == {
+    assert settled("regression").score(np.array([[1.0], [2.0], [4.0]]), {"labels": [1.0, 2.0, 3.0]}, {}) == {
         "mse": pytest.approx(1 / 3),
         "pearson": pytest.approx(3 / (28 / 3) ** 0.5),
         "spearmanr": pytest.approx(1.0),
@@ -491,7 +493,7 @@ def test_scores_are_those_of_the_metrics():
 def test_the_main_metric_is_among_the_scores(problem):
     task = settled(problem, *([] if problem == "regression" else "ab"))
     labels = {"single_label": [0, 1], "multi_label": [[1.0, 0.0], [0.0, 1.0]], "regression": [0.5, 1.5]}[problem]
-    assert task.main_metric in task.score(np.array([[1.0, -1.0], [-1.0, 1.0]]), np.array(labels))
+    assert task.main_metric in task.score(np.array([[1.0, -1.0], [-1.0, 1.0]]), {"labels": labels}, {})
 
 
 @pytest.mark.parametrize(
@@ -532,7 +534,7 @@ def test_tables_give_the_columns_of_training(tmp_path):
 
 def test_test_predictions_are_json_lines_in_order(tmp_path):
     task = settled("single_label", "no", "über")
-    path = task.write_predictions("test", None, np.log([[1.0, 3.0], [1.0, 1.0]]), tmp_path)
+    path = task.write_predictions("test", np.log([[1.0, 3.0], [1.0, 1.0]]), {}, {}, tmp_path)
     assert path == tmp_path / "predictions.jsonl"
     first, second = path.read_text(encoding="utf-8").splitlines()
     assert "über" in first

@@ -121,7 +121,7 @@ def test_limits_keep_the_first_examples(tmp_path):
 
 def test_the_hub_layout_gives_the_same_examples_as_the_tsv_folder(tmp_path, monkeypatch):
     """A local data set folder in the Hub's form stands for the Hub: the same ``load_dataset`` call reads it."""
-    from datasets import ClassLabel, Dataset, Features, Value
+    from datasets import ClassLabel, Features, Value
 
     features = Features(
         {"sentence": Value("string"), "label": ClassLabel(names=["negative", "positive"]), "idx": Value("int32")}
@@ -185,14 +185,14 @@ def test_a_split_is_encoded_with_its_ledger(tmp_path, tokenizer):
 def test_decoding_gives_the_worked_probabilities():
     """The course's three-class example: logits [-0.13, -0.06, 0.32]."""
     three = {**SST2, "label_names": ["a", "b", "c"], "file_labels": ["0", "1", "2"]}
-    (prediction,) = task(None, three).decode(np.array([[-0.13, -0.06, 0.32]]))
+    (prediction,) = task(None, three).decode(np.array([[-0.13, -0.06, 0.32]]), {}, {})
     assert prediction["label"] == "c"
     assert [round(value, 3) for value in prediction["probabilities"].values()] == [0.275, 0.295, 0.431]
     assert prediction["probability"] == prediction["probabilities"]["c"]
 
 
 def test_large_logits_do_not_overflow():
-    (prediction,) = task(None).decode(np.array([[1e4, -1e4]]))
+    (prediction,) = task(None).decode(np.array([[1e4, -1e4]]), {}, {})
     assert prediction == {
         "label": "negative",
         "probability": 1.0,
@@ -202,14 +202,14 @@ def test_large_logits_do_not_overflow():
 
 def test_scores_are_those_of_the_metric():
     logits = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
-    assert task(None).score(logits, np.array([0, 1, 0])) == {"accuracy": pytest.approx(2 / 3)}
+    assert task(None).score(logits, {"labels": [0, 1, 0]}, {}) == {"accuracy": pytest.approx(2 / 3)}
 
 
 def test_test_predictions_take_the_leaderboards_form(tmp_path):
     write(tmp_path, train=TRAIN, dev=DEV, test="index\tsentence\n0\tgood\n1\tbad\n")
     glue = task(tmp_path)
     examples = glue.load(["test"])["test"].examples
-    path = glue.write_predictions("test", examples, np.array([[0.0, 1.0], [1.0, 0.0]]), tmp_path)
+    path = glue.write_predictions("test", np.array([[0.0, 1.0], [1.0, 0.0]]), {}, examples, tmp_path)
     assert path.name == "predict_results_sst2.tsv"
     assert path.read_text() == "index\tprediction\n0\t1\n1\t0\n"
 
@@ -330,7 +330,7 @@ def test_each_task_is_scored_as_glue_does(name):
         logits, labels = np.eye(width)[[0, 1, 1]], np.array([0, 1, 0])
     else:
         logits, labels = np.array([[1.0], [2.0], [4.0]]), np.array([1.0, 2.0, 3.0])
-    scores = glue.score(logits, labels)
+    scores = glue.score(logits, {"labels": labels}, {})
     expected = {
         "cola": {"matthews_correlation": 0.5},
         "mrpc": {"accuracy": 2 / 3, "f1": 2 / 3, "combined_score": 2 / 3},
@@ -357,14 +357,14 @@ def test_each_task_is_scored_as_glue_does(name):
 def test_predictions_are_written_as_the_leaderboard_takes_them(name, split, file, written, tmp_path):
     glue = glue_task(name)
     logits = np.eye(max(2, len(glue.task.label_names)))[:2]
-    path = glue.write_predictions(split, Dataset.from_dict({"idx": ["7", "3"]}), logits, tmp_path)
+    path = glue.write_predictions(split, logits, {}, {"idx": ["7", "3"]}, tmp_path)
     assert path.name == file
     assert path.read_text() == f"index\tprediction\n7\t{written[0]}\n3\t{written[1]}\n"
 
 
 def test_numbers_stay_within_what_the_leaderboard_takes(tmp_path):
     path = glue_task("stsb").write_predictions(
-        "test", Dataset.from_dict({"idx": ["0", "1", "2"]}), np.array([[-0.2], [5.4], [2.34567]]), tmp_path
+        "test", np.array([[-0.2], [5.4], [2.34567]]), {}, {"idx": ["0", "1", "2"]}, tmp_path
     )
     assert path.read_text() == "index\tprediction\n0\t0.000\n1\t5.000\n2\t2.346\n"
 

@@ -344,7 +344,7 @@ def test_a_model_without_a_classifier_is_refused():
 
 def test_decoding_gives_the_worked_probabilities_of_the_endings_there_are():
     """Softmax of (0, ln 3): a quarter and three quarters; -inf is no ending. Large logits do not overflow."""
-    found = settled(3).decode(np.array([[0.0, np.log(3), -np.inf], [1e4, -1e4, 1e4]]))
+    found = settled(3).decode(np.array([[0.0, np.log(3), -np.inf], [1e4, -1e4, 1e4]]), {}, {})
     assert found == [
         {"choice": 1, "probability": pytest.approx(0.75), "probabilities": pytest.approx([0.25, 0.75])},
         {"choice": 0, "probability": 0.5, "probabilities": [0.5, 0.0, 0.5]},
@@ -354,7 +354,7 @@ def test_decoding_gives_the_worked_probabilities_of_the_endings_there_are():
 
 def test_the_score_is_the_share_of_right_choices():
     logits = np.array([[0.0, 1.0, -np.inf], [0.0, 1.0, 2.0], [3.0, 1.0, 2.0]])
-    assert settled().score(logits, np.array([1, 1, 0])) == {"accuracy": pytest.approx(2 / 3)}
+    assert settled().score(logits, {"labels": [1, 1, 0]}, {}) == {"accuracy": pytest.approx(2 / 3)}
     assert settled().main_metric == "accuracy"
 
 
@@ -371,7 +371,7 @@ def test_lines_are_a_context_and_endings_with_tabs():
 
 
 def test_test_predictions_are_json_lines_in_order(tmp_path):
-    path = settled().write_predictions("test", None, np.array([[0.0, 0.0], [-np.inf, 1.0]]), tmp_path)
+    path = settled().write_predictions("test", np.array([[0.0, 0.0], [-np.inf, 1.0]]), {}, {}, tmp_path)
     assert [json.loads(line) for line in path.read_text().splitlines()] == [
         {"index": 0, "choice": 0, "probability": 0.5, "probabilities": [0.5, 0.5]},
         {"index": 1, "choice": 1, "probability": 1.0, "probabilities": [1.0]},

@@ -62,7 +62,7 @@ def test_a_run_in_bf16_reports_the_scores_that_others_will_find(glue, checkpoint
     predictor = load(out.output_dir, device="cpu", data_dir=str(glue))
     features, _ = predictor.task.encode_split(predictor.task.load(["validation"])["validation"], predictor.tokenizer)
     columns = features.to_dict()
-    logits = torch.tensor(predictor.logits(columns))
+    logits = torch.tensor(predictor.outputs(columns))
     loss = torch.nn.functional.cross_entropy(logits, torch.tensor(columns["labels"])).item()
     assert loss == pytest.approx(out.metrics["eval_loss"], abs=1e-6)
 

@@ -1,0 +1,49 @@
+"""What all tasks share: examples of several inputs, and the columns of a data set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from datasets import Dataset
+
+from bertkit.tasks.base import ColumnsOf, Split, one_array
+from bertkit.tasks.classification import ClassificationTask, DataSettings, TaskSettings
+
+
+class InPieces(ClassificationTask):
+    """Every example becomes as many inputs as it has words."""
+
+    def encode(self, examples: Any, tokenizer: Any) -> dict[str, list[Any]]:
+        owners = [index for index, text in enumerate(examples["text"]) for _ in text.split()]
+        words = [word for text in examples["text"] for word in text.split()]
+        return {"input_ids": [[int(word)] for word in words], "example": owners} | {
+            name: [1] * len(words) for name in ("length", "full_length")
+        }
+
+
+def test_an_example_may_become_several_inputs_and_keeps_its_index_over_batches_of_the_library():
+    """2,500 examples of one, two and three words: the library hands them over a thousand at a time."""
+    texts = [" ".join([str(index)] * (index % 3 + 1)) for index in range(2500)]
+    task = InPieces(TaskSettings(text_columns=["text"]), DataSettings())
+    features, cut = task.encode_split(Split(Dataset.from_dict({"text": texts}), "x", ""), None)
+    assert [ids for (ids,) in features["input_ids"][:]] == features["example"][:]
+    assert [features["example"][:].count(index) for index in (0, 1, 2, 2498, 2499)] == [1, 2, 3, 3, 1]
+    assert cut.of_examples == len(features)
+    first = Split(Dataset.from_dict({"text": texts[1500:]}), "x", "").first(4)
+    assert task.encode_split(first, None)[0]["example"][:] == [0, 1, 1, 2, 2, 2, 3]
+
+
+def test_columns_of_a_data_set_are_lists():
+    columns = ColumnsOf(Dataset.from_dict({"a": [1, 2], "b": [[3], []]}))
+    assert dict(columns) == {"a": [1, 2], "b": [[3], []]}
+    assert (len(columns), "c" in columns) == (2, False)
+    with pytest.raises(KeyError):
+        columns["c"]
+
+
+def test_several_arrays_are_not_taken_for_one():
+    assert one_array(np.zeros(2)).shape == (2,)
+    with pytest.raises(TypeError, match="gives 2 arrays, where this task takes one"):
+        one_array((np.zeros(2), np.zeros(2)))
