@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -261,3 +264,28 @@ def test_a_list_of_tasks_that_is_none(tmp_path, tasks, expected):
         finetune_glue(tasks, output_dir=tmp_path / "out")
     assert expected in str(caught.value)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.multiprocess
+def test_two_processes_train_and_say_what_one_does(tmp_path, data, checkpoint, run):
+    quick = {**QUICK, "train.global_train_batch_size": 6}
+    quick |= {"model.hidden_dropout_prob": 0.0, "model.attention_probs_dropout_prob": 0.0}
+    alone = run("rte", "mrpc", **{key.replace(".", "__"): value for key, value in quick.items()})
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "bertkit"]
+    command = ["finetune", "glue", "--task", "rte,mrpc", "--model", str(checkpoint), "--data-dir", str(data), "--json"]
+    command += ["--output-dir", str(tmp_path / "two")]
+    command += [part for key, value in quick.items() for part in ("--set", f"{key}={value}")]
+    done = subprocess.run(
+        [*launcher, *command], capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("1/2 rte") == 1
+    results = json.loads(done.stdout)  # one process speaks
+    assert results["scores"] == pytest.approx(alone.scores)
+    for task in ("rte", "mrpc"):
+        one, two = (load_file(weights(tmp_path / way / task)) for way in ("out", "two"))
+        for name, values in one.items():
+            if name.endswith("key.bias"):  # no score depends on it, so its gradient is noise, which Adam scales up
+                continue
+            torch.testing.assert_close(two[name], values, rtol=1e-5, atol=1e-6)
+    assert sorted(zipfile.ZipFile(results["submission"]).namelist()) == ["MRPC.tsv", "RTE.tsv"]
