@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,3 +95,36 @@ def real_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real data: {folder} does not exist; set BERTKIT_REAL_DATA")
     return folder
+
+
+@pytest.fixture(scope="session")
+def hub_server() -> Any:
+    """The class ``HubServer`` of ``hub_server.py``."""
+    path = Path(__file__).with_name("hub_server.py")
+    spec = importlib.util.spec_from_file_location("hub_server", path)
+    module = sys.modules["hub_server"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.HubServer
+
+
+@pytest.fixture
+def with_hub(tmp_path: Path) -> Callable[..., list[Any]]:
+    """``with_hub(endpoint, program, calls)``: what a program prints that finds this Hub, a JSON value a line.
+
+    It is another process, since the address of the Hub is read at import; its argument is ``calls`` as JSON.
+    """
+
+    def run(endpoint: str, program: str, calls: Sequence[Any], **environment: str) -> list[Any]:
+        settings = {"HF_ENDPOINT": endpoint, "HF_HOME": str(tmp_path / "hf"), "HF_HUB_DISABLE_TELEMETRY": "1"}
+        done = subprocess.run(
+            [sys.executable, "-c", program, json.dumps(calls)],
+            env={**os.environ, **settings, **environment},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
+        return list(map(json.loads, done.stdout.splitlines()))
+
+    return run

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import io
 import json
 import os
 import pickle
-import subprocess
-import sys
 import tracemalloc
 from pathlib import Path
 
@@ -360,12 +357,7 @@ HUB_PARAGRAPHS = [["One is hard-wrapped.", True], ["Two.", False], ["Piña 二."
 
 
 @pytest.fixture(scope="module")
-def hub():
-    path = Path(__file__).with_name("hub_server.py")
-    spec = importlib.util.spec_from_file_location("hub_server", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["hub_server"] = module
-    spec.loader.exec_module(module)
+def hub(hub_server):
     repositories = {
         "org/plain": {"data/train-00000-of-00001.parquet": parquet(TEXTS)},
         "org/languages": {
@@ -376,28 +368,14 @@ def hub():
         },
         "org/damaged": {"train.jsonl": b'{"text": "a"}\n{"text": \n'},
     }
-    with module.HubServer(repositories) as server:
+    with hub_server(repositories) as server:
         yield server
 
 
 @pytest.fixture
-def ask(hub, tmp_path):
+def ask(hub, with_hub):
     """``ask([given, options], …)`` finds and reads sources in another process, since the address is read at import."""
-
-    def run(*calls, **environment):
-        settings = {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(tmp_path / "hf"), "HF_HUB_DISABLE_TELEMETRY": "1"}
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, json.dumps(calls)],
-            env={**os.environ, **settings, **environment},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        assert done.returncode == 0, done.stderr
-        return list(map(json.loads, done.stdout.splitlines()))
-
-    return run
+    return lambda *calls, **environment: with_hub(hub.endpoint, PROGRAM, calls, **environment)
 
 
 @pytest.mark.slow

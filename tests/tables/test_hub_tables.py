@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -58,12 +53,7 @@ def parquet_of_classes() -> bytes:
 
 
 @pytest.fixture(scope="module")
-def hub():
-    path = Path(__file__).parents[1] / "corpus" / "hub_server.py"
-    spec = importlib.util.spec_from_file_location("hub_server", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["hub_server"] = module
-    spec.loader.exec_module(module)
+def hub(hub_server):
     repositories = {
         "org/reviews": {"data/train-00000-of-00001.parquet": parquet_of_classes()},
         "org/languages": {
@@ -73,29 +63,15 @@ def hub():
             "de/train.jsonl": json_lines("Eine Zeile.", "Zwei."),
         },
     }
-    with module.HubServer(repositories) as server:
+    with hub_server(repositories) as server:
         yield server
 
 
 @pytest.fixture
-def ask(hub, tmp_path):
+def ask(hub, with_hub):
     """``ask([id, config], [id, config, split], …)`` gives splits and tables of another process, since the address of
     the Hub is read at import."""
-
-    def run(*calls, **environment):
-        settings = {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(tmp_path / "hf"), "HF_HUB_DISABLE_TELEMETRY": "1"}
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, json.dumps(calls)],
-            env={**os.environ, **settings, **environment},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        assert done.returncode == 0, done.stderr
-        return list(map(json.loads, done.stdout.splitlines()))
-
-    return run
+    return lambda *calls, **environment: with_hub(hub.endpoint, PROGRAM, calls, **environment)
 
 
 @pytest.mark.slow
