@@ -8,7 +8,7 @@ import datasets
 import evaluate
 import numpy as np
 
-from bertkit.errors import DataError
+from bertkit.metrics.in_memory import InMemoryMetric
 
 CLASS_IDS = "one class id an example, (N,) int64"
 LABEL_SETS = "0 or 1 for each label of each example, (N, C) int64"
@@ -38,12 +38,10 @@ def metric_info(description: str, inputs: str, citation: str = "") -> evaluate.M
     )
 
 
-class NumericMetric(evaluate.Metric):
+class NumericMetric(InMemoryMetric):
     """A metric of class ids, of label sets or of numbers; arrays, tensors and lists of any precision are accepted.
 
-    Departs from ``evaluate.Metric`` in three things. A fraction where an integer belongs is refused: the library makes
-    class 0 of a probability of 0.7. Scoring nothing at all is an error that says so. And a metric that is kept in
-    memory makes no folder either, so that it works beside a cache that cannot be written.
+    A fraction where an integer belongs is refused: the library makes class 0 of a probability of 0.7.
 
     ``compute``, ``add_batch`` and ``add`` raise ``ValueError`` where predictions and references differ in number or are
     not what ``features`` declare; ``compute`` raises ``DataError`` where there are none.
@@ -88,11 +86,3 @@ class NumericMetric(evaluate.Metric):
             if fractions.size:
                 raise ValueError(f"{name} hold {fractions[0]}; expected {self.inputs_description}, no probabilities")
         return array
-
-    def _build_data_dir(self) -> str:
-        return self._data_dir_root if self.keep_in_memory else super()._build_data_dir()
-
-    def _finalize(self) -> None:
-        if self.writer is None:
-            raise DataError("nothing to score: there are no predictions and no references")
-        super()._finalize()
