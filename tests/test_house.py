@@ -26,14 +26,15 @@ FLOORS = {
     "metrics": 1,
     "recipe": 3,
     "tables": 3,
+    "spans": 4,
     "corpus": 2,
-    "tasks": 4,
-    "sharing": 5,
-    "inference": 5,
-    "training": 6,
-    "tour": 7,
-    "cli": 8,
-    "__main__": 9,
+    "tasks": 5,
+    "sharing": 6,
+    "inference": 6,
+    "training": 7,
+    "tour": 8,
+    "cli": 9,
+    "__main__": 10,
 }
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.name != "__init__.py")
 
