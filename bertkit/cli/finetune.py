@@ -142,6 +142,57 @@ def multiple_choice(
     _one(name, resume, json, output_dir=output_dir, model=model, overrides=overrides)
 
 
+@app.command()
+def squad(
+    output_dir: options.OutputDir,
+    version_2_with_negative: Annotated[
+        bool, typer.Option("--version-2-with-negative", help="Questions may have no answer: SQuAD 2.0.")
+    ] = False,
+    train_file: options.TrainQuestions = None,
+    validation_file: options.ValidationQuestions = None,
+    dataset_name: options.DatasetName = None,
+    dataset_config: options.DatasetConfig = None,
+    model: options.Model = None,
+    doc_stride: options.DocStride = None,
+    max_query_length: options.MaxQueryLength = None,
+    max_answer_length: Annotated[
+        int | None, typer.Option(help="Tokens of the longest answer; 30 by default.", show_default=False)
+    ] = None,
+    n_best_size: Annotated[
+        int | None, typer.Option(help="Answers to write to nbest_predictions.json; 20 by default.", show_default=False)
+    ] = None,
+    null_score_diff_threshold: Annotated[
+        float | None,
+        typer.Option(
+            help="How much the score of no answer must be above the best answer's; 0 by default.", show_default=False
+        ),
+    ] = None,
+    recipe: options.OptionalRecipe = None,
+    set_: options.Set = None,
+    learning_rate: options.LearningRate = None,
+    num_train_epochs: options.Epochs = None,
+    max_steps: options.MaxSteps = None,
+    global_train_batch_size: options.GlobalBatch = None,
+    max_seq_length: options.MaxSeqLength = None,
+    seed: options.Seed = None,
+    max_train_samples: options.MaxTrainSamples = None,
+    max_eval_samples: options.MaxEvalSamples = None,
+    placement: options.Placement = None,
+    resume: options.Resume = False,
+    json: options.AsJson = False,
+) -> None:
+    """Fine-tune on SQuAD 1.1 or 2.0, or on questions of your own: answers are parts of a text."""
+    overrides = options.overrides(
+        locals(),
+        task__version_2_with_negative=version_2_with_negative or None,
+        task__max_answer_length=max_answer_length,
+        task__n_best_size=n_best_size,
+        task__null_score_diff_threshold=null_score_diff_threshold,
+    )
+    name = recipe or f"finetune/squad/{'v2' if version_2_with_negative else 'v1'}"
+    _one(name, resume, json, output_dir=output_dir, model=model, overrides=overrides)
+
+
 def _one(recipe: str, resume: bool, as_json: bool, **given: Any) -> None:
     from bertkit.progress import is_score
     from bertkit.training.finetune import finetune

@@ -101,12 +101,28 @@ Pooling = Annotated[
     Literal["mean", "max"] | None, typer.Option(help="Of the windows of a text; mean by default.", show_default=False)
 ]
 
+QuestionFile = "SQuAD's JSON, or .jsonl or .parquet with id, context, question, answers."
+TrainQuestions = Annotated[Path | None, typer.Option("--train-file", help=QuestionFile, show_default=False)]
+ValidationQuestions = Annotated[Path | None, typer.Option("--validation-file", help=QuestionFile, show_default=False)]
+DocStride = Annotated[
+    int | None,
+    typer.Option(
+        help="Tokens that neighbouring windows of a text share: the overlap; 128 by default. Google's run_squad.py "
+        "calls the step from window to window so: its 128 at 384 is an overlap near 238.",
+        show_default=False,
+    ),
+]
+MaxQueryLength = Annotated[
+    int | None, typer.Option(help="Tokens of a question; 64 by default, more are cut off.", show_default=False)
+]
+
 
 # Flags of several commands, and the recipe block that has their key; other flags are the command's own.
 _TRAIN = ("learning_rate", "num_train_epochs", "max_steps", "global_train_batch_size", "seed")
 _LIMITS = ("max_seq_length", "max_train_samples", "max_eval_samples", "long_text", "stride", "pooling")
+_WINDOWS = ("doc_stride", "max_query_length")
 _TABLES = ("train_file", "validation_file", "test_file", "dataset_name", "dataset_config")
-_BLOCKS = {**dict.fromkeys(_TRAIN, "train"), **dict.fromkeys((*_LIMITS, *_TABLES), "data")}
+_BLOCKS = {**dict.fromkeys(_TRAIN, "train"), **dict.fromkeys((*_LIMITS, *_TABLES, *_WINDOWS), "data")}
 
 
 def overrides(flags: Mapping[str, Any], **own: Any) -> dict[str, Any]:
@@ -147,6 +163,17 @@ def print_results(output_dir: Path, metrics: dict[str, float], shown: list[tuple
         if key in metrics:
             print(f"{name} {metrics[key]:.4f}")
     print(f"results, checkpoint and model card: {output_dir}")
+
+
+def one_context(context: str | None, context_file: Path | None) -> str | Path | None:
+    """The text of ``--context`` or the file of ``--context-file``, or None without either.
+
+    Raises:
+        RecipeError: both are given.
+    """
+    if context is not None and context_file is not None:
+        raise RecipeError("--context and --context-file: give one of them")
+    return context if context_file is None else context_file
 
 
 def task_recipe(family: str, task: str | None, recipe: str | None) -> str:

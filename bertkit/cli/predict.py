@@ -18,17 +18,29 @@ def predict(
         list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts to predict.", show_default=False)
     ] = None,
     input_file: Annotated[
-        Path | None, typer.Option("--input", help="Texts, one a line, or a table; - is stdin.", show_default=False)
+        Path | None,
+        typer.Option(
+            "--input",
+            help="Texts, one a line, a table, or SQuAD's JSON; - is stdin.",
+            show_default=False,
+        ),
     ] = None,
     output_file: Annotated[
         Path | None, typer.Option("--output", help="A new file: .csv, or a JSON object a line.", show_default=False)
     ] = None,
+    question: Annotated[
+        list[str] | None, typer.Option(help="To be answered from the context. Repeatable.", show_default=False)
+    ] = None,
+    context: Annotated[str | None, typer.Option(help="A text that has the answers.", show_default=False)] = None,
+    context_file: Annotated[Path | None, typer.Option(help="A file of such a text.", show_default=False)] = None,
     json: options.AsJson = False,
 ) -> None:
     """Predict with a fine-tuned checkpoint; the task is read from it."""
     from bertkit.inference.files import predict_texts, write_predictions
 
-    rows, lines = predict_texts(checkpoint, texts, input_file, output_file)
+    rows, lines = predict_texts(
+        checkpoint, texts, input_file, output_file, question, options.one_context(context, context_file)
+    )
     if output_file is not None:
         write_predictions(output_file, rows)
         print(f"{len(rows)} predictions: {output_file}", file=sys.stderr)

@@ -14,7 +14,9 @@ from bertkit.corpus.documents import decode_text, read_text
 from bertkit.errors import DataError
 from bertkit.files import check_new_file, write_json_lines, write_whole
 from bertkit.inference.predictor import load
-from bertkit.tables import Table, is_table, read_table
+from bertkit.spans.nested import JSON
+from bertkit.spans.questions import read_questions
+from bertkit.tables import Table, is_table
 
 
 class Predictions(NamedTuple):
@@ -34,6 +36,8 @@ def predict_texts(
     texts: Sequence[str] | None = None,
     input_file: Path | None = None,
     output_file: Path | None = None,
+    questions: Sequence[str] | None = None,
+    context: str | Path | None = None,
 ) -> Predictions:
     """Predictions for texts given directly or in a file; everything is checked before the model loads.
 
@@ -41,9 +45,12 @@ def predict_texts(
         checkpoint: a run directory or a Hub id.
         texts: the texts themselves, or ``None``.
         input_file: a table (``.csv``, ``.tsv``, ``.jsonl``, ``.parquet``) with the columns that the checkpoint was
-            trained on, or any other UTF-8 file of one text a line (``-`` is stdin), or ``None``. Empty lines are inputs
-            too, so that line n of the input is line n of the output.
+            trained on, SQuAD's own JSON (``.json``) for a checkpoint that answers questions, or any other UTF-8 file of
+            one text a line (``-`` is stdin), or ``None``. Empty lines are inputs too, so that line n of the input is
+            line n of the output.
         output_file: where the predictions will go; checked here, written by `write_predictions`.
+        questions: to be answered from ``context``, instead of texts; or ``None``.
+        context: the text that has the answers, or a UTF-8 file of it.
 
     Returns:
         Them, in the order of the inputs.
@@ -51,30 +58,40 @@ def predict_texts(
     Raises:
         BertkitError: no input, two inputs, an unreadable file, an output that exists, an unusable checkpoint.
     """
-    if bool(texts) == (input_file is not None):
-        raise DataError("give texts as arguments, or a file of them with --input (- for a pipe)")
+    if bool(questions) != (context is not None):
+        raise DataError("--question is answered from --context, or --context-file; give both")
+    if [bool(texts), input_file is not None, bool(questions)].count(True) != 1:
+        raise DataError(
+            "give texts as arguments, or a file of them with --input (- for a pipe), or a --question with its --context"
+        )
     if output_file is not None:
         check_new_file(output_file, f"--output {output_file}")
-    given = list(texts) if texts else _read(input_file)
+    passage = read_text(context) if isinstance(context, Path) else context
+    given = list(texts or ()) or (_read(input_file) if input_file is not None else [])
     predictor = load(checkpoint)
+    task = predictor.task
+    shown: Mapping[str, Sequence[Any]]
     if isinstance(given, Table):
-        columns = shown = predictor.task.columns_of(given)
+        columns = task.columns_of(given)
+        shown = task.shown(columns)
+    elif questions:
+        columns = task.read_fields({"question": questions, "context": str(passage)})
+        shown = task.shown(columns)
     else:
-        columns, shown = predictor.task.read_input(given), {"text": given}
+        columns, shown = task.read_input(given), {"text": given}
     found = Predictions([], [])
     predictions = predictor.predict_columns(columns)
     for texts_of_row, prediction in zip(zip(*shown.values(), strict=True), predictions, strict=True):
         found.rows.append({**dict(zip(shown, texts_of_row, strict=True)), **prediction})
         shown_texts = [text if isinstance(text, str) else " | ".join(text) for text in texts_of_row]
         text = "\t".join(shown_texts).replace("\n", " ")
-        found.lines.append(f"{predictor.task.line(prediction)}\t{text}")
+        found.lines.append(f"{task.line(prediction)}\t{text}")
     return found
 
 
-def _read(input_file: Path | None) -> list[str] | Table:
-    assert input_file is not None
-    if is_table(input_file):
-        return read_table(input_file)
+def _read(input_file: Path) -> list[str] | Table:
+    if is_table(input_file) or input_file.suffix.lower() == JSON:
+        return read_questions(input_file)
     pipe = str(input_file) == "-"
     text = decode_text(sys.stdin.buffer.read(), "standard input") if pipe else read_text(input_file)
     lines = text.removesuffix("\n").split("\n") if text else []

@@ -47,15 +47,25 @@ class Predictor:
         self.inputs = model_inputs(model.config)
         self.batch_size = batch_size
 
-    def predict(self, texts: str | Sequence[str]) -> list[dict[str, Any]]:
+    def predict(self, texts: str | Sequence[str] | None = None, **fields: str | Sequence[str]) -> list[dict[str, Any]]:
         """Predictions for texts, in the order given; `Task.line` shows one.
 
         Args:
             texts: inputs as the task reads them from a line: a text, or for pairs two texts with a tab between them.
+            fields: for question answering, instead: ``question``, one or several, and ``context``, one for all or one
+                for each.
 
         Returns:
-            One dictionary a text; for classification ``label``, ``probability`` in [0, 1] and ``probabilities``.
+            One dictionary a text; for classification ``label``, ``probability`` in [0, 1] and ``probabilities``; for
+            question answering ``answer``, ``probability``, ``start`` and ``end``.
+
+        Raises:
+            DataError: the task does not take what is given.
         """
+        if (texts is None) == (not fields):
+            raise DataError("predict takes texts, or fields by their names such as question and context")
+        if texts is None:
+            return self.predict_columns(self.task.read_fields(fields))
         lines = [texts] if isinstance(texts, str) else list(texts)
         return self.predict_columns(self.task.read_input(lines)) if lines else []
 

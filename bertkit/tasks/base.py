@@ -161,6 +161,11 @@ class Task(ABC):
         """What the task is called in results and in the model card."""
 
     @property
+    def command(self) -> str:
+        """What follows ``bertkit finetune``."""
+        return self.kind.replace("_", "-")
+
+    @property
     @abstractmethod
     def dataset(self) -> tuple[str, str, str] | None:
         """Hub id, configuration and the split that scores belong to; ``None`` for files of the user's own."""
@@ -210,6 +215,10 @@ class Task(ABC):
         """
         return labels_of(rows) | dict(padded(rows, tokenizer, inputs))
 
+    def encoding_notes(self, features: Dataset) -> tuple[str, ...]:
+        """What is unusual about a split's inputs beside what was cut, in words; said and recorded."""
+        return ()
+
     def prepare(self, model: PreTrainedModel) -> None:  # noqa: B027, since most tasks have nothing to teach
         """Teaches a loaded model what else `collate` puts into a batch."""
 
@@ -238,9 +247,29 @@ class Task(ABC):
         """Those of a run's splits whose predictions it writes to files: those that are not scored."""
         return [name for name in splits if name != "train" and not name.startswith("validation")]
 
+    def learn_from(self, evaluation: Mapping[str, float]) -> str | None:
+        """Takes what the checkpoint is to keep from the results on the validation set, ``eval_…``.
+
+        Returns:
+            What that is, in words; None where the task takes nothing.
+        """
+        return None
+
     @abstractmethod
     def read_input(self, lines: Sequence[str]) -> dict[str, list[str]]:
         """Turns lines that a user gives (one input each) into columns for `encode`."""
+
+    def read_fields(self, fields: Mapping[str, str | Sequence[str]]) -> dict[str, list[str]]:
+        """Turns texts that a user gives by name (a question, its context) into columns for `encode`.
+
+        Raises:
+            DataError: the task has no such names, or the texts do not fit together.
+        """
+        raise DataError(f"{self.name}: takes texts alone, and no {' or '.join(fields)}")
+
+    def shown(self, columns: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
+        """Those of the columns that are given back with the predictions."""
+        return columns
 
     def columns_of(self, table: Table) -> dict[str, list[str]]:
         """The columns of a table that `encode` needs, named as it names them; labels are not needed.

@@ -98,8 +98,13 @@ def finetune(
         compute_metrics=scores,
         callbacks=early_stopping(recipe),
     )
-    command = f"bertkit finetune {task.kind.replace('_', '-')} --recipe recipe.yaml --output-dir NEW"
+    command = f"bertkit finetune {task.command} --recipe recipe.yaml --output-dir NEW"
     evaluation = run.train(trainer, tokenizer, command)
+    if lesson := task.learn_from(evaluation):
+        say(lesson)
+        config.bertkit_task = trainer.model.config.bertkit_task = task.describe()
+        if run.is_main_process:
+            trainer.model.config.save_pretrained(run.output_dir)
     metrics = _score_and_predict_the_rest(task, run, trainer, splits, features, evaluation)
     return run.finish(trainer, _card(task, splits, recipe, config, metrics, run.record, card_note))
 
@@ -156,10 +161,11 @@ def _encode(
     for name, split in splits.items():
         features[name], cut = task.encode_split(split, tokenizer)
         record.data[name] = {"source": split.source, "examples": len(split.examples), "fingerprint": split.fingerprint}
-        if split.notes:
-            record.data[name]["notes"] = list(split.notes)
+        notes = [*split.notes, *task.encoding_notes(features[name])]
+        if notes:
+            record.data[name]["notes"] = notes
         record.truncation[name] = cut
-        for note in split.notes:
+        for note in notes:
             say(f"{name}: {note}")
         if cut.examples:
             say(f"{name}: {cut}; {task.remedy}")

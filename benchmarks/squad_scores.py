@@ -1,0 +1,212 @@
+"""Dev scores of SQuAD, bertkit beside plain transformers: same checkpoint, same data, same steps and hyper-parameters.
+
+    python benchmarks/squad_scores.py --model CHECKPOINT --data-dir SQUAD_FOLDER [--version 1.1|2.0] [--max-steps 300]
+                                      [--limit N] [--seeds 42] [--side stock|bertkit|both] [--mixed-precision bf16|no]
+
+The folder has the official JSON: ``train-v1.1*.json`` and ``dev-v1.1.json``, or those of 2.0. Both sides: batch 16,
+learning rate 5e-5, linear decay, no warm-up, no weight decay, windows of 384 tokens of which 128 are shared, answers of
+at most 30 tokens. The plain side is the tokenizer's own windows, transformers' Trainer and a loop over the 20 best
+starts and ends of each window; its answers, like bertkit's, are scored by ``bertkit.metrics``. Each run prints one JSON
+line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+BATCH_SIZE, LEARNING_RATE, MAX_SEQ_LENGTH, OVERLAP, LONGEST, BEST = 16, 5e-5, 384, 128, 30, 20
+
+
+def rows_of(path: Path, limit: int | None) -> dict[str, list[Any]]:
+    """The questions of an official file."""
+    rows = [
+        {"id": qa["id"], "question": qa["question"].lstrip(), "context": paragraph["context"], "answers": qa["answers"]}
+        for article in json.loads(path.read_text(encoding="utf-8"))["data"]
+        for paragraph in article["paragraphs"]
+        for qa in paragraph["qas"]
+    ][:limit]
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def windows_of(rows: dict[str, list[Any]], tokenizer: Any) -> dict[str, Any]:
+    """Windows as the tokenizer makes them, with the positions of the first answer."""
+    found = tokenizer(
+        rows["question"], rows["context"], truncation="only_second", max_length=MAX_SEQ_LENGTH, stride=OVERLAP,
+        return_overflowing_tokens=True, return_offsets_mapping=True,
+    )  # fmt: skip
+    starts, ends = [], []
+    for window, (owner, offsets) in enumerate(
+        zip(found["overflow_to_sample_mapping"], found["offset_mapping"], strict=True)
+    ):
+        inside = [position for position, part in enumerate(found.sequence_ids(window)) if part == 1]
+        answers = rows["answers"][owner]
+        start = end = 0
+        if answers and inside:
+            begin, stop = answers[0]["answer_start"], answers[0]["answer_start"] + len(answers[0]["text"])
+            if offsets[inside[0]][0] <= begin and offsets[inside[-1]][1] >= stop:
+                start = max(position for position in inside if offsets[position][0] <= begin)
+                end = min(position for position in inside if offsets[position][1] >= stop)
+        starts.append(start)
+        ends.append(end)
+        found["offset_mapping"][window] = [
+            pair if part == 1 else None for pair, part in zip(offsets, found.sequence_ids(window), strict=True)
+        ]
+    return {**found, "start_positions": starts, "end_positions": ends}
+
+
+def answers_of(rows: dict[str, list[Any]], windows: dict[str, Any], outputs: Any) -> list[dict[str, Any]]:
+    """The best answer to each question, and by how much no answer scores more."""
+    best: list[tuple[float, str]] = [(-np.inf, "")] * len(rows["id"])
+    null = [np.inf] * len(rows["id"])
+    for window, owner in enumerate(windows["overflow_to_sample_mapping"]):
+        offsets, (starts, ends) = windows["offset_mapping"][window], (each[window] for each in outputs)
+        null[owner] = min(null[owner], float(starts[0] + ends[0]))
+        for start in np.argsort(-starts)[:BEST].tolist():
+            for end in np.argsort(-ends)[:BEST].tolist():
+                if max(start, end) >= len(offsets) or not offsets[start] or not offsets[end]:
+                    continue
+                if start <= end < start + LONGEST and starts[start] + ends[end] > best[owner][0]:
+                    text = rows["context"][owner][offsets[start][0] : offsets[end][1]]
+                    best[owner] = float(starts[start] + ends[end]), text
+    return [
+        {"id": key, "prediction_text": text, "no_answer_probability": lowest - score if text else 1e9}
+        for key, (score, text), lowest in zip(rows["id"], best, null, strict=True)
+    ]
+
+
+def stock(args: argparse.Namespace, files: dict[str, Path], seed: int) -> dict[str, float]:
+    """Plain transformers."""
+    from datasets import Dataset
+    from transformers import (
+        AutoModelForQuestionAnswering,
+        AutoTokenizer,
+        DataCollatorWithPadding,
+        Trainer,
+        TrainingArguments,
+        set_seed,
+    )
+
+    from bertkit import metrics
+
+    set_seed(seed)
+    tokenizer = AutoTokenizer.from_pretrained(args.model)
+    rows = {split: rows_of(path, args.limit) for split, path in files.items()}
+    windows = {split: windows_of(each, tokenizer) for split, each in rows.items()}
+    inputs = [*tokenizer.model_input_names, "start_positions", "end_positions"]
+    sets = {split: Dataset.from_dict({name: each[name] for name in inputs}) for split, each in windows.items()}
+    with tempfile.TemporaryDirectory() as output_dir:
+        trainer = Trainer(
+            model=AutoModelForQuestionAnswering.from_pretrained(args.model, dtype="float32"),
+            args=TrainingArguments(
+                output_dir=output_dir,
+                per_device_train_batch_size=BATCH_SIZE,
+                per_device_eval_batch_size=64,
+                learning_rate=LEARNING_RATE,
+                max_steps=args.max_steps,
+                train_sampling_strategy="group_by_length",
+                save_strategy="no",
+                bf16=args.mixed_precision == "bf16",
+                logging_steps=50,
+                seed=seed,
+                use_cpu=args.device == "cpu",
+            ),
+            train_dataset=sets["train"],
+            processing_class=tokenizer,
+            data_collator=DataCollatorWithPadding(tokenizer),
+        )
+        started = time.perf_counter()
+        trainer.train()
+        seconds = time.perf_counter() - started
+        predictions = answers_of(rows["dev"], windows["dev"], trainer.predict(sets["dev"]).predictions[:2])
+    references = [
+        {"id": key, "answers": {name: [each[name] for each in answers] for name in ("text", "answer_start")}}
+        for key, answers in zip(rows["dev"]["id"], rows["dev"]["answers"], strict=True)
+    ]
+    if args.version == "1.1":
+        plain = [{name: each[name] for name in ("id", "prediction_text")} for each in predictions]
+        scores = metrics.load("squad").compute(predictions=plain, references=references)
+    else:
+        scores = metrics.load("squad_v2").compute(
+            predictions=predictions, references=references, no_answer_threshold=0.0
+        )
+    return {**scores, "train_seconds": round(seconds, 1)}
+
+
+def bertkit(args: argparse.Namespace, files: dict[str, Path], seed: int) -> dict[str, float]:
+    """The command a user types, in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        output_dir = Path(folder) / "run"
+        settings = {
+            "train.warmup_steps": 0,
+            "train.weight_decay": 0,
+            "train.adam_epsilon": 1e-8,
+            "train.save_strategy": "no",
+            "placement.mixed_precision": args.mixed_precision,
+            "placement.device": args.device,
+        }
+        command = [sys.executable, "-m", "bertkit", "finetune", "squad", "--model", args.model, "--seed", str(seed)]
+        command += ["--train-file", str(files["train"]), "--validation-file", str(files["dev"])]
+        command += ["--output-dir", str(output_dir), "--max-steps", str(args.max_steps)]
+        command += ["--learning-rate", str(LEARNING_RATE), "--global-train-batch-size", str(BATCH_SIZE)]
+        command += ["--max-seq-length", str(MAX_SEQ_LENGTH), "--doc-stride", str(OVERLAP)]
+        command += ["--max-answer-length", str(LONGEST), "--n-best-size", str(BEST)]
+        command += ["--version-2-with-negative"] if args.version == "2.0" else []
+        command += [] if args.limit is None else [f"--max-{kind}-samples={args.limit}" for kind in ("train", "eval")]
+        for key, value in settings.items():
+            command += ["--set", f"{key}={value}"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        results = json.loads((output_dir / "all_results.json").read_text())
+        no_scores = ("loss", "runtime", "samples_per_second", "steps_per_second")
+        scores = {name.removeprefix("eval_"): value for name, value in results.items() if name.startswith("eval_")}
+        kept = {name: value for name, value in scores.items() if name not in no_scores}
+        return {**kept, "train_seconds": round(results["train_runtime"], 1)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--data-dir", required=True, type=Path)
+    parser.add_argument("--version", choices=["1.1", "2.0"], default="1.1")
+    parser.add_argument("--max-steps", type=int, default=300)
+    parser.add_argument("--limit", type=int, default=None, help="questions of each file, for a quick look")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[42])
+    parser.add_argument("--side", choices=["stock", "bertkit", "both"], default="both")
+    parser.add_argument("--mixed-precision", choices=["bf16", "no"], default="bf16")
+    parser.add_argument("--device", choices=["cpu", "auto"], default="cpu")
+    args = parser.parse_args()
+
+    import torch
+    import transformers
+
+    names = {"train": f"train-v{args.version}*.json", "dev": f"dev-v{args.version}.json"}
+    files = {split: sorted(args.data_dir.glob(name)) for split, name in names.items()}
+    if missing := [names[split] for split, found in files.items() if not found]:
+        parser.error(f"{args.data_dir}: no {' and no '.join(missing)}")
+    first = {split: found[0] for split, found in files.items()}
+    where = {
+        "version": args.version,
+        "max_steps": args.max_steps,
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "machine": platform.machine(),
+        "threads": torch.get_num_threads(),
+        "mixed_precision": args.mixed_precision,
+    }
+    sides = {"stock": stock, "bertkit": bertkit}
+    for seed in args.seeds:
+        for side, run in sides.items() if args.side == "both" else [(args.side, sides[args.side])]:
+            print(json.dumps({"side": side, "seed": seed, **run(args, first, seed), **where}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

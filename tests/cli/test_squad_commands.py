@@ -1,0 +1,244 @@
+"""``bertkit finetune squad`` by the commands a user types, what predict and evaluate make of it, and wrong input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from bertkit import load, metrics
+
+WORDS = ("film", "story", "plot")
+SMALL = """--max-seq-length 24 --max-query-length 6 --doc-stride 4 --max-steps 30 --learning-rate 1e-2 --placement cpu
+    --set placement.mixed_precision=no --set train.global_train_batch_size=8""".split()
+
+
+def question(index: int, negative: bool) -> dict[str, Any]:
+    """The answer is the word after "good"; where the text has no "good" there is none. Long texts take two windows."""
+    word = WORDS[index % 3]
+    has_answer = not negative or index % 2 == 0
+    context = "the plot is bad or awful the " * (index % 3 + 1) + f"{'good' if has_answer else 'bad'} {word} is lovely"
+    answers = [{"text": word, "answer_start": context.rindex(word)}] if has_answer else []
+    asked = {"id": f"q{index}", "question": "good", "answers": answers}
+    return {"context": context, "qas": [asked | ({"is_impossible": not has_answer} if negative else {})]}
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Writes SQuAD's JSON: ``files(negative) → (train, dev)``, 24 and 9 questions."""
+
+    def write(negative: bool) -> tuple[Path, Path]:
+        paths = tmp_path / "train.json", tmp_path / "dev.json"
+        for path, count in zip(paths, (24, 9), strict=True):
+            paragraphs = [question(index, negative) for index in range(count)]
+            path.write_text(json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]}))
+        return paths
+
+    return write
+
+
+@pytest.fixture
+def squad(bertkit, checkpoint, files, tmp_path):
+    """``bertkit finetune squad`` to ``run``; gives the outcome."""
+
+    def run(negative: bool, *more: object, out: str = "run") -> Any:
+        train, dev = files(negative)
+        flags = ["--version-2-with-negative"] if negative else []
+        return bertkit(
+            "finetune", "squad", *flags, "--train-file", train, "--validation-file", dev, "--model", checkpoint,
+            "--output-dir", tmp_path / out, *SMALL, *more,
+        )  # fmt: skip
+
+    return run
+
+
+@pytest.mark.parametrize("negative", [False, True])
+def test_train_score_write_and_ask(bertkit, squad, tmp_path, negative):
+    outcome = squad(negative, "--json")
+    assert outcome.code == 0, outcome.err
+    result, out = json.loads(outcome.out), tmp_path / "run"
+    examples = [question(index, negative) for index in range(9)]
+    asked = {row["qas"][0]["id"]: (row["context"], row["qas"][0]["answers"]) for row in examples}
+
+    # The files alone give the scores of the run.
+    predicted = json.loads((out / "predictions.json").read_text())
+    assert predicted.keys() == asked.keys()
+    rows = [{"id": key, "prediction_text": text} for key, text in predicted.items()]
+    references = [
+        {"id": key, "answers": {name: [each[name] for each in answers] for name in ("text", "answer_start")}}
+        for key, (_, answers) in asked.items()
+    ]
+    if negative:
+        odds = json.loads((out / "null_odds.json").read_text())
+        assert [bool(text) for text in predicted.values()] == [value <= 0 for value in odds.values()]
+        rows = [{**row, "no_answer_probability": odds[row["id"]]} for row in rows]
+        scores = metrics.load("squad_v2").compute(predictions=rows, references=references, no_answer_threshold=0.0)
+        assert result["eval_NoAns_total"] == 4
+    else:
+        assert not (out / "null_odds.json").exists()
+        scores = metrics.load("squad").compute(predictions=rows, references=references)
+    for name in ("exact", "f1") if negative else ("exact_match", "f1"):
+        assert result[f"eval_{name}"] == pytest.approx(scores[name])
+    best = json.loads((out / "nbest_predictions.json").read_text())
+    assert all(each["text"] in asked[key][0] for key, spans in best.items() for each in spans)
+
+    # Evaluating and predicting say the same as the run.
+    evaluated = json.loads(bertkit("evaluate", out, "--validation-file", tmp_path / "dev.json", "--json").out)
+    assert evaluated["examples"] == 9
+    for name, value in evaluated["metrics"].items():
+        assert result[name] == pytest.approx(value, abs=1e-4), name
+    written = tmp_path / "out.jsonl"
+    assert bertkit("predict", out, "--input", tmp_path / "dev.json", "--output", written).code == 0
+    threshold = json.loads((out / "config.json").read_text())["bertkit_task"]["task"]["predict_threshold"]
+    assert threshold == (result["eval_best_f1_thresh"] if negative else None)
+    for row, (key, (context, _)) in zip(map(json.loads, written.read_text().splitlines()), asked.items(), strict=True):
+        if negative:
+            assert bool(row["answer"]) == (odds[key] <= threshold)
+            assert 0 <= row["no_answer_probability"] <= 1
+        else:
+            assert row["answer"] == predicted[key]
+        if row["answer"]:
+            assert context[row["start"] : row["end"]] == row["answer"]
+            assert row["probability"] == pytest.approx(best[key][best[key][0]["text"] == ""]["probability"], rel=1e-3)
+        else:
+            assert (row["start"], row["end"]) == (None, None)
+
+    # One context and several questions, at the shell and from Python.
+    context = asked["q2"][0]
+    (tmp_path / "context.txt").write_text(context)
+    command = ("predict", out, "--question", "good", "--question", "lovely")
+    given = json.loads(bertkit(*command, "--context", context, "--json").out)["predictions"]
+    assert (
+        json.loads(bertkit(*command, "--context-file", tmp_path / "context.txt", "--json").out)["predictions"] == given
+    )
+    assert [row["question"] for row in given] == ["good", "lovely"]
+    python = load(out, device="cpu").predict(question=["good", "lovely"], context=context)
+    assert [{"question": row.pop("question"), **row} and row for row in given] == python
+    (alone,) = load(out, device="cpu").predict(question="good", context=context)
+    assert alone["probability"] == pytest.approx(python[0]["probability"], rel=1e-4)
+    (line,) = bertkit("predict", out, f"good\t{context}").out.splitlines()
+    assert line.split("\t")[0] == (python[0]["answer"] or "(no answer)")
+
+
+def test_it_learns_and_finds_answers_that_only_the_second_window_has(squad, tmp_path):
+    outcome = squad(False, "--max-steps", 150, "--json")
+    assert outcome.code == 0, outcome.err
+    assert json.loads(outcome.out)["eval_exact_match"] > 80
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert record["data"]["validation"]["examples"] == 9
+    assert record["truncation"]["validation"]["of_examples"] > 9  # windows
+
+
+def test_stopped_and_resumed_is_never_stopped(squad, tmp_path):
+    for out in ("straight", "stopped"):
+        assert squad(True, "--set", "train.save_steps=10", out=out).code == 0
+    for path in (tmp_path / "stopped" / "checkpoint-30").iterdir():
+        path.unlink()
+    (tmp_path / "stopped" / "predictions.json").unlink()
+    resumed = squad(True, "--set", "train.save_steps=10", "--resume", out="stopped")
+    assert resumed.code == 0, resumed.err
+    one, two = (load_file(tmp_path / out / "model.safetensors") for out in ("straight", "stopped"))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    for name in ("predictions.json", "null_odds.json", "nbest_predictions.json"):
+        assert (tmp_path / "straight" / name).read_text() == (tmp_path / "stopped" / name).read_text()
+    again = squad(True, "--set", "train.save_steps=10", "--resume", out="stopped")  # nothing is left to train
+    assert again.code == 0, again.err
+    assert (tmp_path / "straight" / "null_odds.json").read_text() == (
+        tmp_path / "stopped" / "null_odds.json"
+    ).read_text()
+
+
+def test_misplaced_answers_and_cut_questions_are_told_and_recorded(squad, files, tmp_path, bertkit, checkpoint):
+    train, dev = files(False)
+    document = json.loads(train.read_text())
+    document["data"][0]["paragraphs"][5]["qas"][0]["answers"][0]["answer_start"] += 1
+    document["data"][0]["paragraphs"][6]["qas"][0]["question"] = "good bad film story plot is lovely or awful"
+    train.write_text(json.dumps(document))
+    outcome = bertkit(
+        "finetune", "squad", "--train-file", train, "--validation-file", dev, "--model", checkpoint, "--output-dir",
+        tmp_path / "run", *SMALL,
+    )  # fmt: skip
+    assert outcome.code == 0, outcome.err
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    (note,) = record["data"]["train"]["notes"]
+    assert note.startswith("1 answers do not stand in the context at answer_start, 1 of 24 questions dropped: q5 (")
+    assert f"train: {note}" in outcome.err
+    assert record["data"]["train"]["examples"] == 23
+    assert (record["truncation"]["train"]["examples"], record["truncation"]["train"]["tokens"]) == (1, 3)
+    assert "a larger --max-query-length keeps more" in outcome.err
+
+
+# ---- wrong input ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (
+            ["--doc-stride", 15],
+            ["data.doc_stride: 15, the overlap of windows, which have 15 tokens", "expected 0 to 14"],
+        ),
+        (["--max-query-length", 21], ["data.max_query_length: 21 tokens of the question and 3 special ones leave 0"]),
+        (["--dataset-name", "x/y"], ["data.dataset_name: either a set of the Hub or files"]),
+        (["--null-score-diff-threshold", -1], ["null_score_diff_threshold: is for version_2_with_negative"]),
+        (["--n-best-size", 0], ["task.n_best_size: 0 is not at least 1"]),
+        (["--max-seq-length", 900], ["900 tokens, but", "has positions for 64"]),
+        (["--validation-file", "none.json"], ["none.json: cannot be read: No such file"]),
+        (["--validation-file", "none.txt"], ["none.txt: this is no kind of table"]),
+    ],
+)
+def test_wrong_input(squad, tmp_path, arguments, expected):
+    outcome = squad(False, *arguments)
+    assert outcome.code == 2, outcome.err
+    assert (outcome.out, "Traceback" in outcome.err) == ("", False)
+    for text in expected:
+        assert text in outcome.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_questions_without_answers_are_for_2_0(squad, files, bertkit, checkpoint, tmp_path):
+    train, _ = files(True)
+    outcome = bertkit(
+        "finetune", "squad", "--train-file", train, "--validation-file", train, "--model", checkpoint, "--output-dir",
+        tmp_path / "run", *SMALL,
+    )  # fmt: skip
+    assert outcome.code == 2
+    assert "(id q1): no answer; --version-2-with-negative is for questions that may have none" in outcome.err
+    out = tmp_path / "r"
+    only = bertkit("finetune", "squad", "--train-file", train, "--model", checkpoint, "--output-dir", out, *SMALL)
+    assert only.code == 2
+    assert "no questions to score; give --validation-file" in only.err
+
+
+def test_wrong_questions(bertkit, squad, tmp_path):
+    assert squad(False, "--max-steps", 1).code == 0
+    for arguments, expected in (
+        (["--question", "who"], "--question is answered from --context, or --context-file; give both"),
+        (["--context", "a"], "give both"),
+        (["--question", "a", "--context", "b", "--context-file", "c"], "--context-file: give one of them"),
+        (["--question", "a", "--context", "b", "text"], "give texts as arguments, or a file"),
+        (["--question", "", "--context", "b"], "question: an empty one among them; write a text"),
+        (["--question", "a", "--context-file", "none.txt"], "none.txt"),
+        (["no tab"], "input 1: expected a question and a text with a tab between them, got 'no tab'"),
+    ):
+        outcome = bertkit("predict", tmp_path / "run", *arguments)
+        assert outcome.code == 2
+        assert expected in outcome.err
+        assert outcome.out == ""
+
+
+def test_questions_are_no_texts_to_classify(bertkit, checkpoint, tmp_path):
+    table = tmp_path / "t.csv"
+    table.write_text("text,label\ngood,1\nbad,0\n")
+    outcome = bertkit(
+        "finetune", "classification", "--train-file", table, "--validation-file", table, "--model", checkpoint,
+        "--output-dir", tmp_path / "run", "--max-seq-length", 9, "--max-steps", 1, "--placement", "cpu",
+    )  # fmt: skip
+    assert outcome.code == 0, outcome.err
+    asked = bertkit("predict", tmp_path / "run", "--question", "a", "--context", "b")
+    assert asked.code == 2
+    assert "classification: takes texts alone, and no question or context" in asked.err
