@@ -26,6 +26,9 @@ class Echo:
     def columns_of(self, table):
         return {"review": table.column("review")}
 
+    def shown(self, columns):
+        return columns
+
     def line(self, prediction):
         return prediction["label"]
 
