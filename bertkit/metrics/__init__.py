@@ -38,9 +38,9 @@ def names() -> list[str]:
     >>> names()  # doctest: +NORMALIZE_WHITESPACE
     ['accuracy', 'classification', 'glue/ax', 'glue/cola', 'glue/mnli', 'glue/mnli_matched', 'glue/mnli_mismatched',
      'glue/mrpc', 'glue/qnli', 'glue/qqp', 'glue/rte', 'glue/sst2', 'glue/stsb', 'glue/wnli', 'multi_label',
-     'regression', 'squad', 'squad_v2']
+     'regression', 'seqeval', 'squad', 'squad_v2']
     """
-    own = ["accuracy", "classification", "multi_label", "regression", "squad", "squad_v2"]
+    own = ["accuracy", "classification", "multi_label", "regression", "seqeval", "squad", "squad_v2"]
     return sorted([*own, *(f"glue/{task}" for task in GLUE_SCORES)])
 
 

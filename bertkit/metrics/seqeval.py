@@ -1,0 +1,89 @@
+"""Entities of tagged sentences, scored as by CoNLL's evaluation script."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import datasets
+import evaluate
+
+from bertkit.errors import DataError
+from bertkit.metrics.entities import Counts, count_entities
+from bertkit.metrics.in_memory import InMemoryMetric
+
+_CITATION = """@inproceedings{tjong-kim-sang-buchholz-2000-introduction,
+  title={Introduction to the {CoNLL}-2000 Shared Task Chunking},
+  author={Tjong Kim Sang, Erik F. and Buchholz, Sabine},
+  booktitle={Fourth Conference on Computational Natural Language Learning},
+  year={2000}
+}"""
+_INPUTS = "the tags of each sentence, such as [['B-PER', 'I-PER', 'O']]"
+
+
+class Seqeval(InMemoryMetric):
+    """Precision, recall and F1 of entities, and the share of words with the right tag, all in [0, 1].
+
+    Inputs and results are those of the evaluate library's ``seqeval``: ``predictions`` and ``references`` are lists of
+    lists of tags; the result has ``overall_precision``, ``overall_recall``, ``overall_f1`` and ``overall_accuracy``,
+    and for each type a dictionary of ``precision``, ``recall``, ``f1`` and ``number``, how many the references have.
+    The rules are in ``bertkit.metrics.entities``. ``compute(mode="strict", scheme="IOB2")`` counts only what IOB2
+    allows.
+
+    Departs from that library in two things: a score whose divisor is 0 is 0 without a warning, and a tag without a
+    prefix is refused, not read as one.
+    """
+
+    def _info(self) -> evaluate.MetricInfo:
+        tags = datasets.List(datasets.Value("string"))
+        return evaluate.MetricInfo(
+            description="Precision, recall and F1 of entities, and the accuracy of tags.",
+            citation=_CITATION,
+            inputs_description=_INPUTS,
+            features=datasets.Features({"predictions": tags, "references": tags}),
+        )
+
+    def _compute(
+        self,
+        predictions: Sequence[Sequence[str]],
+        references: Sequence[Sequence[str]],
+        mode: str | None = None,
+        scheme: str | None = None,
+    ) -> dict[str, Any]:
+        """The scores.
+
+        Raises:
+            ValueError: a sentence has another number of tags in the predictions than in the references; or ``mode`` and
+                ``scheme`` are neither both left out nor ``strict`` and ``IOB2``.
+            DataError: a tag has no prefix; or there is no word at all.
+        """
+        if (mode, scheme) not in ((None, None), ("strict", "IOB2")):
+            raise ValueError(f"mode {mode!r} with scheme {scheme!r}; expected neither, or 'strict' with 'IOB2'")
+        for number, (given, expected) in enumerate(zip(predictions, references, strict=True)):
+            if len(given) != len(expected):
+                raise ValueError(f"sentence {number}: {len(given)} tags are predicted for {len(expected)} words")
+        pairs = [
+            pair
+            for given, expected in zip(predictions, references, strict=True)
+            for pair in zip(given, expected, strict=True)
+        ]
+        if not pairs:
+            raise DataError("nothing to score: there is no word in any sentence")
+        counts = count_entities(predictions, references, strict=mode == "strict")
+        overall = Counts(*map(sum, zip(*counts.values(), strict=True))) if counts else Counts(0, 0, 0)
+        precision, recall, f1 = overall.scores()
+        return {
+            **{kind: _of_type(of_kind) for kind, of_kind in counts.items()},
+            "overall_precision": precision,
+            "overall_recall": recall,
+            "overall_f1": f1,
+            "overall_accuracy": sum(given == expected for given, expected in pairs) / len(pairs),
+        }
+
+
+def _of_type(counts: Counts) -> dict[str, Any]:
+    precision, recall, f1 = counts.scores()
+    return {"precision": precision, "recall": recall, "f1": f1, "number": counts.actual}
+
+
+METRIC = Seqeval

@@ -1,0 +1,128 @@
+"""Entities of tags: every rule of conlleval about where one begins and ends, by hand; then against seqeval."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from seqeval.metrics import accuracy_score, classification_report
+from seqeval.metrics.sequence_labeling import get_entities
+from seqeval.scheme import IOB2, Entities
+
+from bertkit import metrics
+from bertkit.errors import DataError
+from bertkit.metrics.entities import Counts, count_entities, find_entities
+
+
+def shown(tags: str, strict: bool = False) -> str:
+    """Entities as ``type:first-last`` with words from 0."""
+    return " ".join(f"{kind}:{start}-{end - 1}" for kind, start, end in find_entities(tags.split(), strict))
+
+
+# One case for each rule of conlleval's startOfChunk and endOfChunk, and of the types between them.
+@pytest.mark.parametrize(
+    ("tags", "entities"),
+    [
+        ("", ""),
+        ("O O", ""),
+        ("B-A", "A:0-0"),
+        ("I-A", "A:0-0"),  # a sentence may begin with I
+        ("B-A I-A I-A", "A:0-2"),
+        ("I-A I-A O", "A:0-1"),
+        ("B-A B-A", "A:0-0 A:1-1"),  # B after B
+        ("I-A B-A I-A", "A:0-0 A:1-2"),  # B after I, as in IOB1
+        ("O B-A O", "A:1-1"),  # B after O, O after B
+        ("O I-A O", "A:1-1"),  # I after O, O after I
+        ("B-A I-B", "A:0-0 B:1-1"),  # I of another type
+        ("I-A I-B I-B", "A:0-0 B:1-2"),
+        ("B-A I-A I-B I-A", "A:0-1 B:2-2 A:3-3"),
+        ("B-A I-A E-A", "A:0-2"),
+        ("B-A E-A I-A", "A:0-1 A:2-2"),  # E ends, so I after it begins
+        ("B-A E-A E-A", "A:0-1 A:2-2"),  # E after E
+        ("B-A E-B", "A:0-0 B:1-1"),
+        ("O E-A O", "A:1-1"),  # E after O
+        ("S-A S-A", "A:0-0 A:1-1"),
+        ("S-A I-A E-A", "A:0-0 A:1-2"),  # I after S
+        ("S-A E-A", "A:0-0 A:1-1"),  # E after S
+        ("B-A S-A I-A", "A:0-0 A:1-1 A:2-2"),
+        ("B-A L-A U-A U-A L-A", "A:0-1 A:2-2 A:3-3 A:4-4"),  # BILOU, read as B E S S E
+        ("B-geo-loc I-geo-loc I-geo", "geo-loc:0-1 geo:2-2"),  # a type may hold hyphens
+        ("B I O B", ":0-1 :3-3"),  # prefixes alone
+    ],
+)
+def test_where_entities_begin_and_end(tags, entities):
+    assert shown(tags) == entities
+
+
+@pytest.mark.parametrize(
+    ("tags", "entities"),
+    [
+        ("B-A I-A O B-A", "A:0-1 A:3-3"),
+        ("I-A I-A", ""),
+        ("O I-A B-A I-A", "A:2-3"),
+        ("B-A I-B I-B", "A:0-0"),
+        ("B-A O I-A", "A:0-0"),
+        ("B-A E-A S-A", "A:0-0"),
+        ("B-A S-A I-A", "A:0-0"),
+    ],
+)
+def test_strictly_only_b_begins(tags, entities):
+    assert shown(tags, strict=True) == entities
+
+
+@pytest.mark.parametrize("tag", ["PER", "b-PER", "X-PER", "", "NN", "0", "O-PER"])
+def test_what_is_no_tag_of_entities_is_refused(tag):
+    with pytest.raises(DataError, match=f"tag '{tag}'; expected O, or one of B, I, E, S, L, U"):
+        find_entities(["O", tag])
+
+
+def test_an_entity_counts_when_type_and_both_ends_are_right():
+    expected = [["B-A", "I-A", "O", "B-B", "O"], ["B-A"]]
+    given = [["B-A", "I-A", "O", "B-A", "O"], ["B-A"]]  # one of another type
+    assert count_entities(given, expected) == {"A": Counts(2, 3, 2), "B": Counts(0, 0, 1)}
+    shorter = [["B-A", "O", "O", "B-B", "I-B"], ["O"]]  # one too short, one too long, one missed
+    assert count_entities(shorter, expected) == {"A": Counts(0, 1, 2), "B": Counts(0, 1, 1)}
+
+
+TAGS = st.sampled_from(["O", *(f"{prefix}-{kind}" for prefix in "BIES" for kind in ("A", "B"))])
+SENTENCES = st.lists(st.lists(st.tuples(TAGS, TAGS), max_size=9), min_size=1, max_size=5)
+
+
+@settings(deadline=None)
+@given(sentences=SENTENCES)
+def test_entities_are_those_of_seqeval(sentences):
+    for sentence in sentences:
+        tags = [tag for tag, _ in sentence]
+        expected = [(kind, start, end + 1) for kind, start, end in get_entities(tags)]
+        assert sorted(map(tuple, find_entities(tags))) == sorted(expected)
+
+
+@settings(deadline=None)
+@given(sentences=SENTENCES.filter(lambda sentences: any(sentences)))
+def test_scores_are_those_of_seqeval(sentences):
+    references = [[tag for tag, _ in sentence] for sentence in sentences]
+    predictions = [[tag for _, tag in sentence] for sentence in sentences]
+    found = metrics.load("seqeval").compute(predictions=predictions, references=references)
+    if not any(tag != "O" for sentence in sentences for pair in sentence for tag in pair):
+        expected = {"micro avg": {"precision": 0, "recall": 0, "f1-score": 0}}  # seqeval fails where there is nothing
+    else:
+        expected = classification_report(references, predictions, output_dict=True, zero_division=0)
+    assert found.pop("overall_accuracy") == pytest.approx(accuracy_score(references, predictions))
+    overall = expected["micro avg"]
+    for name in ("precision", "recall", "f1"):
+        assert found.pop(f"overall_{name}") == pytest.approx(overall["f1-score" if name == "f1" else name])
+    kinds = {kind for kind in expected if not kind.endswith(" avg")}
+    assert set(found) == kinds
+    for kind in kinds:
+        names = {"precision": "precision", "recall": "recall", "f1": "f1-score", "number": "support"}
+        assert found[kind] == pytest.approx({name: expected[kind][other] for name, other in names.items()})
+
+
+@settings(deadline=None)
+@given(sentences=st.lists(st.lists(st.sampled_from("O B-A I-A B-B I-B".split()), max_size=9), min_size=1, max_size=5))
+def test_strict_entities_are_those_of_seqeval(sentences):
+    expected = Entities(sentences, IOB2).entities
+    for tags, entities in zip(sentences, expected, strict=True):
+        assert list(map(tuple, find_entities(tags, strict=True))) == [
+            (entity.tag, entity.start, entity.end) for entity in entities
+        ]
