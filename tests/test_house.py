@@ -27,6 +27,7 @@ FLOORS = {
     "recipe": 3,
     "tables": 3,
     "spans": 4,
+    "tagging": 3,
     "corpus": 2,
     "tasks": 5,
     "sharing": 6,

@@ -1,0 +1,59 @@
+"""Words → the pieces that a tokenizer makes of each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerBase
+
+
+def word_pieces(sentences: Sequence[Sequence[str]], tokenizer: PreTrainedTokenizerBase) -> list[list[list[int]]]:
+    """The ids of the pieces of every word, without special tokens.
+
+    A word has the pieces that it has within a text, after a space. One of which the tokenizer leaves nothing (empty,
+    zero-width, a control character) has none.
+
+    Args:
+        sentences: words.
+        tokenizer: one that has a fast form.
+
+    Returns:
+        For each sentence, for each word, its ids.
+    """
+    encodings = _backend(tokenizer).encode_batch(
+        [list(words) for words in sentences], is_pretokenized=True, add_special_tokens=False
+    )
+    pieces: list[list[list[int]]] = [[[] for _ in words] for words in sentences]
+    for of_sentence, encoding in zip(pieces, encodings, strict=True):
+        for token, word in zip(encoding.ids, encoding.word_ids, strict=True):
+            if word is not None:
+                of_sentence[word].append(token)
+    return pieces
+
+
+def _backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
+    """The tokenizer itself, or for those of RoBERTa's kind a copy that puts a space before every word.
+
+    These write the space as a part of the piece that follows it. Words that come one by one have none, and would become
+    pieces that pre-training has only seen within words or at the start of a text.
+    """
+    from tokenizers import Tokenizer
+
+    backend: Tokenizer = tokenizer.backend_tokenizer
+    backend.no_truncation()
+    backend.no_padding()
+    state = json.loads(backend.to_str())
+    lacking = [step for step in _steps(state["pre_tokenizer"]) if step.get("add_prefix_space") is False]
+    for step in lacking:
+        step["add_prefix_space"] = True
+    return Tokenizer.from_str(json.dumps(state)) if lacking else backend
+
+
+def _steps(pre_tokenizer: dict[str, Any] | None) -> list[dict[str, Any]]:
+    if pre_tokenizer is None:
+        return []
+    return pre_tokenizer.get("pretokenizers", [pre_tokenizer])

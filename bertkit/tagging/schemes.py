@@ -1,0 +1,181 @@
+"""How tags write entities: which scheme a set of sentences follows, where it breaks its rules, and the same in IOB2.
+
+In all schemes a tag is ``O`` or a prefix and a type.
+
+=========  ============================================================================================================
+``IOB1``   I within an entity; B only where an entity follows another of its type without a word between them
+``IOB2``   B on the first word of every entity, I on the others
+``IOBES``  as IOB2, but E on the last word, and S on an entity of one word
+``BILOU``  the same with L for E, and U for S
+``plain``  no entities: each tag is a class, such as a part of speech
+=========  ============================================================================================================
+
+IOB1 is that of Ramshaw and Marcus 1995, "Text chunking using transformation-based learning"; the names are those of
+Tjong Kim Sang and Veenstra 1999, "Representing text chunks".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from bertkit.errors import DataError, listed
+from bertkit.metrics.entities import OUTSIDE, PREFIXES, find_entities, is_entity_tag, split_tag
+
+Scheme = Literal["IOB1", "IOB2", "IOBES", "BILOU", "plain"]
+
+_PREFIXES_OF = {"IOB1": "BIO", "IOB2": "BIO", "IOBES": "BIESO", "BILOU": "BILUO"}
+
+
+class Impossible(NamedTuple):
+    """A place where tags break the rules of their scheme.
+
+    Attributes:
+        word: where, from 0.
+        what: the tag and what is wrong about it.
+    """
+
+    word: int
+    what: str
+
+
+def detect_scheme(sentences: Sequence[Sequence[str]], place: Callable[[int, int], str]) -> Scheme:
+    """The scheme of all sentences together.
+
+    Tags are ``plain`` where none of them is a prefix, a hyphen and a type, and not all are prefixes alone. E and S are
+    of IOBES, L and U of BILOU. With B and I only, what counts is how entities begin that do not follow another of their
+    type: mostly with I in IOB1, else it is IOB2.
+
+    Args:
+        sentences: the tags of each.
+        place: where a word of a sentence stands, for messages.
+
+    Raises:
+        DataError: some tags have a prefix and others have none, or there are E or S and also L or U; the message names
+            at most ten such places.
+
+    >>> detect_scheme([["I-PER", "I-PER", "O", "I-LOC", "B-LOC"]], lambda sentence, word: "")
+    'IOB1'
+    >>> detect_scheme([["DT", "NN"], ["B-NN"]], lambda sentence, word: f"word {word}")
+    Traceback (most recent call last):
+    bertkit.errors.DataError: 2 faults:
+      - word 0: tag 'DT' has none of the prefixes B, I, E, S, L, U, which other tags have, such as 'B-NN'
+      - word 1: tag 'NN' has none of the prefixes B, I, E, S, L, U, which other tags have, such as 'B-NN'
+    """
+    tags = {tag for sentence in sentences for tag in sentence}
+    prefixed = sorted(tag for tag in tags if "-" in tag and tag.partition("-")[0] in PREFIXES)
+    if not prefixed and not ("B" in tags and tags <= {OUTSIDE, *PREFIXES}):
+        return "plain"
+    bare = {tag for tag in tags if not is_entity_tag(tag)}
+    if bare:
+        _raise_at(
+            bare,
+            sentences,
+            place,
+            f"has none of the prefixes {', '.join(PREFIXES)}, which other tags have, such as {prefixed[0]!r}",
+        )
+    prefixes = {tag.partition("-")[0] for tag in tags}
+    if prefixes & {"E", "S"} and prefixes & {"L", "U"}:
+        last = {tag for tag in tags if tag.partition("-")[0] in ("L", "U")}
+        _raise_at(last, sentences, place, "is of BILOU, and other tags are of IOBES; write one of them")
+    if prefixes & {"E", "S"}:
+        return "IOBES"
+    if prefixes & {"L", "U"}:
+        return "BILOU"
+    begun_by = [
+        prefix
+        for sentence in sentences
+        for (prefix_before, kind_before), (prefix, kind) in pairwise(map(split_tag, [OUTSIDE, *sentence]))
+        if prefix != OUTSIDE and (prefix_before == OUTSIDE or kind != kind_before)
+    ]
+    return "IOB1" if begun_by.count("I") > begun_by.count("B") else "IOB2"
+
+
+def find_impossible(tags: Sequence[str], scheme: Scheme) -> list[Impossible]:
+    """The places in a sentence that a scheme does not allow.
+
+    Raises:
+        DataError: a tag has no prefix, as `split_tag`.
+
+    >>> find_impossible(["O", "I-PER", "I-LOC"], "IOB2")
+    [Impossible(word=1, what='I-PER after O'), Impossible(word=2, what='I-LOC after I-PER')]
+    >>> find_impossible(["B-PER", "O", "I-PER"], "IOBES")  # doctest: +NORMALIZE_WHITESPACE
+    [Impossible(word=1, what='O after B-PER'), Impossible(word=2, what='I-PER after O'),
+     Impossible(word=2, what='I-PER at the end of a sentence')]
+    """
+    if scheme == "plain":
+        return []
+    found = []
+    ends = "EL" if scheme in ("IOBES", "BILOU") else ""
+    for word, (before, tag) in enumerate(pairwise([OUTSIDE, *tags, OUTSIDE])):
+        (prefix_before, kind_before), (prefix, kind) = split_tag(before), split_tag(tag)
+        goes_on = prefix in ("I", *ends)
+        if ends:  # B and I want more of their type, and only after them it may come
+            wrong = goes_on != (prefix_before in ("B", "I")) or (goes_on and kind != kind_before)
+        elif scheme == "IOB2":
+            wrong = goes_on and (prefix_before == OUTSIDE or kind != kind_before)
+        else:
+            wrong = prefix == "B" and (prefix_before == OUTSIDE or kind != kind_before)
+        if prefix not in _PREFIXES_OF[scheme]:
+            found.append(Impossible(word, f"{tag}, a tag that {scheme} does not have"))
+        elif wrong and word == len(tags):
+            found.append(Impossible(word - 1, f"{before} at the end of a sentence"))
+        elif wrong:
+            found.append(Impossible(word, f"{tag} {f'after {before}' if word else 'at the start of a sentence'}"))
+    return found
+
+
+def to_iob2(tags: Sequence[str]) -> list[str]:
+    """The same entities in IOB2, from any scheme.
+
+    Tags that break the rules of their scheme are read as CoNLL's evaluation reads them
+    (`bertkit.metrics.entities.find_entities`): what cannot go on begins an entity.
+
+    Raises:
+        DataError: a tag has no prefix, as `split_tag`.
+
+    >>> to_iob2(["I-PER", "I-PER", "B-PER", "O", "S-LOC"])
+    ['B-PER', 'I-PER', 'B-PER', 'O', 'B-LOC']
+    """
+    written = [OUTSIDE] * len(tags)
+    for kind, start, end in find_entities(tags):
+        written[start:end] = [_tag("B", kind), *[_tag("I", kind)] * (end - start - 1)]
+    return written
+
+
+def inside(tag: str) -> str:
+    """The tag of what follows a tag in the same word: that of the entity's inside, or the tag itself.
+
+    >>> inside("B-PER"), inside("I-PER"), inside("O")
+    ('I-PER', 'I-PER', 'O')
+    """
+    prefix, kind = split_tag(tag)
+    return _tag("I", kind) if prefix == "B" else tag
+
+
+def iob2_labels(tags: Iterable[str]) -> list[str]:
+    """The labels that tags of any scheme need in IOB2: ``O``, then B and I of each type, in the order of the alphabet.
+
+    Raises:
+        DataError: a tag has no prefix, as `split_tag`.
+
+    >>> iob2_labels(["S-PER", "O", "I-LOC"])
+    ['O', 'B-LOC', 'I-LOC', 'B-PER', 'I-PER']
+    """
+    kinds = sorted({kind for prefix, kind in map(split_tag, tags) if prefix != OUTSIDE})
+    return [OUTSIDE, *(_tag(prefix, kind) for kind in kinds for prefix in ("B", "I"))]
+
+
+def _tag(prefix: str, kind: str) -> str:
+    return f"{prefix}-{kind}" if kind else prefix
+
+
+def _raise_at(wrong: set[str], sentences: Sequence[Sequence[str]], place: Callable[[int, int], str], what: str) -> None:
+    faults = [
+        f"{place(number, word)}: tag {tag!r} {what}"
+        for number, sentence in enumerate(sentences)
+        for word, tag in enumerate(sentence)
+        if tag in wrong
+    ]
+    raise DataError(listed(faults, at_most=10))
