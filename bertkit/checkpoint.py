@@ -121,12 +121,15 @@ def load_model(
 
     Raises:
         CheckpointError: the family has no such head; no weights there, or weights of another shape or missing ones.
+        RecipeError: the configuration has ``feature_layers``, which a new head of this kind would not read.
     """
     import torch
     from safetensors import SafetensorError
     from transformers.utils import logging as transformers_logging
 
     model_class = head_class(head, config, name_or_path)
+    if new_head and head != "BertForTokenClassification" and getattr(config, "feature_layers", None) is not None:
+        raise RecipeError("model.feature_layers: these are read for tagging words alone; set model.feature_layers=null")
     if head == "BertForQuestionAnswering":
         config.num_labels = 2  # start and end: in other families this sizes the head
     # transformers reports new heads as a table of warnings; what matters of it is checked below.

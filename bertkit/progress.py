@@ -5,6 +5,7 @@ Of several processes the first one speaks.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -28,11 +29,17 @@ METRIC_NAMES = {
 }
 _MEASURES = ("epoch", "grad_norm", "flos", "step", "runtime", "per_second", "timing", "num_input_tokens_seen")
 _SECONDS_BETWEEN_LINES = 15.0
+_MOST_SCORES = 8
 
 
 def on_terminal() -> bool:
     """Whether stderr is a terminal, on which bars can be drawn."""
     return sys.stderr.isatty()
+
+
+def wants_colours() -> bool:
+    """Whether stdout is a terminal whose user has not asked for plain text (https://no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def say(line: str) -> None:
@@ -70,7 +77,7 @@ def is_score(name: str) -> bool:
 
 
 def readable(metrics: Mapping[str, Any]) -> str:
-    """Scores as one line.
+    """Scores as one line, at most `_MOST_SCORES` of them.
 
     >>> readable({"loss": 4.51234, "learning_rate": 5e-05, "epoch": 1.0, "eval_accuracy": 0.5})
     'loss 4.5123, learning rate 5.00e-05, accuracy 0.5000'
@@ -82,7 +89,8 @@ def readable(metrics: Mapping[str, Any]) -> str:
         if isinstance(plain[key], (int, float)) and is_score(key):
             form = ".2e" if key == "learning_rate" else ".4f"
             parts.append(f"{METRIC_NAMES.get(key, key.replace('_', ' '))} {plain[key]:{form}}")
-    return ", ".join(parts)
+    more = len(parts) - _MOST_SCORES
+    return ", ".join(parts[:_MOST_SCORES]) + (f" and {more} more" if more > 0 else "")
 
 
 def duration(seconds: float) -> str:

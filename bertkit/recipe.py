@@ -306,7 +306,7 @@ class _Checker:
         return train
 
 
-_SHARED_BY_TASKS = ("base", "table_data", "text_classification")
+_SHARED_BY_TASKS = ("base", "table_data", "tag_labels", "text_classification")
 
 
 def task_kinds() -> tuple[str, ...]:

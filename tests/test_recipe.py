@@ -237,7 +237,8 @@ def test_a_placement_with_another_block_or_value_is_refused(tmp_path):
 
 
 def test_every_task_module_is_a_kind_with_its_settings():
-    assert task_kinds() == ("classification", "glue", "multiple_choice", "pretraining", "question_answering")
+    kinds = ("classification", "glue", "multiple_choice", "ner", "pretraining", "question_answering")
+    assert task_kinds() == kinds
     for kind in task_kinds():
         module = importlib.import_module(f"bertkit.tasks.{kind}")
         assert dataclasses.is_dataclass(module.TaskSettings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from json import dumps
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
@@ -190,6 +191,51 @@ def squad(
         task__null_score_diff_threshold=null_score_diff_threshold,
     )
     name = recipe or f"finetune/squad/{'v2' if version_2_with_negative else 'v1'}"
+    _one(name, resume, json, output_dir=output_dir, model=model, overrides=overrides)
+
+
+@app.command()
+def ner(
+    output_dir: options.OutputDir,
+    train_file: Annotated[
+        Path | None,
+        typer.Option(help="Sentences to train on: columns as in CoNLL, .jsonl or .parquet.", show_default=False),
+    ] = None,
+    validation_file: options.ValidationFile = None,
+    test_file: options.TestFile = None,
+    dataset_name: options.DatasetName = None,
+    dataset_config: options.DatasetConfig = None,
+    token_column: options.TokenColumn = None,
+    tag_column: options.TagColumn = None,
+    label_all_subwords: Annotated[
+        bool | None,
+        typer.Option("--label-all-subwords", help="Train all pieces of a word, not the first.", show_default=False),
+    ] = None,
+    model: options.Model = None,
+    stride: options.Stride = None,
+    context: options.Context = None,
+    recipe: options.OptionalRecipe = None,
+    set_: options.Set = None,
+    learning_rate: options.LearningRate = None,
+    num_train_epochs: options.Epochs = None,
+    max_steps: options.MaxSteps = None,
+    global_train_batch_size: options.GlobalBatch = None,
+    max_seq_length: options.MaxSeqLength = None,
+    seed: options.Seed = None,
+    max_train_samples: options.MaxTrainSamples = None,
+    max_eval_samples: options.MaxEvalSamples = None,
+    placement: options.Placement = None,
+    resume: options.Resume = False,
+    json: options.AsJson = False,
+) -> None:
+    """Fine-tune on sentences whose words have tags: entities, chunks, parts of speech."""
+    overrides = options.overrides(
+        locals(),
+        task__token_column=token_column,
+        task__tag_column=tag_column,
+        task__label_all_subwords=label_all_subwords,
+    )
+    name = recipe or "finetune/ner"
     _one(name, resume, json, output_dir=output_dir, model=model, overrides=overrides)
 
 

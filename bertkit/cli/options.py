@@ -97,6 +97,17 @@ LongText = Annotated[
 Stride = Annotated[
     int | None, typer.Option(help="Tokens that neighbouring windows share; by default a quarter.", show_default=False)
 ]
+TokenColumn = Annotated[
+    str | None,
+    typer.Option(help="The column of the words: a name, or a number from 1 in a file of columns.", show_default=False),
+]
+TagColumn = Annotated[
+    str | None, typer.Option(help="The column of the tags, likewise; without it the last.", show_default=False)
+]
+Context = Annotated[
+    Literal["sentence", "document"] | None,
+    typer.Option(help="Read each sentence alone, or with its neighbours in the document.", show_default=False),
+]
 Pooling = Annotated[
     Literal["mean", "max"] | None, typer.Option(help="Of the windows of a text; mean by default.", show_default=False)
 ]
@@ -119,7 +130,7 @@ MaxQueryLength = Annotated[
 
 # Flags of several commands, and the recipe block that has their key; other flags are the command's own.
 _TRAIN = ("learning_rate", "num_train_epochs", "max_steps", "global_train_batch_size", "seed")
-_LIMITS = ("max_seq_length", "max_train_samples", "max_eval_samples", "long_text", "stride", "pooling")
+_LIMITS = ("max_seq_length", "max_train_samples", "max_eval_samples", "long_text", "stride", "pooling", "context")
 _WINDOWS = ("doc_stride", "max_query_length")
 _TABLES = ("train_file", "validation_file", "test_file", "dataset_name", "dataset_config")
 _BLOCKS = {**dict.fromkeys(_TRAIN, "train"), **dict.fromkeys((*_LIMITS, *_TABLES, *_WINDOWS), "data")}

@@ -37,10 +37,10 @@ def predict(
 ) -> None:
     """Predict with a fine-tuned checkpoint; the task is read from it."""
     from bertkit.inference.files import predict_texts, write_predictions
+    from bertkit.progress import wants_colours
 
-    rows, lines = predict_texts(
-        checkpoint, texts, input_file, output_file, question, options.one_context(context, context_file)
-    )
+    passage = options.one_context(context, context_file)
+    rows, lines = predict_texts(checkpoint, texts, input_file, output_file, question, passage, colours=wants_colours())
     if output_file is not None:
         write_predictions(output_file, rows)
         print(f"{len(rows)} predictions: {output_file}", file=sys.stderr)

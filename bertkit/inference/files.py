@@ -17,6 +17,7 @@ from bertkit.inference.predictor import load
 from bertkit.spans.nested import JSON
 from bertkit.spans.questions import read_questions
 from bertkit.tables import Table, is_table
+from bertkit.tables.conll import is_conll, read_conll
 
 
 class Predictions(NamedTuple):
@@ -38,6 +39,7 @@ def predict_texts(
     output_file: Path | None = None,
     questions: Sequence[str] | None = None,
     context: str | Path | None = None,
+    colours: bool = False,
 ) -> Predictions:
     """Predictions for texts given directly or in a file; everything is checked before the model loads.
 
@@ -45,12 +47,13 @@ def predict_texts(
         checkpoint: a run directory or a Hub id.
         texts: the texts themselves, or ``None``.
         input_file: a table (``.csv``, ``.tsv``, ``.jsonl``, ``.parquet``) with the columns that the checkpoint was
-            trained on, SQuAD's own JSON (``.json``) for a checkpoint that answers questions, or any other UTF-8 file of
-            one text a line (``-`` is stdin), or ``None``. Empty lines are inputs too, so that line n of the input is
-            line n of the output.
+            trained on, a file of words in columns (``.conll``), SQuAD's own JSON (``.json``) for a checkpoint that
+            answers questions, or any other UTF-8 file of one text a line (``-`` is stdin), or ``None``. Empty lines are
+            inputs too, so that line n of the input is line n of the output.
         output_file: where the predictions will go; checked here, written by `write_predictions`.
         questions: to be answered from ``context``, instead of texts; or ``None``.
         context: the text that has the answers, or a UTF-8 file of it.
+        colours: whether the lines may have colours, where the task has such a view.
 
     Returns:
         Them, in the order of the inputs.
@@ -82,7 +85,11 @@ def predict_texts(
     found = Predictions([], [])
     predictions = predictor.predict_columns(columns)
     for texts_of_row, prediction in zip(zip(*shown.values(), strict=True), predictions, strict=True):
-        found.rows.append({**dict(zip(shown, texts_of_row, strict=True)), **prediction})
+        row = {**dict(zip(shown, texts_of_row, strict=True)), **prediction}
+        found.rows.append(row)
+        if colours and (view := task.highlighted(row)) is not None:
+            found.lines.append(view)
+            continue
         shown_texts = [text if isinstance(text, str) else " | ".join(text) for text in texts_of_row]
         text = "\t".join(shown_texts).replace("\n", " ")
         found.lines.append(f"{task.line(prediction)}\t{text}")
@@ -90,6 +97,8 @@ def predict_texts(
 
 
 def _read(input_file: Path) -> list[str] | Table:
+    if is_conll(input_file):
+        return read_conll(input_file)
     if is_table(input_file) or input_file.suffix.lower() == JSON:
         return read_questions(input_file)
     pipe = str(input_file) == "-"

@@ -7,7 +7,7 @@ loaded as remote code. A name of its own makes them refuse instead.
 """
 
 # No `from __future__ import annotations` here: `strict` checks types only where annotations are types, not strings.
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from huggingface_hub.dataclasses import strict
 from transformers.configuration_utils import PreTrainedConfig
@@ -31,6 +31,7 @@ _SIZES = (
     "intermediate_size",
     "max_position_embeddings",
     "type_vocab_size",
+    "feature_lstm_size",
 )
 _PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
 
@@ -57,6 +58,10 @@ class BertkitConfig(PreTrainedConfig):
         layer_norm_eps: Added to the variance in every LayerNorm.
         pad_token_id: Token whose embedding starts at zero and gets no gradient; ``None`` for no such token.
         classifier_dropout: Dropout before the classifier of a fine-tuning head; ``None`` means ``hidden_dropout_prob``.
+        feature_layers: For token classification: fix the encoder and read the hidden states of these layers, 0 the
+            embeddings and -1 the last, with a bidirectional LSTM (BERT §5.3); ``None`` trains the encoder.
+        feature_combination: ``concatenate`` these layers, or take their ``weighted_sum`` with weights that are learned.
+        feature_lstm_size: Width of that LSTM in each direction; 768 in BERT §5.3.
         tie_word_embeddings: Whether the masked-LM output matrix *is* the token embedding.
 
     Raises:
@@ -87,6 +92,9 @@ class BertkitConfig(PreTrainedConfig):
     layer_norm_eps: float | int = 1e-12
     pad_token_id: int | None = 0
     classifier_dropout: float | int | None = None
+    feature_layers: list[int] | None = None
+    feature_combination: Literal["concatenate", "weighted_sum"] = "concatenate"
+    feature_lstm_size: int = 768
     tie_word_embeddings: bool = True
 
     def __post_init__(self, **kwargs: Any) -> None:
@@ -128,6 +136,12 @@ class BertkitConfig(PreTrainedConfig):
             faults.append(
                 f"`pad_token_id` ({self.pad_token_id}) must be None or in the vocabulary, 0 to {self.vocab_size - 1}"
             )
+        if self.feature_layers is not None:
+            layers = self.num_hidden_layers
+            if not self.feature_layers or not all(-layers - 1 <= layer <= layers for layer in self.feature_layers):
+                faults.append(
+                    f"`feature_layers` are {self.feature_layers}; expected {-layers - 1} to {layers}, one or more"
+                )
         # Imported here, as the table of activations brings torch modules that are not needed to define a configuration.
         from transformers.activations import ACT2FN
 

@@ -40,6 +40,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
 from transformers.utils.generic import ModelOutput, can_return_tuple
 
 from .configuration_bert import BertConfig
+from .features_bert import BertFeatures
 from .loss_bert import IGNORE_INDEX, mean_cross_entropy, position_loss, sequence_classification_loss
 
 
@@ -277,6 +278,11 @@ class BertPreTrainedModel(PreTrainedModel):
         super()._init_weights(module)
         if isinstance(module, BertLMPredictionHead):
             init.zeros_(module.bias)
+        elif isinstance(module, nn.LSTM):
+            for parameter in module.parameters():  # as torch draws them
+                init.uniform_(parameter, -(module.hidden_size**-0.5), module.hidden_size**-0.5)
+        elif isinstance(module, BertFeatures) and module.layer_weights is not None:
+            init.zeros_(module.layer_weights)
 
     def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
         """Saves as transformers does, and names the class here for *every* Auto class.
@@ -587,14 +593,27 @@ class BertForSequenceClassification(BertPreTrainedModel):
 
 
 class BertForTokenClassification(BertPreTrainedModel):
-    """BERT with a linear classifier on every token, such as for named entities (BERT §5.3, Figure 4d)."""
+    """BERT with a linear classifier on every token, such as for named entities (BERT §5.3, Figure 4d).
+
+    With ``config.feature_layers`` the encoder is fixed, its dropout off, and a bidirectional LSTM stands before the
+    classifier: the paper's feature-based use (BERT §5.3, Table 7).
+    """
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)
         self.bert = BertModel(config, add_pooling_layer=False)
+        self.features = None if config.feature_layers is None else BertFeatures(config)
         self.dropout = nn.Dropout(self.classifier_dropout)
-        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+        width = config.hidden_size if self.features is None else 2 * config.feature_lstm_size
+        self.classifier = nn.Linear(width, config.num_labels)
         self.post_init()
+
+    def train(self, mode: bool = True) -> "BertForTokenClassification":
+        """As in torch; an encoder that is fixed has no dropout and no gradients in training either."""
+        super().train(mode)
+        if self.features is not None:
+            self.bert.eval().requires_grad_(False)  # here, since loading would undo it in __init__
+        return self
 
     @can_return_tuple
     def forward(
@@ -607,8 +626,19 @@ class BertForTokenClassification(BertPreTrainedModel):
         **options: Unpack[EncoderOptions],
     ) -> TokenClassifierOutput:
         """Scores each label of each token, logits (B, S, C); ``labels`` (B, S) int64 in [0, C), -100 ignored."""
-        outputs = self.bert(input_ids, attention_mask, token_type_ids, return_dict=True, **options)
-        logits = self.classifier(self.dropout(outputs.last_hidden_state))  # (B, S, C)
+        if self.features is None:
+            outputs = self.bert(input_ids, attention_mask, token_type_ids, return_dict=True, **options)
+            sequence_output = outputs.last_hidden_state
+        else:
+            wanted = options.pop("output_hidden_states", None)
+            with torch.no_grad():
+                outputs = self.bert(
+                    input_ids, attention_mask, token_type_ids, return_dict=True, output_hidden_states=True, **options
+                )
+            sequence_output = self.features(outputs.hidden_states, attention_mask)
+            if not (self.config.output_hidden_states if wanted is None else wanted):
+                outputs.hidden_states = None
+        logits = self.classifier(self.dropout(sequence_output))  # (B, S, C)
         loss = None if labels is None else mean_cross_entropy(logits, labels, num_items_in_batch)
         return TokenClassifierOutput(loss, logits, outputs.hidden_states, outputs.attentions)
 

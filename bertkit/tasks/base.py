@@ -283,6 +283,14 @@ class Task(ABC):
     def line(self, prediction: Mapping[str, Any]) -> str:
         """One prediction of `decode` as a line for a terminal, without the input."""
 
+    def highlighted(self, row: Mapping[str, Any]) -> str | None:
+        """An input with its prediction within it, in colours for a terminal; ``None`` where the task has no such view.
+
+        Args:
+            row: the columns of the input that are shown, and the prediction.
+        """
+        return None
+
     @abstractmethod
     def write_predictions(
         self, split: str, outputs: Outputs, features: Columns, examples: Columns, folder: Path

@@ -104,6 +104,13 @@ def test_a_bad_label_with_file_and_line(bertkit, tmp_path, glue, checkpoint):
     refused(outcome, out, f"{glue}/SST-2/train.tsv, line 3: label '2' is none of '0', '1'")
 
 
+def test_layers_of_a_fixed_encoder_for_a_head_that_does_not_read_them(bertkit, tmp_path, glue, checkpoint):
+    out = tmp_path / "out"
+    command = ("finetune", "glue", "--task", "sst2", "--model", checkpoint, "--data-dir", glue, "--output-dir", out)
+    outcome = bertkit(*command, "--max-seq-length", 32, "--set", "model.feature_layers=[-1]")
+    refused(outcome, out, "model.feature_layers: these are read for tagging words alone")
+
+
 def test_a_missing_checkpoint(bertkit, tmp_path, glue):
     out = tmp_path / "out"
     outcome = bertkit(

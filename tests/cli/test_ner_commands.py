@@ -1,0 +1,238 @@
+"""``bertkit finetune ner`` by the commands a user types: columns and lists, predictions, wrong input, going on."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from itertools import chain
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from transformers import AutoConfig, AutoModelForMaskedLM, AutoModelForTokenClassification, PreTrainedTokenizerFast
+
+from bertkit.metrics.entities import count_entities
+from bertkit.progress import wants_colours
+from bertkit.tables.conll import read_conll
+
+SMALL = """--max-seq-length 12 --num-train-epochs 12 --learning-rate 3e-3 --placement cpu
+    --set placement.mixed_precision=no --set train.global_train_batch_size=4""".split()
+
+
+def sentences(count: int) -> list[list[tuple[str, str]]]:
+    """Words with tags; "lovely" alone and "good bad" together are names."""
+    found = []
+    for row in range(count):
+        name = [("lovely", "B-NAME")] if row % 2 else [("good", "B-NAME"), ("bad", "I-NAME")]
+        before = [("the", "O"), ("film", "O"), ("is", "O")][: row % 4]
+        found.append([*before, *name, ("or", "O"), ("plot", "O")])
+    return found
+
+
+def conll(path, rows, tags=True):
+    """A file of columns."""
+    path.write_text(
+        "\n".join("".join(f"{word} {tag}\n" if tags else f"{word}\n" for word, tag in each) for each in rows)
+    )
+    return path
+
+
+@pytest.fixture
+def tag(bertkit, checkpoint, tmp_path):
+    """``bertkit finetune ner`` to ``run``."""
+
+    def run(*more: object, train=None):
+        train = train or conll(tmp_path / "train.conll", sentences(24))
+        return bertkit("finetune", "ner", "--train-file", train, "--model", checkpoint, "--output-dir",
+                       tmp_path / "run", "--json", *SMALL, *more)  # fmt: skip
+
+    return run
+
+
+def test_columns_are_trained_on_scored_and_predicted(bertkit, tag, tmp_path):
+    dev = conll(tmp_path / "dev.conll", sentences(8))
+    outcome = tag("--validation-file", dev)
+    assert outcome.code == 0, outcome.err
+    assert "train: tags in IOB2" in outcome.err
+    result, out = json.loads(outcome.out), tmp_path / "run"
+    assert result["eval_overall_f1"] > 0.9
+    assert result["eval_NAME_f1"] == result["eval_overall_f1"]
+    config = json.loads((out / "config.json").read_text())
+    assert config["id2label"] == {"0": "O", "1": "B-NAME", "2": "I-NAME"}
+
+    # What is written is what is scored, and what predict says of the same words.
+    written = read_conll(out / "predictions.conll").columns
+    assert [list(zip(*pair, strict=True)) for pair in zip(written["1"], written["2"], strict=True)] == sentences(8)
+    (counts,) = count_entities(written["3"], written["2"]).values()
+    assert counts.scores() == pytest.approx([result[f"eval_overall_{name}"] for name in ("precision", "recall", "f1")])
+    predicted = json.loads(bertkit("predict", out, "--input", dev, "--json").out)["predictions"]
+    assert [row["tokens"] for row in predicted] == written["1"]
+    assert [row["tags"] for row in predicted] == written["3"]
+
+    evaluated = json.loads(bertkit("evaluate", out, "--validation-file", dev, "--json").out)
+    assert evaluated["metrics"]["eval_overall_f1"] == pytest.approx(result["eval_overall_f1"])
+    assert evaluated["truncation"]["tokens"] == 0
+
+
+def test_raw_text_gets_entities_with_offsets(bertkit, tag, tmp_path):
+    dev = conll(tmp_path / "dev.conll", sentences(8))
+    assert tag("--validation-file", dev).code == 0
+    out, text = tmp_path / "run", "the film  is good bad or plot"
+    (row,) = json.loads(bertkit("predict", out, text, "--json").out)["predictions"]
+    assert row["text"] == text
+    assert [(each["text"], each["type"]) for each in row["entities"]] == [("good bad", "NAME")]
+    assert all(text[each["start"] : each["end"]] == each["text"] for each in row["entities"])
+
+    plain = bertkit("predict", out, text).out
+    assert plain.startswith("good bad (NAME 0.")
+    assert "\x1b" not in plain
+    lines = tmp_path / "texts.txt"
+    lines.write_text(f"{text}\n\n{text}\n")
+    assert bertkit("predict", out, "--input", lines, "--output", tmp_path / "found.jsonl").code == 0
+    found = [json.loads(line) for line in (tmp_path / "found.jsonl").read_text().splitlines()]
+    assert [len(each["entities"]) for each in found] == [1, 0, 1]
+    assert found[0]["entities"][0].items() >= {"start": 13, "end": 21}.items()
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(("no_color", "coloured"), [(None, True), ("", True), ("1", False)])
+def test_colours_are_for_a_terminal_that_wants_them(monkeypatch, no_color, coloured):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    if no_color is not None:
+        monkeypatch.setitem(os.environ, "NO_COLOR", no_color)
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    assert wants_colours() is coloured
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    assert not wants_colours()
+
+
+def test_another_column_of_three_and_a_test_set(bertkit, tag, tmp_path):
+    lines = ("".join(f"{word} {'X' if tag == 'O' else 'ADJ'} {tag}\n" for word, tag in each) for each in sentences(24))
+    train, test = tmp_path / "train.txt", conll(tmp_path / "test.txt", sentences(3), tags=False)
+    train.write_text("\n".join(lines))
+    outcome = tag("--tag-column", "2", "--test-file", test, train=train)
+    assert outcome.code == 0, outcome.err
+    result = json.loads(outcome.out)
+    assert 0 <= result["eval_accuracy"] <= 1  # parts of speech are scored as such
+    written = read_conll(tmp_path / "run" / "predictions.conll").columns
+    assert written["1"] == [[word for word, _ in sentence] for sentence in sentences(3)]
+    assert set(chain(*written["2"])) <= {"ADJ", "X"}
+    assert "3" not in written
+
+
+def test_json_lines_in_documents(bertkit, tag, tmp_path):
+    def rows(count):
+        return "".join(
+            json.dumps({"tokens": [w for w, _ in each], "ner_tags": [t for _, t in each], "document_id": row // 4})
+            + "\n"
+            for row, each in enumerate(sentences(count))
+        )
+
+    train, dev = tmp_path / "train.jsonl", tmp_path / "dev.jsonl"
+    train.write_text(rows(24))
+    dev.write_text(rows(8))
+    options = ("--context", "document", "--validation-file", dev, "--label-all-subwords")
+    assert tag(*options, train=train).code == 0
+    kept = json.loads((tmp_path / "run" / "config.json").read_text())["bertkit_task"]
+    assert (kept["data"]["context"], kept["task"]["label_all_subwords"]) == ("document", True)
+    predicted = json.loads(bertkit("predict", tmp_path / "run", "--input", dev, "--json").out)["predictions"]
+    assert [set(row) for row in predicted] == [{"tokens", "tags", "probabilities"}] * 8
+    written = read_conll(tmp_path / "run" / "predictions.conll").columns["3"]
+    assert [row["tags"] for row in predicted] == written
+
+
+def test_a_run_that_was_stopped_goes_on_bit_for_bit(tag, tmp_path):
+    options = ["--num-train-epochs", 2]
+    for value in ("save_steps=6", "save_strategy=steps", "eval_strategy=no", "load_best_model_at_end=false"):
+        options += ["--set", f"train.{value}"]
+    assert tag(*options).code == 0
+    out = tmp_path / "run"
+    straight = load_file(out / "model.safetensors")
+    for path in (out / "checkpoint-12").iterdir():
+        path.unlink()  # a kill after step 6
+    for name in ("model.safetensors", "predictions.conll"):
+        (out / name).unlink()
+    assert tag(*options, "--resume").code == 0
+    resumed = load_file(out / "model.safetensors")
+    assert all(torch.equal(straight[name], resumed[name]) for name in straight)
+    assert (out / "predictions.conll").exists()
+
+
+def test_an_encoder_that_writes_spaces_into_its_pieces(bertkit, tag, tmp_path, monkeypatch):
+    """RoBERTa's tokenizer; its checkpoint loads without bertkit, and says the same of the pieces it was trained on."""
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    trainer = trainers.BpeTrainer(
+        vocab_size=340, special_tokens=special, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
+    )
+    backend.train_from_iterator([" the film is good bad lovely or plot"] * 5, trainer)
+    roles = zip(("cls_token", "pad_token", "sep_token", "unk_token", "mask_token"), special, strict=True)
+    tokenizer, start = PreTrainedTokenizerFast(tokenizer_object=backend, **dict(roles)), tmp_path / "start"
+    tokenizer.save_pretrained(start)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    config = AutoConfig.for_model("roberta", vocab_size=len(tokenizer), max_position_embeddings=40, **sizes)
+    torch.manual_seed(0)
+    AutoModelForMaskedLM.from_config(config).save_pretrained(start)
+    outcome = tag("--model", start)
+    assert outcome.code == 0, outcome.err
+
+    (row,) = json.loads(bertkit("predict", tmp_path / "run", "the film is lovely", "--json").out)["predictions"]
+    model = AutoModelForTokenClassification.from_pretrained(tmp_path / "run")
+    ids = tokenizer.convert_tokens_to_ids(["<s>", "Ġthe", "Ġfilm", "Ġis", "Ġlovely", "</s>"])
+    assert tokenizer.unk_token_id not in ids
+    tags = [model.config.id2label[label] for label in model(torch.tensor([ids])).logits[0, 1:-1].argmax(-1).tolist()]
+    words = ["the", "film", "is", "lovely"]
+    assert [each["text"] for each in row["entities"]] == [
+        word for word, of_word in zip(words, tags, strict=True) if of_word != "O"
+    ]
+
+
+def test_a_fixed_encoder_is_a_recipe_and_only_bert_has_it(bertkit, tag, checkpoint, tmp_path):
+    options = ("--recipe", "finetune/ner-features", "--set", "model.feature_layers=[-1,-2]")
+    narrow = ("--set", "model.feature_lstm_size=64", "--num-train-epochs", 40)
+    assert tag(*options, *narrow).code == 0
+    start, tuned = (load_file(path / "model.safetensors") for path in (checkpoint, tmp_path / "run"))
+    assert all(torch.equal(tuned[name], start[name]) for name in tuned if name.startswith("bert."))
+    assert tuned["features.lstm.weight_ih_l0"].shape == (4 * 64, 2 * 32)
+    dev = conll(tmp_path / "dev.conll", sentences(8))
+    evaluated = json.loads(bertkit("evaluate", tmp_path / "run", "--validation-file", dev, "--json").out)
+    assert evaluated["metrics"]["eval_overall_f1"] > 0.9
+
+    other = tmp_path / "roberta"
+    other.mkdir()
+    (other / "config.json").write_text('{"model_type": "roberta"}')
+    (tmp_path / "run").rename(tmp_path / "first")
+    outcome = tag(*options, "--model", other)
+    assert outcome.code == 2
+    assert not (tmp_path / "run").exists()
+
+
+REFUSED = [
+    ("a B-X\nb\nc O\n", (), "train.conll, line 2: 1 column where most lines have 2: 'b'"),
+    ("a\tB-X\nb\t\n", (), "train.conll, line 2: no tag"),
+    ("a B-X\nb PER\n", (), "train.conll, line 2: tag 'PER' has none of the prefixes"),
+    ("a B-X\nb O\n", ("--tag-column", "7"), "--tag-column 7: expected the number of a column, 1 to 2"),
+    ("a B-X\nb O\n", ("--context", "document"), "train.conll: no -DOCSTART- line"),
+    ("a B-X\nb O\n", ("--stride", "40"), "stride: windows of 12 tokens"),
+    ("Caf\udce9 B-X\n", (), "train.conll: not UTF-8 at byte offset 3"),
+    ("", (), "train.conll: no words"),
+]
+
+
+@pytest.mark.parametrize(("text", "options", "expected"), REFUSED)
+def test_wrong_input_is_refused_before_anything_is_written(tag, tmp_path, text, options, expected):
+    train = tmp_path / "train.conll"
+    train.write_bytes(text.encode(errors="surrogateescape"))
+    outcome = tag(*options, train=train)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert expected in outcome.err
+    assert "Traceback" not in outcome.err
+    assert not (tmp_path / "run").exists()
