@@ -39,10 +39,8 @@ class Questions:
         if not self.misplaced:
             return ()
         what = f"{self.dropped} of {given} questions dropped" if self.dropped else "no question dropped"
-        return (
-            f"{len(self.misplaced)} answers do not stand in the context at answer_start, {what}: "
-            + "; ".join(self.misplaced),
-        )
+        counted = f"answers that do not stand in the context at answer_start: {len(self.misplaced)}, {what}"
+        return (f"{counted}: {'; '.join(self.misplaced)}",)
 
 
 def read_questions(path: str | Path) -> Table:

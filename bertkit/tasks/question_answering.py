@@ -181,7 +181,7 @@ class QuestionAnsweringTask(Task):
     def encoding_notes(self, features: Dataset) -> tuple[str, ...]:
         owners, starts = (features.data.column(name).to_numpy() for name in ("example", "start_positions"))
         lost = len(np.unique(owners[starts == NOWHERE]))
-        return (f"{lost} answers have no token that they could be found by, and no part in the loss",) if lost else ()
+        return (f"answers of which no token has a character, left out of the loss: {lost}",) if lost else ()
 
     def collate(
         self, rows: Sequence[Mapping[str, Any]], tokenizer: PreTrainedTokenizerBase, inputs: Sequence[str]

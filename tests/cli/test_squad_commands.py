@@ -165,7 +165,9 @@ def test_misplaced_answers_and_cut_questions_are_told_and_recorded(squad, files,
     assert outcome.code == 0, outcome.err
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     (note,) = record["data"]["train"]["notes"]
-    assert note.startswith("1 answers do not stand in the context at answer_start, 1 of 24 questions dropped: q5 (")
+    assert note.startswith(
+        "answers that do not stand in the context at answer_start: 1, 1 of 24 questions dropped: q5 ("
+    )
     assert f"train: {note}" in outcome.err
     assert record["data"]["train"]["examples"] == 23
     assert (record["truncation"]["train"]["examples"], record["truncation"]["train"]["tokens"]) == (1, 3)

@@ -75,7 +75,7 @@ def test_misplaced_answers_are_listed_by_id_and_left_out_of_training(tmp_path):
     assert found.columns["id"] == ["two", "three", "four"]
     assert found.columns["answers"][1] == {"text": ["dog"], "answer_start": [4]}
     assert found.notes(len(table)) == (
-        "2 answers do not stand in the context at answer_start, 1 of 4 questions dropped: "
+        "answers that do not stand in the context at answer_start: 2, 1 of 4 questions dropped: "
         "one ('park', where ' par' stands); three (at -2)",
     )
     scored = questions_of(table, unanswerable=True, drop=False)
