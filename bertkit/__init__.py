@@ -26,6 +26,7 @@ _PUBLIC = {
     "BertModel": "bertkit.model.modeling_bert:BertModel",
     "BertkitError": "bertkit.errors:BertkitError",
     "evaluate": "bertkit.inference.predictor:evaluate",
+    "export": "bertkit.sharing.export:export",
     "finetune": "bertkit.training.finetune:finetune",
     "finetune_glue": "bertkit.training.glue_suite:finetune_glue",
     "load": "bertkit.inference.predictor:load",

@@ -106,6 +106,32 @@ def head_class(head: str, config: PreTrainedConfig, name: str) -> type[PreTraine
     return network
 
 
+def head_of(config: PreTrainedConfig, name: str) -> str:
+    """The head that a checkpoint was saved with: the name of a class in ``bertkit.model.modeling_bert``.
+
+    Args:
+        config: of the checkpoint, whatever its family.
+        name: what messages call the checkpoint.
+
+    Raises:
+        CheckpointError: its ``config.json`` names no architecture, or one that has no counterpart there.
+    """
+    from bertkit.model.modeling_bert import AUTO_CLASSES
+
+    saved = (config.architectures or ["nothing"])[0]
+    heads = [model.__name__ for model in dict.fromkeys(AUTO_CLASSES.values())]
+    for head in heads:
+        try:
+            if head_class(head, config, name).__name__ == saved:
+                return head
+        except CheckpointError:  # the family has no such head
+            continue
+    raise CheckpointError(
+        f"{name}: config.json names {saved} as the checkpoint's architecture; expected the encoder alone, or "
+        f"with a head as in {', '.join(heads[1:])}"
+    )
+
+
 def own_fields(config: type[PreTrainedConfig]) -> set[str]:
     """The fields that a family declares itself, beside those of every transformers configuration; other names of the
     same fields (``hidden_size`` for DistilBERT's ``dim``) are among them."""

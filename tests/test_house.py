@@ -30,12 +30,12 @@ FLOORS = {
     "tagging": 3,
     "corpus": 2,
     "tasks": 5,
-    "sharing": 6,
     "inference": 6,
-    "training": 7,
-    "tour": 8,
-    "cli": 9,
-    "__main__": 10,
+    "sharing": 7,
+    "training": 8,
+    "tour": 9,
+    "cli": 10,
+    "__main__": 11,
 }
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.name != "__init__.py")
 

@@ -7,6 +7,7 @@ largest number compared, which tests the kernels.
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ import torch
 import transformers
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import bertkit
@@ -298,6 +300,26 @@ def test_a_stock_checkpoint_loads_without_leftovers(head: str, tiny_sizes: dict[
         mine, theirs = ours(ids).to_tuple(), stock(ids).to_tuple()
     assert len(mine) == len(theirs)
     assert all(torch.allclose(a, b, rtol=0, atol=1e-6) for a, b in zip(mine, theirs, strict=True))
+
+
+@pytest.mark.parametrize("head", EVERY_HEAD)
+def test_the_names_gamma_and_beta_of_the_first_releases_load_into_every_head(
+    head: str, tiny_sizes: dict[str, Any], tmp_path: Path
+) -> None:
+    stock = getattr(transformers, head)(transformers.BertConfig(**tiny_sizes))
+    for name, parameter in stock.named_parameters():
+        if "LayerNorm" in name:  # else all are 1 or 0, and a lost one would not show
+            nn.init.normal_(parameter)
+    stock.save_pretrained(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    old = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+    renamed = {re.sub("|".join(old), lambda found: old[found[0]], name): values for name, values in weights.items()}
+    assert sum(name.endswith(("gamma", "beta")) for name in renamed) >= 10
+    save_file(renamed, tmp_path / "model.safetensors", {"format": "pt"})
+    ours, report = getattr(bertkit, head).from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(report.values()), report
+    for name, values in stock.state_dict().items():
+        assert torch.equal(ours.state_dict()[name], values), name
 
 
 @pytest.mark.real

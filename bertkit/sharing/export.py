@@ -1,0 +1,126 @@
+"""``bertkit export``: a checkpoint in a form that needs no bertkit, checked before it is called done."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from bertkit.checkpoint import load_config, load_model, load_tokenizer
+from bertkit.encoders import head_of
+from bertkit.errors import OutputError, RecipeError
+from bertkit.progress import without_library_bars
+from bertkit.sharing.same_outputs import Comparison
+from bertkit.sharing.stock import write_stock
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
+
+
+@dataclass(frozen=True)
+class Export:
+    """What `export` wrote.
+
+    Attributes:
+        folder: where it lies.
+        form: ``bert``.
+        model_class: the class of transformers that loads it.
+        comparison: how close its outputs are to the checkpoint's.
+        notes: what is not the same in this form, in words.
+    """
+
+    folder: Path
+    form: str
+    model_class: str
+    comparison: Comparison
+    notes: tuple[str, ...] = ()
+
+
+def export(checkpoint: str | Path, out: str | Path, *, to: Literal["bert"] = "bert") -> Export:
+    """Writes a checkpoint in a form that others read, and compares the two on texts of several lengths.
+
+    Args:
+        checkpoint: a run directory, a folder or a Hub id, of any head; stock checkpoints too.
+        out: the folder to write; new or empty. It appears only when it is whole and has been compared.
+        to: ``bert``: weights, configuration and tokenizer as plain transformers has them, ``model_type: bert``; other
+            families than BERT are in their own stock form already and keep it.
+
+    Returns:
+        What was written, and how close its outputs are.
+
+    Raises:
+        BertkitError: the checkpoint cannot be loaded, ``out`` is in use, or the two do not compute the same; then
+            nothing has been written.
+    """
+    if to != "bert":
+        raise RecipeError(f"--to {to}: expected bert")
+    with new_folder(Path(out)) as folder:
+        model_class, comparison, notes = export_stock(str(checkpoint), folder)
+    return Export(Path(out), to, model_class, comparison, notes)
+
+
+def export_stock(checkpoint: str, folder: Path) -> tuple[str, Comparison, tuple[str, ...]]:
+    """Writes the stock form of a checkpoint to a folder that exists.
+
+    Returns:
+        The class that loads it, how close its outputs are, and what is not the same in this form.
+
+    Raises:
+        CheckpointError: the checkpoint cannot be loaded, or the two do not compute the same.
+    """
+    config = load_config(checkpoint, any_encoder=True)
+    head = head_of(config, checkpoint)
+    tokenizer = load_tokenizer(checkpoint)
+    with without_library_bars():
+        model, _ = load_model(head, checkpoint, config, new_head=False)
+        model_class, comparison = write_stock(model, tokenizer, folder, checkpoint)
+    return model_class, comparison, _notes(config)
+
+
+def _notes(config: PreTrainedConfig) -> tuple[str, ...]:
+    if not reads_windows(config):
+        return ()
+    length = config.bertkit_task["data"]["max_seq_length"]
+    return (
+        f"this model reads long texts in windows of {length} tokens and pools them; plain transformers reads one "
+        "window. Texts that fit it get the same prediction, longer ones only with bertkit predict",
+    )
+
+
+def reads_windows(config: PreTrainedConfig) -> bool:
+    """Whether a checkpoint was fine-tuned to pool the windows of long texts, which no stock head does."""
+    task: dict[str, Any] = getattr(config, "bertkit_task", None) or {}
+    return task.get("data", {}).get("long_text") == "chunk"
+
+
+@contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """A folder to write to that becomes ``out`` at the end, and vanishes where something went wrong.
+
+    Raises:
+        OutputError: ``out`` is a file, or a folder that is not empty, or cannot be made.
+    """
+    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        raise OutputError(f"{out}: already exists; give a new or an empty folder")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f"{out.name}.", dir=out.parent))
+    except OSError as error:
+        raise OutputError(f"{out}: cannot be written: {error.strerror}") from error
+    try:
+        draft.chmod(0o777 & ~_umask())  # a temporary folder is the user's alone
+        yield draft
+        os.replace(draft, out)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,124 @@
+"""Whether two forms of a checkpoint compute the same: both are loaded anew and read the same texts.
+
+Dimension letters: B texts, C choices of a text, S tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bertkit.encoders import longest_input, model_inputs
+from bertkit.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedConfig, PreTrainedTokenizerBase
+
+_SENTENCES = (
+    "Rain.",
+    "The old house by the river has been empty since the autumn of 1998.",
+    'Nobody expected the committee to agree so quickly; "we had prepared for weeks of argument," its chair said.',
+    "Prices rose by 3.2 %, wages did not, and shops in smaller towns closed one after the other.",
+    "Élise won the prize in Zürich, 42 years after her mother.",
+)
+_TOKENS = 48  # of the inputs between the shortest and the longest
+
+Run = Callable[[Mapping[str, "Tensor"]], Sequence[np.ndarray]]
+"""A model at work: inputs as `comparison_inputs` makes them, and the arrays that it computes from them."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How far two forms of a checkpoint are apart.
+
+    Attributes:
+        difference: the largest absolute difference of any two numbers they computed, logits or hidden states.
+        tolerance: the most that it may be.
+        inputs: texts that both read.
+        lengths: tokens of the shortest and of the longest of them.
+    """
+
+    difference: float
+    tolerance: float
+    inputs: int
+    lengths: tuple[int, int]
+
+    def __str__(self) -> str:
+        return (
+            f"outputs differ by at most {self.difference:.1e} (tolerance {self.tolerance:.0e}) on {self.inputs} inputs "
+            f"of {self.lengths[0]} to {self.lengths[1]} tokens"
+        )
+
+
+def comparison_inputs(
+    tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, choices: int = 0
+) -> list[dict[str, Tensor]]:
+    """Batches of texts and of pairs: very short, of some sentences, and as long as the model reads (at most 512).
+
+    Args:
+        tokenizer: of the checkpoint.
+        config: of the checkpoint; says which inputs the model takes, and how long they may be.
+        choices: C, for a model that picks one of several; 0 for any other.
+
+    Returns:
+        Of each batch the model's inputs by name, (B, S) int64, or (B, C, S); padded at the end, but for the last batch.
+    """
+    import torch
+
+    longest = min(longest_input(config), 512)
+    long = " ".join(_SENTENCES * (1 + longest // 40))
+    names = model_inputs(config)
+    batches = []
+    for texts, length in (
+        ([*_SENTENCES[:3], " ".join(_SENTENCES)], min(_TOKENS, longest)),
+        ([long, _SENTENCES[0], _SENTENCES[3]], longest),
+        ([long], max(4, longest // 2)),
+    ):
+        others = list(reversed(texts)) if "token_type_ids" in names else None
+        batch = tokenizer(
+            texts,
+            others,
+            truncation=True,
+            max_length=length,
+            padding=True,
+            padding_side="right",
+            return_token_type_ids=True,
+            return_tensors="pt",
+        )
+        inputs = {name: batch[name] for name in names}
+        if choices:
+            inputs = {
+                name: torch.stack([values.roll(choice, dims=0) for choice in range(choices)], dim=1)
+                for name, values in inputs.items()
+            }
+        batches.append(inputs)
+    return batches
+
+
+def compare(ours: Run, theirs: Run, batches: Sequence[Mapping[str, Tensor]], tolerance: float, name: str) -> Comparison:
+    """Lets both read all batches; what is computed for padding is not compared.
+
+    Raises:
+        CheckpointError: they differ by more than ``tolerance``, or one of them computes something that is no number.
+    """
+    difference = 0.0
+    lengths: list[int] = []
+    for batch in batches:
+        mask = batch["attention_mask"].numpy().astype(bool)
+        lengths += mask.sum(axis=-1).ravel().tolist()
+        for one, other in zip(ours(batch), theirs(batch), strict=True):
+            if one.shape[: mask.ndim] == mask.shape:
+                one, other = one[mask], other[mask]
+            difference = max(difference, float(np.abs(one.astype(np.float64) - other.astype(np.float64)).max()))
+            if np.isnan(one).any() or np.isnan(other).any():
+                raise CheckpointError(f"{name}: computes values that are no numbers; its weights are damaged")
+    if difference > tolerance:
+        raise CheckpointError(
+            f"{name}: the exported model is not the same: its outputs differ by {difference:.1e}, tolerance "
+            f"{tolerance:.0e}; nothing has been written"
+        )
+    return Comparison(difference, tolerance, len(lengths), (min(lengths), max(lengths)))
