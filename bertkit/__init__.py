@@ -33,6 +33,7 @@ _PUBLIC = {
     "load_recipe": "bertkit.recipe:load_recipe",
     "metrics": "bertkit.metrics",
     "pretrain": "bertkit.training.pretrain:pretrain",
+    "push": "bertkit.sharing.push:push",
     "quickstart": "bertkit.tour.quickstart:quickstart",
     "train_tokenizer": "bertkit.training.tokenizer:train_tokenizer_on",
 }

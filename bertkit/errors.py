@@ -6,6 +6,7 @@
     ├── CheckpointError     a model or tokenizer that cannot be loaded for what is asked of it
     ├── PlacementError      a batch, precision or device that this machine cannot give
     ├── OutputError         an output directory or file that is in use or cannot be written
+    ├── HubError            an upload that the Hub refuses, or that the connection did not survive
     └── TrainingError       a training that went wrong under its settings: it diverged
 
 The command line prints the message of any of these without a traceback and exits with 2. Everything else is a
@@ -41,6 +42,10 @@ class PlacementError(BertkitError):
 
 class OutputError(BertkitError):
     """The place results should go to is in use or cannot be written."""
+
+
+class HubError(BertkitError):
+    """Something could not be brought to the Hub; what lies here is untouched."""
 
 
 class TrainingError(BertkitError):

@@ -1,11 +1,11 @@
 """What a run is, as checked data: found by name, overridden by key, validated as a whole.
 
-A recipe is a YAML file of five blocks. ``task``, ``model``, ``data`` and ``train`` may change the numbers a run
-gives, ``placement`` may not. ``task.kind`` names the module of ``bertkit/tasks`` that does the work; that module's
-``TaskSettings`` and ``DataSettings`` say which keys the blocks ``task`` and ``data`` have. ``model`` has the fields of
-``BertConfig`` and ``name_or_path`` (where weights come from), ``train`` those of ``transformers.TrainingArguments``,
-with ``global_train_batch_size`` in place of the per-device keys, and ``early_stopping_patience``: after how many
-evaluations without a better score a fine-tuning ends.
+A recipe is a YAML file of six blocks. ``task``, ``model``, ``data`` and ``train`` may change the numbers a run
+gives, ``placement`` and ``hub`` may not. ``task.kind`` names the module of ``bertkit/tasks`` that does the work; that
+module's ``TaskSettings`` and ``DataSettings`` say which keys the blocks ``task`` and ``data`` have. ``model`` has the
+fields of ``BertConfig`` and ``name_or_path`` (where weights come from), ``train`` those of
+``transformers.TrainingArguments``, with ``global_train_batch_size`` in place of the per-device keys, and
+``early_stopping_patience``: after how many evaluations without a better score a fine-tuning ends.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from bertkit.errors import RecipeError, did_you_mean, listed
+from bertkit.hub_settings import HubSettings
 from bertkit.placement import PlacementSettings
 from bertkit.recipe_files import find_recipe, read_recipe_file, to_yaml
 
-BLOCKS = ("task", "model", "data", "train", "placement")
+BLOCKS = ("task", "model", "data", "train", "placement", "hub")
 
 # Values of every run that are not transformers' own; a recipe may set each of them.
 _TRAIN_DEFAULTS: dict[str, Any] = {
@@ -73,6 +74,7 @@ class Recipe:
         model: ``BertConfig`` fields, and ``name_or_path`` where weights come from.
         train: ``TrainingArguments`` fields and ``global_train_batch_size`` (sequences per optimizer step).
         placement: devices, precision, per-device batch.
+        hub: licence, language and the like, for the model card and the Hub.
     """
 
     name: str
@@ -82,15 +84,17 @@ class Recipe:
     model: dict[str, Any]
     train: dict[str, Any]
     placement: PlacementSettings
+    hub: HubSettings
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
-        """The five blocks as plain data; ``load_recipe(recipe.to_dict())`` gives the recipe back."""
+        """The six blocks as plain data; ``load_recipe(recipe.to_dict())`` gives the recipe back."""
         return {
             "task": {"kind": self.kind, **dataclasses.asdict(self.task)},
             "model": dict(self.model),
             "data": dataclasses.asdict(self.data),
             "train": dict(self.train),
             "placement": dataclasses.asdict(self.placement),
+            "hub": dataclasses.asdict(self.hub),
         }
 
     def save(self, path: Path, heading: str) -> None:
@@ -198,11 +202,12 @@ class _Checker:
         model = self._model()
         train = self._train()
         placement = self.settings("placement", PlacementSettings)
+        hub = self.settings("hub", HubSettings)
         task = self.settings("task", module.TaskSettings) if module else None
         data = self.settings("data", module.DataSettings) if module else None
         if self.faults:
             raise RecipeError(f"recipe {self.name}: {listed(self.faults)}")
-        return Recipe(self.name, str(kind), task, data, model, train, placement)
+        return Recipe(self.name, str(kind), task, data, model, train, placement, hub)
 
     def _place(self, block: str, key: str) -> str:
         dotted = f"{block}.{key}"
@@ -288,7 +293,7 @@ class _Checker:
         fields = {field.name: hints[field.name] for field in dataclasses.fields(TrainingArguments)}
         for key in list(self.blocks["train"]):
             if key in _NOT_IN_TRAIN or str(key).startswith(("hub_", "push_to_hub")):
-                instead = _NOT_IN_TRAIN.get(key, "use bertkit push")
+                instead = _NOT_IN_TRAIN.get(key, "use --push-to-hub, and the block hub")
                 self.faults.append(f"{self._place('train', key)}: not set in a recipe; {instead}")
                 del self.blocks["train"][key]
         values = self._checked("train", {**OWN_TRAIN_KEYS, **fields})

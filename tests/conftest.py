@@ -100,11 +100,21 @@ def real_data() -> Path:
 @pytest.fixture(scope="session")
 def hub_server() -> Any:
     """The class ``HubServer`` of ``hub_server.py``."""
-    path = Path(__file__).with_name("hub_server.py")
-    spec = importlib.util.spec_from_file_location("hub_server", path)
-    module = sys.modules["hub_server"] = importlib.util.module_from_spec(spec)
+    return _beside("hub_server").HubServer
+
+
+@pytest.fixture(scope="session")
+def hub_models() -> Any:
+    """The module ``hub_models.py``: a Hub to push to."""
+    return _beside("hub_models")
+
+
+def _beside(name: str) -> Any:
+    """A module that lies beside this file: no test itself, and no package."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.HubServer
+    return module
 
 
 @pytest.fixture

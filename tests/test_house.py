@@ -18,6 +18,7 @@ FLOORS = {
     "registration": 1,
     "recipe_files": 2,
     "encoders": 1,
+    "hub_settings": 1,
     "label_maps": 1,
     "windows": 1,
     "checkpoint": 2,

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from bertkit import __version__
-from bertkit.cli import evaluate, export, finetune, predict, pretrain, quickstart, recipes, tokenizer
+from bertkit.cli import evaluate, export, finetune, predict, pretrain, push, quickstart, recipes, tokenizer
 from bertkit.errors import BertkitError
 from bertkit.placement import is_main_process
 
@@ -28,6 +28,7 @@ app.add_typer(finetune.app, name="finetune")
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
 app.command("export")(export.export)
+app.command("push")(push.push)
 app.add_typer(tokenizer.app, name="tokenizer")
 app.add_typer(recipes.app, name="recipes")
 

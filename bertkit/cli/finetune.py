@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from bertkit.cli import options
+from bertkit.errors import RecipeError
 
 app = typer.Typer(help="Fine-tune BERT for a task.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -45,15 +46,18 @@ def glue(
     max_eval_samples: options.MaxEvalSamples = None,
     placement: options.Placement = None,
     resume: options.Resume = False,
+    push_to_hub: options.PushToHub = None,
     json: options.AsJson = False,
 ) -> None:
     """Fine-tune on a GLUE task, from the Hub set or GLUE's TSV folder."""
     overrides = options.overrides(locals())
     if task is not None and (task == "all" or "," in task):
+        if push_to_hub is not None:
+            raise RecipeError(f"--push-to-hub is for one run, and --task {task} is several; use bertkit push")
         _several(task, recipe, json, output_dir=output_dir, model=model, data_dir=data_dir, overrides=overrides)
         return
     name = options.task_recipe("glue", task, recipe)
-    _one(name, resume, json, output_dir=output_dir, model=model, data_dir=data_dir, overrides=overrides)
+    _one(name, resume, push_to_hub, json, output_dir=output_dir, model=model, data_dir=data_dir, overrides=overrides)
 
 
 @app.command()
@@ -87,6 +91,7 @@ def classification(
     max_eval_samples: options.MaxEvalSamples = None,
     placement: options.Placement = None,
     resume: options.Resume = False,
+    push_to_hub: options.PushToHub = None,
     json: options.AsJson = False,
 ) -> None:
     """Fine-tune on a table of your own: classes, several classes or a number for a text or a pair."""
@@ -98,7 +103,7 @@ def classification(
         task__problem=problem,
     )
     name = recipe or "finetune/classification"
-    _one(name, resume, json, output_dir=output_dir, model=model, overrides=overrides)
+    _one(name, resume, push_to_hub, json, output_dir=output_dir, model=model, overrides=overrides)
 
 
 @app.command()
@@ -130,6 +135,7 @@ def multiple_choice(
     max_eval_samples: options.MaxEvalSamples = None,
     placement: options.Placement = None,
     resume: options.Resume = False,
+    push_to_hub: options.PushToHub = None,
     json: options.AsJson = False,
 ) -> None:
     """Fine-tune on multiple choice: SWAG, or any context with endings."""
@@ -140,7 +146,7 @@ def multiple_choice(
         task__label_column=label_column,
     )
     name = recipe or "finetune/multiple-choice"
-    _one(name, resume, json, output_dir=output_dir, model=model, overrides=overrides)
+    _one(name, resume, push_to_hub, json, output_dir=output_dir, model=model, overrides=overrides)
 
 
 @app.command()
@@ -180,6 +186,7 @@ def squad(
     max_eval_samples: options.MaxEvalSamples = None,
     placement: options.Placement = None,
     resume: options.Resume = False,
+    push_to_hub: options.PushToHub = None,
     json: options.AsJson = False,
 ) -> None:
     """Fine-tune on SQuAD 1.1 or 2.0, or on questions of your own: answers are parts of a text."""
@@ -191,7 +198,7 @@ def squad(
         task__null_score_diff_threshold=null_score_diff_threshold,
     )
     name = recipe or f"finetune/squad/{'v2' if version_2_with_negative else 'v1'}"
-    _one(name, resume, json, output_dir=output_dir, model=model, overrides=overrides)
+    _one(name, resume, push_to_hub, json, output_dir=output_dir, model=model, overrides=overrides)
 
 
 @app.command()
@@ -226,6 +233,7 @@ def ner(
     max_eval_samples: options.MaxEvalSamples = None,
     placement: options.Placement = None,
     resume: options.Resume = False,
+    push_to_hub: options.PushToHub = None,
     json: options.AsJson = False,
 ) -> None:
     """Fine-tune on sentences whose words have tags: entities, chunks, parts of speech."""
@@ -236,14 +244,14 @@ def ner(
         task__label_all_subwords=label_all_subwords,
     )
     name = recipe or "finetune/ner"
-    _one(name, resume, json, output_dir=output_dir, model=model, overrides=overrides)
+    _one(name, resume, push_to_hub, json, output_dir=output_dir, model=model, overrides=overrides)
 
 
-def _one(recipe: str, resume: bool, as_json: bool, **given: Any) -> None:
+def _one(recipe: str, resume: bool, push_to_hub: str | None, as_json: bool, **given: Any) -> None:
     from bertkit.progress import is_score
     from bertkit.training.finetune import finetune
 
-    run = finetune(recipe, resume=resume, **given)
+    run = finetune(recipe, resume=resume, push_to_hub=push_to_hub, **given)
     shown = [(key, key.removeprefix("eval_")) for key in run.metrics if key.startswith("eval_") and is_score(key)]
     options.print_results(run.output_dir, run.metrics, shown, as_json)
 

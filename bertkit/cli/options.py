@@ -65,6 +65,15 @@ Placement = Annotated[
     str | None, typer.Option(help="Where to run: a placement's name (auto, cpu) or file.", show_default=False)
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in --output-dir.")]
+PushToHub = Annotated[
+    str | None,
+    typer.Option(
+        "--push-to-hub",
+        help="Push the finished run to this repository; licence and the like: --set hub.license=mit.",
+        metavar="REPO_ID",
+        show_default=False,
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object.")]
 DataDir = Annotated[
     Path | None,

@@ -82,6 +82,7 @@ def pretrain(
     max_eval_samples: options.MaxEvalSamples = None,
     placement: options.Placement = None,
     resume: options.Resume = False,
+    push_to_hub: options.PushToHub = None,
     json: options.AsJson = False,
 ) -> None:
     """Pre-train BERT on text: masked words and next sentences."""
@@ -111,5 +112,6 @@ def pretrain(
         output_dir=output_dir,
         overrides=overrides,
         resume=resume,
+        push_to_hub=push_to_hub,
     )
     options.print_results(run.output_dir, run.metrics, SHOWN, json)

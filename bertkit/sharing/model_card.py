@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from bertkit.progress import METRIC_NAMES
 from bertkit.recipe_files import to_yaml
+from bertkit.sharing.citations import citations
 
+ADDRESS = "PATH_OR_HUB_ID"
+"""Where the checkpoint can be had, as long as that is not known."""
+
+# From a slash that begins a word, over folders, to the last name.
+_PATH_WITHIN = re.compile(r"(?<![^\s'\"`(=])/(?:[^\s/'\"`()]+/)+([^\s/'\"`(),;]*)")
 _REGISTERS = "import bertkit  # registers the model with the Auto classes; without it pass trust_remote_code=True\n"
-
-_CITATION = """@inproceedings{devlin2019bert,
-  title={{BERT}: Pre-training of Deep Bidirectional Transformers for Language Understanding},
-  author={Devlin, Jacob and Chang, Ming-Wei and Lee, Kenton and Toutanova, Kristina},
-  booktitle={Proceedings of NAACL-HLT},
-  year={2019}
-}"""
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,11 @@ class CardFacts:
         dataset: Hub id, configuration and split that ``metrics`` belong to, or ``None``.
         family: transformers' model type; BERT is bertkit's own and needs it to be loaded, every other is not.
         note: a sentence that must not be missed (such as: the data are made up).
+        license, language: as in `bertkit.hub_settings.HubSettings`.
+        versions: of the packages that it was trained with.
+        steps: that it was trained for, if that is known.
+        address: where it can be had: a Hub id.
+        is_stock: whether it lies here in the form that transformers' own classes load, whatever its family.
     """
 
     title: str
@@ -59,11 +65,37 @@ class CardFacts:
     dataset: tuple[str, str, str] | None = None
     family: str = "bertkit"
     note: str = ""
+    license: str | None = None
+    language: tuple[str, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    steps: int | None = None
+    address: str = ADDRESS
+    is_stock: bool = False
 
     @property
     def is_own(self) -> bool:
         """Whether bertkit's classes load the checkpoint, and not transformers' own."""
-        return self.family == "bertkit"
+        return self.family == "bertkit" and not self.is_stock
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data for JSON; `from_dict` reads it."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> CardFacts:
+        """The facts again, as `to_dict` gave them, also after a way through JSON, which knows no tuples."""
+        known = {field.name for field in fields(cls)}
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in given.items() if name in known
+        }
+        return cls(**values)
+
+
+def recorded_facts(checkpoint: Path) -> CardFacts | None:
+    """What the run in a folder filled its card with; ``None`` where there is no run, or none that came to its end."""
+    path = checkpoint / "run.json"
+    card = json.loads(path.read_text(encoding="utf-8")).get("card") if path.is_file() else None
+    return None if card is None else CardFacts.from_dict(card)
 
 
 def without_paths(value: Any) -> Any:
@@ -71,6 +103,8 @@ def without_paths(value: Any) -> Any:
 
     >>> without_paths({"data": {"corpus": ["/home/ada/books"], "hub": "nyu-mll/glue"}, "seed": 1})
     {'data': {'corpus': ['…/books'], 'hub': 'nyu-mll/glue'}, 'seed': 1}
+    >>> without_paths("9 of 90 rows of /home/ada/a.csv, drawn; see https://example.org/a/b")
+    '9 of 90 rows of …/a.csv, drawn; see https://example.org/a/b'
     """
     if isinstance(value, Mapping):
         return {key: without_paths(item) for key, item in value.items()}
@@ -78,16 +112,18 @@ def without_paths(value: Any) -> Any:
         return [without_paths(item) for item in value]
     if isinstance(value, str) and Path(value).is_absolute():
         return f"…/{Path(value).name}"
-    return value
+    return _PATH_WITHIN.sub(r"…/\1", value) if isinstance(value, str) else value
 
 
-def write_model_card(path: Path, facts: CardFacts) -> None:
-    """Writes the card."""
+def model_card(facts: CardFacts) -> str:
+    """The card: metadata as YAML between two lines of dashes, then Markdown."""
     from huggingface_hub import ModelCardData
 
     metadata = ModelCardData(
         library_name="transformers",
-        tags=["bert" if facts.is_own else facts.family, "bertkit"],
+        license=facts.license,
+        language=list(facts.language) or None,
+        tags=["bert" if facts.family == "bertkit" else facts.family, "bertkit"],
         pipeline_tag=facts.pipeline_tag,
         base_model=facts.base_model,
         datasets=[facts.dataset[0]] if facts.dataset else None,
@@ -95,7 +131,7 @@ def write_model_card(path: Path, facts: CardFacts) -> None:
         model_name=facts.title,
         eval_results=_results(facts),
     )
-    path.write_text(f"---\n{metadata.to_yaml()}\n---\n\n{_text(facts)}", encoding="utf-8")
+    return f"---\n{metadata.to_yaml()}\n---\n\n{_text(facts)}"
 
 
 def _results(facts: CardFacts) -> list[Any] | None:
@@ -140,11 +176,15 @@ def _text(facts: CardFacts) -> str:
 ```python
 {_REGISTERS if facts.is_own else ""}from transformers import {facts.auto_class}, AutoTokenizer
 
-model = {facts.auto_class}.from_pretrained("PATH_OR_HUB_ID")
-tokenizer = AutoTokenizer.from_pretrained("PATH_OR_HUB_ID")
+model = {facts.auto_class}.from_pretrained("{facts.address}")
+tokenizer = AutoTokenizer.from_pretrained("{facts.address}")
 ```
 
 The model class is `{facts.head}`.
+{_use(facts)}
+## Training
+
+{_training(facts)}
 
 ## Data
 
@@ -175,6 +215,32 @@ before you rely on it.
 ## Citation
 
 ```bibtex
-{_CITATION}
+{(chr(10) * 2).join(citations(facts.dataset))}
 ```
 """
+
+
+def _use(facts: CardFacts) -> str:
+    """How to use it in one line, where there is one."""
+    if facts.recipe["task"]["kind"] == "pretraining":
+        return f"""
+```python
+import bertkit
+
+bertkit.load("{facts.address}").fill_mask("The capital of France is [MASK].")
+```
+"""
+    return f"""
+With bertkit, which brings the task's own encoding and decoding: `bertkit predict {facts.address} "TEXT"`.
+"""
+
+
+def _training(facts: CardFacts) -> str:
+    train = facts.recipe["train"]
+    length = f"{facts.steps} steps" if facts.steps is not None else f"{train.get('num_train_epochs', 3.0):g} epochs"
+    versions = ", ".join(f"{name} {version}" for name, version in facts.versions.items())
+    batch, rate = train["global_train_batch_size"], train.get("learning_rate", 5e-5)
+    return (
+        f"{length} of {batch} inputs, peak learning rate {rate:g}, seed {facts.seed}"
+        f"{f', with {versions}' if versions else ''}. The recipe below has every setting."
+    )

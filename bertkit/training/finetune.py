@@ -36,6 +36,7 @@ def finetune(
     data_dir: str | Path | None = None,
     overrides: Mapping[str, Any] | None = None,
     resume: bool = False,
+    push_to_hub: str | None = None,
     card_note: str = "",
 ) -> Run:
     """Fine-tunes BERT for the recipe's task, evaluates it, predicts the test set and leaves a run directory.
@@ -47,12 +48,15 @@ def finetune(
         data_dir: folder with the data; wins over the recipe's ``data.data_dir``.
         overrides: recipe values by dotted key.
         resume: continue the run in ``output_dir`` from its last checkpoint.
+        push_to_hub: repository on the Hub to push the finished run to, as `bertkit.push` does, by the recipe's ``hub``
+            block; everything is saved here first.
         card_note: a sentence for the top of the model card.
 
     Returns:
         The run: its directory and all its results.
 
     Raises:
+        HubError: the upload failed; the run is complete, and the message has the command that tries again.
         BertkitError: anything wrong with what was given; then nothing has been written.
     """
     given = {"model.name_or_path": model, "data.data_dir": data_dir}
@@ -62,7 +66,8 @@ def finetune(
         raise RecipeError(f"recipe {recipe.name}: task.kind is {recipe.kind!r}; `bertkit pretrain` runs that")
     recipe = from_anywhere(recipe)
     task = task_of_recipe(recipe)
-    run = RunInProgress(recipe, output_dir, resume, remove_unused_columns=False, **keeping_the_best(recipe))
+    fixed = {"remove_unused_columns": False, **keeping_the_best(recipe)}
+    run = RunInProgress(recipe, output_dir, resume, push_to_hub, **fixed)
     source = recipe.model.get("name_or_path")
     if source is None:
         raise RecipeError(f"recipe {recipe.name}: no checkpoint to start from; give --model or model.name_or_path")

@@ -44,6 +44,7 @@ def pretrain(
     model: str | None = None,
     overrides: Mapping[str, Any] | None = None,
     resume: bool = False,
+    push_to_hub: str | None = None,
     card_note: str = "",
 ) -> Run:
     """Pre-trains a BERT on text and leaves a run directory.
@@ -58,12 +59,15 @@ def pretrain(
         overrides: recipe values by dotted key.
         resume: continue the run in ``output_dir`` from its last checkpoint. What a resumed run computes is what it
             would have computed without the interruption: pairs and masks are functions of (seed, step) alone.
+        push_to_hub: repository on the Hub to push the finished run to, as `bertkit.push` does, by the recipe's ``hub``
+            block; everything is saved here first.
         card_note: a sentence for the top of the model card.
 
     Returns:
         The run: its directory and all its results.
 
     Raises:
+        HubError: the upload failed; the run is complete, and the message has the command that tries again.
         BertkitError: anything wrong with what was given; then nothing has been written to ``output_dir``.
     """
     chosen: dict[str, Any] = {"data.corpus": [str(path) for path in corpus]} if corpus else {}
@@ -80,6 +84,7 @@ def pretrain(
         recipe,
         output_dir,
         resume,
+        push_to_hub,
         train_sampling_strategy="sequential",  # the set is the run in its order; see PretrainingExamples
         label_names=["labels"] if pair_objective == "none" else ["labels", "next_sentence_label"],
         remove_unused_columns=False,

@@ -5,6 +5,7 @@ With several processes every one of them checks and computes; the first alone wr
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ from transformers import PreTrainedTokenizerBase
 
 from bertkit.checkpoint import save_tokenizer
 from bertkit.errors import RecipeError
+from bertkit.files import write_whole
 from bertkit.placement import is_main_process, place
 from bertkit.progress import say, without_library_bars
 from bertkit.recipe import Recipe
-from bertkit.sharing.model_card import CardFacts, write_model_card
+from bertkit.sharing.model_card import CardFacts, model_card
+from bertkit.sharing.push import check_login, push
 from bertkit.training.run_directory import (
     Run,
     RunRecord,
@@ -37,16 +40,19 @@ class RunInProgress:
         recipe: what to do.
         output_dir: new or empty, or with ``resume`` the directory of the run to continue.
         resume: continue from the last checkpoint there.
+        push_to_hub: repository that the finished run goes to, or ``None``.
         fixed: ``TrainingArguments`` that the kind of run decides, not the recipe.
 
     Raises:
-        BertkitError: the directory is in use or holds another run, or the placement or an argument is impossible.
+        BertkitError: the directory is in use or holds another run, or the placement or an argument is impossible, or
+            the Hub does not know the user who wants to push to it.
     """
 
-    def __init__(self, recipe: Recipe, output_dir: str | Path, resume: bool, **fixed: Any):
+    def __init__(self, recipe: Recipe, output_dir: str | Path, resume: bool, push_to_hub: str | None, **fixed: Any):
         self.recipe = recipe
         self.output_dir = Path(output_dir)
         self.resume = resume
+        self.push_to_hub = push_to_hub
         check_output_dir(self.output_dir, resume)
         self.changed = check_same_recipe(recipe, self.output_dir) if resume else []
         self.placement = place(recipe.placement, recipe.train["global_train_batch_size"], recipe.data.max_seq_length)
@@ -55,6 +61,8 @@ class RunInProgress:
         )
         self.record = RunRecord(recipe, self.placement)
         self.metrics: dict[str, float] = {}
+        if push_to_hub is not None:
+            check_login(push_to_hub)
 
         self.is_main_process = is_main_process()
 
@@ -111,10 +119,27 @@ class RunInProgress:
         return numbers
 
     def finish(self, trainer: BertkitTrainer, card: CardFacts) -> Run:
-        """Writes ``run.json`` and the model card."""
+        """Writes ``run.json`` and the model card; then, when all lies here, pushes to the Hub if that is asked for.
+
+        Raises:
+            HubError: the upload failed; the message has the command that tries again.
+        """
         if self.is_main_process:
             state = trainer.state
             facts = {"tokens_seen": state.num_input_tokens_seen, "steps": state.global_step}
-            self.record.write(self.output_dir, finished=True, **facts)
-            write_model_card(self.output_dir / "README.md", card)
+            card = dataclasses.replace(
+                card,
+                license=self.recipe.hub.license,
+                language=tuple(self.recipe.hub.language),
+                versions=self.record.versions(),
+                steps=state.global_step,
+            )
+            self.record.write(self.output_dir, finished=True, **facts, card=card.to_dict())
+            write_whole(self.output_dir / "README.md", model_card(card))
+            if self.push_to_hub is not None:
+                hub = self.recipe.hub
+                pushed = push(
+                    self.output_dir, self.push_to_hub, private=hub.private, revision=hub.revision, as_=hub.form
+                )
+                say(str(pushed))
         return Run(self.output_dir, self.metrics)

@@ -59,15 +59,15 @@ class RunRecord:
     truncation: dict[str, Truncation] = field(default_factory=dict)
     started: float = field(default_factory=time.time)
 
+    def versions(self) -> dict[str, str]:
+        """Versions of the packages that numbers depend on."""
+        return {"bertkit": __version__, **{name: version(name) for name in _PACKAGES}}
+
     def write(self, output_dir: Path, **facts: Any) -> None:
         """Writes ``run.json``."""
         record = {
             "recipe": self.recipe.name,
-            "versions": {
-                "bertkit": __version__,
-                **{name: version(name) for name in _PACKAGES},
-                "python": platform.python_version(),
-            },
+            "versions": {**self.versions(), "python": platform.python_version()},
             "placement": {
                 "device": self.placement.device,
                 "num_processes": self.placement.num_processes,

@@ -6,7 +6,7 @@ import dataclasses
 
 import yaml
 
-from bertkit.sharing.model_card import CardFacts, write_model_card
+from bertkit.sharing.model_card import CardFacts, model_card
 
 FACTS = CardFacts(
     title="BERT fine-tuned on sst2",
@@ -17,7 +17,11 @@ FACTS = CardFacts(
     data={"train": "nyu-mll/glue (sst2), 67349 examples"},
     metrics={"eval_accuracy": 0.91234567, "eval_loss": 0.3, "eval_runtime": 5.0},
     main_metrics=("eval_accuracy",),
-    recipe={"task": {"kind": "glue"}, "data": {"data_dir": "/home/ada/GLUE"}},
+    recipe={
+        "task": {"kind": "glue"},
+        "data": {"data_dir": "/home/ada/GLUE"},
+        "train": {"global_train_batch_size": 32, "learning_rate": 2e-5, "num_train_epochs": 3.0},
+    },
     seed=7,
     truncation={"train": "3 of 9 inputs cut"},
     base_model="google-bert/bert-base-uncased",
@@ -26,15 +30,13 @@ FACTS = CardFacts(
 )
 
 
-def card(tmp_path, **changes):
-    path = tmp_path / "README.md"
-    write_model_card(path, dataclasses.replace(FACTS, **changes))
-    _, metadata, text = path.read_text().split("---\n", 2)
+def card(**changes):
+    _, metadata, text = model_card(dataclasses.replace(FACTS, **changes)).split("---\n", 2)
     return yaml.safe_load(metadata), text
 
 
-def test_metadata_names_data_metric_split_and_base_model(tmp_path):
-    metadata, _ = card(tmp_path)
+def test_metadata_names_data_metric_split_and_base_model():
+    metadata, _ = card()
     assert metadata["base_model"] == "google-bert/bert-base-uncased"
     assert metadata["pipeline_tag"] == "text-classification"
     (result,) = metadata["model-index"][0]["results"]
@@ -47,13 +49,13 @@ def test_metadata_names_data_metric_split_and_base_model(tmp_path):
     assert result["metrics"][0] == {"type": "accuracy", "value": 0.9123}
 
 
-def test_local_data_make_no_claim_about_a_hub_set(tmp_path):
-    metadata, _ = card(tmp_path, dataset=None, base_model=None)
+def test_local_data_make_no_claim_about_a_hub_set():
+    metadata, _ = card(dataset=None, base_model=None)
     assert not {"datasets", "model-index", "base_model"} & metadata.keys()
 
 
-def test_the_text_tells_scores_seed_cuts_recipe_and_how_to_load(tmp_path):
-    _, text = card(tmp_path)
+def test_the_text_tells_scores_seed_cuts_recipe_and_how_to_load():
+    _, text = card()
     for needed in (
         "Beware.",
         "| accuracy | 0.9123 |",

@@ -1,0 +1,45 @@
+"""``bertkit push``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from json import dumps
+from typing import Annotated, Literal
+
+import typer
+
+from bertkit.cli import options
+
+
+def push(
+    checkpoint: Annotated[
+        str, typer.Argument(help="A run directory or a folder with a checkpoint.", show_default=False)
+    ],
+    repo_id: Annotated[
+        str, typer.Argument(metavar="REPO_ID", help="owner/name; created if need be.", show_default=False)
+    ],
+    private: Annotated[
+        bool, typer.Option("--private", help="Create a private repository; otherwise the Hub makes it public.")
+    ] = False,
+    revision: Annotated[
+        str | None, typer.Option(help="Branch; created if need be. Without it: main.", show_default=False)
+    ] = None,
+    as_: Annotated[
+        Literal["bert", "bertkit"],
+        typer.Option("--as", help="bert: for plain transformers; bertkit: with the code of its classes."),
+    ] = "bert",
+    license: Annotated[
+        str | None, typer.Option(help="For the model card, such as mit or apache-2.0.", show_default=False)
+    ] = None,
+    language: Annotated[
+        list[str] | None, typer.Option(help="Of the texts, such as en. Repeatable.", show_default=False)
+    ] = None,
+    json: options.AsJson = False,
+) -> None:
+    """Push a checkpoint to the Hub. The token is that of `hf auth login` or HF_TOKEN."""
+    from bertkit.sharing.push import push as push_checkpoint
+
+    result = push_checkpoint(
+        checkpoint, repo_id, private=private, revision=revision, as_=as_, license=license, language=language or []
+    )
+    print(dumps(asdict(result)) if json else result)

@@ -1,0 +1,264 @@
+"""The Hub's side of a push, on this machine: model repositories over real HTTP, with the faults that a test asks for.
+
+Speaks what ``huggingface_hub`` asks of it to create a repository and a branch, to upload (LFS by plain PUT, small files
+within the commit) and to download again. A program that runs with ``HF_ENDPOINT=hub.endpoint`` and
+``HF_HUB_DISABLE_XET=1`` finds these repositories and no others.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import threading
+import urllib.parse
+from collections import Counter
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+TOKEN = "hf_AVerySecretTokenOfAda"
+USER = "ada"
+
+
+@dataclass
+class Repository:
+    """Branches of a model repository, each its files by their path."""
+
+    private: bool = False
+    branches: dict[str, dict[str, bytes]] = field(default_factory=lambda: {"main": {}})
+
+
+class ModelHub:
+    """A Hub with the user ``ada``, whose token is `TOKEN`.
+
+    ``faults`` says of a repository what goes wrong at which step (``create``, ``branch``, ``preupload``, ``lfs``,
+    ``commit``): a list with what each request of that step gets, an HTTP status or ``"drop"``: the connection is closed
+    when half of the body has been read. Requests beyond the list are answered as they should be.
+    """
+
+    def __init__(self) -> None:
+        self.repositories: dict[str, Repository] = {}
+        self.blobs: dict[tuple[str, str], bytes] = {}
+        self.faults: dict[tuple[str, str], list[int | str]] = {}
+        self.steps: Counter[tuple[str, str]] = Counter()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": self}))
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def __enter__(self) -> ModelHub:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def files(self, repository: str, branch: str = "main") -> dict[str, bytes]:
+        """The files of a branch; none where there is no such repository."""
+        found = self.repositories.get(repository)
+        return found.branches[branch] if found else {}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    hub: ModelHub
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    do_HEAD = do_POST = do_PUT = do_GET
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def _answer(self) -> None:
+        parts = [urllib.parse.unquote(part) for part in urllib.parse.urlsplit(self.path).path.strip("/").split("/")]
+        match parts:
+            case ["api", "repos", "create"]:
+                self._create(json.loads(self._body()))
+            case ["api", "validate-yaml"]:
+                self._body()
+                self._send_json({"errors": [], "warnings": []})
+            case ["api", "whoami-v2"]:
+                if self._may_write():
+                    self._send_json({"name": USER, "type": "user", "orgs": []})
+            case ["api", "models", owner, name, step, *rest] if self.command == "POST":
+                if self._goes_wrong(f"{owner}/{name}", step) or not self._may_write():
+                    return
+                getattr(self, f"_{step}")(f"{owner}/{name}", rest)
+            case ["api", "models", owner, name, *rest]:
+                self._info(f"{owner}/{name}", rest)
+            case [owner, name, "info", "lfs", "objects", "batch"]:
+                self._lfs_batch(f"{owner}/{name.removesuffix('.git')}")
+            case ["lfs", owner, name, oid]:
+                if not self._goes_wrong(f"{owner}/{name}", "lfs"):
+                    self._lfs(f"{owner}/{name}", oid)
+            case [owner, name, "resolve", revision, *path]:
+                self._resolve(f"{owner}/{name}", revision, "/".join(path))
+            case _:
+                self._refuse(404, "EntryNotFound")
+
+    # ---- writing --------------------------------------------------------------------------------------------------
+
+    def _goes_wrong(self, repository: str, step: str) -> bool:
+        self.hub.steps[repository, step] += 1
+        planned = self.hub.faults.get((repository, step), [])
+        fault = planned.pop(0) if planned else None
+        if fault == "drop":
+            self._body(share=0.5)
+            self.close_connection = True
+            self.connection.close()
+        elif isinstance(fault, int):
+            self._body()
+            self._refuse(fault, "")
+        return fault is not None
+
+    def _may_write(self) -> bool:
+        known = self.headers.get("Authorization") == f"Bearer {TOKEN}"
+        if not known:
+            self._body()
+            self._refuse(401, "")
+        return known
+
+    def _create(self, wanted: dict[str, Any]) -> None:
+        name = f"{wanted.get('organization') or USER}/{wanted['name']}"
+        if self._goes_wrong(name, "create") or not self._may_write():
+            return
+        address = {"url": f"{self.hub.endpoint}/{name}"}
+        if name in self.hub.repositories:
+            return self._send_json(address, 409)
+        self.hub.repositories[name] = Repository(wanted.get("visibility") == "private" or wanted.get("private", False))
+        self._send_json(address)
+
+    def _branch(self, repository: str, rest: list[str]) -> None:
+        self._body()
+        branches = self.hub.repositories[repository].branches
+        if rest[0] in branches:
+            return self._refuse(409, "")
+        branches[rest[0]] = dict(branches["main"])
+        self._send_json({})
+
+    def _preupload(self, repository: str, rest: list[str]) -> None:
+        files = json.loads(self._body())["files"]
+        answers = [
+            {"path": file["path"], "uploadMode": "lfs" if file["path"].endswith(".safetensors") else "regular"}
+            | {"shouldIgnore": False, "oid": None}
+            for file in files
+        ]
+        self._send_json({"files": answers})
+
+    def _lfs_batch(self, repository: str) -> None:
+        objects = json.loads(self._body())["objects"]
+        for wanted in objects:
+            if (repository, wanted["oid"]) not in self.hub.blobs:
+                place = f"{self.hub.endpoint}/lfs/{repository}/{wanted['oid']}"
+                wanted["actions"] = {"upload": {"href": place, "header": {}}}
+        self._send_json({"transfer": "basic", "objects": objects})
+
+    def _lfs(self, repository: str, oid: str) -> None:
+        data = self._body()
+        if hashlib.sha256(data).hexdigest() != oid:
+            return self._refuse(400, "")
+        self.hub.blobs[repository, oid] = data
+        self._send_json({})
+
+    def _commit(self, repository: str, rest: list[str]) -> None:
+        files = {}
+        for line in self._body().splitlines():
+            entry = json.loads(line)
+            value = entry["value"]
+            if entry["key"] == "file":
+                files[value["path"]] = base64.b64decode(value["content"])
+            elif entry["key"] == "lfsFile":
+                files[value["path"]] = self.hub.blobs[repository, value["oid"]]
+        branch = self.hub.repositories[repository].branches[rest[0]]
+        branch |= files
+        oid = _commit_of(branch)
+        self._send_json({"commitUrl": f"{self.hub.endpoint}/{repository}/commit/{oid}", "commitOid": oid})
+
+    # ---- reading --------------------------------------------------------------------------------------------------
+
+    def _branch_of(self, repository: str, revision: str) -> dict[str, bytes] | None:
+        """The files of a branch, or of a commit that is the last of one."""
+        branches = self.hub.repositories[repository].branches if repository in self.hub.repositories else {}
+        by_commit = {_commit_of(files): files for files in branches.values()}
+        return branches.get(revision, by_commit.get(revision))
+
+    def _info(self, repository: str, rest: list[str]) -> None:
+        if repository not in self.hub.repositories:
+            return self._refuse(404, "RepoNotFound")
+        files = self._branch_of(repository, rest[1] if len(rest) > 1 else "main")
+        if files is None:
+            return self._refuse(404, "RevisionNotFound")
+        match rest:
+            case [] | ["revision", _]:
+                about = {"id": repository, "modelId": repository, "sha": _commit_of(files), "tags": []}
+                siblings = [{"rfilename": path} for path in files]
+                self._send_json({**about, "private": self.hub.repositories[repository].private, "siblings": siblings})
+            case ["tree", _, *folder] if not folder:
+                self._send_json([_entry(path, data) for path, data in files.items()])
+            case _:
+                self._refuse(404, "EntryNotFound")
+
+    def _resolve(self, repository: str, revision: str, path: str) -> None:
+        files = self._branch_of(repository, revision)
+        if files is None or path not in files:
+            return self._refuse(404, "RepoNotFound" if repository not in self.hub.repositories else "EntryNotFound")
+        data = files[path]
+        known = {"ETag": f'"{_oid(data)}"', "X-Repo-Commit": _commit_of(files), "X-Linked-Size": str(len(data))}
+        self._send(data, 200, {"Content-Type": "application/octet-stream", **known})
+
+    # ---- HTTP -----------------------------------------------------------------------------------------------------
+
+    def handle_one_request(self) -> None:
+        self._read = False
+        super().handle_one_request()
+
+    def _body(self, share: float = 1.0) -> bytes:
+        """What was sent; or the first share of it, the rest unread. It can be read once."""
+        if self._read:
+            return b""
+        self._read = True
+        if self.headers.get("Transfer-Encoding") == "chunked":
+            data = b""
+            while size := int(self.rfile.readline(), 16):
+                data += self.rfile.read(size)
+                self.rfile.readline()
+                if share < 1:
+                    return data
+            self.rfile.readline()
+            return data
+        return self.rfile.read(int(share * int(self.headers.get("Content-Length") or 0)))
+
+    def _send_json(self, value: Any, status: int = 200) -> None:
+        self._send(json.dumps(value).encode(), status, {"Content-Type": "application/json"})
+
+    def _refuse(self, status: int, code: str) -> None:
+        self._send(b"{}", status, {"Content-Type": "application/json", **({"X-Error-Code": code} if code else {})})
+
+    def _send(self, data: bytes, status: int, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(data)), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+
+def _commit_of(files: dict[str, bytes]) -> str:
+    """40 hexadecimal digits that depend on the files alone."""
+    return _oid(json.dumps({path: _oid(data) for path, data in sorted(files.items())}).encode())
+
+
+def _entry(path: str, data: bytes) -> dict[str, Any]:
+    return {"type": "file", "path": path, "size": len(data), "oid": _oid(data)}
+
+
+def _oid(data: bytes) -> str:
+    return hashlib.sha1(data).hexdigest()

@@ -1,0 +1,304 @@
+"""Pushing over real HTTP: what arrives, what never does, and what is left when the connection or the Hub fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import bertkit
+from bertkit.errors import HubError, RecipeError
+from bertkit.sharing import push as push_module
+
+TEXTS = ["the film is lovely", "the plot is awful"]
+
+# Does what it is told by calls [name, arguments, keywords], and prints a JSON value for each.
+CALLS = """
+import json, platform, socket, sys, time
+socket.gethostname = platform.node = lambda: "tell-tale-host"
+time.sleep = lambda seconds: None  # the Hub's client waits between its own retries
+import bertkit
+from bertkit.errors import BertkitError
+for name, given, keywords in json.loads(sys.argv[1]):
+    try:
+        if name == "predict":
+            print(json.dumps(bertkit.load(*given).predict(**keywords)))
+        else:
+            print(json.dumps({"done": str(getattr(bertkit, name)(*given, **keywords))}))
+    except BertkitError as error:
+        print(json.dumps({"error": type(error).__name__, "message": str(error)}))
+"""
+
+# A stranger: no bertkit, only what the card says.
+READS_CARD = """
+import importlib.abc, json, re, sys
+
+class Blocker(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "bertkit":
+            raise ImportError("bertkit is not installed here")
+
+sys.meta_path.insert(0, Blocker())
+import torch
+from huggingface_hub import hf_hub_download
+for repository, texts in json.loads(sys.argv[1]):
+    card = open(hf_hub_download(repository, "README.md")).read()
+    lines = re.search(r"```python\\n(.*?)```", card, re.S)[1]
+    if "trust_remote_code" in lines:
+        lines = re.sub(r"import bertkit .*", "", lines).replace('")', '", trust_remote_code=True)')
+    exec(lines)
+    with torch.no_grad():
+        logits = model.eval()(**tokenizer(texts, padding=True, return_tensors="pt")).logits
+    print(json.dumps([lines.strip().splitlines(), type(model).__module__, logits.softmax(-1).tolist()]))
+"""
+
+
+@pytest.fixture(scope="module")
+def world(hub_models: Any, checkpoint: Path, tmp_path_factory: pytest.TempPathFactory):
+    """A Hub, and a process that fine-tunes and pushes to it under all kinds of faults; what it said of each."""
+    folder = tmp_path_factory.mktemp("tell-tale-home") / "tell-tale-folder"
+    folder.mkdir()
+    rows = [f"the {noun} is {word},{word}" for noun in ("film", "plot") for word in ("lovely", "awful")]
+    (folder / "tell-tale-table.csv").write_text("\n".join(["text,label", *rows * 6]) + "\n")
+    run = str(folder / "run")
+    overrides = {
+        "data.train_file": str(folder / "tell-tale-table.csv"),
+        "data.max_seq_length": 16,
+        "train.max_steps": 2,
+        "train.load_best_model_at_end": False,
+        "placement.device": "cpu",
+        "hub.license": "cc-by-4.0",
+    }
+    given = {"model": str(checkpoint), "output_dir": run, "overrides": overrides, "push_to_hub": "ada/film"}
+    with hub_models.ModelHub() as hub:
+        hub.faults = {
+            ("ada/film", "commit"): [500],
+            ("ada/unknown", "create"): [401],
+            ("ada/forbidden", "preupload"): [403],
+            ("ada/conflict", "commit"): [409],
+            ("ada/cut", "commit"): ["drop"],
+            ("ada/torn", "lfs"): ["drop"] * 20,
+            ("ada/shaky", "lfs"): ["drop", 500],
+            ("ada/busy", "preupload"): [500, 503],
+        }
+        faulty = ["unknown", "forbidden", "conflict", "cut", "torn", "shaky", "busy"]
+        calls: dict[str, list[Any]] = {"run": ["finetune", ["finetune/classification"], given]}
+        calls |= {"again": ["push", [run, "film"], {"language": ["en"]}]}
+        calls |= {name: ["push", [run, f"ada/{name}"], {}] for name in faulty}
+        calls |= {
+            "branch": ["push", [run, "ada/film"], {"revision": "v1", "license": "mit"}],
+            "hidden": ["push", [run, "ada/hidden"], {"private": True}],
+            "too late": ["push", [run, "ada/film"], {"private": True}],
+            "native": ["push", [run, "ada/native"], {"as_": "bertkit"}],
+            "predict": ["predict", [run], {"texts": TEXTS}],
+        }
+        environment = {
+            **os.environ,
+            "HF_ENDPOINT": hub.endpoint,
+            "HF_HUB_DISABLE_XET": "1",
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "HF_TOKEN": hub_models.TOKEN,
+            **dict.fromkeys(("USER", "LOGNAME"), "tell-tale-user"),
+            "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        }
+
+        def process(program: str, what: list[Any], home: str) -> list[Any]:
+            done = subprocess.run(
+                [sys.executable, "-c", program, json.dumps(what)],
+                env={**environment, "HF_HOME": str(folder / home)},
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                timeout=600,
+            )
+            assert done.returncode == 0, done.stderr
+            assert hub_models.TOKEN not in done.stdout + done.stderr
+            return list(map(json.loads, done.stdout.splitlines()))
+
+        outcomes = dict(zip(calls, process(CALLS, list(calls.values()), "hf"), strict=True))
+        failed = {name: dict(hub.files(f"ada/{name}")) for name in faulty if "error" in outcomes[name]}
+        yield {"hub": hub, "run": Path(run), "outcomes": outcomes, "failed": failed, "process": process}
+
+
+def pushed(world: Any, repository: str, branch: str = "main") -> dict[str, bytes]:
+    return world["hub"].files(repository, branch)
+
+
+def metadata(card: bytes) -> dict[str, Any]:
+    return yaml.safe_load(card.decode().split("---\n")[1])
+
+
+def test_a_run_whose_upload_fails_is_complete_and_names_the_command_that_tries_again(world):
+    outcome = world["outcomes"]["run"]
+    assert outcome["error"] == "HubError"
+    assert "the push failed: the Hub could not do it now" in outcome["message"]
+    assert outcome["message"].endswith(f"bertkit push {world['run']} ada/film")
+    assert json.loads((world["run"] / "run.json").read_text())["finished"]
+    for name in ("model.safetensors", "README.md", "all_results.json", "eval_results.json", "recipe.yaml"):
+        assert (world["run"] / name).is_file(), name
+
+
+def test_the_second_try_pushes_what_there_is_and_no_more(world):
+    assert "/ada/film (public): README.md, all_results.json" in world["outcomes"]["again"]["done"]
+    assert sorted(pushed(world, "ada/film")) == [
+        "README.md",
+        "all_results.json",
+        "config.json",
+        "eval_results.json",
+        "model.safetensors",
+        "recipe.yaml",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ]
+
+
+def test_a_fresh_process_downloads_it_and_predicts_the_same(world):
+    (there,) = world["process"](CALLS, [["predict", ["ada/film"], {"texts": TEXTS}]], "fresh")
+    here = world["outcomes"]["predict"]
+    assert [each["label"] for each in there] == [each["label"] for each in here]
+    for one, other in zip(there, here, strict=True):
+        assert one["probabilities"] == pytest.approx(other["probabilities"], abs=1e-6)
+
+
+def test_the_lines_of_the_card_work_where_bertkit_is_not_installed(world):
+    """Three lines for the stock form; the native form brings its code."""
+    here = [list(each["probabilities"].values()) for each in world["outcomes"]["predict"]]
+    stock, native = world["process"](READS_CARD, [["ada/film", TEXTS], ["ada/native", TEXTS]], "stranger")
+    assert [line for line in stock[0] if line] == [
+        "from transformers import AutoModelForSequenceClassification, AutoTokenizer",
+        'model = AutoModelForSequenceClassification.from_pretrained("ada/film")',
+        'tokenizer = AutoTokenizer.from_pretrained("ada/film")',
+    ]
+    assert stock[1] == "transformers.models.bert.modeling_bert"
+    assert native[1].startswith("transformers_modules.")
+    for found in (stock, native):
+        for one, other in zip(found[2], here, strict=True):
+            assert one == pytest.approx(other, abs=1e-5)
+
+
+def test_no_byte_that_is_pushed_tells_of_this_machine(world):
+    traces = ["tell-tale-home", "tell-tale-folder", "tell-tale-host", "tell-tale-user", "hf_AVery"]
+    traces += [str(Path.cwd()), str(Path(bertkit.__file__).parent)]
+    repositories = world["hub"].repositories
+    assert {"ada/film", "ada/native", "ada/hidden"} <= set(repositories)
+    for name, repository in repositories.items():
+        for branch in repository.branches.values():
+            for path, data in branch.items():
+                for trace in traces:
+                    assert trace.encode() not in data, f"{name}/{path}: {trace}"
+    assert b"train_file: \xe2\x80\xa6/tell-tale-table.csv" in pushed(world, "ada/film")["recipe.yaml"]
+
+
+def test_the_pushed_card_is_complete(world):
+    card = pushed(world, "ada/film")["README.md"]
+    about = metadata(card)
+    assert (about["license"], about["language"], about["pipeline_tag"]) == ("cc-by-4.0", ["en"], "text-classification")
+    assert about["library_name"] == "transformers"
+    text = card.decode()
+    assert "import bertkit" not in text
+    assert "bertkit predict ada/film" in text
+    assert "2 steps of 32 inputs, peak learning rate 2e-05, seed 42, with bertkit " in text
+    assert "More information needed" not in text
+    assert "PATH_OR_HUB_ID" not in text
+    assert metadata(pushed(world, "ada/film", "v1")["README.md"])["license"] == "mit"
+
+
+REASONS = {
+    "unknown": "the Hub does not accept the token; log in with `hf auth login`",
+    "forbidden": "the token may not write there; it needs write access to ada",
+    "conflict": "somebody else changed it at the same time",
+    "cut": "the connection failed",
+    "torn": "the connection failed",
+}
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_a_failed_upload_leaves_nothing_half_there_and_tells_how_to_try_again(name, world):
+    outcome = world["outcomes"][name]
+    assert outcome["error"] == "HubError"
+    assert f"ada/{name}: the push failed: {REASONS[name]}" in outcome["message"]
+    assert f"Nothing here is lost. This tries again: bertkit push {world['run']} ada/{name}" in outcome["message"]
+    assert world["failed"][name] == {}
+
+
+def test_the_command_that_is_named_works(world):
+    for name in REASONS:
+        world["hub"].faults.clear()
+        words = shlex.split(world["outcomes"][name]["message"].partition("tries again: ")[2])
+        assert words[:2] == ["bertkit", "push"]
+    calls = [["push", [str(world["run"]), f"ada/{name}"], {}] for name in REASONS]
+    for name, outcome in zip(REASONS, world["process"](CALLS, calls, "hf"), strict=True):
+        assert "done" in outcome, outcome
+        assert pushed(world, f"ada/{name}")["model.safetensors"] == pushed(world, "ada/film")["model.safetensors"]
+
+
+@pytest.mark.parametrize("name", ["shaky", "busy"])
+def test_what_passes_by_itself_is_waited_for(name, world):
+    assert "done" in world["outcomes"][name]
+    assert set(pushed(world, f"ada/{name}")) == set(pushed(world, "ada/film"))
+
+
+def test_private_holds_for_new_repositories_only(world):
+    assert "(private)" in world["outcomes"]["hidden"]["done"]
+    assert world["hub"].repositories["ada/hidden"].private
+    assert "exists and is public, so nothing was pushed" in world["outcomes"]["too late"]["message"]
+
+
+def test_the_native_form_brings_its_code(world):
+    files = pushed(world, "ada/native")
+    assert {"modeling_bert.py", "configuration_bert.py", "loss_bert.py"} <= set(files)
+    assert json.loads(files["config.json"])["model_type"] == "bertkit"
+
+
+def test_what_was_pushed_is_not_left_on_the_disk(world):
+    import tempfile
+
+    assert not list(Path(tempfile.gettempdir()).glob("bertkit-push-*"))
+
+
+def test_a_card_that_was_edited_is_pushed_as_it_is(world, tmp_path):
+    run = world["run"]
+    written = (run / "README.md").read_text()
+    try:
+        (run / "README.md").write_text(written + "\nMy own words.\n")
+        notes = push_module._put_together(str(run), tmp_path, "ada/film", push_module.HubSettings())
+    finally:
+        (run / "README.md").write_text(written)
+    assert (tmp_path / "README.md").read_text().endswith("My own words.\n")
+    assert "not as the run wrote it" in notes[0]
+
+
+def test_a_checkpoint_of_no_run_goes_without_a_card_and_says_so(checkpoint, tmp_path):
+    (note,) = push_module._put_together(str(checkpoint), tmp_path, "ada/film", push_module.HubSettings())
+    assert note.startswith("no model card: there is no finished run")
+    assert not (tmp_path / "README.md").exists()
+
+
+def test_without_a_login_it_says_how_to_log_in(monkeypatch, checkpoint):
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
+    with pytest.raises(HubError, match=r"ada/x: you are not logged in; run `hf auth login`, or set HF_TOKEN\nNothing"):
+        bertkit.push(checkpoint, "ada/x")
+    with pytest.raises(HubError, match=r"you are not logged in; run `hf auth login`, or set HF_TOKEN$"):
+        bertkit.finetune("sst2", model=str(checkpoint), output_dir=checkpoint / "new", push_to_hub="ada/x")
+    assert not (checkpoint / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("a/b/c", {}, "a/b/c: no name of a repository; expected owner/name"),
+        ("ada/x", {"license": "My License"}, "license: expected an identifier as the Hub has it"),
+        ("ada/x", {"language": ["English"]}, "language: expected ISO 639 codes"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_anything_is_sent(name, options, message, checkpoint):
+    with pytest.raises(RecipeError, match=re.escape(message)):
+        bertkit.push(checkpoint, name, **options)
