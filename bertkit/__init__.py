@@ -29,7 +29,7 @@ _PUBLIC = {
     "export": "bertkit.sharing.export:export",
     "finetune": "bertkit.training.finetune:finetune",
     "finetune_glue": "bertkit.training.glue_suite:finetune_glue",
-    "load": "bertkit.inference.predictor:load",
+    "load": "bertkit.inference.loaded:load",
     "load_recipe": "bertkit.recipe:load_recipe",
     "metrics": "bertkit.metrics",
     "pretrain": "bertkit.training.pretrain:pretrain",

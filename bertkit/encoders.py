@@ -91,7 +91,8 @@ def head_class(head: str, config: PreTrainedConfig, name: str) -> type[PreTraine
 
     if config.model_type in BERT:
         return getattr(modeling_bert, head)
-    auto_class = next(auto for auto, model in modeling_bert.AUTO_CLASSES.items() if model.__name__ == head)
+    # The last that builds it: AutoModel, and not AutoModelForTextEncoding, which few families have.
+    auto_class = [auto for auto, model in modeling_bert.AUTO_CLASSES.items() if model.__name__ == head][-1]
     network = getattr(modeling_auto, auto_class)._model_mapping.get(type(config), None)
     if network is None:
         raise CheckpointError(

@@ -10,7 +10,19 @@ from typing import Annotated
 import typer
 
 from bertkit import __version__
-from bertkit.cli import evaluate, export, finetune, predict, pretrain, push, quickstart, recipes, tokenizer
+from bertkit.cli import (
+    embed,
+    evaluate,
+    export,
+    fill_mask,
+    finetune,
+    predict,
+    pretrain,
+    push,
+    quickstart,
+    recipes,
+    tokenizer,
+)
 from bertkit.errors import BertkitError
 from bertkit.placement import is_main_process
 
@@ -27,6 +39,8 @@ app.command("pretrain")(pretrain.pretrain)
 app.add_typer(finetune.app, name="finetune")
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
+app.command("fill-mask")(fill_mask.fill_mask)
+app.command("embed")(embed.embed)
 app.command("export")(export.export)
 app.command("push")(push.push)
 app.add_typer(tokenizer.app, name="tokenizer")

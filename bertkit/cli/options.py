@@ -174,6 +174,18 @@ def overrides(flags: Mapping[str, Any], **own: Any) -> dict[str, Any]:
     return placed | given
 
 
+def numbers(given: str, flag: str) -> list[int]:
+    """Whole numbers with commas between them, such as ``-1,-2``.
+
+    Raises:
+        RecipeError: something in it is no whole number.
+    """
+    try:
+        return [int(each) for each in given.split(",")]
+    except ValueError as error:
+        raise RecipeError(f"{flag} {given}: expected whole numbers with commas between them, such as -1,-2") from error
+
+
 def print_results(output_dir: Path, metrics: dict[str, float], shown: list[tuple[str, str]], as_json: bool) -> None:
     """A finished run on stdout: one JSON object, or the metrics ``shown`` (key, name) and where the rest is."""
     if as_json:

@@ -15,3 +15,23 @@ def test_export_says_how_close_the_two_forms_are(bertkit, checkpoint, tmp_path):
     as_json = json.loads(bertkit("export", checkpoint, tmp_path / "other", "--to", "bert", "--json").out)
     assert as_json["model_class"] == "BertForPreTraining"
     assert as_json["comparison"]["tolerance"] == 1e-4
+
+
+def test_fill_mask_prints_probability_token_and_text(bertkit, checkpoint):
+    done = bertkit("fill-mask", checkpoint, "The [MASK] is lovely", "--top-k", 2)
+    assert done.code == 0
+    probability, token, text = done.out.splitlines()[0].split("\t")
+    assert 0 < float(probability) < 1
+    assert text == f"The {token} is lovely" or token.startswith("##")
+    as_json = bertkit("fill-mask", checkpoint, "The [MASK] is lovely", "--top-k", 2, "--json")
+    [[[first, second]]] = json.loads(as_json.out)
+    assert first["token"] == token
+    assert first["probability"] >= second["probability"]
+
+
+def test_embed_writes_a_file_and_says_what_is_in_it(bertkit, checkpoint, tmp_path):
+    done = bertkit("embed", checkpoint, "a film", "the plot", "--output", tmp_path / "x.npz", "--layers", "-1,-2")
+    assert (done.code, done.out) == (0, f"2 texts, 64 numbers each: {tmp_path / 'x.npz'}\n")
+    wrong = bertkit("embed", checkpoint, "a film", "--output", tmp_path / "y.npz", "--layers", "last")
+    assert wrong.code == 2
+    assert "--layers last: expected whole numbers with commas between them, such as -1,-2" in wrong.err

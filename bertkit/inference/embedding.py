@@ -1,0 +1,213 @@
+"""Vectors of texts and of their tokens, from chosen layers of any encoder (BERT §5.3, feature-based approach).
+
+A text longer than the model reads goes through it in overlapping windows; every token gets its vector from the window
+in which it has most context on its poorer side, as in BERT's released run_squad.py.
+
+Dimension letters: N texts, T tokens of a text, S tokens of a window with [CLS] and [SEP], K chosen layers, H hidden
+size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from bertkit.checkpoint import check_positions, load_model
+from bertkit.encoders import longest_input, model_inputs
+from bertkit.errors import CheckpointError, RecipeError
+from bertkit.progress import Bar, without_library_bars
+from bertkit.tasks.base import padded
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+Pooling = Literal["cls", "mean", "max"]
+_LONGEST = 512  # tokens of a window, where the model could read more: attention is quadratic in it
+_TEXTS_AT_ONCE = 256  # whose token vectors are held in memory together
+
+
+@dataclass(frozen=True)
+class TokenEmbeddings:
+    """The tokens of one text, without [CLS] and [SEP].
+
+    Attributes:
+        text: as given.
+        tokens: T pieces of the vocabulary.
+        offsets: (T, 2) int64, where each stands in ``text``: ``text[start:end]``.
+        vectors: (T, K * H) float32.
+    """
+
+    text: str
+    tokens: list[str]
+    offsets: np.ndarray
+    vectors: np.ndarray
+
+
+@dataclass(frozen=True)
+class _Window:
+    """S tokens of a text, and which of them are its own: those that no other window has in a better place."""
+
+    inputs: dict[str, list[int]]
+    offsets: np.ndarray
+    is_special: np.ndarray
+    is_own: np.ndarray
+
+
+def load_encoder(checkpoint: str, config: PreTrainedConfig) -> PreTrainedModel:
+    """The encoder of a checkpoint without its head, whatever it was trained for.
+
+    Raises:
+        CheckpointError: it cannot be loaded, or its weights are not complete.
+    """
+    with without_library_bars():
+        model, lost = load_model("BertModel", checkpoint, config, new_head=True)
+    missing = [name for name in lost if not name.startswith("pooler.")]  # which is not asked: not all heads have it
+    if missing:
+        raise CheckpointError(f"{checkpoint}: the weights lack {', '.join(missing[:3])}; it is not a complete encoder")
+    return model
+
+
+class Embedder:
+    """An encoder with its tokenizer; `bertkit.load` builds it."""
+
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, batch_size: int, name: str):
+        self.model = model.eval()
+        self.tokenizer = tokenizer
+        self.batch_size = batch_size
+        self.name = name
+        self.inputs = model_inputs(model.config)
+
+    def pooled(
+        self,
+        texts: Sequence[str],
+        pooling: Pooling,
+        layers: Sequence[int],
+        max_seq_length: int | None,
+        stride: int | None,
+    ) -> np.ndarray:
+        """One vector a text, (N, K * H) float32; see `bertkit.inference.loaded.LoadedCheckpoint.embed`."""
+        if pooling not in ("cls", "mean", "max"):
+            raise RecipeError(f"pooling {pooling!r}: expected cls, mean, max or none")
+        vectors = [
+            _pooled(windows, states, pooling)
+            for windows, states in self._encoded(texts, layers, max_seq_length, stride)
+        ]
+        return np.stack(vectors)
+
+    def tokens(
+        self, texts: Sequence[str], layers: Sequence[int], max_seq_length: int | None, stride: int | None
+    ) -> list[TokenEmbeddings]:
+        """The vectors of every token; see `bertkit.inference.loaded.LoadedCheckpoint.embed`."""
+        found = []
+        encoded = self._encoded(texts, layers, max_seq_length, stride)
+        for text, (windows, states) in zip(texts, encoded, strict=True):
+            own = [window.is_own & ~window.is_special for window in windows]
+            ids = [np.asarray(window.inputs["input_ids"])[chosen] for window, chosen in zip(windows, own, strict=True)]
+            found.append(
+                TokenEmbeddings(
+                    text,
+                    self.tokenizer.convert_ids_to_tokens(np.concatenate(ids).tolist()),
+                    np.concatenate([window.offsets[chosen] for window, chosen in zip(windows, own, strict=True)]),
+                    np.concatenate([state[chosen] for state, chosen in zip(states, own, strict=True)]),
+                )
+            )
+        return found
+
+    def _encoded(
+        self, texts: Sequence[str], layers: Sequence[int], max_seq_length: int | None, stride: int | None
+    ) -> Iterator[tuple[list[_Window], list[np.ndarray]]]:
+        """The windows of each text, in order, and for each the chosen layers' states (S, K * H)."""
+        self._check_layers(layers)
+        length, overlap = self._window_size(max_seq_length, stride)
+        with Bar("embedding", "texts") as progress:
+            for start in range(0, len(texts), _TEXTS_AT_ONCE):
+                block = self._windows(texts[start : start + _TEXTS_AT_ONCE], length, overlap)
+                states = iter(self._states([window for windows in block for window in windows], layers))
+                for windows in block:
+                    yield windows, [next(states) for _ in windows]
+                progress(start + len(block), len(texts))
+
+    def _check_layers(self, layers: Sequence[int]) -> None:
+        count = self.model.config.num_hidden_layers
+        wrong = [layer for layer in layers if not -count - 1 <= layer <= count]
+        if wrong or not layers:
+            raise RecipeError(
+                f"layers {', '.join(map(str, layers)) or 'none'}: {self.name} has {count}; expected 0 (the embeddings) "
+                f"to {count}, or -1 (the last) to {-count - 1}"
+            )
+
+    def _window_size(self, max_seq_length: int | None, stride: int | None) -> tuple[int, int]:
+        """Tokens of a window, and how many of them neighbours share."""
+        length = min(longest_input(self.model.config), _LONGEST) if max_seq_length is None else max_seq_length
+        check_positions(length, self.model.config, self.name)
+        overlap = length // 4 if stride is None else stride
+        room = length - self.tokenizer.num_special_tokens_to_add()
+        if not 0 <= overlap < room:  # the library would panic
+            raise RecipeError(
+                f"stride {overlap}: expected 0 to {room - 1}, as a window of {length} has room for {room}"
+            )
+        return length, overlap
+
+    def _windows(self, texts: Sequence[str], length: int, overlap: int) -> list[list[_Window]]:
+        cut = self.tokenizer(
+            list(texts),
+            truncation=True,
+            max_length=length,
+            stride=overlap,
+            return_overflowing_tokens=True,
+            return_offsets_mapping=True,
+            return_special_tokens_mask=True,
+            return_token_type_ids=True,
+            padding=False,
+        )
+        rows: list[list[int]] = [[] for _ in texts]
+        for row, owner in enumerate(cut["overflow_to_sample_mapping"]):
+            rows[owner].append(row)
+        return [self._windows_of_text(cut, of_text, overlap) for of_text in rows]
+
+    def _windows_of_text(self, cut: Any, rows: Sequence[int], overlap: int) -> list[_Window]:
+        special = [np.asarray(cut["special_tokens_mask"][row], bool) for row in rows]
+        sizes = [int((~each).sum()) for each in special]
+        starts = np.cumsum([0, *(size - overlap for size in sizes[:-1])])  # in tokens of the text
+        best = np.full(starts[-1] + sizes[-1], -1)
+        owner = np.zeros(len(best), int)
+        for number, (start, size) in enumerate(zip(starts, sizes, strict=True)):
+            context = np.minimum(np.arange(size), np.arange(size)[::-1])
+            better = context > best[start : start + size]
+            best[start : start + size][better] = context[better]
+            owner[start : start + size][better] = number
+        windows = []
+        for number, (row, start, size) in enumerate(zip(rows, starts, sizes, strict=True)):
+            own = special[number].copy()  # and [CLS] and [SEP] are every window's own
+            own[~special[number]] = owner[start : start + size] == number
+            inputs = {name: cut[name][row] for name in self.inputs}
+            windows.append(_Window(inputs, np.asarray(cut["offset_mapping"][row]), special[number], own))
+        return windows
+
+    def _states(self, windows: Sequence[_Window], layers: Sequence[int]) -> list[np.ndarray]:
+        """(S, K * H) float32 of each window; windows of like length share a batch."""
+        import torch
+
+        order = np.argsort([-len(window.offsets) for window in windows], kind="stable")
+        states: list[np.ndarray] = [np.empty(0)] * len(windows)
+        for start in range(0, len(order), self.batch_size):
+            chosen = order[start : start + self.batch_size]
+            batch = padded([windows[index].inputs for index in chosen], self.tokenizer, self.inputs)
+            on_device = {name: values.to(self.model.device) for name, values in batch.items()}
+            with torch.inference_mode():
+                hidden = self.model(**on_device, output_hidden_states=True).hidden_states
+                joined = torch.cat([hidden[layer] for layer in layers], dim=-1).float().cpu().numpy()
+            for index, values in zip(chosen, joined, strict=True):
+                states[index] = values[: len(windows[index].offsets)].copy()
+        return states
+
+
+def _pooled(windows: Sequence[_Window], states: Sequence[np.ndarray], pooling: Pooling) -> np.ndarray:
+    """(K * H) float32: over every token once, [CLS] and [SEP] among them, or over the first tokens of the windows."""
+    if pooling == "cls":
+        return np.mean([state[0] for state in states], axis=0)
+    own = np.concatenate([state[window.is_own] for window, state in zip(windows, states, strict=True)])
+    return own.mean(axis=0) if pooling == "mean" else own.max(axis=0)

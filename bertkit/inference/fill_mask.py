@@ -1,0 +1,93 @@
+"""What a masked language model expects in place of [MASK] (BERT §3.1, Task #1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bertkit.encoders import longest_input, model_inputs
+from bertkit.errors import RecipeError, raise_all
+from bertkit.tasks.base import padded
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True)
+class Filling:
+    """One guess for one mask.
+
+    Attributes:
+        token: the piece of the vocabulary.
+        probability: of it at that place, in [0, 1].
+        text: the text with it in place of this mask; other masks stay.
+    """
+
+    token: str
+    probability: float
+    text: str
+
+
+class MaskFiller:
+    """A masked language model with its tokenizer; `bertkit.load` builds it."""
+
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, batch_size: int, name: str):
+        self.model = model.eval()
+        self.tokenizer = tokenizer
+        self.batch_size = batch_size
+        self.name = name
+        self.inputs = model_inputs(model.config)
+        self.mask_id = tokenizer.mask_token_id
+
+    def fill(self, texts: Sequence[str], top_k: int) -> list[list[list[Filling]]]:
+        """See `bertkit.inference.loaded.LoadedCheckpoint.fill_mask`."""
+        import torch
+
+        pieces = len(self.tokenizer)
+        if not 1 <= top_k <= pieces:
+            raise RecipeError(f"top_k {top_k}: expected 1 to {pieces}, the pieces that there are")
+        encoded = self.tokenizer(list(texts), return_offsets_mapping=True, return_token_type_ids=True)
+        self._check(texts, encoded["input_ids"])
+        found: list[list[list[Filling]]] = []
+        for start in range(0, len(texts), self.batch_size):
+            rows = range(start, min(start + self.batch_size, len(texts)))
+            inputs = [{name: encoded[name][row] for name in self.inputs} for row in rows]
+            batch = padded(inputs, self.tokenizer, self.inputs)
+            with torch.inference_mode():
+                logits = self.model(**{name: values.to(self.model.device) for name, values in batch.items()}).logits
+            for row, scores in zip(rows, logits, strict=True):
+                masks = [at for at, token in enumerate(encoded["input_ids"][row]) if token == self.mask_id]
+                best = scores[masks].float().softmax(dim=-1).topk(top_k)
+                offsets = encoded["offset_mapping"][row]
+                guesses = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+                found.append(
+                    [
+                        [self._filling(texts[row], offsets[at], *guess) for guess in zip(*each, strict=True)]
+                        for at, each in zip(masks, guesses, strict=True)
+                    ]
+                )
+        return found
+
+    def _check(self, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> None:
+        """Refuses texts without a mask, and longer ones than the model reads.
+
+        Raises:
+            DataError: naming all of them.
+        """
+        longest = longest_input(self.model.config)
+        faults = []
+        for number, (text, of_text) in enumerate(zip(texts, ids, strict=True), start=1):
+            if self.mask_id not in of_text:
+                faults.append(f"text {number}: no {self.tokenizer.mask_token} in {text[:60]!r}; say what to guess")
+            if len(of_text) > longest:
+                faults.append(f"text {number}: {len(of_text)} tokens, and {self.name} reads {longest}; give less of it")
+        raise_all(faults)
+
+    def _filling(self, text: str, where: tuple[int, int], token_id: int, probability: float) -> Filling:
+        start, end = where
+        token = self.tokenizer.convert_ids_to_tokens(token_id)
+        before = text[:start]
+        if token.startswith("##"):  # it goes on with the word before
+            return Filling(token, probability, before.rstrip() + token[2:] + text[end:])
+        return Filling(token, probability, before + self.tokenizer.decode([token_id]).strip() + text[end:])

@@ -1,0 +1,168 @@
+"""What `bertkit.load` returns: a checkpoint that predicts what it was fine-tuned for, fills masks and gives vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import numpy as np
+
+from bertkit.checkpoint import load_config, load_model, load_tokenizer
+from bertkit.errors import CheckpointError
+from bertkit.inference.embedding import Embedder, Pooling, TokenEmbeddings, load_encoder
+from bertkit.inference.fill_mask import Filling, MaskFiller
+from bertkit.inference.predictor import Predictor
+from bertkit.inference.predictor import load as load_predictor
+from bertkit.placement import PlacementSettings, place
+from bertkit.progress import without_library_bars
+
+if TYPE_CHECKING:
+    from bertkit.tasks.base import Task
+
+
+def load(
+    checkpoint: str | Path, *, device: Literal["auto", "cpu"] = "auto", batch_size: int = 64, **data: Any
+) -> LoadedCheckpoint:
+    """Loads a checkpoint for use: of bertkit or stock, fine-tuned or not, of BERT or of another encoder.
+
+    Args:
+        checkpoint: a run directory, a folder or a Hub id.
+        device: ``auto`` or ``cpu``.
+        batch_size: inputs computed at once; does not change any result.
+        data: values of the task's ``data`` block, such as ``data_dir``; only for a fine-tuned checkpoint.
+
+    Raises:
+        CheckpointError: it cannot be loaded.
+    """
+    loaded = LoadedCheckpoint(str(checkpoint), device, batch_size, data)
+    if loaded.is_fine_tuned or data:
+        loaded.predictor  # noqa: B018 - what is wrong with it is to be said now
+    return loaded
+
+
+class LoadedCheckpoint:
+    """A checkpoint in use. Build it with `load`; weights of a head are loaded when they are first needed."""
+
+    def __init__(self, name: str, device: Literal["auto", "cpu"], batch_size: int, data: dict[str, Any]):
+        self.name = name
+        self.batch_size = batch_size
+        self._device = device
+        self._data = data
+        self._config = load_config(name, any_encoder=True)
+
+    @property
+    def is_fine_tuned(self) -> bool:
+        """Whether the checkpoint says what it was fine-tuned for."""
+        return bool(getattr(self._config, "bertkit_task", None))
+
+    @cached_property
+    def predictor(self) -> Predictor:
+        """The checkpoint with its task.
+
+        Raises:
+            CheckpointError: it was not fine-tuned, or cannot be loaded.
+        """
+        return load_predictor(self.name, device=self._device, batch_size=self.batch_size, **self._data)
+
+    @property
+    def task(self) -> Task:
+        """What it was fine-tuned for; raises as `predictor`."""
+        return self.predictor.task
+
+    def predict(self, texts: str | Sequence[str], **options: Any) -> list[dict[str, Any]]:
+        """Predictions for texts, in the order given; see `bertkit.inference.predictor.Predictor.predict`.
+
+        Raises:
+            CheckpointError: it was not fine-tuned.
+        """
+        return self.predictor.predict(texts, **options)
+
+    @overload
+    def embed(
+        self,
+        texts: str | Sequence[str],
+        *,
+        pooling: Pooling = "mean",
+        layers: Sequence[int] = (-1,),
+        max_seq_length: int | None = None,
+        stride: int | None = None,
+    ) -> np.ndarray: ...
+
+    @overload
+    def embed(
+        self,
+        texts: str | Sequence[str],
+        *,
+        pooling: Literal["none"],
+        layers: Sequence[int] = (-1,),
+        max_seq_length: int | None = None,
+        stride: int | None = None,
+    ) -> list[TokenEmbeddings]: ...
+
+    def embed(
+        self,
+        texts: str | Sequence[str],
+        *,
+        pooling: Pooling | Literal["none"] = "mean",
+        layers: Sequence[int] = (-1,),
+        max_seq_length: int | None = None,
+        stride: int | None = None,
+    ) -> np.ndarray | list[TokenEmbeddings]:
+        """Vectors of N texts of any length.
+
+        Args:
+            texts: one text, or several.
+            pooling: over the tokens of a text: their ``mean`` or ``max``, each token once, [CLS] and [SEP] among them;
+                ``cls``, the first token's vector (of several windows their mean); or ``none``: every token.
+            layers: K of them, 0 the embeddings, 1 the first layer, -1 the last; their vectors are joined end to end
+                (BERT §5.3 joins the last four).
+            max_seq_length: tokens of a window; as many as the model reads, at most 512, unless given.
+            stride: tokens that neighbouring windows of a long text share; a quarter of a window unless given.
+
+        Returns:
+            (N, K * H) float32; without pooling a `TokenEmbeddings` a text.
+
+        Raises:
+            BertkitError: a layer, a length or the pooling is impossible, or the checkpoint has no complete encoder.
+        """
+        given = [texts] if isinstance(texts, str) else list(texts)
+        if pooling == "none":
+            return self._embedder.tokens(given, layers, max_seq_length, stride)
+        return self._embedder.pooled(given, pooling, layers, max_seq_length, stride)
+
+    def fill_mask(self, texts: str | Sequence[str], *, top_k: int = 5) -> list[list[list[Filling]]]:
+        """What the model expects in place of each mask.
+
+        Args:
+            texts: each with one mask or several, written as the tokenizer writes it: ``[MASK]`` for BERT.
+            top_k: how many guesses for a mask.
+
+        Returns:
+            For each text, for each of its masks, the guesses, the most probable first. Masks of one text are guessed
+            without regard to each other.
+
+        Raises:
+            CheckpointError: the checkpoint has no masked-LM head.
+            DataError: a text has no mask, or is longer than the model reads.
+        """
+        return self._mask_filler.fill([texts] if isinstance(texts, str) else list(texts), top_k)
+
+    @cached_property
+    def _embedder(self) -> Embedder:
+        model = load_encoder(self.name, load_config(self.name, any_encoder=True)).to(self._place())
+        return Embedder(model, load_tokenizer(self.name), self.batch_size, self.name)
+
+    @cached_property
+    def _mask_filler(self) -> MaskFiller:
+        tokenizer = load_tokenizer(self.name)
+        if tokenizer.mask_token_id is None:
+            raise CheckpointError(f"{self.name}: its tokenizer has no mask token")
+        with without_library_bars():
+            config = load_config(self.name, any_encoder=True)
+            model, _ = load_model("BertForMaskedLM", self.name, config, new_head=False)
+        return MaskFiller(model.to(self._place()), tokenizer, self.batch_size, self.name)
+
+    def _place(self) -> str:
+        return place(PlacementSettings(device=self._device), 1).device

@@ -1,0 +1,183 @@
+"""Vectors of texts and tokens: against the encoder called by hand, windows and offsets included."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bertkit
+from bertkit.checkpoint import load_config, load_tokenizer
+from bertkit.encoders import head_class
+from bertkit.errors import CheckpointError, DataError, OutputError, RecipeError
+from bertkit.inference.embedding_files import embed_texts
+
+TEXTS = ["the film is lovely", "a plot", "the good, bad or awful story of a film"]
+
+
+@pytest.fixture(scope="module")
+def bert(checkpoint: Path):
+    return bertkit.load(checkpoint, batch_size=2)
+
+
+def states(checkpoint: Path, text: str) -> list[torch.Tensor]:
+    """Every layer's states (S, H) of one text that fits the model."""
+    model = bertkit.BertModel.from_pretrained(checkpoint).eval()
+    with torch.no_grad():
+        hidden = model(**load_tokenizer(checkpoint)(text, return_tensors="pt"), output_hidden_states=True).hidden_states
+    return [layer[0] for layer in hidden]
+
+
+def close(one: np.ndarray, other: torch.Tensor) -> None:
+    np.testing.assert_allclose(one, other.numpy(), rtol=0, atol=2e-6)
+
+
+def test_pooling_is_over_all_tokens_of_the_text_whatever_shares_its_batch(bert, checkpoint):
+    for pooling, of in (("mean", lambda s: s.mean(0)), ("max", lambda s: s.amax(0)), ("cls", lambda s: s[0])):
+        found = bert.embed(TEXTS, pooling=pooling)
+        assert (found.shape, found.dtype) == ((3, 32), np.float32)
+        for text, vector in zip(TEXTS, found, strict=True):
+            close(vector, of(states(checkpoint, text)[-1]))
+
+
+def test_layers_are_joined_in_the_order_given(bert, checkpoint):
+    found = bert.embed(TEXTS[0], layers=[-1, 0, 1], pooling="cls")
+    hidden = states(checkpoint, TEXTS[0])
+    close(found[0], torch.cat([hidden[2][0], hidden[0][0], hidden[1][0]]))
+
+
+def test_tokens_come_with_their_characters_and_without_cls_and_sep(bert, checkpoint):
+    """Accents are stripped by the tokenizer, and offsets still point into the text as it was given."""
+    text = "The FÎLM, story"
+    (found,) = bert.embed(text, pooling="none")
+    tokenizer = load_tokenizer(checkpoint)
+    assert found.tokens == tokenizer.tokenize(text)
+    close(found.vectors, states(checkpoint, text)[-1][1:-1])
+    words = [text[start:end] for start, end in found.offsets]
+    assert words[0] == "The"
+    assert "".join(words) == text.replace(" ", "")
+
+
+def test_a_long_text_in_windows_gives_every_token_its_best_context(bert, checkpoint):
+    """Windows of 6 tokens, 4 of them the text's, that share 2: tokens 0-3, 2-5, 4-7, ….
+
+    Token 2 has one token after it in the first window, and nothing before it in the second: min(2, 1) against min(0, 3),
+    so it is the first window's. Token 3 has nothing after it in the first and one before it in the second.
+    """
+    text = " ".join(["film", "plot", "bad", "good", "awful", "lovely", "film"])
+    (found,) = bert.embed(text, pooling="none", max_seq_length=6, stride=2)
+    tokenizer = load_tokenizer(checkpoint)
+    pieces = tokenizer(text, add_special_tokens=False)["input_ids"]
+    assert found.tokens == tokenizer.convert_ids_to_tokens(pieces)
+    model = bertkit.BertModel.from_pretrained(checkpoint).eval()
+    best: dict[int, tuple[int, torch.Tensor]] = {}
+    for start in range(0, len(pieces) - 2, 2):
+        window = pieces[start : start + 4]
+        ids = torch.tensor([[tokenizer.cls_token_id, *window, tokenizer.sep_token_id]])
+        with torch.no_grad():
+            hidden = model(ids).last_hidden_state[0, 1:-1]
+        for at in range(len(window)):
+            context = min(at, len(window) - 1 - at)
+            if context > best.get(start + at, (-1, hidden))[0]:
+                best[start + at] = (context, hidden[at])
+    close(found.vectors, torch.stack([best[at][1] for at in range(len(pieces))]))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    words=st.lists(st.sampled_from(["film", "unheard-of", "Plot,", "é", "x\u200b"]), min_size=0, max_size=40),
+    length=st.integers(4, 20),
+    share=st.floats(0, 0.9),
+)
+def test_windows_lose_and_repeat_no_token(bert, checkpoint, words, length, share):
+    text = " ".join(words)
+    (found,) = bert.embed(text, pooling="none", max_seq_length=length, stride=int(share * (length - 2)))
+    whole = load_tokenizer(checkpoint)(text, add_special_tokens=False, return_offsets_mapping=True)
+    assert [tuple(each) for each in found.offsets] == [tuple(each) for each in whole["offset_mapping"]]
+    assert len(found.vectors) == len(found.tokens)
+    assert np.isfinite(bert.embed(text, max_seq_length=length)).all()
+
+
+def test_every_family_and_every_head_has_an_encoder(encoder, checkpoint, tmp_path):
+    tokenizer = load_tokenizer(checkpoint)
+    encoder.vocab_size = len(tokenizer)
+    head_class("BertForTokenClassification", encoder, "here")(encoder).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    assert bertkit.load(tmp_path).embed(TEXTS, layers=[0, -1]).shape == (3, 64)
+
+
+def test_an_incomplete_encoder_is_refused(checkpoint, tmp_path):
+    config = load_config(str(checkpoint), {"num_hidden_layers": 3})
+    bertkit.BertForPreTraining.from_pretrained(checkpoint).save_pretrained(tmp_path)
+    config.save_pretrained(tmp_path)
+    load_tokenizer(checkpoint).save_pretrained(tmp_path)
+    with pytest.raises(CheckpointError, match=r"the weights lack encoder\.layer\.2"):
+        bertkit.load(tmp_path).embed("a film")
+
+
+def test_impossible_wishes_are_refused(bert):
+    for options, message in (
+        ({"layers": [3]}, r"layers 3: .* has 2; expected 0 \(the embeddings\) to 2, or -1 \(the last\) to -3"),
+        ({"layers": []}, "layers none"),
+        ({"max_seq_length": 65}, "has positions for 64"),
+        ({"max_seq_length": 10, "stride": 8}, "stride 8: expected 0 to 7, as a window of 10 has room for 8"),
+        ({"pooling": "first"}, "pooling 'first': expected cls, mean, max or none"),
+    ):
+        with pytest.raises(RecipeError, match=message):
+            bert.embed("a film", **options)
+
+
+def test_what_was_not_fine_tuned_does_not_predict(bert):
+    with pytest.raises(CheckpointError, match="does not say which task"):
+        bert.predict("a film")
+
+
+class TestFiles:
+    def test_pooled_vectors_are_the_same_in_all_forms(self, bert, checkpoint, tmp_path):
+        expected = bert.embed(TEXTS)
+        for form in ("npz", "parquet", "jsonl"):
+            assert embed_texts(checkpoint, tmp_path / f"out.{form}", TEXTS) == (3, 32)
+        arrays = np.load(tmp_path / "out.npz")
+        assert arrays["texts"].tolist() == TEXTS
+        np.testing.assert_array_equal(arrays["embeddings"], expected)
+        table = pyarrow.parquet.read_table(tmp_path / "out.parquet").to_pylist()
+        lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+        for rows in (table, lines):
+            assert [row["text"] for row in rows] == TEXTS
+            np.testing.assert_array_equal(np.float32([row["embedding"] for row in rows]), expected)
+
+    def test_token_vectors_are_the_same_in_all_forms(self, bert, checkpoint, tmp_path):
+        expected = bert.embed(TEXTS, pooling="none")
+        for form in ("npz", "parquet", "jsonl"):
+            embed_texts(checkpoint, tmp_path / f"out.{form}", TEXTS, pooling="none")
+        arrays = np.load(tmp_path / "out.npz")
+        table = pyarrow.parquet.read_table(tmp_path / "out.parquet").to_pylist()
+        for number, line in enumerate((tmp_path / "out.jsonl").read_text().splitlines()):
+            rows = [row for row in table if row["text"] == number]
+            assert json.loads(line)["text"] == TEXTS[number]
+            for found in (json.loads(line)["tokens"], rows):
+                assert [row["token"] for row in found] == expected[number].tokens
+                assert [[row["start"], row["end"]] for row in found] == expected[number].offsets.tolist()
+                np.testing.assert_array_equal(np.float32([row["embedding"] for row in found]), expected[number].vectors)
+            np.testing.assert_array_equal(arrays["embeddings"][arrays["text"] == number], expected[number].vectors)
+
+    def test_texts_come_from_lines_and_tables(self, checkpoint, tmp_path):
+        (tmp_path / "lines.txt").write_text("a film\n\nthe plot\n")
+        (tmp_path / "rows.csv").write_text("id,body\n1,a film\n2,the plot\n")
+        assert embed_texts(checkpoint, tmp_path / "one.npz", input_file=tmp_path / "lines.txt")[0] == 3
+        assert embed_texts(checkpoint, tmp_path / "two.npz", None, tmp_path / "rows.csv", "body")[0] == 2
+        with pytest.raises(DataError, match="text"):
+            embed_texts(checkpoint, tmp_path / "three.npz", None, tmp_path / "rows.csv")
+
+    def test_nothing_is_overwritten_and_unknown_endings_are_refused(self, tmp_path):
+        (tmp_path / "here.npz").write_text("mine")
+        with pytest.raises(OutputError, match="exists; give another name"):
+            embed_texts("no-checkpoint", tmp_path / "here.npz", ["a"])
+        with pytest.raises(OutputError, match=r"expected a name that ends in \.npz, \.parquet, \.jsonl"):
+            embed_texts("no-checkpoint", tmp_path / "out.txt", ["a"])

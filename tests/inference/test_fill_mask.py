@@ -1,0 +1,60 @@
+"""Guesses for masked words: those of the model called by hand, put into the text as it was given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import bertkit
+from bertkit.checkpoint import load_config, load_tokenizer
+from bertkit.errors import CheckpointError, DataError, RecipeError
+from bertkit.inference.fill_mask import MaskFiller
+
+
+@pytest.fixture(scope="module")
+def bert(checkpoint: Path):
+    return bertkit.load(checkpoint, batch_size=2)
+
+
+def test_guesses_are_those_of_the_model_whatever_shares_the_batch(bert, checkpoint):
+    texts = ["The [MASK] is lovely", "a [MASK]  [MASK].", "[MASK]"]
+    found = bert.fill_mask(texts, top_k=4)
+    assert [len(masks) for masks in found] == [1, 2, 1]
+    tokenizer = load_tokenizer(checkpoint)
+    model = bertkit.BertForPreTraining.from_pretrained(checkpoint).eval()
+    for text, masks in zip(texts, found, strict=True):
+        inputs = tokenizer(text, return_tensors="pt")
+        with torch.no_grad():
+            logits = model(**inputs).prediction_logits[0][inputs["input_ids"][0] == tokenizer.mask_token_id]
+        for scores, guesses in zip(logits.softmax(-1), masks, strict=True):
+            best, ids = scores.topk(4)
+            assert [guess.probability for guess in guesses] == pytest.approx(best.tolist(), abs=1e-6)
+            assert [guess.token for guess in guesses] == tokenizer.convert_ids_to_tokens(ids.tolist())
+
+
+def test_a_guess_stands_in_the_text_as_it_was_given(bert, checkpoint):
+    """Capitals and double spaces stay, other masks too; a piece that goes on with a word is joined to it."""
+    filler: MaskFiller = bert._mask_filler
+    vocabulary = load_tokenizer(checkpoint).get_vocab()
+    text = "The  FILM, [MASK] [MASK]!"
+    first, second = (11, 17), (18, 24)
+    assert filler._filling(text, first, vocabulary["plot"], 0.5).text == "The  FILM, plot [MASK]!"
+    assert filler._filling(text, second, vocabulary["##s"], 0.5).text == "The  FILM, [MASK]s!"
+
+
+def test_texts_without_a_mask_and_too_long_ones_are_named_together(bert):
+    with pytest.raises(DataError) as caught:
+        bert.fill_mask(["fine [MASK]", "no mask here", "[MASK]" + " film" * 70])
+    assert "text 2: no [MASK] in 'no mask here'" in str(caught.value)
+    assert "text 3: 73 tokens, and" in str(caught.value)
+    with pytest.raises(RecipeError, match="top_k 0: expected 1 to"):
+        bert.fill_mask("a [MASK]", top_k=0)
+
+
+def test_a_checkpoint_without_the_head_is_refused(checkpoint, tmp_path):
+    bertkit.BertForSequenceClassification(load_config(str(checkpoint))).save_pretrained(tmp_path)
+    load_tokenizer(checkpoint).save_pretrained(tmp_path)
+    with pytest.raises(CheckpointError, match=r"lack cls\.predictions.* not a complete BertForMaskedLM"):
+        bertkit.load(tmp_path).fill_mask("a [MASK]")
