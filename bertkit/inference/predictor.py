@@ -12,6 +12,7 @@ import numpy as np
 from bertkit.checkpoint import check_positions, load_config, load_model, load_tokenizer
 from bertkit.encoders import model_inputs
 from bertkit.errors import DataError, PlacementError
+from bertkit.inference.onnx_model import OnnxModel, is_onnx
 from bertkit.placement import PlacementSettings, place
 from bertkit.progress import Bar, without_library_bars
 from bertkit.tasks.base import Columns, ColumnsOf, Outputs, Task, task_of_checkpoint
@@ -40,7 +41,9 @@ class Evaluation:
 class Predictor:
     """A checkpoint with its task and tokenizer. Build it with `load`."""
 
-    def __init__(self, task: Task, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, batch_size: int):
+    def __init__(
+        self, task: Task, model: PreTrainedModel | OnnxModel, tokenizer: PreTrainedTokenizerBase, batch_size: int
+    ):
         self.task = task
         self.model = model
         self.tokenizer = tokenizer
@@ -143,6 +146,8 @@ def _predictor(
     if device not in ("auto", "cpu"):
         raise PlacementError(f"device {device!r}: expected auto or cpu")
     where = place(PlacementSettings(device=device), 1)
+    if is_onnx(checkpoint):
+        return Predictor(task, OnnxModel(checkpoint, config), load_tokenizer(checkpoint), batch_size)
     with without_library_bars():
         model, _ = load_model(task.head, checkpoint, config, new_head=False)
     task.prepare(model)

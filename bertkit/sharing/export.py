@@ -7,13 +7,14 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from bertkit.checkpoint import load_config, load_model, load_tokenizer
 from bertkit.encoders import head_of
-from bertkit.errors import OutputError, RecipeError
+from bertkit.errors import CheckpointError, OutputError, RecipeError
+from bertkit.inference.predictor import evaluate
 from bertkit.progress import without_library_bars
 from bertkit.sharing.same_outputs import Comparison
 from bertkit.sharing.stock import write_stock
@@ -28,10 +29,11 @@ class Export:
 
     Attributes:
         folder: where it lies.
-        form: ``bert``.
-        model_class: the class of transformers that loads it.
-        comparison: how close its outputs are to the checkpoint's.
+        form: ``bert`` or ``onnx``.
+        model_class: the class of transformers that loads it, or that it was made of.
+        comparison: how close its outputs are to the checkpoint's; of int8, those of the float32 model on the way.
         notes: what is not the same in this form, in words.
+        scores: of int8: metric → the checkpoint's score and this form's, on ``examples`` examples.
     """
 
     folder: Path
@@ -39,16 +41,30 @@ class Export:
     model_class: str
     comparison: Comparison
     notes: tuple[str, ...] = ()
+    scores: dict[str, tuple[float, float]] = field(default_factory=dict)
+    examples: int = 0
 
 
-def export(checkpoint: str | Path, out: str | Path, *, to: Literal["bert"] = "bert") -> Export:
+def export(
+    checkpoint: str | Path,
+    out: str | Path,
+    *,
+    to: Literal["bert", "onnx"] = "bert",
+    int8: bool = False,
+    max_samples: int | None = None,
+    **data: Any,
+) -> Export:
     """Writes a checkpoint in a form that others read, and compares the two on texts of several lengths.
 
     Args:
         checkpoint: a run directory, a folder or a Hub id, of any head; stock checkpoints too.
         out: the folder to write; new or empty. It appears only when it is whole and has been compared.
         to: ``bert``: weights, configuration and tokenizer as plain transformers has them, ``model_type: bert``; other
-            families than BERT are in their own stock form already and keep it.
+            families than BERT are in their own stock form already and keep it. ``onnx``: for onnxruntime and others,
+            with any batch and length; `bertkit.load` and `bertkit.evaluate` take that folder too.
+        int8: of ``onnx``, with int8 matrices, for CPUs. A fine-tuned checkpoint is scored before and after.
+        max_samples: score on the first so many examples only.
+        data: values of the task's ``data`` block, as for `bertkit.evaluate`, that say where the examples are.
 
     Returns:
         What was written, and how close its outputs are.
@@ -57,11 +73,42 @@ def export(checkpoint: str | Path, out: str | Path, *, to: Literal["bert"] = "be
         BertkitError: the checkpoint cannot be loaded, ``out`` is in use, or the two do not compute the same; then
             nothing has been written.
     """
-    if to != "bert":
-        raise RecipeError(f"--to {to}: expected bert")
+    if to not in ("bert", "onnx"):
+        raise RecipeError(f"--to {to}: expected bert or onnx")
+    if int8 and to != "onnx":
+        raise RecipeError("--int8 is for --to onnx")
     with new_folder(Path(out)) as folder:
-        model_class, comparison, notes = export_stock(str(checkpoint), folder)
-    return Export(Path(out), to, model_class, comparison, notes)
+        if to == "bert":
+            model_class, comparison, notes = export_stock(str(checkpoint), folder)
+            return Export(Path(out), to, model_class, comparison, notes)
+        return _export_onnx(str(checkpoint), folder, Path(out), int8, max_samples, data)
+
+
+def _export_onnx(
+    checkpoint: str, folder: Path, out: Path, int8: bool, max_samples: int | None, data: dict[str, Any]
+) -> Export:
+    from bertkit.sharing.onnx import check_extra, quantize, write_onnx
+
+    check_extra(checkpoint)
+    config = load_config(checkpoint, any_encoder=True)
+    if reads_windows(config):
+        raise CheckpointError(
+            f"{checkpoint}: pools the windows of long texts, and an ONNX model reads one window; export it --to bert"
+        )
+    is_scored = int8 and bool(getattr(config, "bertkit_task", None))
+    before = evaluate(checkpoint, max_samples=max_samples, **data) if is_scored else None
+    with without_library_bars():
+        model, _ = load_model(head_of(config, checkpoint), checkpoint, config, new_head=False)
+        comparison = write_onnx(model, load_tokenizer(checkpoint), folder, checkpoint)
+    form = Export(out, "onnx", type(model).__name__, comparison)
+    if not int8:
+        return form
+    quantize(folder)
+    if before is None:
+        return replace(form, notes=("int8, and not scored: the checkpoint was not fine-tuned for a task",))
+    after = evaluate(folder, max_samples=max_samples, **data)
+    scores = {name.removeprefix("eval_"): (value, after.metrics[name]) for name, value in before.metrics.items()}
+    return replace(form, scores=scores, examples=before.examples)
 
 
 def export_stock(checkpoint: str, folder: Path) -> tuple[str, Comparison, tuple[str, ...]]:

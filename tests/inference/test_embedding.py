@@ -67,8 +67,8 @@ def test_tokens_come_with_their_characters_and_without_cls_and_sep(bert, checkpo
 def test_a_long_text_in_windows_gives_every_token_its_best_context(bert, checkpoint):
     """Windows of 6 tokens, 4 of them the text's, that share 2: tokens 0-3, 2-5, 4-7, ….
 
-    Token 2 has one token after it in the first window, and nothing before it in the second: min(2, 1) against min(0, 3),
-    so it is the first window's. Token 3 has nothing after it in the first and one before it in the second.
+    Token 2 has one token after it in the first window, and nothing before it in the second: min(2, 1) against
+    min(0, 3), so it is the first window's. Token 3 has nothing after it in the first and one before it in the second.
     """
     text = " ".join(["film", "plot", "bad", "good", "awful", "lovely", "film"])
     (found,) = bert.embed(text, pooling="none", max_seq_length=6, stride=2)

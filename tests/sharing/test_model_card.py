@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import yaml
 
-from bertkit.sharing.model_card import CardFacts, model_card
+from bertkit.sharing.model_card import CardFacts, model_card, recorded_facts
 
 FACTS = CardFacts(
     title="BERT fine-tuned on sst2",
@@ -70,3 +71,40 @@ def test_the_text_tells_scores_seed_cuts_recipe_and_how_to_load():
     assert "data_dir: …/GLUE" in text
     assert "/home/ada" not in text
     assert "More information needed" not in text
+
+
+def test_licence_and_language_are_there_only_where_somebody_gave_them():
+    assert not {"license", "language"} & card()[0].keys()
+    metadata, _ = card(license="mit", language=("en", "de"))
+    assert (metadata["license"], metadata["language"]) == ("mit", ["en", "de"])
+
+
+def test_the_data_are_cited_beside_bert():
+    _, text = card()
+    assert all(key in text for key in ("devlin2019bert", "wang2019glue", "socher2013recursive"))
+    _, text = card(dataset=None)
+    assert "devlin2019bert" in text
+    assert "wang2019glue" not in text
+
+
+def test_how_it_was_trained_stands_in_one_line():
+    _, text = card(steps=6315, versions={"bertkit": "0.1.0", "torch": "2.13.0"})
+    line = (
+        "6315 steps of 32 inputs, peak learning rate 2e-05, seed 7, with bertkit 0.1.0, torch 2.13.0. The recipe below"
+    )
+    assert line in text
+    assert "3 epochs of 32 inputs" in card()[1]
+
+
+def test_the_stock_form_needs_no_bertkit_to_be_loaded():
+    _, text = card(is_stock=True, address="ada/film")
+    assert "import bertkit" not in text
+    assert "trust_remote_code" not in text
+    assert 'AutoTokenizer.from_pretrained("ada/film")' in text
+    assert "import bertkit" in card()[1]
+
+
+def test_what_a_run_recorded_fills_the_same_card_again(tmp_path):
+    (tmp_path / "run.json").write_text(json.dumps({"card": FACTS.to_dict()}))
+    assert recorded_facts(tmp_path) == FACTS
+    assert recorded_facts(tmp_path / "nowhere") is None
