@@ -2,9 +2,10 @@
 
     python benchmarks/int8_speed.py CHECKPOINT --data-dir GLUE_FOLDER [--max-samples N] [--repeats 3] [--batch-size 32]
 
-CHECKPOINT is fine-tuned on SST-2. It is exported twice, as stock BERT for ``transformers.pipeline`` and with ``--to onnx
---int8``. Both then read the same sentences in the same process, by turns, after a short warm-up; the pipeline with the
-batch size given, bertkit with its own. Prints one JSON line: accuracies, the median seconds of each, the ratio.
+CHECKPOINT is fine-tuned on SST-2. It is exported twice: as stock BERT for ``transformers.pipeline``, and with
+``--to onnx --int8``. Both then read the same sentences in the same process, by turns, after a short warm-up; the
+pipeline with the batch size given, bertkit with its own. Prints one JSON line: accuracies, the median seconds of each,
+and their ratio.
 """
 
 from __future__ import annotations
