@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -17,9 +17,6 @@ from bertkit.inference.predictor import Predictor
 from bertkit.inference.predictor import load as load_predictor
 from bertkit.placement import PlacementSettings, place
 from bertkit.progress import without_library_bars
-
-if TYPE_CHECKING:
-    from bertkit.tasks.base import Task
 
 
 def load(
@@ -66,10 +63,11 @@ class LoadedCheckpoint:
         """
         return load_predictor(self.name, device=self._device, batch_size=self.batch_size, **self._data)
 
-    @property
-    def task(self) -> Task:
-        """What it was fine-tuned for; raises as `predictor`."""
-        return self.predictor.task
+    def __getattr__(self, name: str) -> Any:
+        """Of a fine-tuned checkpoint, whatever else its predictor has: ``task``, ``model``, ``tokenizer``, …"""
+        if name.startswith("_") or not self.is_fine_tuned:
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        return getattr(self.predictor, name)
 
     def predict(self, texts: str | Sequence[str], **options: Any) -> list[dict[str, Any]]:
         """Predictions for texts, in the order given; see `bertkit.inference.predictor.Predictor.predict`.

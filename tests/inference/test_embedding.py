@@ -136,6 +136,7 @@ def test_impossible_wishes_are_refused(bert):
 def test_what_was_not_fine_tuned_does_not_predict(bert):
     with pytest.raises(CheckpointError, match="does not say which task"):
         bert.predict("a film")
+    assert not hasattr(bert, "task")
 
 
 class TestFiles:

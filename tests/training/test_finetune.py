@@ -242,6 +242,8 @@ def test_nothing_to_start_from_is_refused(glue, tmp_path):
         finetune(blocks, data_dir=glue, output_dir=tmp_path / "run")
 
 
-def test_a_predictor_needs_a_fine_tuned_checkpoint(checkpoint):
+def test_predicting_needs_a_fine_tuned_checkpoint(checkpoint):
     with pytest.raises(CheckpointError, match="does not say which task"):
-        load(checkpoint)
+        load(checkpoint).predict("the film is lovely")
+    with pytest.raises(CheckpointError, match="does not say which task"):
+        load(checkpoint, data_dir="glue")
