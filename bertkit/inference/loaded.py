@@ -69,13 +69,18 @@ class LoadedCheckpoint:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         return getattr(self.predictor, name)
 
-    def predict(self, texts: str | Sequence[str], **options: Any) -> list[dict[str, Any]]:
+    def predict(self, texts: str | Sequence[str] | None = None, **fields: str | Sequence[str]) -> list[dict[str, Any]]:
         """Predictions for texts, in the order given; see `bertkit.inference.predictor.Predictor.predict`.
+
+        Args:
+            texts: one text, or several.
+            fields: for question answering, instead: ``question`` and ``context``.
 
         Raises:
             CheckpointError: it was not fine-tuned.
+            DataError: the task does not take what is given.
         """
-        return self.predictor.predict(texts, **options)
+        return self.predictor.predict(texts, **fields)
 
     @overload
     def embed(
