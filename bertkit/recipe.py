@@ -311,7 +311,7 @@ class _Checker:
         return train
 
 
-_SHARED_BY_TASKS = ("base", "table_data", "tag_labels", "text_classification")
+_SHARED_BY_TASKS = ("arrays", "base", "splits", "table_data", "tag_labels", "text_classification")
 
 
 def task_kinds() -> tuple[str, ...]:

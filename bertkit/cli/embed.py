@@ -49,4 +49,5 @@ def embed(
     if json:
         print(dumps({"texts": count, "size": size, "output": str(output_file)}))
     else:
-        print(f"{count} texts, {size} numbers {'a token' if pooling == 'none' else 'each'}: {output_file}")
+        number = "1 text" if count == 1 else f"{count} texts"
+        print(f"{number}, {size} numbers {'a token' if pooling == 'none' else 'each'}: {output_file}")

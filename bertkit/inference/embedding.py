@@ -19,7 +19,7 @@ from bertkit.checkpoint import check_positions, load_model
 from bertkit.encoders import longest_input, model_inputs
 from bertkit.errors import CheckpointError, RecipeError
 from bertkit.progress import Bar, without_library_bars
-from bertkit.tasks.base import padded
+from bertkit.tasks.arrays import padded
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bertkit.encoders import longest_input, model_inputs
 from bertkit.errors import RecipeError, raise_all
-from bertkit.tasks.base import padded
+from bertkit.tasks.arrays import padded
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -15,7 +15,9 @@ from bertkit.errors import DataError, PlacementError
 from bertkit.inference.onnx_model import OnnxModel, is_onnx
 from bertkit.placement import PlacementSettings, place
 from bertkit.progress import Bar, without_library_bars
-from bertkit.tasks.base import Columns, ColumnsOf, Outputs, Task, task_of_checkpoint
+from bertkit.tasks.arrays import Outputs
+from bertkit.tasks.base import Task, task_of_checkpoint
+from bertkit.tasks.splits import Columns, ColumnsOf
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase

@@ -10,15 +10,14 @@ from __future__ import annotations
 import dataclasses
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
 from bertkit.errors import CheckpointError, DataError, RecipeError
 from bertkit.progress import without_library_bars
+from bertkit.tasks.arrays import Outputs, labels_of, padded
+from bertkit.tasks.splits import Columns, FineTuningData, Split, Truncation
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -27,108 +26,6 @@ if TYPE_CHECKING:
 
     from bertkit.recipe import Recipe
     from bertkit.tables import Table
-
-Columns = Mapping[str, Sequence[Any]]
-"""Name → a value a row: examples, or the inputs that `Task.encode` makes of them."""
-
-Outputs = np.ndarray | tuple[np.ndarray, ...]
-"""What a model gives for N inputs: an array (N, …), or several, such as scores of starts and of ends. Where inputs have
-different numbers of tokens S, arrays (N, S, …) have -100 beyond an input's own."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class FineTuningData:
-    """The part of a fine-tuning recipe's ``data`` block that all tasks share.
-
-    Attributes:
-        paths: (of the class) the fields that hold a file or a folder; in ``recipe.yaml`` they are absolute.
-        kept: (of the class) the fields that a checkpoint keeps, since its predictions depend on them.
-        data_dir: folder with the data; ``None`` loads the set from the Hub.
-        max_seq_length: tokens of one input with [CLS] and [SEP]; longer inputs are cut, and the cuts are counted.
-        max_train_samples: keep only the first so many training examples.
-        max_eval_samples: keep only the first so many validation examples. The test set stays whole: a leaderboard takes
-            nothing else.
-    """
-
-    paths: ClassVar[tuple[str, ...]] = ("data_dir",)
-    kept: ClassVar[tuple[str, ...]] = ("max_seq_length",)
-
-    data_dir: str | None = None
-    max_seq_length: int = 128
-    max_train_samples: int | None = None
-    max_eval_samples: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.max_seq_length < 3:
-            raise ValueError(f"max_seq_length: {self.max_seq_length} leaves no room beside [CLS] and [SEP]")
-        for name in ("max_train_samples", "max_eval_samples"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name}: {value} is not at least 1")
-
-
-@dataclass(frozen=True)
-class Split:
-    """One split of a data set.
-
-    Attributes:
-        examples: a row an example; the columns are the task's.
-        source: the file or Hub set it came from, for messages and the model card.
-        fingerprint: a digest of the content, for ``run.json``.
-        notes: what is unusual about it, in words; said and recorded.
-    """
-
-    examples: Dataset
-    source: str
-    fingerprint: str
-    notes: tuple[str, ...] = ()
-
-    def first(self, limit: int | None) -> Split:
-        """The split with only its first ``limit`` examples; ``None`` keeps all."""
-        if limit is None or limit >= len(self.examples):
-            return self
-        return dataclasses.replace(self, examples=self.examples.select(range(limit)))
-
-
-class ColumnsOf(Columns):
-    """The columns of a data set, each read whole when it is asked for."""
-
-    def __init__(self, rows: Dataset):
-        self._rows = rows
-
-    def __getitem__(self, name: str) -> list[Any]:
-        if name not in self._rows.column_names:
-            raise KeyError(name)
-        values: list[Any] = self._rows[name][:]
-        return values
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._rows.column_names)
-
-    def __len__(self) -> int:
-        return len(self._rows.column_names)
-
-
-@dataclass(frozen=True)
-class Truncation:
-    """What ``max_seq_length`` cut from one split.
-
-    Attributes:
-        examples: inputs that were cut.
-        tokens: tokens that were lost.
-        of_examples, of_tokens: inputs and tokens before the cut.
-    """
-
-    examples: int
-    tokens: int
-    of_examples: int
-    of_tokens: int
-
-    def __str__(self) -> str:
-        if not self.examples:
-            return "nothing cut"
-        share = 100 * self.examples / self.of_examples
-        return f"{self.examples} of {self.of_examples} inputs cut ({share:.1f} %), {self.tokens} tokens lost"
 
 
 class Task(ABC):
@@ -333,34 +230,6 @@ class Task(ABC):
             "task": dataclasses.asdict(self.task),
             "data": {name: getattr(self.data, name) for name in self.data.kept},
         }
-
-
-def labels_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
-    """``labels`` of a batch: class ids as (B,) int64, numbers as (B,) float32, several a row as (B, C) float32."""
-    import torch
-
-    return {"labels": torch.tensor([row["labels"] for row in rows])} if "labels" in rows[0] else {}
-
-
-def padded(
-    rows: Sequence[Mapping[str, Any]], tokenizer: PreTrainedTokenizerBase, inputs: Sequence[str]
-) -> Mapping[str, Tensor]:
-    """The inputs of N rows, (N, S) int64, padded to the longest: at the end, so that a token keeps its position."""
-    columns = {name: [list(row[name]) for row in rows] for name in inputs}
-    return tokenizer.pad(columns, padding_side="right", return_tensors="pt")
-
-
-def one_array(outputs: Outputs) -> np.ndarray:
-    """The outputs of a model that gives one array for its inputs."""
-    if isinstance(outputs, tuple):
-        raise TypeError(f"the model gives {len(outputs)} arrays, where this task takes one")
-    return outputs
-
-
-def softmax(logits: np.ndarray) -> np.ndarray:
-    """Probabilities of logits (N, C) over C; 0 where a logit is -inf."""
-    shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return shifted / shifted.sum(axis=-1, keepdims=True)
 
 
 def task_of_recipe(recipe: Recipe) -> Task:

@@ -22,7 +22,8 @@ from bertkit.tables.labels import (
     texts,
 )
 from bertkit.tables.splitting import repeated
-from bertkit.tasks.base import Columns, Outputs, Split
+from bertkit.tasks.arrays import Outputs
+from bertkit.tasks.splits import Columns, Split
 from bertkit.tasks.table_data import TableData, write_numbered
 from bertkit.tasks.text_classification import ProblemType, TextClassification, TextData
 

@@ -16,7 +16,8 @@ from bertkit import metrics
 from bertkit.errors import DataError, noted, raise_all
 from bertkit.tables import Table, read_table
 from bertkit.tables.labels import class_ids, texts
-from bertkit.tasks.base import Columns, Outputs, Split, one_array
+from bertkit.tasks.arrays import Outputs, one_array
+from bertkit.tasks.splits import Columns, Split
 from bertkit.tasks.text_classification import TextClassification, TextData
 
 if TYPE_CHECKING:

@@ -20,7 +20,9 @@ from bertkit import metrics
 from bertkit.errors import CheckpointError, DataError, listed, noted, raise_all
 from bertkit.tables import Table
 from bertkit.tables.labels import is_missing, texts
-from bertkit.tasks.base import Columns, Outputs, Split, Task, labels_of, one_array, padded, softmax
+from bertkit.tasks.arrays import Outputs, labels_of, one_array, padded, softmax
+from bertkit.tasks.base import Task
+from bertkit.tasks.splits import Columns, Split
 from bertkit.tasks.table_data import TableData, write_numbered
 
 if TYPE_CHECKING:

@@ -26,7 +26,9 @@ from bertkit.tagging.neighbours import neighbours
 from bertkit.tagging.pieces import word_pieces
 from bertkit.tagging.schemes import Scheme, inside
 from bertkit.tagging.words import split_words
-from bertkit.tasks.base import Columns, Outputs, Split, Task, one_array, padded, softmax
+from bertkit.tasks.arrays import Outputs, one_array, padded, softmax
+from bertkit.tasks.base import Task
+from bertkit.tasks.splits import Columns, Split
 from bertkit.tasks.table_data import TableData
 from bertkit.tasks.tag_labels import find_labels, label_ids, notes_on_tags
 

@@ -22,7 +22,9 @@ from bertkit.spans.files import answer_at, write_answers
 from bertkit.spans.questions import questions_of, read_questions, texts_of
 from bertkit.spans.windows import NOWHERE, WindowSizes, encode_windows
 from bertkit.tables import Table, load_hub_table
-from bertkit.tasks.base import Columns, FineTuningData, Outputs, Split, Task
+from bertkit.tasks.arrays import Outputs
+from bertkit.tasks.base import Task
+from bertkit.tasks.splits import Columns, FineTuningData, Split
 
 if TYPE_CHECKING:
     from datasets import Dataset

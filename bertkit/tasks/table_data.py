@@ -11,7 +11,7 @@ from bertkit.errors import DataError
 from bertkit.files import write_json_lines
 from bertkit.tables import Table, hub_splits, load_hub_table, read_table
 from bertkit.tables.splitting import hold_out
-from bertkit.tasks.base import FineTuningData, Split
+from bertkit.tasks.splits import FineTuningData, Split
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,9 @@ import numpy as np
 from bertkit import metrics
 from bertkit.errors import DataError, RecipeError
 from bertkit.tables.labels import texts
-from bertkit.tasks.base import Columns, FineTuningData, Outputs, Task, labels_of, one_array, padded, softmax
+from bertkit.tasks.arrays import Outputs, labels_of, one_array, padded, softmax
+from bertkit.tasks.base import Task
+from bertkit.tasks.splits import Columns, FineTuningData
 
 if TYPE_CHECKING:
     from torch import Tensor

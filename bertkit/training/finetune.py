@@ -21,7 +21,8 @@ from bertkit.errors import RecipeError
 from bertkit.progress import is_score, say, without_library_bars
 from bertkit.recipe import Recipe, load_recipe
 from bertkit.sharing.model_card import CardFacts, without_paths
-from bertkit.tasks.base import ColumnsOf, FineTuningData, Split, Task, task_of_recipe
+from bertkit.tasks.base import Task, task_of_recipe
+from bertkit.tasks.splits import ColumnsOf, FineTuningData, Split
 from bertkit.training.keeping_the_best import choose_the_best_by, early_stopping, has_stopped_early, keeping_the_best
 from bertkit.training.run import RunInProgress
 from bertkit.training.run_directory import Run, RunRecord, absolute, plain

@@ -21,7 +21,7 @@ from bertkit.recipe import Recipe, load_recipe
 
 if TYPE_CHECKING:
     from bertkit.placement import Placement
-    from bertkit.tasks.base import Truncation
+    from bertkit.tasks.splits import Truncation
 
 # What a resumed run may change: how long it goes on, and what it tells and keeps on the way.
 _FREE_ON_RESUME = {

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
-from bertkit.tasks.base import ColumnsOf, Split, one_array
+from bertkit.tasks.arrays import one_array
 from bertkit.tasks.classification import ClassificationTask, DataSettings, TaskSettings
+from bertkit.tasks.splits import ColumnsOf, Split
 
 
 class InPieces(ClassificationTask):

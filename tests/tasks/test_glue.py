@@ -10,8 +10,8 @@ from datasets import Dataset
 from transformers import BertTokenizer
 
 from bertkit.errors import DataError
-from bertkit.tasks.base import Truncation
 from bertkit.tasks.glue import DataSettings, GlueTask, TaskSettings
+from bertkit.tasks.splits import Truncation
 
 WORDS = '[PAD] [UNK] [CLS] [SEP] [MASK] a good bad film the story is " NA'.split()
 SST2 = {

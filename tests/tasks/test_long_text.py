@@ -107,7 +107,7 @@ def test_a_quarter_is_shared_where_no_stride_is_given():
 def test_nothing_counts_as_cut():
     from datasets import Dataset
 
-    from bertkit.tasks.base import Split
+    from bertkit.tasks.splits import Split
 
     examples = Split(Dataset.from_dict({"text": [text(30), text(2)], "labels": [0, 1]}), "x.csv", "")
     encoded, cut = task(stride=2).encode_split(examples, TOKENIZER)

@@ -101,7 +101,7 @@ def test_an_answer_without_a_token_has_no_part_in_the_loss_and_is_told():
     answers = [{"text": ["\u200b"], "answer_start": [0]}, {"text": ["x"], "answer_start": [1]}]
     from datasets import Dataset
 
-    from bertkit.tasks.base import Split
+    from bertkit.tasks.splits import Split
 
     columns = {"id": ["1", "2"], "question": ["q", "q"], "context": ["\u200bx"] * 2, "answers": answers}
     features, _ = task.encode_split(Split(Dataset.from_dict(columns), "x", ""), TOKENIZER)
