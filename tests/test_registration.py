@@ -109,13 +109,10 @@ def run(code: str, directory: Path, *arguments: str) -> str:
 
 
 def test_importing_bertkit_imports_neither_transformers_nor_torch(tmp_path: Path) -> None:
-    code = (
-        "import sys, time; start = time.perf_counter(); import bertkit; took = time.perf_counter() - start;"
-        "print(sorted({'torch', 'transformers', 'numpy', 'huggingface_hub'} & set(sys.modules)), took)"
-    )
-    imported, _, took = run(code, tmp_path).rpartition(" ")
-    assert imported == "[]"
-    assert float(took) < 0.3
+    """So it takes a tenth of a second; ``benchmarks/start_up.py`` measures it."""
+    heavy = ("torch", "transformers", "numpy", "huggingface_hub", "datasets", "evaluate")
+    code = f"import sys; import bertkit; print(sorted({set(heavy)} & set(sys.modules)))"
+    assert run(code, tmp_path).strip() == "[]"
 
 
 LOAD = """
