@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bertkit.corpus.randomness import Stream, as_uniform, words_of_streams
+from bertkit.corpus.randomness import Stream, halves_of_streams
 
 IGNORED = -100
 """The label of a slot without a prediction: what the cross-entropy of PyTorch ignores."""
@@ -21,7 +21,6 @@ IGNORED = -100
 MASK_SHARE = 0.8
 RANDOM_SHARE = 0.1
 _LAST = np.uint64(0xFFFFFFFFFFFFFFFF)
-_LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 
 
@@ -93,9 +92,10 @@ def mask_tokens(
     width, slots = input_ids.shape[1], rules.max_predictions_per_seq
     wanted = np.clip(np.rint(lengths * rules.mlm_probability), 1, slots).astype(np.int64)
     count = np.minimum(wanted, candidates.sum(axis=1))
-    numbers = {Stream.MASKED_POSITIONS: (width + 1) // 2, Stream.REPLACEMENTS: slots}
-    key_words, replacement_words = words_of_streams(rules.seed, numbers, epoch, index)
-    keys = _distinct_keys(key_words, width)
+    numbers = {Stream.MASKED_POSITIONS: width, Stream.REPLACEMENTS: 2 * slots}
+    drawn, replacements = halves_of_streams(rules.seed, numbers, epoch, index)
+    # None twice in a row: an order by them is then one and the same by any way of sorting.
+    keys = drawn << _HALF | np.arange(width, dtype=np.uint64)
     if rules.continuation is None:
         chosen = _tokens(keys, candidates, count)
     else:
@@ -112,24 +112,12 @@ def mask_tokens(
     labels = np.full_like(positions, IGNORED)
     labels[row, slot] = originals
 
-    action, pick = (as_uniform(half << _HALF) for half in _halves(replacement_words[row, slot]))
+    action, pick = (replacements[row, 2 * slot + which] * 2.0**-32 for which in (0, 1))
     random_ids = rules.ordinary_ids[(pick * len(rules.ordinary_ids)).astype(np.int64)]
     masked = input_ids.copy()
     masked[row, column] = np.where(action < MASK_SHARE + RANDOM_SHARE, random_ids, originals)
     masked[row[action < MASK_SHARE], column[action < MASK_SHARE]] = rules.mask_token_id
     return MaskedBatch(masked, positions, labels)
-
-
-def _halves(words: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Two random numbers below 2³² of each word: enough here, and half as many words to draw."""
-    return words & _LOW, words >> _HALF
-
-
-def _distinct_keys(words: NDArray[np.uint64], width: int) -> NDArray[np.uint64]:
-    """``(B, width)`` random keys from half as many words, none twice in a row: an order by them is then one and the
-    same by any way of sorting."""
-    halves = np.stack(_halves(words), axis=-1).reshape(len(words), -1)[:, :width]
-    return halves << _HALF | np.arange(width, dtype=np.uint64)
 
 
 def _tokens(keys: NDArray[np.uint64], candidates: NDArray[np.bool_], count: NDArray[np.int64]) -> NDArray[np.bool_]:
