@@ -7,11 +7,20 @@ altogether. Here it goes by the names of the labels.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import nn
     from transformers import PreTrainedModel
+
+
+def label_fields(names: Sequence[str]) -> dict[str, Any]:
+    """Labels in the order of their ids as the fields of a configuration."""
+    return {
+        "num_labels": len(names),
+        "id2label": dict(enumerate(names)),
+        "label2id": {name: index for index, name in enumerate(names)},
+    }
 
 
 def match_labels(model: PreTrainedModel, before: Sequence[str], now: Sequence[str]) -> list[str]:

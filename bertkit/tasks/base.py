@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from bertkit.errors import CheckpointError, DataError, RecipeError
 from bertkit.progress import without_library_bars
 from bertkit.tasks.arrays import Outputs, labels_of, padded
-from bertkit.tasks.splits import Columns, FineTuningData, Split, Truncation
+from bertkit.tasks.splits import Columns, FineTuningData, Split, Truncation, is_labelled
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -53,9 +53,10 @@ class Task(ABC):
         self.data = data
 
     @property
-    @abstractmethod
     def name(self) -> str:
         """What the task is called in results and in the model card."""
+        name: str = self.task.name
+        return name
 
     @property
     def command(self) -> str:
@@ -142,7 +143,7 @@ class Task(ABC):
 
     def splits_to_write(self, splits: Collection[str]) -> list[str]:
         """Those of a run's splits whose predictions it writes to files: those that are not scored."""
-        return [name for name in splits if name != "train" and not name.startswith("validation")]
+        return [name for name in splits if not is_labelled(name)]
 
     def learn_from(self, evaluation: Mapping[str, float]) -> str | None:
         """Takes what the checkpoint is to keep from the results on the validation set, ``eval_…``.

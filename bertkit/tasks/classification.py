@@ -24,7 +24,7 @@ from bertkit.tables.labels import (
 from bertkit.tables.splitting import repeated
 from bertkit.tasks.arrays import Outputs
 from bertkit.tasks.splits import Columns, Split
-from bertkit.tasks.table_data import TableData, write_numbered
+from bertkit.tasks.table_data import TableData, TableTask, write_numbered
 from bertkit.tasks.text_classification import ProblemType, TextClassification, TextData
 
 _METRICS = {
@@ -77,11 +77,10 @@ class DataSettings(TextData, TableData):
     kept: ClassVar[tuple[str, ...]] = (*TextData.kept, *TableData.kept)
 
 
-class ClassificationTask(TextClassification):
+class ClassificationTask(TableTask, TextClassification):
     """Classes, several classes or a number for the texts of a table."""
 
     kind = "classification"
-    _scored_split = "validation"  # of a set of the Hub; a validation set made here is a part of its training set
     task: TaskSettings
     data: DataSettings
 
@@ -94,10 +93,6 @@ class ClassificationTask(TextClassification):
         if self.task.problem == "regression":
             return "regression"
         return "multi_label_classification" if self.task.problem == "multi_label" else "single_label_classification"
-
-    @property
-    def dataset(self) -> tuple[str, str, str] | None:
-        return self.data.hub_set(self._scored_split)
 
     def load(self, splits: Sequence[str] | None = None) -> dict[str, Split]:
         splits = self.splits if splits is None else splits
@@ -116,13 +111,11 @@ class ClassificationTask(TextClassification):
             with noted(faults):
                 found[name] = self._split_of(name, table)
         raise_all(faults)
-        if "validation" in splits and "validation" not in found:
-            self._scored_split = "train"
-            labels = found["train"].examples["labels"][:]
-            found |= self.data.held_out(found["train"], labels if self.task.problem == "single_label" else None)
+        labels = found["train"].examples["labels"][:] if "train" in found else []
+        found = self._with_validation(splits, found, labels if self.task.problem == "single_label" else None)
         if "train" in found and "validation" in found:
             found["validation"] = self._compared(found["train"], found["validation"])
-        return {name: self.data.limited(name, found[name]) for name in splits if name in found}
+        return self._limited(splits, found)
 
     @property
     def _settled(self) -> bool:

@@ -17,7 +17,7 @@ from bertkit.errors import DataError, noted, raise_all
 from bertkit.tables import Table, read_table
 from bertkit.tables.labels import class_ids, texts
 from bertkit.tasks.arrays import Outputs, one_array
-from bertkit.tasks.splits import Columns, Split
+from bertkit.tasks.splits import Columns, Split, is_labelled
 from bertkit.tasks.text_classification import TextClassification, TextData
 
 if TYPE_CHECKING:
@@ -116,12 +116,7 @@ class GlueTask(TextClassification):
     def load(self, splits: Sequence[str] | None = None) -> dict[str, Split]:
         splits = self.splits if splits is None else splits
         found = self._load_folder(splits) if self.data.data_dir is not None else self._load_hub(splits)
-        return {name: split.first(self._limit(name)) for name, split in found.items()}
-
-    def _limit(self, split: str) -> int | None:
-        if split == "train":
-            return self.data.max_train_samples
-        return self.data.max_eval_samples if _is_labelled(split) else None
+        return {name: self.data.limited(name, split) for name, split in found.items()}
 
     def _load_folder(self, splits: Sequence[str]) -> dict[str, Split]:
         folder = self.folder()
@@ -130,7 +125,7 @@ class GlueTask(TextClassification):
         for name in splits:
             path = folder / self.task.files[name]
             if not path.is_file():
-                if _is_labelled(name):  # leaderboard files need a test set, training does not
+                if is_labelled(name):  # leaderboard files need a test set, training does not
                     faults.append(f"{path}: no such file")
                 continue
             with noted(faults):
@@ -169,7 +164,7 @@ class GlueTask(TextClassification):
         columns = {ours: table.column(theirs) for ours, theirs in zip(self.task.text_columns, files, strict=True)}
         index = next((column for column in _INDEX_COLUMNS if column in table.columns), None)
         columns["idx"] = table.column(index) if index else [str(row) for row in range(len(table))]
-        if _is_labelled(name):
+        if is_labelled(name):
             columns["labels"] = self._labels(table)
         notes = (f"{table.skipped} broken rows left out",) if table.skipped else ()
         return Split(Dataset.from_dict(columns), table.source, table.fingerprint, notes)
@@ -197,9 +192,9 @@ class GlueTask(TextClassification):
                 loaded[config] = self._hub_config(config, source)
             if split in loaded[config]:
                 dataset = loaded[config][split]
-                examples = self._hub_examples(dataset, f"{source}, {split}", labelled=_is_labelled(name))
+                examples = self._hub_examples(dataset, f"{source}, {split}", labelled=is_labelled(name))
                 found[name] = Split(examples, source, str(dataset._fingerprint))
-            elif _is_labelled(name):
+            elif is_labelled(name):
                 raise DataError(f"data set {source} has no split {split!r}, only {', '.join(loaded[config])}")
         return found
 
@@ -257,10 +252,6 @@ class GlueTask(TextClassification):
             return [labels[index] for index in logits.argmax(axis=-1)]
         least, greatest = self.task.number_range or (-np.inf, np.inf)
         return [f"{number:.3f}" for number in logits[:, 0].clip(least, greatest)]
-
-
-def _is_labelled(split: str) -> bool:
-    return split == "train" or split.startswith("validation")
 
 
 TASK = GlueTask

@@ -21,9 +21,8 @@ from bertkit.errors import CheckpointError, DataError, listed, noted, raise_all
 from bertkit.tables import Table
 from bertkit.tables.labels import is_missing, texts
 from bertkit.tasks.arrays import Outputs, labels_of, one_array, padded, softmax
-from bertkit.tasks.base import Task
 from bertkit.tasks.splits import Columns, Split
-from bertkit.tasks.table_data import TableData, write_numbered
+from bertkit.tasks.table_data import TableData, TableTask, write_numbered
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -61,24 +60,15 @@ class DataSettings(TableData):
     """Where a table's rows come from; a context and an ending together have ``max_seq_length`` tokens."""
 
 
-class MultipleChoiceTask(Task):
+class MultipleChoiceTask(TableTask):
     """The right one of several endings."""
 
     kind: ClassVar[str] = "multiple_choice"
     head = "BertForMultipleChoice"
     pipeline_tag = "multiple-choice"
     main_metric = "accuracy"
-    _scored_split = "validation"  # of a set of the Hub; a validation set made here is a part of its training set
     task: TaskSettings
     data: DataSettings
-
-    @property
-    def name(self) -> str:
-        return self.task.name
-
-    @property
-    def dataset(self) -> tuple[str, str, str] | None:
-        return self.data.hub_set(self._scored_split)
 
     def config(self) -> dict[str, Any]:
         return {}
@@ -96,10 +86,7 @@ class MultipleChoiceTask(Task):
             with noted(faults):
                 found[name] = self._split_of(name, table)
         raise_all(faults)
-        if "validation" in splits and "validation" not in found:
-            self._scored_split = "train"
-            found |= self.data.held_out(found["train"], None)
-        return {name: self.data.limited(name, found[name]) for name in splits if name in found}
+        return self._limited(splits, self._with_validation(splits, found))
 
     @property
     def _settled(self) -> bool:

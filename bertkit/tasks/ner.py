@@ -17,6 +17,7 @@ import numpy as np
 
 from bertkit import metrics
 from bertkit.errors import CheckpointError, DataError, noted, raise_all
+from bertkit.label_maps import label_fields
 from bertkit.metrics.entities import OUTSIDE, find_entities, split_tag
 from bertkit.tables import Table, sentences
 from bertkit.tables.conll import write_conll
@@ -27,9 +28,8 @@ from bertkit.tagging.pieces import word_pieces
 from bertkit.tagging.schemes import Scheme, inside
 from bertkit.tagging.words import split_words
 from bertkit.tasks.arrays import Outputs, one_array, padded, softmax
-from bertkit.tasks.base import Task
-from bertkit.tasks.splits import Columns, Split
-from bertkit.tasks.table_data import TableData
+from bertkit.tasks.splits import Columns, Split, WindowedData
+from bertkit.tasks.table_data import TableData, TableTask
 from bertkit.tasks.tag_labels import find_labels, label_ids, notes_on_tags
 
 if TYPE_CHECKING:
@@ -72,54 +72,34 @@ class TaskSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataSettings(TableData):
+class DataSettings(TableData, WindowedData):
     """Where the sentences come from, and what the model reads at once.
 
     Attributes:
-        stride: tokens that neighbouring windows of a long sentence share; ``None`` is a quarter of ``max_seq_length``.
         context: ``document`` fills each input up with the sentences around it, of the same document (BERT §5.3: "the
             maximal document context provided by the data").
     """
 
-    kept: ClassVar[tuple[str, ...]] = (*TableData.kept, "stride", "context")
+    kept: ClassVar[tuple[str, ...]] = (*WindowedData.kept, *TableData.kept, "context")
 
-    stride: int | None = None
     context: Literal["sentence", "document"] = "sentence"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.overlap < self.max_seq_length - 2:
-            raise ValueError(
-                f"stride: windows of {self.max_seq_length} tokens, [CLS] and [SEP] among them, cannot share "
-                f"{self.overlap}; expected 0 to {self.max_seq_length - 3}"
-            )
-
-    @property
-    def overlap(self) -> int:
-        """Tokens that neighbouring windows share."""
-        return self.max_seq_length // 4 if self.stride is None else self.stride
+        self.check_overlap()
 
     def _table(self, place: str) -> Table:
         return super()._table(place) if self.dataset_name is not None else sentences.read_sentences(place)
 
 
-class NerTask(Task):
+class NerTask(TableTask):
     """One tag for each word of a sentence."""
 
     kind = "ner"
     head = "BertForTokenClassification"
     pipeline_tag = "token-classification"
-    _scored_split = "validation"  # of a set of the Hub; a validation set made here is a part of its training set
     task: TaskSettings
     data: DataSettings
-
-    @property
-    def name(self) -> str:
-        return self.task.name
-
-    @property
-    def dataset(self) -> tuple[str, str, str] | None:
-        return self.data.hub_set(self._scored_split)
 
     @property
     def main_metric(self) -> str:  # type: ignore[override]
@@ -130,12 +110,7 @@ class NerTask(Task):
         return self.task.scheme == "plain"
 
     def config(self) -> dict[str, Any]:
-        names = self.task.label_names
-        return {
-            "num_labels": len(names),
-            "id2label": dict(enumerate(names)),
-            "label2id": {name: index for index, name in enumerate(names)},
-        }
+        return label_fields(self.task.label_names)
 
     # ---- load -------------------------------------------------------------------------------------------------------
 
@@ -160,10 +135,7 @@ class NerTask(Task):
             with noted(faults):
                 found[name] = self._split_of(table, *read[name])
         raise_all(faults)
-        if "validation" in splits and "validation" not in found:
-            self._scored_split = "train"
-            found |= self.data.held_out(found["train"], None)
-        return {name: self.data.limited(name, found[name]) for name in splits if name in found}
+        return self._limited(splits, self._with_validation(splits, found))
 
     def _read(self, name: str, table: Table) -> tuple[list[list[str]], list[list[str]] | None]:
         """The words of a table and their tags, which a test set may lack."""

@@ -119,10 +119,6 @@ class QuestionAnsweringTask(Task):
     data: DataSettings
 
     @property
-    def name(self) -> str:
-        return self.task.name
-
-    @property
     def dataset(self) -> tuple[str, str, str] | None:
         if self.data.train_file or self.data.validation_file:
             return None
@@ -144,8 +140,7 @@ class QuestionAnsweringTask(Task):
             with noted(faults):
                 found[name] = self._split_of(name, self._table(name))
         raise_all(faults)
-        limits = {"train": self.data.max_train_samples, "validation": self.data.max_eval_samples}
-        return {name: split.first(limits[name]) for name, split in found.items()}
+        return {name: self.data.limited(name, split) for name, split in found.items()}
 
     def _table(self, split: str) -> Table:
         files = {"train": self.data.train_file, "validation": self.data.validation_file}

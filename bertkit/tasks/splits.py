@@ -14,6 +14,16 @@ Columns = Mapping[str, Sequence[Any]]
 """Name → a value a row: examples, or the inputs that `Task.encode` makes of them."""
 
 
+def is_scored(name: str) -> bool:
+    """Whether a run scores the split of this name: ``validation``, ``validation_mm``, …"""
+    return name.startswith("validation")
+
+
+def is_labelled(name: str) -> bool:
+    """Whether the split of this name must have labels: those that are trained on or scored."""
+    return name == "train" or is_scored(name)
+
+
 @dataclass(frozen=True, kw_only=True)
 class FineTuningData:
     """The part of a fine-tuning recipe's ``data`` block that all tasks share.
@@ -43,6 +53,42 @@ class FineTuningData:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name}: {value} is not at least 1")
+
+    def limited(self, name: str, split: Split) -> Split:
+        """The split with as many examples as the settings keep of one of its name."""
+        if name == "train":
+            return split.first(self.max_train_samples)
+        return split.first(self.max_eval_samples) if is_scored(name) else split
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowedData(FineTuningData):
+    """The same, where a text of more than ``max_seq_length`` tokens can be read in overlapping windows.
+
+    Attributes:
+        stride: tokens that neighbouring windows share; ``None`` is a quarter of ``max_seq_length``.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = (*FineTuningData.kept, "stride")
+
+    stride: int | None = None
+
+    @property
+    def overlap(self) -> int:
+        """Tokens that neighbouring windows share."""
+        return self.max_seq_length // 4 if self.stride is None else self.stride
+
+    def check_overlap(self) -> None:
+        """Refuses windows that share all that they have room for.
+
+        Raises:
+            ValueError: they do; the message begins with the name of the setting.
+        """
+        if not 0 <= self.overlap < self.max_seq_length - 2:
+            raise ValueError(
+                f"stride: windows of {self.max_seq_length} tokens, [CLS] and [SEP] among them, cannot share "
+                f"{self.overlap}; expected 0 to {self.max_seq_length - 3}"
+            )
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from bertkit.errors import DataError
 from bertkit.files import write_json_lines
 from bertkit.tables import Table, hub_splits, load_hub_table, read_table
 from bertkit.tables.splitting import hold_out
+from bertkit.tasks.base import Task
 from bertkit.tasks.splits import FineTuningData, Split
 
 
@@ -104,9 +105,35 @@ class TableData(FineTuningData):
             "validation": replace(train, examples=train.examples.select(held), notes=(note,)),
         }
 
-    def limited(self, name: str, split: Split) -> Split:
-        """The split with as many examples as the settings keep of it."""
-        return split.first({"train": self.max_train_samples, "validation": self.max_eval_samples}.get(name))
+
+class TableTask(Task):
+    """A task whose examples are the rows of tables; a validation set not given is a part of the training set."""
+
+    data: TableData
+    _scored_split = "validation"  # of a set of the Hub
+
+    @property
+    def dataset(self) -> tuple[str, str, str] | None:
+        return self.data.hub_set(self._scored_split)
+
+    def _with_validation(
+        self, splits: Sequence[str], found: dict[str, Split], classes: Sequence[Hashable] | None = None
+    ) -> dict[str, Split]:
+        """The splits that were read, and a validation set made of the training set where one is asked for and missing.
+
+        Args:
+            splits: those that are asked for.
+            found: those that were read.
+            classes: as for `TableData.held_out`.
+        """
+        if "validation" not in splits or "validation" in found:
+            return found
+        self._scored_split = "train"
+        return found | self.data.held_out(found["train"], classes)
+
+    def _limited(self, splits: Sequence[str], found: Mapping[str, Split]) -> dict[str, Split]:
+        """Those that are asked for, with as many examples as the settings keep."""
+        return {name: self.data.limited(name, found[name]) for name in splits if name in found}
 
 
 def write_numbered(folder: Path, predictions: Sequence[Mapping[str, Any]]) -> Path:

@@ -16,10 +16,11 @@ import numpy as np
 
 from bertkit import metrics
 from bertkit.errors import DataError, RecipeError
+from bertkit.label_maps import label_fields
 from bertkit.tables.labels import texts
 from bertkit.tasks.arrays import Outputs, labels_of, one_array, padded, softmax
 from bertkit.tasks.base import Task
-from bertkit.tasks.splits import Columns, FineTuningData
+from bertkit.tasks.splits import Columns, WindowedData
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,21 +32,19 @@ ProblemType = Literal["single_label_classification", "multi_label_classification
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextData(FineTuningData):
+class TextData(WindowedData):
     """The ``data`` block of a task that classifies texts.
 
     Attributes:
         long_text: what happens to a text of more than ``max_seq_length`` tokens: ``cut``, or ``chunk``: overlapping
             windows of that length go through the encoder, their [CLS] vectors are pooled, and the text gets one
             prediction; trained end to end.
-        stride: tokens that neighbouring windows share; ``None`` is a quarter of ``max_seq_length``.
         pooling: of the windows' vectors; ``None`` is ``mean``.
     """
 
-    kept: ClassVar[tuple[str, ...]] = ("max_seq_length", "long_text", "stride", "pooling")
+    kept: ClassVar[tuple[str, ...]] = (*WindowedData.kept, "long_text", "pooling")
 
     long_text: Literal["cut", "chunk"] = "cut"
-    stride: int | None = None
     pooling: Literal["mean", "max"] | None = None
 
     def __post_init__(self) -> None:
@@ -54,16 +53,8 @@ class TextData(FineTuningData):
             for name in ("stride", "pooling"):
                 if getattr(self, name) is not None:
                     raise ValueError(f"{name}: {getattr(self, name)!r} is for long_text: chunk; give that, or leave it")
-        elif not 0 <= self.overlap < self.max_seq_length - 2:
-            raise ValueError(
-                f"stride: windows of {self.max_seq_length} tokens, [CLS] and [SEP] among them, cannot share "
-                f"{self.overlap}; expected 0 to {self.max_seq_length - 3}"
-            )
-
-    @property
-    def overlap(self) -> int:
-        """Tokens that neighbouring windows share."""
-        return self.max_seq_length // 4 if self.stride is None else self.stride
+        else:
+            self.check_overlap()
 
 
 class TextClassification(Task):
@@ -78,10 +69,6 @@ class TextClassification(Task):
     data: TextData
 
     @property
-    def name(self) -> str:
-        return self.task.name
-
-    @property
     def remedy(self) -> str:
         if len(self.task.text_columns) == 1 and self.data.long_text == "cut":
             return "a larger --max-seq-length cuts less, --long-text chunk nothing; both take longer"
@@ -94,12 +81,7 @@ class TextClassification(Task):
 
     def config(self) -> dict[str, Any]:
         names = self.task.label_names or [self.task.label_column]
-        return {
-            "num_labels": len(names),
-            "id2label": dict(enumerate(names)),
-            "label2id": {name: index for index, name in enumerate(names)},
-            "problem_type": self.problem_type,
-        }
+        return {**label_fields(names), "problem_type": self.problem_type}
 
     # ---- encode -----------------------------------------------------------------------------------------------------
 

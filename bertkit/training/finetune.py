@@ -22,7 +22,7 @@ from bertkit.progress import is_score, say, without_library_bars
 from bertkit.recipe import Recipe, load_recipe
 from bertkit.sharing.model_card import CardFacts, without_paths
 from bertkit.tasks.base import Task, task_of_recipe
-from bertkit.tasks.splits import ColumnsOf, FineTuningData, Split
+from bertkit.tasks.splits import ColumnsOf, FineTuningData, Split, is_scored
 from bertkit.training.keeping_the_best import choose_the_best_by, early_stopping, has_stopped_early, keeping_the_best
 from bertkit.training.run import RunInProgress
 from bertkit.training.run_directory import Run, RunRecord, absolute, plain
@@ -140,7 +140,7 @@ def _score_and_predict_the_rest(
     predicted: dict[str, Any] = {}
     written = task.splits_to_write(list(features))
     for name in [name for name in features if name != "train"]:
-        scored = name.startswith("validation")
+        scored = is_scored(name)
         if name != "validation":
             outcome = trainer.predict(features[name], metric_key_prefix="eval" if scored else "predict")
             if scored:

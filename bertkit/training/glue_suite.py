@@ -22,6 +22,7 @@ from bertkit.recipe import Recipe, load_recipe
 from bertkit.recipe_files import list_recipes
 from bertkit.tasks.base import task_of_recipe
 from bertkit.tasks.glue import GlueTask
+from bertkit.tasks.splits import is_scored
 from bertkit.training.finetune import finetune, from_anywhere
 from bertkit.training.run_directory import check_output_dir, check_same_recipe, is_finished, write_json
 
@@ -160,7 +161,7 @@ def _conclude(recipes: Mapping[str, Recipe], results: dict[str, dict[str, float]
     wanted = [file for name in glue_tasks() for file in load_recipe(_FAMILY + name).task.submission.values()]
     for name, recipe in recipes.items():
         task = _task(recipe)
-        suffixes = [split.removeprefix("validation") for split in task.splits if split.startswith("validation")]
+        suffixes = [split.removeprefix("validation") for split in task.splits if is_scored(split)]
         scores[name] = 100 * statistics.mean(results[name][f"eval_{task.main_metric}{suffix}"] for suffix in suffixes)
         for split, file in task.task.submission.items():
             path = output_dir / name / task.predictions_file(split)
