@@ -79,6 +79,12 @@ def raise_all(faults: Sequence[str]) -> None:
         raise DataError("\n".join(faults))
 
 
+def raise_listed(faults: Sequence[str]) -> None:
+    """Raises the faults of a data file, if there are any, as one DataError that shows the first ten."""
+    if faults:
+        raise DataError(listed(faults, at_most=10))
+
+
 def listed(faults: Sequence[str], at_most: int = 20) -> str:
     """One fault as it is; several as a counted, indented list, so that all can be mended in one go.
 

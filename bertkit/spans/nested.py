@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.corpus.documents import decode_text
-from bertkit.errors import DataError, listed
+from bertkit.errors import DataError, raise_listed
 from bertkit.tables import Table
-from bertkit.tables.table import MOST_FAULTS
 
 JSON = ".json"
 _FORM = '{"data": [{"paragraphs": [{"context": …, "qas": [{"id": …, "question": …, "answers": […]}]}]}]}'
@@ -49,8 +48,7 @@ def read_nested(path: str | Path) -> Table:
     ]
     if not rows and not faults:
         faults.append(f"no question; expected SQuAD's form {_FORM}")
-    if faults:
-        raise DataError(listed([f"{path}: {fault}" for fault in faults], MOST_FAULTS))
+    raise_listed([f"{path}: {fault}" for fault in faults])
     names = [name for name in rows[0] if name != "answers" or any(row["answers"] is not None for row in rows)]
     fingerprint = f"sha256:{hashlib.sha256(content).hexdigest()[:16]}"
     return Table({name: [row[name] for row in rows] for name in names}, str(path), fingerprint)

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertkit.errors import DataError, listed, noted, raise_all
+from bertkit.errors import DataError, noted, raise_all, raise_listed
 from bertkit.spans.nested import JSON, read_nested
 from bertkit.tables import Table, read_table
 from bertkit.tables.labels import texts
-from bertkit.tables.table import MOST_FAULTS
 
 Answers = dict[str, list[Any]]
 """``text`` and ``answer_start`` of each answer to a question; the start is in characters (code points) of the context,
@@ -118,10 +117,7 @@ def questions_of(table: Table, *, unanswerable: bool, drop: bool) -> Questions:
 def _ids(table: Table) -> list[str]:
     ids = [str(value) for value in table.column("id")]
     repeated = [key for key, count in Counter(ids).items() if count > 1]
-    if repeated:
-        raise DataError(
-            listed([f"{table.source}: several questions have the id {key!r}; make them differ" for key in repeated], 10)
-        )
+    raise_listed([f"{table.source}: several questions have the id {key!r}; make them differ" for key in repeated])
     return ids
 
 
@@ -131,8 +127,7 @@ def _answers(table: Table, unanswerable: bool) -> list[Answers]:
         _in_columns(value, f"{table.place(row)}{_named(table, row)}", unanswerable, faults)
         for row, value in enumerate(table.columns.get("answers") or table.column("answers"))
     ]
-    if faults:
-        raise DataError(listed(faults, MOST_FAULTS))
+    raise_listed(faults)
     return found
 
 

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from bertkit.errors import DataError, listed
-from bertkit.tables.table import MOST_FAULTS, Table, repeated_names
+from bertkit.errors import raise_listed
+from bertkit.tables.table import Table, repeated_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,8 +33,7 @@ def read_batches(batches: Iterable[pa.RecordBatch | pa.Table], source: str, fing
     rows = 0
     for batch in batches:
         if not rows:
-            if repeated := repeated_names(batch.schema.names, source):
-                raise DataError(listed(repeated, MOST_FAULTS))
+            raise_listed(repeated_names(batch.schema.names, source))
             columns = {name: [] for name in batch.schema.names}
             class_names = _class_names(batch.schema)
         for name, values in zip(columns, batch.columns, strict=True):
@@ -45,8 +44,7 @@ def read_batches(batches: Iterable[pa.RecordBatch | pa.Table], source: str, fing
         rows += batch.num_rows
     if not any(columns.values()) and not faults:
         faults.append(f"{source}: no rows")
-    if faults:
-        raise DataError(listed(faults, MOST_FAULTS))
+    raise_listed(faults)
     return Table(columns, source, fingerprint, class_names=class_names)
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from bertkit.corpus.documents import decode_lines
 from bertkit.corpus.text_files import PACKINGS, read_blocks
-from bertkit.errors import DataError, listed
+from bertkit.errors import DataError, raise_listed
 from bertkit.files import write_whole
-from bertkit.tables.table import MOST_FAULTS, Table
+from bertkit.tables.table import Table
 
 DOCUMENT_ID = "document_id"
 _DOCUMENT_STARTS = "-DOCSTART-"
@@ -111,8 +111,7 @@ def _table(lines: Iterable[str], source: str, fingerprint: str) -> ConllTable:
         for word, fields in enumerate(words)
         if len(fields) != width
     ]
-    if faults:
-        raise DataError(listed(faults, MOST_FAULTS))
+    raise_listed(faults)
     columns: dict[str, list[object]] = {
         str(column + 1): [[fields[column] for fields in words] for words in sentences] for column in range(width)
     }

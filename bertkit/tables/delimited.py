@@ -12,8 +12,8 @@ import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 
-from bertkit.errors import DataError, listed
-from bertkit.tables.table import MOST_FAULTS, Table, repeated_names
+from bertkit.errors import DataError, raise_listed
+from bertkit.tables.table import Table, repeated_names
 
 COMMA, TAB = ",", "\t"
 
@@ -93,8 +93,7 @@ def read_delimited(
     if not kept and not faults:
         left = f", but {skipped} with another number of fields" if skipped else ""
         faults.append(f"{source}: no rows{' after the header' if columns is None else ''}{left}")
-    if faults:
-        raise DataError(listed(faults, MOST_FAULTS))
+    raise_listed(faults)
     values = {name: [fields[at] for fields in kept] for at, name in enumerate(names) if name}
     return Table(values, source, fingerprint, begins, skipped=skipped)
 
@@ -103,9 +102,7 @@ def _header(rows: Iterator[_Row], source: str, delimiter: str, faults: list[str]
     """The names of the columns; faults of single names are added to ``faults``."""
     _, names = next(rows, (1, []))
     if not names:
-        raise DataError(
-            listed(faults or [f"{source}, line 1: empty; expected a header line with the names of the columns"])
-        )
+        raise_listed(faults or [f"{source}, line 1: empty; expected a header line with the names of the columns"])
     other = next((other for other in _REMEDIES if other in names[0]), None)
     if len(names) == 1 and other not in (None, delimiter):
         raise DataError(f"{source}, line 1: no {_NAMES[delimiter]} in the header {names[0]!r}; {_REMEDIES[other]}")

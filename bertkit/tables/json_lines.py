@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from bertkit.corpus.row_files import json_object
-from bertkit.errors import DataError, listed
-from bertkit.tables.table import MOST_FAULTS, Table
+from bertkit.errors import DataError, raise_listed
+from bertkit.tables.table import Table
 
 
 def read_json_lines(lines: Iterable[str], source: str, fingerprint: str) -> Table:
@@ -46,8 +46,7 @@ def read_json_lines(lines: Iterable[str], source: str, fingerprint: str) -> Tabl
         names.update(dict.fromkeys(rows[-1]))
     if not names and not faults:
         faults.append(f"{source}: no rows; expected one JSON object a line, such as {{'text': …, 'label': …}}")
-    if faults:
-        raise DataError(listed(faults, MOST_FAULTS))
+    raise_listed(faults)
     return Table({name: [row.get(name) for row in rows] for name in names}, source, fingerprint, numbers)
 
 

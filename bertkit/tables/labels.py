@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from bertkit.errors import DataError, listed
-from bertkit.tables.table import MOST_FAULTS, Table
+from bertkit.errors import raise_listed
+from bertkit.tables.table import Table
 
 Problem = Literal["single_label", "multi_label", "regression"]
 
@@ -66,7 +66,7 @@ def class_ids(table: Table, column: str, names: Sequence[str]) -> list[int]:
     """
     ids = {name: index for index, name in enumerate(names)}
     values = _values(table, column)
-    _raise(
+    raise_listed(
         [f"{table.place(row)}: {fault}" for row, value in enumerate(values) for fault in _faults(value, column, ids)]
     )
     return [ids[str(value)] for value in values]
@@ -91,7 +91,7 @@ def class_sets(table: Table, column: str, names: Sequence[str]) -> list[list[flo
                 f"{table.place(row)}: expected a list of labels, got {value!r}; if one field holds several, say with "
                 "--label-separator what is between them"
             )
-    _raise(faults)
+    raise_listed(faults)
     return [
         [float(name in present) for name in names] for present in ({str(each) for each in value} for value in values)
     ]
@@ -109,7 +109,7 @@ def named(table: Table, column: str) -> Table:
         return table
     names = table.class_names[column]
     values = table.columns[column]
-    _raise(
+    raise_listed(
         [
             f"{table.place(row)}: {column} is {value!r}; expected 0 to {len(names) - 1}, a class of {_shown(names)}"
             for row, value in enumerate(values)
@@ -149,7 +149,7 @@ def texts(table: Table, column: str) -> list[str]:
             faults.append(f"{table.place(row)}: {column} is {value!r}; expected text")
         elif not value.strip():
             faults.append(f"{table.place(row)}: {column} is empty; write a text, or leave the row out")
-    _raise(faults)
+    raise_listed(faults)
     return values
 
 
@@ -188,8 +188,3 @@ def _number(value: Any) -> float | None:
 
 def _is_fraction(value: Any) -> bool:
     return isinstance(value, float) or (isinstance(value, str) and not value.strip().lstrip("+-").isdigit())
-
-
-def _raise(faults: list[str]) -> None:
-    if faults:
-        raise DataError(listed(faults, MOST_FAULTS))

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.corpus.text_files import JSON_LINES, PARQUET, file_kind
-from bertkit.errors import DataError, did_you_mean, listed
+from bertkit.errors import DataError, did_you_mean, raise_listed
 from bertkit.tables.conll import DOCUMENT_ID, ConllTable, read_conll
 from bertkit.tables.labels import is_missing, named
-from bertkit.tables.table import MOST_FAULTS, Table
+from bertkit.tables.table import Table
 from bertkit.tables.table_files import read_table
 
 TOKENS = ("tokens", "words")
@@ -99,7 +99,7 @@ def read_words(table: Table, column: str) -> list[list[str]]:
                 for word, text in enumerate(value)
                 if not isinstance(text, str)
             ]
-    _raise(faults)
+    raise_listed(faults)
     return table.columns[column]
 
 
@@ -129,7 +129,7 @@ def read_tags(table: Table, column: str, words: Sequence[Sequence[str]]) -> list
                 for word, tag in enumerate(value)
                 if not isinstance(tag, str) or is_missing(tag)
             ]
-    _raise(faults)
+    raise_listed(faults)
     tags: list[list[str]] = table.columns[column]
     return tags
 
@@ -184,8 +184,3 @@ def _fault_of_tag(tag: Any, column: str) -> str:
 def _shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 40 else f"{text[:40]}…"
-
-
-def _raise(faults: list[str]) -> None:
-    if faults:
-        raise DataError(listed(faults, MOST_FAULTS))

@@ -8,10 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bertkit.errors import DataError, did_you_mean, listed
-
-MOST_FAULTS = 10
-"""So many faults of a table are shown in one message; the others are counted."""
+from bertkit.errors import did_you_mean, raise_listed
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,8 +69,7 @@ class Table:
                 continue
             missing = [row for row, value in enumerate(self.columns[name]) if value is None]
             faults += [f"{self.place(row)}: no value for {name!r}" for row in missing]
-        if faults:
-            raise DataError(listed(faults, MOST_FAULTS))
+        raise_listed(faults)
         return {name: self.columns[name] for name in names}
 
     def numbers(self, name: str) -> list[float]:
@@ -85,9 +81,7 @@ class Table:
         values = self.column(name)
         numbers = list(map(_number, values))
         wrong = [row for row, number in enumerate(numbers) if not math.isfinite(number)]
-        if wrong:
-            faults = [f"{self.place(row)}: {name!r} is {values[row]!r}; expected a number" for row in wrong]
-            raise DataError(listed(faults, MOST_FAULTS))
+        raise_listed([f"{self.place(row)}: {name!r} is {values[row]!r}; expected a number" for row in wrong])
         return numbers
 
 

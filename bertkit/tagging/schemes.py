@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from bertkit.errors import DataError, listed
+from bertkit.errors import raise_listed
 from bertkit.metrics.entities import OUTSIDE, PREFIXES, find_entities, is_entity_tag, split_tag
 
 Scheme = Literal["IOB1", "IOB2", "IOBES", "BILOU", "plain"]
@@ -178,4 +178,4 @@ def _raise_at(wrong: set[str], sentences: Sequence[Sequence[str]], place: Callab
         for word, tag in enumerate(sentence)
         if tag in wrong
     ]
-    raise DataError(listed(faults, at_most=10))
+    raise_listed(faults)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from bertkit import metrics
-from bertkit.errors import CheckpointError, DataError, listed, noted, raise_all
+from bertkit.errors import CheckpointError, DataError, noted, raise_all, raise_listed
 from bertkit.tables import Table
 from bertkit.tables.labels import is_missing, texts
 from bertkit.tasks.arrays import Outputs, labels_of, one_array, padded, softmax
@@ -154,8 +154,7 @@ class MultipleChoiceTask(TableTask):
             elif len(endings) < 2:
                 counted = f"{len(endings)} ending{'s' * (len(endings) != 1)}"
                 faults.append(f"{table.place(row)}: {counted}; expected two or more")
-        if faults:
-            raise DataError(listed(faults, at_most=10))
+        raise_listed(faults)
         return found
 
     def _has_labels(self, table: Table) -> bool:
@@ -174,8 +173,7 @@ class MultipleChoiceTask(TableTask):
             for row, (value, count) in enumerate(zip(values, counts, strict=True))
             if not str(value).isdecimal() or (count is not None and int(value) >= count)
         ]
-        if faults:
-            raise DataError(listed(faults, at_most=10))
+        raise_listed(faults)
         return [int(value) for value in values]
 
     # ---- encode → (model) → decode → score --------------------------------------------------------------------------

@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
-from bertkit.errors import DataError, RecipeError, listed
+from bertkit.errors import DataError, RecipeError, raise_listed
 from bertkit.metrics.entities import OUTSIDE, is_entity_tag
 from bertkit.tables import Table
 from bertkit.tables.sentences import place_of_word
-from bertkit.tables.table import MOST_FAULTS
 from bertkit.tagging.schemes import Scheme, detect_scheme, find_impossible, iob2_labels, to_iob2
 
 _SHOWN_IMPOSSIBLE = 3
@@ -76,8 +75,7 @@ def label_ids(table: Table, tags: Sequence[Sequence[str]], names: Sequence[str],
             if not fine or tag not in ids
         ]
         found.append([ids.get(tag, 0) for tag in written])
-    if faults:
-        raise DataError(listed(faults, MOST_FAULTS))
+    raise_listed(faults)
     return found
 
 
