@@ -153,12 +153,16 @@ def encode_windows(
         raise RecipeError(f"data.{error}") from error
     plain = {"add_special_tokens": False, "truncation": False, "padding": False, "verbose": False}
     asked = tokenizer(list(questions), **plain)["input_ids"]
-    read = tokenizer(list(contexts), return_offsets_mapping=True, **plain)
+    # Several questions are asked of one text.
+    texts = list(dict.fromkeys(contexts))
+    read = tokenizer(texts, return_offsets_mapping=True, **plain)
+    characters = [_characters(offsets, text) for offsets, text in zip(read["offset_mapping"], texts, strict=True)]
+    place = {text: index for index, text in enumerate(texts)}
     rows: list[dict[str, Any]] = []
-    for example, (question, text, context) in enumerate(zip(asked, read["input_ids"], contexts, strict=True)):
+    for example, (question, context) in enumerate(zip(asked, contexts, strict=True)):
+        text, (starts, ends) = read["input_ids"][place[context]], characters[place[context]]
         lost = max(len(question) - sizes.max_query_length, 0)
         question = question[: sizes.max_query_length]
-        starts, ends = _characters(read["offset_mapping"][example], context)
         span = None if answers is None else _tokens_of(answers[example], starts, ends, context)
         for first, count in _spans(len(text), sizes.max_seq_length - form.count - len(question), sizes.doc_stride):
             part = slice(first, first + count)

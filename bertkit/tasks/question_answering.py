@@ -256,6 +256,12 @@ class QuestionAnsweringTask(Task):
     def learn_from(self, evaluation: Mapping[str, float]) -> str | None:
         if not self.task.version_2_with_negative:
             return None
+        never = 100 * evaluation.get("eval_NoAns_total", 0) / evaluation["eval_total"]
+        if evaluation["eval_best_f1"] <= never:
+            return (
+                f"warning: to answer nothing would score best on the validation set (F1 {never:.2f}), whatever the "
+                f"threshold: train longer, or on more. `bertkit predict` decides at {self._threshold}"
+            )
         threshold = evaluation["eval_best_f1_thresh"]
         self.task = replace(self.task, predict_threshold=threshold)
         return (

@@ -65,7 +65,10 @@ def test_answers_of_a_checkpoint_are_by_the_threshold_that_it_found():
     assert (none["answer"], none["start"], none["end"]) == ("", None, None)
     assert none["probability"] == none["no_answer_probability"] == pytest.approx(np.e**2 / (np.e**2 + 3))
     assert task.line(none) == f"(no answer)\t{none['probability']:.4f}"
-    lesson = task.learn_from({"eval_best_f1_thresh": 3.0})
+    untaught = {"eval_total": 4, "eval_NoAns_total": 2, "eval_best_f1": 50.0, "eval_best_f1_thresh": 0.0}
+    assert "to answer nothing would score best on the validation set (F1 50.00)" in task.learn_from(untaught)
+    assert task.task.predict_threshold is None
+    lesson = task.learn_from({**untaught, "eval_best_f1": 62.5, "eval_best_f1_thresh": 3.0})
     assert "more than 3 above the best span's" in lesson
     config = BertConfig(bertkit_task=task.describe())
     later = task_of_checkpoint(BertConfig.from_dict(json.loads(config.to_json_string())), "here")
