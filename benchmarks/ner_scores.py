@@ -13,15 +13,12 @@ the longest sentence of both sets has fewer. Each run prints one JSON line; the 
 from __future__ import annotations
 
 import argparse
-import json
-import platform
-import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from two_sides import compare, finetune, options, training_arguments
 
 BATCH_SIZE, LEARNING_RATE, MAX_SEQ_LENGTH, EPOCHS = 32, 5e-5, 256, 3
 
@@ -66,7 +63,13 @@ def entity_f1(references: list[list[str]], predictions: list[list[str]]) -> floa
     return float(f1_score(references, predictions))
 
 
-def stock(model: str, train: list[Sentence], test: list[Sentence], seed: int, mixed_precision: str) -> dict[str, float]:
+def read(args: argparse.Namespace, name: str) -> tuple[list[Sentence], list[Sentence]]:
+    """Training and test set."""
+    train, test = (sentences(args.data_dir / file, args.limit) for file in TASKS[name])
+    return train, test
+
+
+def stock(args: argparse.Namespace, name: str, seed: int) -> dict[str, float]:
     """Plain transformers: what its token-classification example does, without bertkit in the process."""
     import numpy as np
     from datasets import Dataset
@@ -75,12 +78,12 @@ def stock(model: str, train: list[Sentence], test: list[Sentence], seed: int, mi
         AutoTokenizer,
         DataCollatorForTokenClassification,
         Trainer,
-        TrainingArguments,
         set_seed,
     )
 
+    train, test = read(args, name)
     set_seed(seed)
-    tokenizer = AutoTokenizer.from_pretrained(model)
+    tokenizer = AutoTokenizer.from_pretrained(args.model)
     names = sorted({tag for sentence in [*train, *test] for tag in sentence.tags})
 
     def encode(rows: dict[str, Any]) -> dict[str, Any]:
@@ -101,23 +104,19 @@ def stock(model: str, train: list[Sentence], test: list[Sentence], seed: int, mi
     with tempfile.TemporaryDirectory() as output_dir:
         trainer = Trainer(
             model=AutoModelForTokenClassification.from_pretrained(
-                model,
+                args.model,
                 dtype="float32",
                 id2label=dict(enumerate(names)),
                 label2id={name: index for index, name in enumerate(names)},
             ),
-            args=TrainingArguments(
-                output_dir=output_dir,
+            args=training_arguments(
+                args,
+                seed,
+                output_dir,
                 per_device_train_batch_size=BATCH_SIZE,
                 per_device_eval_batch_size=BATCH_SIZE,
                 learning_rate=LEARNING_RATE,
                 num_train_epochs=EPOCHS,
-                train_sampling_strategy="group_by_length",
-                save_strategy="no",
-                bf16=mixed_precision == "bf16",
-                logging_steps=500,
-                seed=seed,
-                use_cpu=True,
             ),
             train_dataset=splits[0],
             processing_class=tokenizer,
@@ -136,86 +135,30 @@ def stock(model: str, train: list[Sentence], test: list[Sentence], seed: int, mi
     return {"f1": entity_f1(references, predictions), "train_seconds": round(seconds, 1)}
 
 
-def bertkit(
-    model: str, train: list[Sentence], test: list[Sentence], seed: int, mixed_precision: str
-) -> dict[str, float]:
-    """The command a user types, in a process of its own."""
+def bertkit(args: argparse.Namespace, name: str, seed: int) -> dict[str, float]:
+    """bertkit's command."""
+    train, test = read(args, name)
+    given = ["ner", "--learning-rate", str(LEARNING_RATE), "--global-train-batch-size", str(BATCH_SIZE)]
+    given += ["--num-train-epochs", str(EPOCHS), "--max-seq-length", str(MAX_SEQ_LENGTH)]
     with tempfile.TemporaryDirectory() as folder:
-        output_dir = Path(folder) / "run"
-        command = [sys.executable, "-m", "bertkit", "finetune", "ner", "--model", model]
         for option, split in (("train", train), ("test", test), ("validation", test[:1])):  # nothing is chosen by it
             path = Path(folder) / f"{option}.conll"
             rows = ("".join(f"{word}\t{tag}\n" for word, tag in zip(*each, strict=True)) for each in split)
             path.write_text("\n".join(rows), encoding="utf-8")
-            command += [f"--{option}-file", str(path)]
-        command += ["--output-dir", str(output_dir), "--seed", str(seed), "--max-seq-length", str(MAX_SEQ_LENGTH)]
-        command += ["--learning-rate", str(LEARNING_RATE), "--global-train-batch-size", str(BATCH_SIZE)]
-        command += ["--num-train-epochs", str(EPOCHS)]
-        settings = {
-            "train.warmup_steps": 0,
-            "train.weight_decay": 0,
-            "train.adam_epsilon": 1e-8,
-            "train.save_strategy": "no",
-            "train.eval_strategy": "no",
-            "train.load_best_model_at_end": "false",
-            "placement.mixed_precision": mixed_precision,
-        }
-        for key, value in settings.items():
-            command += ["--set", f"{key}={value}"]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        results = json.loads((output_dir / "all_results.json").read_text())
+            given += [f"--{option}-file", str(path)]
+        output_dir = Path(folder) / "run"
+        results = finetune(args, seed, output_dir, given, eval_strategy="no", load_best_model_at_end="false")
         columns = [
             [line.split(" ") for line in block.split("\n")]
             for block in (output_dir / "predictions.conll").read_text(encoding="utf-8").strip("\n").split("\n\n")
         ]
-        references, predictions = ([[fields[at] for fields in block] for block in columns] for at in (1, 2))
-        f1 = entity_f1(references, predictions)
-        return {"f1": f1, "train_seconds": round(results["train_runtime"], 1)}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--data-dir", required=True, type=Path)
-    parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
-    parser.add_argument("--seeds", nargs="+", type=int, default=[42, 43, 44])
-    parser.add_argument("--side", choices=["stock", "bertkit", "both"], default="both")
-    parser.add_argument("--mixed-precision", choices=["bf16", "no"], default="bf16")
-    parser.add_argument("--limit", type=int, default=None, help="sentences of each file, for a quick look")
-    args = parser.parse_args()
-
-    import torch
-    import transformers
-
-    where = {
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-        "machine": platform.machine(),
-        "threads": torch.get_num_threads(),
-        "mixed_precision": args.mixed_precision,
-    }
-    sides = {"stock": stock, "bertkit": bertkit}
-    chosen = sides if args.side == "both" else {args.side: sides[args.side]}
-    summary: dict[str, Any] = {}
-    for name in args.tasks:
-        train, test = (sentences(args.data_dir / file, args.limit) for file in TASKS[name])
-        scores: dict[str, list[float]] = {side: [] for side in chosen}
-        for seed in args.seeds:
-            for side, run in chosen.items():
-                result = run(args.model, train, test, seed, args.mixed_precision)
-                scores[side].append(result["f1"])
-                print(json.dumps({"task": name, "side": side, "seed": seed, **result, **where}), flush=True)
-        summary[name] = {
-            side: {
-                "metric": "f1",
-                "scores": dict(zip(map(str, args.seeds), (round(value, 4) for value in values), strict=True)),
-                "mean": round(statistics.mean(values), 4),
-                "sd": round(statistics.stdev(values), 4) if len(values) > 1 else None,
-            }
-            for side, values in scores.items()
-        }
-    print(json.dumps({"summary": summary}), flush=True)
+    references, predictions = ([[fields[at] for fields in block] for block in columns] for at in (1, 2))
+    return {"f1": entity_f1(references, predictions), "train_seconds": round(results["train_runtime"], 1)}
 
 
 if __name__ == "__main__":
-    main()
+    compare(
+        options(__doc__, list(TASKS), list(TASKS)).parse_args(),
+        dict.fromkeys(TASKS, "f1"),
+        {"stock": stock, "bertkit": bertkit},
+    )

@@ -1,6 +1,6 @@
 """Dev scores of SQuAD, bertkit beside plain transformers: same checkpoint, same data, same steps and hyper-parameters.
 
-    python benchmarks/squad_scores.py --model CHECKPOINT --data-dir SQUAD_FOLDER [--version 1.1|2.0] [--max-steps 300]
+    python benchmarks/squad_scores.py --model CHECKPOINT --data-dir SQUAD_FOLDER [--tasks 1.1 2.0] [--max-steps 300]
                                       [--limit N] [--seeds 42] [--side stock|bertkit|both] [--mixed-precision bf16|no]
 
 The folder has the official JSON: ``train-v1.1*.json`` and ``dev-v1.1.json``, or those of 2.0. Both sides: batch 16,
@@ -14,17 +14,21 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from two_sides import compare, finetune, options, training_arguments
 
 BATCH_SIZE, LEARNING_RATE, MAX_SEQ_LENGTH, OVERLAP, LONGEST, BEST = 16, 5e-5, 384, 128, 30, 20
+MAIN_METRIC = {"1.1": "f1", "2.0": "best_f1"}
+
+
+def files_of(data_dir: Path, version: str) -> dict[str, Path]:
+    """Training and dev set of a version, the first files of their names."""
+    return {split: sorted(data_dir.glob(f"{split}-v{version}*.json"))[0] for split in ("train", "dev")}
 
 
 def rows_of(path: Path, limit: int | None) -> dict[str, list[Any]]:
@@ -84,7 +88,7 @@ def answers_of(rows: dict[str, list[Any]], windows: dict[str, Any], outputs: Any
     ]
 
 
-def stock(args: argparse.Namespace, files: dict[str, Path], seed: int) -> dict[str, float]:
+def stock(args: argparse.Namespace, version: str, seed: int) -> dict[str, float]:
     """Plain transformers."""
     from datasets import Dataset
     from transformers import (
@@ -92,7 +96,6 @@ def stock(args: argparse.Namespace, files: dict[str, Path], seed: int) -> dict[s
         AutoTokenizer,
         DataCollatorWithPadding,
         Trainer,
-        TrainingArguments,
         set_seed,
     )
 
@@ -100,25 +103,21 @@ def stock(args: argparse.Namespace, files: dict[str, Path], seed: int) -> dict[s
 
     set_seed(seed)
     tokenizer = AutoTokenizer.from_pretrained(args.model)
-    rows = {split: rows_of(path, args.limit) for split, path in files.items()}
+    rows = {split: rows_of(path, args.limit) for split, path in files_of(args.data_dir, version).items()}
     windows = {split: windows_of(each, tokenizer) for split, each in rows.items()}
     inputs = [*tokenizer.model_input_names, "start_positions", "end_positions"]
     sets = {split: Dataset.from_dict({name: each[name] for name in inputs}) for split, each in windows.items()}
     with tempfile.TemporaryDirectory() as output_dir:
         trainer = Trainer(
             model=AutoModelForQuestionAnswering.from_pretrained(args.model, dtype="float32"),
-            args=TrainingArguments(
-                output_dir=output_dir,
+            args=training_arguments(
+                args,
+                seed,
+                output_dir,
                 per_device_train_batch_size=BATCH_SIZE,
                 per_device_eval_batch_size=64,
                 learning_rate=LEARNING_RATE,
                 max_steps=args.max_steps,
-                train_sampling_strategy="group_by_length",
-                save_strategy="no",
-                bf16=args.mixed_precision == "bf16",
-                logging_steps=50,
-                seed=seed,
-                use_cpu=args.device == "cpu",
             ),
             train_dataset=sets["train"],
             processing_class=tokenizer,
@@ -132,7 +131,7 @@ def stock(args: argparse.Namespace, files: dict[str, Path], seed: int) -> dict[s
         {"id": key, "answers": {name: [each[name] for each in answers] for name in ("text", "answer_start")}}
         for key, answers in zip(rows["dev"]["id"], rows["dev"]["answers"], strict=True)
     ]
-    if args.version == "1.1":
+    if version == "1.1":
         plain = [{name: each[name] for name in ("id", "prediction_text")} for each in predictions]
         scores = metrics.load("squad").compute(predictions=plain, references=references)
     else:
@@ -142,71 +141,26 @@ def stock(args: argparse.Namespace, files: dict[str, Path], seed: int) -> dict[s
     return {**scores, "train_seconds": round(seconds, 1)}
 
 
-def bertkit(args: argparse.Namespace, files: dict[str, Path], seed: int) -> dict[str, float]:
-    """The command a user types, in a process of its own."""
+def bertkit(args: argparse.Namespace, version: str, seed: int) -> dict[str, float]:
+    """bertkit's command."""
+    files = files_of(args.data_dir, version)
+    given = ["squad", "--train-file", str(files["train"]), "--validation-file", str(files["dev"])]
+    given += ["--max-steps", str(args.max_steps), "--learning-rate", str(LEARNING_RATE)]
+    given += ["--global-train-batch-size", str(BATCH_SIZE)]
+    given += ["--max-seq-length", str(MAX_SEQ_LENGTH), "--doc-stride", str(OVERLAP)]
+    given += ["--max-answer-length", str(LONGEST), "--n-best-size", str(BEST)]
+    given += ["--version-2-with-negative"] if version == "2.0" else []
+    given += [] if args.limit is None else [f"--max-{kind}-samples={args.limit}" for kind in ("train", "eval")]
     with tempfile.TemporaryDirectory() as folder:
-        output_dir = Path(folder) / "run"
-        settings = {
-            "train.warmup_steps": 0,
-            "train.weight_decay": 0,
-            "train.adam_epsilon": 1e-8,
-            "train.save_strategy": "no",
-            "placement.mixed_precision": args.mixed_precision,
-            "placement.device": args.device,
-        }
-        command = [sys.executable, "-m", "bertkit", "finetune", "squad", "--model", args.model, "--seed", str(seed)]
-        command += ["--train-file", str(files["train"]), "--validation-file", str(files["dev"])]
-        command += ["--output-dir", str(output_dir), "--max-steps", str(args.max_steps)]
-        command += ["--learning-rate", str(LEARNING_RATE), "--global-train-batch-size", str(BATCH_SIZE)]
-        command += ["--max-seq-length", str(MAX_SEQ_LENGTH), "--doc-stride", str(OVERLAP)]
-        command += ["--max-answer-length", str(LONGEST), "--n-best-size", str(BEST)]
-        command += ["--version-2-with-negative"] if args.version == "2.0" else []
-        command += [] if args.limit is None else [f"--max-{kind}-samples={args.limit}" for kind in ("train", "eval")]
-        for key, value in settings.items():
-            command += ["--set", f"{key}={value}"]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        results = json.loads((output_dir / "all_results.json").read_text())
-        no_scores = ("loss", "runtime", "samples_per_second", "steps_per_second")
-        scores = {name.removeprefix("eval_"): value for name, value in results.items() if name.startswith("eval_")}
-        kept = {name: value for name, value in scores.items() if name not in no_scores}
-        return {**kept, "train_seconds": round(results["train_runtime"], 1)}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--data-dir", required=True, type=Path)
-    parser.add_argument("--version", choices=["1.1", "2.0"], default="1.1")
-    parser.add_argument("--max-steps", type=int, default=300)
-    parser.add_argument("--limit", type=int, default=None, help="questions of each file, for a quick look")
-    parser.add_argument("--seeds", nargs="+", type=int, default=[42])
-    parser.add_argument("--side", choices=["stock", "bertkit", "both"], default="both")
-    parser.add_argument("--mixed-precision", choices=["bf16", "no"], default="bf16")
-    parser.add_argument("--device", choices=["cpu", "auto"], default="cpu")
-    args = parser.parse_args()
-
-    import torch
-    import transformers
-
-    names = {"train": f"train-v{args.version}*.json", "dev": f"dev-v{args.version}.json"}
-    files = {split: sorted(args.data_dir.glob(name)) for split, name in names.items()}
-    if missing := [names[split] for split, found in files.items() if not found]:
-        parser.error(f"{args.data_dir}: no {' and no '.join(missing)}")
-    first = {split: found[0] for split, found in files.items()}
-    where = {
-        "version": args.version,
-        "max_steps": args.max_steps,
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-        "machine": platform.machine(),
-        "threads": torch.get_num_threads(),
-        "mixed_precision": args.mixed_precision,
-    }
-    sides = {"stock": stock, "bertkit": bertkit}
-    for seed in args.seeds:
-        for side, run in sides.items() if args.side == "both" else [(args.side, sides[args.side])]:
-            print(json.dumps({"side": side, "seed": seed, **run(args, first, seed), **where}), flush=True)
+        results = finetune(args, seed, Path(folder) / "run", given)
+    no_scores = ("loss", "runtime", "samples_per_second", "steps_per_second")
+    scores = {name.removeprefix("eval_"): value for name, value in results.items() if name.startswith("eval_")}
+    kept = {name: value for name, value in scores.items() if name not in no_scores}
+    return {**kept, "train_seconds": round(results["train_runtime"], 1)}
 
 
 if __name__ == "__main__":
-    main()
+    parser = options(__doc__, list(MAIN_METRIC), ["1.1"])
+    parser.add_argument("--max-steps", type=int, default=300)
+    parser.set_defaults(seeds=[42])
+    compare(parser.parse_args(), MAIN_METRIC, {"stock": stock, "bertkit": bertkit})
