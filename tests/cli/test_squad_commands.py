@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from tokenizers import pre_tokenizers
+from transformers import RobertaConfig, RobertaForMaskedLM, RobertaTokenizer
 
 from bertkit import load, metrics
 
@@ -45,11 +47,11 @@ def files(tmp_path):
 def squad(bertkit, checkpoint, files, tmp_path):
     """``bertkit finetune squad`` to ``run``; gives the outcome."""
 
-    def run(negative: bool, *more: object, out: str = "run") -> Any:
+    def run(negative: bool, *more: object, out: str = "run", model: Path = checkpoint) -> Any:
         train, dev = files(negative)
         flags = ["--version-2-with-negative"] if negative else []
         return bertkit(
-            "finetune", "squad", *flags, "--train-file", train, "--validation-file", dev, "--model", checkpoint,
+            "finetune", "squad", *flags, "--train-file", train, "--validation-file", dev, "--model", model,
             "--output-dir", tmp_path / out, *SMALL, *more,
         )  # fmt: skip
 
@@ -122,6 +124,28 @@ def test_train_score_write_and_ask(bertkit, squad, tmp_path, negative):
     assert alone["probability"] == pytest.approx(python[0]["probability"], rel=1e-4)
     (line,) = bertkit("predict", out, f"good\t{context}").out.splitlines()
     assert line.split("\t")[0] == (python[0]["answer"] or "(no answer)")
+
+
+def test_another_encoder_answers_too(bertkit, squad, tmp_path):
+    """RoBERTa: bytes are its tokens, two separators stand between question and text, and it has no token types."""
+    roberta = tmp_path / "roberta"
+    names = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
+    RobertaTokenizer(vocab={name: index for index, name in enumerate(names)}, merges=[]).save_pretrained(roberta)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    RobertaForMaskedLM(RobertaConfig(vocab_size=len(names), max_position_embeddings=66, **sizes)).save_pretrained(
+        roberta
+    )
+    outcome = squad(True, "--max-seq-length", 40, "--max-steps", 3, "--json", model=roberta)
+    assert outcome.code == 0, outcome.err
+    assert json.loads(outcome.out)["eval_total"] == 9
+    predicted = json.loads((tmp_path / "run" / "nbest_predictions.json").read_text())
+    for index in range(9):
+        asked = question(index, negative=True)
+        (row,) = load(tmp_path / "run", device="cpu").predict(question="good", context=asked["context"])
+        assert asked["context"][row["start"] or 0 : row["end"] or 0] == row["answer"]
+        best = predicted[asked["qas"][0]["id"]][0]
+        if row["answer"] and best["text"]:
+            assert (row["answer"], row["probability"]) == (best["text"], pytest.approx(best["probability"], rel=1e-3))
 
 
 def test_it_learns_and_finds_answers_that_only_the_second_window_has(squad, tmp_path):
