@@ -1,0 +1,83 @@
+"""Prediction for texts of mixed length, ``bertkit predict`` beside ``transformers.pipeline`` with its default batching.
+
+    python benchmarks/prediction_speed.py CHECKPOINT --input TEXTS [--max-seq-length 128] [--rounds 3] [--batch-size 32]
+
+CHECKPOINT is a run of bertkit that classifies texts, TEXTS a UTF-8 file of one a line. It is exported as stock BERT for
+the pipeline, which gets its defaults (one text at a time) and, as ``pipeline_batched``, ``batch_size=32``. Each side is
+a process of its own, by turns; seconds begin after loading, medians of the rounds, and the labels are compared. Prints
+one JSON line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+import zlib
+from pathlib import Path
+
+from by_turns import by_turns, machine
+
+SIDES = ("pipeline", "pipeline_batched", "bertkit")
+
+
+def predict(args: argparse.Namespace) -> tuple[float, list[str]]:
+    """Seconds of one side, and the labels."""
+    texts = args.input.read_text(encoding="utf-8").splitlines()
+    if args.side == "bertkit":
+        import bertkit
+
+        predictor = bertkit.load(args.checkpoint, device="cpu")
+        predictor.predict(texts[:8])
+        started = time.perf_counter()
+        found = predictor.predict(texts)
+    else:
+        from transformers import pipeline
+
+        batches = {} if args.side == "pipeline" else {"batch_size": args.batch_size}
+        classify = pipeline("text-classification", args.stock, device="cpu", **batches)
+        limits = {"truncation": True, "max_length": args.max_seq_length}
+        classify(texts[:8], **limits)
+        started = time.perf_counter()
+        found = classify(texts, **limits)
+    return time.perf_counter() - started, [row["label"] for row in found]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkpoint")
+    parser.add_argument("--input", type=Path, required=True)
+    parser.add_argument("--max-seq-length", type=int, default=128, help="of the checkpoint")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--batch-size", type=int, default=32, help="of pipeline_batched")
+    parser.add_argument("--side", choices=SIDES, help="this side alone, in this process")
+    parser.add_argument("--stock", help="of that side: the exported checkpoint")
+    args = parser.parse_args()
+    if args.side is not None:
+        seconds, labels = predict(args)
+        print(json.dumps({"seconds": seconds, "labels": zlib.crc32("\n".join(labels).encode())}))
+        return
+
+    import bertkit
+
+    with tempfile.TemporaryDirectory() as folder:
+        exported = str(Path(folder) / "stock")
+        bertkit.export(args.checkpoint, exported)
+        shared = [__file__, args.checkpoint, "--input", str(args.input), "--stock", exported]
+        shared += ["--max-seq-length", str(args.max_seq_length), "--batch-size", str(args.batch_size)]
+        found = by_turns({side: [*shared, "--side", side] for side in SIDES}, args.rounds)
+    same = len({each.pop("labels") for each in found.values()}) == 1
+    ours = found["bertkit"]["seconds"]
+    result = {
+        **{side: {name: round(value, 3) for name, value in each.items()} for side, each in found.items()},
+        **{f"times_{side}": round(found[side]["seconds"] / ours, 2) for side in SIDES[:2]},
+        "same_labels": same,
+        "texts": len(args.input.read_text(encoding="utf-8").splitlines()),
+        **machine(),
+    }
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
