@@ -174,25 +174,42 @@ def decode_pieces(blocks: Iterable[bytes], name: str, file: Path | None = None) 
         DataError: as `read_text`, when the pieces before the fault have been given.
     """
     begun: list[bytes] = []
-    offset = 0
+    offset, line = 0, 1  # of what is decoded next
     for block in blocks:
         # A CR at the end of a block may be one half of a CRLF: it waits for the next block.
         end = 1 + max(block.rfind(b"\n"), block.rfind(b"\r", 0, len(block) - 1))
         if end:
             chunk = b"".join([*begun, block[:end]])
-            yield _decode(chunk, offset, name, file)
+            yield _decode(chunk, offset, line, name, file)
             offset += len(chunk)
+            line += _line_endings(chunk)
             begun = []
         begun.append(block[end:])
-    yield _decode(b"".join(begun), offset, name, file)
+    yield _decode(b"".join(begun), offset, line, name, file)
+
+
+def whole_lines(piece: str) -> list[str]:
+    r"""The lines of a piece from `decode_pieces`, without their endings; none where it is empty.
+
+    >>> whole_lines("a\r\n\nb\n"), whole_lines("c"), whole_lines("")
+    (['a', '', 'b'], ['c'], [])
+    """
+    lines = _lines(piece)
+    if not lines[-1]:  # what follows the last line ending
+        lines.pop()
+    return lines
 
 
 def _lines(text: str) -> list[str]:
     return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
-def _decode(data: bytes, offset: int, name: str, file: Path | None) -> str:
-    """The text of whole lines that begin ``offset`` bytes after the start of the file."""
+def _line_endings(data: bytes) -> int:
+    return data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")
+
+
+def _decode(data: bytes, offset: int, line: int, name: str, file: Path | None) -> str:
+    """The text of whole lines, the first of which is number ``line`` and ``offset`` bytes from the file's start."""
     if not offset and data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise DataError(
             f"{name}: not UTF-8 at byte offset 0: it starts with the mark of UTF-16; "
@@ -204,8 +221,8 @@ def _decode(data: bytes, offset: int, name: str, file: Path | None) -> str:
     except UnicodeDecodeError as error:
         place = start + error.start
         raise DataError(
-            f"{name}: not UTF-8 at byte offset {offset + place} (byte 0x{data[place]:02x}: {error.reason}); "
-            f"convert it, if it is Latin-1: {_iconv(file, 'latin1')}"
+            f"{name}: not UTF-8 at byte offset {offset + place} (line {line + _line_endings(data[:place])}, byte "
+            f"0x{data[place]:02x}: {error.reason}); convert it, if it is Latin-1: {_iconv(file, 'latin1')}"
         ) from error
     nul = data.find(b"\0")
     if nul >= 0:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 _BATCH_BYTES = 1 << 20
-_MOST_ROWS_OF_A_BATCH = 1024
+MOST_ROWS_OF_A_BATCH = 1024
 _MOST_FAULTS = 20
 _LOOK_ON = 10_000  # lines after the first fault in which others are looked for
 
@@ -150,7 +150,7 @@ def parquet_batches(
 
 def _rows_of_a_batch(metadata: pq.FileMetaData) -> int:
     size = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
-    return max(1, min(_MOST_ROWS_OF_A_BATCH, _BATCH_BYTES * metadata.num_rows // max(1, size)))
+    return max(1, min(MOST_ROWS_OF_A_BATCH, _BATCH_BYTES * metadata.num_rows // max(1, size)))
 
 
 def arrow_texts(column: pa.Array | pa.ChunkedArray, name: str, of: str, first: int) -> Iterator[str]:

@@ -18,6 +18,7 @@ PACKINGS = (".gz", ".zst")
 FORMS_IN_WORDS = f"{TEXT}, {JSON_LINES} or {PARQUET}"
 
 _BLOCK = 1 << 20
+_SMALL_BLOCK = 1 << 16
 
 
 class FileKind(NamedTuple):
@@ -122,6 +123,15 @@ def read_blocks(file: Path, packing: str, reached: Callable[[int], None], block_
         if isinstance(error, OSError) and error.strerror:
             raise DataError(f"{file}: cannot be read: {error.strerror}") from error
         raise DataError(f"{file}: damaged or cut off ({error}); fetch it or pack it again") from error
+
+
+def read_shares(file: Path, packing: str, reached: Callable[[float], None]) -> Iterator[bytes]:
+    """As `read_blocks`, in small blocks; told is which share of the file is used up, in [0, 1].
+
+    Of what is no plain file, such as a named pipe, nobody knows the size, and nothing is told.
+    """
+    size = file.stat().st_size if file.is_file() else 0
+    return read_blocks(file, packing, lambda at: reached(at / size) if size else None, _SMALL_BLOCK)
 
 
 def _unpacked(stored: BufferedReader, packing: str) -> BufferedIOBase:

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def read_batches(batches: Iterable[pa.RecordBatch | pa.Table], source: str, fingerprint: str) -> Table:
+def read_batches(
+    batches: Iterable[pa.RecordBatch | pa.Table], source: str, fingerprint: str, first_row: int = 0
+) -> Table:
     """The table of rows that come in batches of one schema; lists and structs become Python lists and dicts.
 
     The names of classes are those that the ``datasets`` library keeps in the schema of what it writes.
@@ -22,6 +24,7 @@ def read_batches(batches: Iterable[pa.RecordBatch | pa.Table], source: str, fing
         batches: from `bertkit.corpus.row_files.parquet_batches`, or of a data set.
         source: what messages call their source.
         fingerprint: the table's.
+        first_row: how many rows of the source come before the batches.
 
     Raises:
         DataError: there is no row; columns have the same name; or a value cannot be read, such as text that is not
@@ -40,12 +43,12 @@ def read_batches(batches: Iterable[pa.RecordBatch | pa.Table], source: str, fing
             try:
                 columns[name] += values.to_pylist()
             except (ValueError, OverflowError):
-                faults += _unreadable(values, name, source, rows)
+                faults += _unreadable(values, name, source, first_row + rows)
         rows += batch.num_rows
     if not any(columns.values()) and not faults:
         faults.append(f"{source}: no rows")
     raise_listed(faults)
-    return Table(columns, source, fingerprint, class_names=class_names)
+    return Table(columns, source, fingerprint, class_names=class_names, first_row=first_row)
 
 
 def _unreadable(values: pa.Array | pa.ChunkedArray, name: str, source: str, first: int) -> list[str]:

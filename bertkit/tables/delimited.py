@@ -9,6 +9,7 @@ import csv
 import io
 import itertools
 import re
+import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -63,7 +64,37 @@ def read_delimited(
     >>> table.columns
     {'text': ['a, b'], 'label': ['1']}
     """
+    (table,) = delimited_blocks(
+        pieces,
+        source,
+        fingerprint,
+        sys.maxsize,
+        delimiter=delimiter,
+        quoting=quoting,
+        columns=columns,
+        skip_ragged=skip_ragged,
+    )
+    return table
+
+
+def delimited_blocks(
+    pieces: Iterable[str],
+    source: str,
+    fingerprint: str,
+    size: int,
+    *,
+    delimiter: str,
+    quoting: bool,
+    columns: Sequence[str] | None = None,
+    skip_ragged: bool = False,
+) -> Iterator[Table]:
+    """The table of `read_delimited` in parts of ``size`` rows; ``skipped`` counts up to the end of the part.
+
+    Raises:
+        DataError: as `read_delimited`, when the parts before have been given; the faults of one part are named.
+    """
     faults: list[str] = []
+    skipped: list[int] = []
     lines = (line for piece in pieces for line in io.StringIO(piece, newline=""))
     rows = _quoted_rows(lines, delimiter, source, faults) if quoting else _plain_rows(lines, delimiter)
     if columns is None:
@@ -74,28 +105,33 @@ def read_delimited(
         expected = f"where {len(names)} columns are named"
         faults += _faults_of_names(names, f"{source}, the names given for its columns")
     remedy = f"; put quotes around a field that holds a {_NAMES[delimiter]}" if quoting else ""
-    kept: list[list[str]] = []
-    begins = array("q")
-    skipped = 0
-    for line, fields in rows:
-        if not fields:
-            if len(names) > 1:
-                continue
-            fields = [""]
-        if len(fields) == len(names):
-            kept.append(fields)
-            begins.append(line)
-        elif skip_ragged:
-            skipped += 1
-        else:
-            counted = f"{len(fields)} field{'s' * (len(fields) != 1)}"
-            faults.append(f"{source}, line {line}: {counted} {expected}{remedy if len(fields) > len(names) else ''}")
-    if not kept and not faults:
-        left = f", but {skipped} with another number of fields" if skipped else ""
+
+    def even_rows() -> Iterator[_Row]:
+        for line, fields in rows:
+            if not fields:
+                if len(names) > 1:
+                    continue
+                fields = [""]
+            if len(fields) == len(names):
+                yield line, fields
+            elif skip_ragged:
+                skipped.append(line)
+            else:
+                counted = f"{len(fields)} field{'s' * (len(fields) != 1)}"
+                more = remedy if len(fields) > len(names) else ""
+                faults.append(f"{source}, line {line}: {counted} {expected}{more}")
+
+    is_empty, even = True, even_rows()
+    while part := list(itertools.islice(even, size)):
+        if faults:
+            break
+        is_empty = False
+        values = {name: [fields[at] for _, fields in part] for at, name in enumerate(names) if name}
+        yield Table(values, source, fingerprint, array("q", [line for line, _ in part]), skipped=len(skipped))
+    if is_empty and not faults:
+        left = f", but {len(skipped)} with another number of fields" if skipped else ""
         faults.append(f"{source}: no rows{' after the header' if columns is None else ''}{left}")
     raise_listed(faults)
-    values = {name: [fields[at] for fields in kept] for at, name in enumerate(names) if name}
-    return Table(values, source, fingerprint, begins, skipped=skipped)
 
 
 def _header(rows: Iterator[_Row], source: str, delimiter: str, faults: list[str]) -> list[str]:

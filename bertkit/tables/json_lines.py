@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 from bertkit.corpus.row_files import json_object
@@ -30,24 +32,41 @@ def read_json_lines(lines: Iterable[str], source: str, fingerprint: str) -> Tabl
     >>> read_json_lines(['{"text": "a", "label": 1}', '{"text": "b"}'], "x.jsonl", "").columns
     {'text': ['a', 'b'], 'label': [1, None]}
     """
-    rows: list[dict[str, Any]] = []
-    numbers = array("q")
+    (table,) = json_line_blocks(lines, source, fingerprint, sys.maxsize)
+    return table
+
+
+def json_line_blocks(lines: Iterable[str], source: str, fingerprint: str, size: int) -> Iterator[Table]:
+    """The table of `read_json_lines` in parts of ``size`` rows; each has the keys of all rows up to its last.
+
+    Raises:
+        DataError: as `read_json_lines`, when the parts before have been given; the faults of one part are named.
+    """
     names: dict[str, None] = {}
-    faults = []
+    faults: list[str] = []
+    rows = _rows(lines, source, faults)
+    while part := list(islice(rows, size)):
+        if faults:
+            break
+        for _, row in part:
+            names.update(dict.fromkeys(row))
+        if names:
+            columns = {name: [row.get(name) for _, row in part] for name in names}
+            yield Table(columns, source, fingerprint, array("q", [number for number, _ in part]))
+    if not names and not faults:
+        faults.append(f"{source}: no rows; expected one JSON object a line, such as {{'text': …, 'label': …}}")
+    raise_listed(faults)
+
+
+def _rows(lines: Iterable[str], source: str, faults: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects with their lines; what is wrong with the others is added to ``faults``."""
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            rows.append(_checked(line))
+            yield number, _checked(line)
         except DataError as fault:
             faults.append(f"{source}, line {number}: {fault}")
-            continue
-        numbers.append(number)
-        names.update(dict.fromkeys(rows[-1]))
-    if not names and not faults:
-        faults.append(f"{source}: no rows; expected one JSON object a line, such as {{'text': …, 'label': …}}")
-    raise_listed(faults)
-    return Table({name: [row.get(name) for row in rows] for name in names}, source, fingerprint, numbers)
 
 
 def _checked(line: str) -> dict[str, Any]:

@@ -23,6 +23,7 @@ class Table:
         lines: the line that each row begins in, 1 is the first of the file; None where rows are counted instead.
         class_names: column → the names of its classes in the order of their ids, where the source tells them.
         skipped: how many rows with another number of fields than the header were left out.
+        first_row: how many rows of the source are before this part of it; 0 for a whole table.
     """
 
     columns: Mapping[str, list[Any]]
@@ -31,6 +32,7 @@ class Table:
     lines: Sequence[int] | None = None
     class_names: Mapping[str, list[str]] = field(default_factory=dict)
     skipped: int = 0
+    first_row: int = 0
 
     def __len__(self) -> int:
         """The number of rows."""
@@ -44,7 +46,9 @@ class Table:
         >>> Table({"text": ["a", "b"]}, "org/reviews (test)", "").place(1)
         'org/reviews (test), row 2'
         """
-        return f"{self.source}, row {row + 1}" if self.lines is None else f"{self.source}, line {self.lines[row]}"
+        if self.lines is None:
+            return f"{self.source}, row {self.first_row + row + 1}"
+        return f"{self.source}, line {self.lines[row]}"
 
     def column(self, name: str) -> list[Any]:
         """The values of one column.
