@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +30,42 @@ def check_new_file(path: Path, name: str) -> None:
         raise OutputError(f"{name}: there is no folder {path.parent}")
 
 
+def partial_name(path: Path) -> Path:
+    """What a file is called until it is whole.
+
+    >>> partial_name(Path("labels.csv")).name
+    'labels.csv.partial'
+    """
+    return path.with_name(path.name + ".partial")
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Lets Ctrl-C wait until what is within is done, so that no line is broken off; a second Ctrl-C does not wait."""
+    interrupt = signal.getsignal(signal.SIGINT)
+    if not callable(interrupt) or threading.current_thread() is not threading.main_thread():  # then none comes here
+        yield
+        return
+    came = False
+
+    def wait(number: int, frame: Any) -> None:
+        nonlocal came
+        if came:
+            interrupt(number, frame)
+        came = True
+
+    signal.signal(signal.SIGINT, wait)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, interrupt)
+    if came:
+        interrupt(signal.SIGINT, None)
+
+
 def write_whole(path: Path, content: str | bytes) -> None:
     """Writes bytes, or text as UTF-8, so that the file is either as it was before or whole."""
-    partial = path.with_name(path.name + ".partial")
+    partial = partial_name(path)
     partial.write_bytes(content.encode() if isinstance(content, str) else content)
     os.replace(partial, path)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -107,8 +107,12 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
 
 
+Reached = Callable[[int, int], None]
+"""Is told how much of a work is done, and of how much."""
+
+
 class Bar:
-    """Work of known size: a bar on a terminal; elsewhere a line every quarter of a minute. A context manager.
+    """How far a work is: a bar on a terminal; elsewhere a line every quarter of a minute. A context manager.
 
     Args:
         what: the work, in a word or two.
@@ -128,8 +132,8 @@ class Bar:
         if self.bar is not None:
             self.bar.close()
 
-    def __call__(self, done: int, total: int) -> None:
-        """So much is done, of so much."""
+    def __call__(self, done: int, total: int | None) -> None:
+        """So much is done, of so much; ``None`` where that is not known. The total may change on the way."""
         if not is_main_process():
             return
         if on_terminal():
@@ -138,10 +142,20 @@ class Bar:
                 self.bar = tqdm(
                     total=total, desc=self.what, unit=self.unit, unit_scale=scale, dynamic_ncols=True, leave=False
                 )
+            self.bar.total = total
             self.bar.update(done - self.bar.n)
             return
         now = time.monotonic()
         if now - self.told >= _SECONDS_BETWEEN_LINES and done:
             self.told = now
-            left = (now - self.started) / done * (total - done)
-            say(f"{self.what}: {100 * done / total:.0f} % of {total} {self.unit}, {duration(left)} left")
+            rate = done / (now - self.started)
+            if total is None:
+                say(f"{self.what}: {done} {self.unit}, {rate:.0f} a second")
+                return
+            left = f"{100 * done / total:.0f} % of {total} {self.unit}, {duration((total - done) / rate)} left"
+            say(f"{self.what}: {left}, {rate:.0f} a second")
+
+    def clear(self) -> None:
+        """Takes the bar off the terminal, where lines of results may follow, until there is more to tell."""
+        if self.bar is not None:
+            self.bar.clear()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from json import dumps
 from pathlib import Path
 from typing import Annotated
 
@@ -36,16 +35,17 @@ def predict(
     json: options.AsJson = False,
 ) -> None:
     """Predict with a fine-tuned checkpoint; the task is read from it."""
-    from bertkit.inference.files import predict_texts, write_predictions
+    from bertkit.cli.printing import print_lines, print_list
+    from bertkit.inference.files import predict_stream
     from bertkit.progress import wants_colours
 
     passage = options.one_context(context, context_file)
-    rows, lines = predict_texts(checkpoint, texts, input_file, output_file, question, passage, colours=wants_colours())
-    if output_file is not None:
-        write_predictions(output_file, rows)
-        print(f"{len(rows)} predictions: {output_file}", file=sys.stderr)
+    found = predict_stream(checkpoint, texts, input_file, output_file, question, passage, colours=wants_colours())
     if json:
-        print(dumps({"predictions": rows}, ensure_ascii=False))
+        print_list("predictions", (block.rows for block in found))
     elif output_file is None:
-        for line in lines:
-            print(line)
+        for block in found:
+            print_lines(block.lines)
+    else:
+        count = sum(len(block.rows) for block in found)
+        print(f"{count} predictions: {output_file}", file=sys.stderr)

@@ -10,6 +10,7 @@ size.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,7 +19,7 @@ import numpy as np
 from bertkit.checkpoint import check_positions, load_model
 from bertkit.encoders import longest_input, model_inputs
 from bertkit.errors import CheckpointError, RecipeError
-from bertkit.progress import Bar, without_library_bars
+from bertkit.progress import Bar, Reached, without_library_bars
 from bertkit.tasks.arrays import padded
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 Pooling = Literal["cls", "mean", "max"]
 _LONGEST = 512  # tokens of a window, where the model could read more: attention is quadratic in it
-_TEXTS_AT_ONCE = 256  # whose token vectors are held in memory together
+TEXTS_AT_ONCE = 256  # whose token vectors are held in memory together
 
 
 @dataclass(frozen=True)
@@ -87,22 +88,28 @@ class Embedder:
         layers: Sequence[int],
         max_seq_length: int | None,
         stride: int | None,
+        reached: Reached | None = None,
     ) -> np.ndarray:
         """One vector a text, (N, K * H) float32; see `bertkit.inference.loaded.LoadedCheckpoint.embed`."""
         if pooling not in ("cls", "mean", "max"):
             raise RecipeError(f"pooling {pooling!r}: expected cls, mean, max or none")
         vectors = [
             _pooled(windows, states, pooling)
-            for windows, states in self._encoded(texts, layers, max_seq_length, stride)
+            for windows, states in self._encoded(texts, layers, max_seq_length, stride, reached)
         ]
         return np.stack(vectors)
 
     def tokens(
-        self, texts: Sequence[str], layers: Sequence[int], max_seq_length: int | None, stride: int | None
+        self,
+        texts: Sequence[str],
+        layers: Sequence[int],
+        max_seq_length: int | None,
+        stride: int | None,
+        reached: Reached | None = None,
     ) -> list[TokenEmbeddings]:
         """The vectors of every token; see `bertkit.inference.loaded.LoadedCheckpoint.embed`."""
         found = []
-        encoded = self._encoded(texts, layers, max_seq_length, stride)
+        encoded = self._encoded(texts, layers, max_seq_length, stride, reached)
         for text, (windows, states) in zip(texts, encoded, strict=True):
             own = [window.is_own & ~window.is_special for window in windows]
             ids = [np.asarray(window.inputs["input_ids"])[chosen] for window, chosen in zip(windows, own, strict=True)]
@@ -117,14 +124,19 @@ class Embedder:
         return found
 
     def _encoded(
-        self, texts: Sequence[str], layers: Sequence[int], max_seq_length: int | None, stride: int | None
+        self,
+        texts: Sequence[str],
+        layers: Sequence[int],
+        max_seq_length: int | None,
+        stride: int | None,
+        reached: Reached | None,
     ) -> Iterator[tuple[list[_Window], list[np.ndarray]]]:
         """The windows of each text, in order, and for each the chosen layers' states (S, K * H)."""
         self._check_layers(layers)
         length, overlap = self._window_size(max_seq_length, stride)
-        with Bar("embedding", "texts") as progress:
-            for start in range(0, len(texts), _TEXTS_AT_ONCE):
-                block = self._windows(texts[start : start + _TEXTS_AT_ONCE], length, overlap)
+        with Bar("embedding", "texts") if reached is None else nullcontext(reached) as progress:
+            for start in range(0, len(texts), TEXTS_AT_ONCE):
+                block = self._windows(texts[start : start + TEXTS_AT_ONCE], length, overlap)
                 states = iter(self._states([window for windows in block for window in windows], layers))
                 for windows in block:
                     yield windows, [next(states) for _ in windows]

@@ -1,24 +1,28 @@
-"""Vectors of texts on disk: ``.npz``, ``.parquet`` or ``.jsonl``."""
+"""Vectors of texts on disk: ``.jsonl`` and ``.parquet`` grow block by block, ``.npz`` is written when all is there."""
 
 from __future__ import annotations
 
-import io
-import sys
 from collections.abc import Sequence
+from contextlib import closing
+from json import dumps
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from bertkit.corpus.documents import decode_text, read_text
 from bertkit.errors import DataError, OutputError
-from bertkit.files import check_new_file, write_json_lines, write_whole
-from bertkit.inference.embedding import Pooling, TokenEmbeddings
+from bertkit.inference.embedding import TEXTS_AT_ONCE, Pooling, TokenEmbeddings
+from bertkit.inference.growing_file import GrowingFile, check_growing_file
+from bertkit.inference.inputs import BLOCK, Block, blocks_of, read_inputs, work_through
 from bertkit.inference.loaded import load
-from bertkit.tables import is_table, read_table
+from bertkit.progress import Reached
+from bertkit.tables import Table, is_table
 from bertkit.tables.labels import texts as texts_of_column
 
-_FORMS = (".npz", ".parquet", ".jsonl")
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+Vectors = np.ndarray | list[TokenEmbeddings]
 
 
 def embed_texts(
@@ -32,7 +36,10 @@ def embed_texts(
     max_seq_length: int | None = None,
     stride: int | None = None,
 ) -> tuple[int, int]:
-    """Writes the vectors of texts to a file, which appears when it is whole.
+    """Writes the vectors of texts to a file, block by block in the order of the texts.
+
+    The file is called ``FILE.partial`` until all are in it. Memory does not grow with the number of texts, but for
+    ``.npz``, whose arrays are held whole.
 
     With pooling a text is a row: ``text`` and ``embedding``; in ``.npz`` the arrays ``texts`` (N) and ``embeddings``
     (N, D). Without pooling a token is: in ``.jsonl`` a line is a text with its ``tokens``, each ``token``, ``start``,
@@ -51,89 +58,134 @@ def embed_texts(
         How many texts, and how long their vectors are.
 
     Raises:
-        BertkitError: no input, two inputs, an output that exists or has an unknown ending, or an unusable checkpoint.
+        BertkitError: no input, two inputs, an output that exists or has an unknown ending, or an unusable checkpoint;
+            or, when the blocks before are written, something wrong with an input.
     """
     if bool(texts) == (input_file is not None):
         raise DataError("give texts as arguments, or a file of them with --input (- for a pipe)")
-    if output_file.suffix.lower() not in _FORMS:
+    form = _FORMS.get(output_file.suffix.lower())
+    if form is None:
         raise OutputError(f"--output {output_file}: expected a name that ends in {', '.join(_FORMS)}")
-    check_new_file(output_file, f"--output {output_file}")
-    given = list(texts) if texts else read_texts(Path(str(input_file)), text_column)
-    loaded = load(checkpoint)
-    sizes: dict[str, Any] = {"layers": layers, "max_seq_length": max_seq_length, "stride": stride}
-    if pooling == "none":
-        of_tokens = loaded.embed(given, pooling="none", **sizes)
-        _write(output_file, *_token_rows(of_tokens, output_file))
-        return len(given), of_tokens[0].vectors.shape[1]
-    vectors = loaded.embed(given, pooling=pooling, **sizes)
-    columns = {"texts": np.asarray(given), "embeddings": vectors}
-    _write(output_file, columns, [{"text": text, "embedding": row} for text, row in zip(given, vectors, strict=True)])
-    return len(given), vectors.shape[1]
-
-
-def read_texts(input_file: Path, text_column: str | None) -> list[str]:
-    """The texts of a table's column, or of a file of one text a line; ``-`` is stdin.
-
-    Raises:
-        DataError: there are none, the file is not UTF-8, or the table has no such column.
-    """
-    if is_table(input_file):
-        return texts_of_column(read_table(input_file), text_column or "text")
-    if text_column is not None:
+    check_growing_file(output_file, f"--output {output_file}")
+    if text_column is not None and input_file is not None and not is_table(input_file):
         raise DataError(f"--text-column {text_column}: {input_file} is no table; leave it out")
-    pipe = str(input_file) == "-"
-    text = decode_text(sys.stdin.buffer.read(), "standard input") if pipe else read_text(input_file)
-    if not text:
-        raise DataError(f"--input {input_file}: no texts in it")
-    return text.removesuffix("\n").split("\n")
+    at_once = TEXTS_AT_ONCE if pooling == "none" else BLOCK
+    blocks = read_inputs(input_file, at_once) if input_file is not None else blocks_of(texts or (), at_once)
+    embedder = load(checkpoint).embedder
+
+    def embed(block: Block, reached: Reached) -> tuple[list[str], Vectors]:
+        given = block.given
+        of_block = texts_of_column(given, text_column or "text") if isinstance(given, Table) else given
+        if pooling == "none":
+            return of_block, embedder.tokens(of_block, layers, max_seq_length, stride, reached)
+        return of_block, embedder.pooled(of_block, pooling, layers, max_seq_length, stride, reached)
+
+    count = size = 0
+    with GrowingFile(output_file) as file, closing(form(file)) as writer:
+        for of_block, vectors in work_through(blocks, "embedding", embed):
+            writer.add(of_block, vectors)
+            count += len(of_block)
+            size = vectors[0].vectors.shape[1] if isinstance(vectors, list) else vectors.shape[1]
+    return count, size
 
 
-def _token_rows(
-    found: Sequence[TokenEmbeddings], output_file: Path
-) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
-    """The columns of ``.npz``, and the rows of the other forms."""
-    counts = [len(each.tokens) for each in found]
-    columns = {
-        "texts": np.asarray([each.text for each in found]),
-        "text": np.repeat(np.arange(len(found)), counts),
-        "tokens": np.asarray([token for each in found for token in each.tokens]),
+class _JsonLines:
+    """A line a text."""
+
+    def __init__(self, file: GrowingFile):
+        self._file = file
+
+    def add(self, texts: Sequence[str], vectors: Vectors) -> None:
+        lines = [
+            dumps({"text": text, **_plain(each)}, ensure_ascii=False) for text, each in zip(texts, vectors, strict=True)
+        ]
+        with self._file.adding(len(texts)) as stream:
+            stream.write("".join(f"{line}\n" for line in lines).encode())
+
+    def close(self) -> None:
+        pass
+
+
+def _plain(found: np.ndarray | TokenEmbeddings) -> dict[str, Any]:
+    if isinstance(found, np.ndarray):
+        # Nine digits tell every float32 from its neighbours.
+        return {"embedding": [float(f"{number:.9g}") for number in found]}
+    tokens = zip(found.tokens, found.offsets.tolist(), found.vectors, strict=True)
+    return {
+        "tokens": [{"token": token, "start": start, "end": end, **_plain(row)} for token, (start, end), row in tokens]
+    }
+
+
+class _Parquet:
+    """A row a text, or a token; a block is a row group."""
+
+    def __init__(self, file: GrowingFile):
+        self._file = file
+        self._texts = 0
+        self._writer: pq.ParquetWriter | None = None
+
+    def add(self, texts: Sequence[str], vectors: Vectors) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        if isinstance(vectors, np.ndarray):
+            rows: dict[str, Any] = {"text": texts}
+            embeddings = vectors
+        else:
+            columns = _token_columns(vectors, self._texts)
+            start, end = columns["offsets"].T
+            rows = {"text": columns["text"], "token": columns["tokens"], "start": start, "end": end}
+            embeddings = columns["embeddings"]
+        ends = pa.array(np.arange(len(embeddings) + 1, dtype=np.int32) * embeddings.shape[1])
+        arrays = {name: pa.array(values) for name, values in rows.items()}
+        table = pa.table({**arrays, "embedding": pa.ListArray.from_arrays(ends, embeddings.ravel())})
+        with self._file.adding(len(table)) as stream:
+            self._writer = self._writer or pq.ParquetWriter(stream, table.schema)
+            self._writer.write_table(table)
+        self._texts += len(texts)
+
+    def close(self) -> None:
+        if self._writer is not None:
+            with self._file.adding(0):
+                self._writer.close()
+
+
+class _Npz:
+    """All arrays at once, at the end."""
+
+    def __init__(self, file: GrowingFile):
+        self._file = file
+        self._texts: list[str] = []
+        self._vectors: list[Any] = []
+
+    def add(self, texts: Sequence[str], vectors: Vectors) -> None:
+        self._texts += texts
+        self._vectors.extend(vectors)
+
+    def close(self) -> None:
+        if not self._vectors:
+            return
+        columns = {"texts": np.asarray(self._texts)}
+        if isinstance(self._vectors[0], np.ndarray):
+            columns["embeddings"] = np.stack(self._vectors)
+        else:
+            columns |= _token_columns(self._vectors, 0)
+        with self._file.adding(len(self._texts)) as stream:
+            np.savez(stream, **columns)  # type: ignore[arg-type]
+
+
+_FORMS: dict[str, type[_JsonLines] | type[_Parquet] | type[_Npz]] = {
+    ".npz": _Npz,
+    ".parquet": _Parquet,
+    ".jsonl": _JsonLines,
+}
+
+
+def _token_columns(found: Sequence[TokenEmbeddings], first: int) -> dict[str, np.ndarray]:
+    """The tokens of texts as one array each, with the number of the text; ``first`` is that of the first text."""
+    return {
+        "text": np.repeat(np.arange(first, first + len(found)), [len(each.tokens) for each in found]),
+        "tokens": np.asarray([token for each in found for token in each.tokens], dtype=str),
         "offsets": np.concatenate([each.offsets for each in found]),
         "embeddings": np.concatenate([each.vectors for each in found]),
     }
-    tokens = [
-        [
-            {"token": token, "start": int(start), "end": int(end), "embedding": vector}
-            for token, (start, end), vector in zip(each.tokens, each.offsets, each.vectors, strict=True)
-        ]
-        for each in found
-    ]
-    if output_file.suffix.lower() == ".jsonl":
-        return columns, [{"text": each.text, "tokens": of_text} for each, of_text in zip(found, tokens, strict=True)]
-    return columns, [{"text": number, **token} for number, of_text in enumerate(tokens) for token in of_text]
-
-
-def _write(path: Path, columns: dict[str, np.ndarray], rows: list[dict[str, Any]]) -> None:
-    form = path.suffix.lower()
-    if form == ".jsonl":
-        write_json_lines(path, [_plain(row) for row in rows])
-        return
-    written = io.BytesIO()
-    if form == ".npz":
-        np.savez(written, **columns)  # type: ignore[arg-type]
-    else:
-        import pyarrow
-        import pyarrow.parquet
-
-        names = list(rows[0])
-        arrays = {name: pyarrow.array([row[name] for row in rows]) for name in names}
-        pyarrow.parquet.write_table(pyarrow.table(arrays), written)
-    write_whole(path, written.getvalue())
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [_plain(each) for each in value]
-    # Nine digits tell every float32 from its neighbours.
-    return [float(f"{number:.9g}") for number in value] if isinstance(value, np.ndarray) else value

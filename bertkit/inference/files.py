@@ -1,38 +1,43 @@
-"""Texts from arguments, a file, a table or a pipe to predictions on disk."""
+"""Texts from arguments, a file, a table or a pipe to predictions on a terminal or on disk, block by block."""
 
 from __future__ import annotations
 
 import csv
 import io
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from json import dumps
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bertkit.corpus.documents import decode_text, read_text
+from bertkit.corpus.documents import read_text
 from bertkit.errors import DataError
-from bertkit.files import check_new_file, write_json_lines, write_whole
-from bertkit.inference.predictor import load
+from bertkit.inference.growing_file import GrowingFile, check_growing_file
+from bertkit.inference.inputs import Block, blocks_of, one_block, read_inputs, work_through
+from bertkit.inference.predictor import Predictor, load
+from bertkit.progress import Reached
 from bertkit.spans.nested import JSON
 from bertkit.spans.questions import read_questions
-from bertkit.tables import Table, is_table
+from bertkit.tables import Table, is_table, read_table
 from bertkit.tables.conll import is_conll, read_conll
+from bertkit.tasks.base import Task
+from bertkit.tasks.splits import Columns
+
+Row = dict[str, Any]
 
 
 class Predictions(NamedTuple):
-    """What `predict_texts` found.
+    """What `predict_stream` found for some inputs that follow each other.
 
     Attributes:
         rows: for files: the columns of a table, or ``text``, and what the task predicts.
         lines: for a terminal: each prediction, a tab and the text.
     """
 
-    rows: list[dict[str, Any]]
+    rows: list[Row]
     lines: list[str]
 
 
-def predict_texts(
+def predict_stream(
     checkpoint: str | Path,
     texts: Sequence[str] | None = None,
     input_file: Path | None = None,
@@ -40,26 +45,29 @@ def predict_texts(
     questions: Sequence[str] | None = None,
     context: str | Path | None = None,
     colours: bool = False,
-) -> Predictions:
-    """Predictions for texts given directly or in a file; everything is checked before the model loads.
+) -> Iterator[Predictions]:
+    """Predictions for texts given directly or in a file; what can be checked at once is, before the model loads.
+
+    They come block by block, in the order of the inputs, and memory does not grow with their number. Files of words in
+    columns, SQuAD's JSON, and tables where a row depends on its neighbours, are read whole.
 
     Args:
         checkpoint: a run directory or a Hub id.
         texts: the texts themselves, or ``None``.
         input_file: a table (``.csv``, ``.tsv``, ``.jsonl``, ``.parquet``) with the columns that the checkpoint was
             trained on, a file of words in columns (``.conll``), SQuAD's own JSON (``.json``) for a checkpoint that
-            answers questions, or any other UTF-8 file of one text a line (``-`` is stdin), or ``None``. Empty lines are
-            inputs too, so that line n of the input is line n of the output.
-        output_file: where the predictions will go; checked here, written by `write_predictions`.
+            answers questions, or any other UTF-8 file of one text a line (``-`` is stdin, whose lines are answered as
+            they come), or ``None``. Empty lines are inputs too, so that line n of the input is line n of the output.
+        output_file: a new file to which every block is written before it is given: CSV to a ``.csv``, else a JSON
+            object a line. It is called ``FILE.partial`` until all are in it. In CSV the probability of a class has a
+            column of its own, ``probabilities.NAME``, and several labels are a JSON list.
         questions: to be answered from ``context``, instead of texts; or ``None``.
         context: the text that has the answers, or a UTF-8 file of it.
         colours: whether the lines may have colours, where the task has such a view.
 
-    Returns:
-        Them, in the order of the inputs.
-
     Raises:
-        BertkitError: no input, two inputs, an unreadable file, an output that exists, an unusable checkpoint.
+        BertkitError: no input, two inputs, an output that exists, an unusable checkpoint; or, when the blocks before
+            have been given, something wrong with an input: then the message says how many are done.
     """
     if bool(questions) != (context is not None):
         raise DataError("--question is answered from --context, or --context-file; give both")
@@ -68,65 +76,94 @@ def predict_texts(
             "give texts as arguments, or a file of them with --input (- for a pipe), or a --question with its --context"
         )
     if output_file is not None:
-        check_new_file(output_file, f"--output {output_file}")
-    passage = read_text(context) if isinstance(context, Path) else context
-    given = list(texts or ()) or (_read(input_file) if input_file is not None else [])
+        check_growing_file(output_file, f"--output {output_file}")
+    if questions:
+        passage = read_text(context) if isinstance(context, Path) else str(context)
+        predictor = load(checkpoint)
+        columns = predictor.task.read_fields({"question": questions, "context": passage})
+        shown = predictor.task.shown(columns)
+        return _stream(predictor, one_block(list(questions)), lambda block: (columns, shown), output_file, colours)
+    blocks = _read(input_file) if input_file is not None else blocks_of(texts or ())
     predictor = load(checkpoint)
-    task = predictor.task
-    shown: Mapping[str, Sequence[Any]]
-    if isinstance(given, Table):
-        columns = task.columns_of(given)
-        shown = task.shown(columns)
-    elif questions:
-        columns = task.read_fields({"question": questions, "context": str(passage)})
-        shown = task.shown(columns)
-    else:
-        columns, shown = task.read_input(given), {"text": given}
-    found = Predictions([], [])
-    predictions = predictor.predict_columns(columns)
-    for texts_of_row, prediction in zip(zip(*shown.values(), strict=True), predictions, strict=True):
-        row = {**dict(zip(shown, texts_of_row, strict=True)), **prediction}
-        found.rows.append(row)
-        if colours and (view := task.highlighted(row)) is not None:
-            found.lines.append(view)
-            continue
-        shown_texts = [text if isinstance(text, str) else " | ".join(text) for text in texts_of_row]
-        text = "\t".join(shown_texts).replace("\n", " ")
-        found.lines.append(f"{task.line(prediction)}\t{text}")
-    return found
+    if predictor.task.reads_neighbours and input_file is not None and is_table(input_file):
+        blocks = one_block(read_table(input_file))
+    return _stream(predictor, blocks, lambda block: _columns(predictor.task, block), output_file, colours)
 
 
-def _read(input_file: Path) -> list[str] | Table:
+def _read(input_file: Path) -> Iterator[Block]:
     if is_conll(input_file):
-        return read_conll(input_file)
-    if is_table(input_file) or input_file.suffix.lower() == JSON:
-        return read_questions(input_file)
-    pipe = str(input_file) == "-"
-    text = decode_text(sys.stdin.buffer.read(), "standard input") if pipe else read_text(input_file)
-    lines = text.removesuffix("\n").split("\n") if text else []
-    if not lines:
-        raise DataError(f"--input {input_file}: no texts in it")
-    return lines
+        return one_block(read_conll(input_file))
+    if input_file.suffix.lower() == JSON:
+        return one_block(read_questions(input_file))
+    return read_inputs(input_file)
 
 
-def write_predictions(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Writes predictions so that the file appears only when it is whole: CSV to a ``.csv``, else a JSON object a line.
+def _columns(task: Task, block: Block) -> tuple[Columns, Columns]:
+    """The columns that the task encodes, and those that are given back with the predictions."""
+    if isinstance(block.given, Table):
+        columns = task.columns_of(block.given)
+        return columns, task.shown(columns)
+    return task.read_input(block.given, block.first + 1), {"text": block.given}
 
-    In CSV the probability of a class has a column of its own, ``probabilities.NAME``, and several labels are a JSON
-    list.
-    """
-    if path.suffix.lower() != ".csv":
-        write_json_lines(path, rows)
+
+def _stream(
+    predictor: Predictor,
+    blocks: Iterator[Block],
+    columns_of: Callable[[Block], tuple[Columns, Columns]],
+    output_file: Path | None,
+    colours: bool,
+) -> Iterator[Predictions]:
+    def predict(block: Block, reached: Reached) -> Predictions:
+        columns, shown = columns_of(block)
+        predictions = predictor.predict_columns(columns, reached)
+        found = Predictions([], [])
+        for given, prediction in zip(zip(*shown.values(), strict=True), predictions, strict=True):
+            found.rows.append({**dict(zip(shown, given, strict=True)), **prediction})
+            view = predictor.task.highlighted(found.rows[-1]) if colours else None
+            found.lines.append(_line(predictor.task.line(prediction), given) if view is None else view)
+        return found
+
+    found = work_through(blocks, "predicting", predict)
+    if output_file is None:
+        yield from found
         return
-    flat = [_flat(row) for row in rows]
-    written = io.StringIO(newline="")
-    writer = csv.DictWriter(written, list(flat[0]))
-    writer.writeheader()
-    writer.writerows(flat)
-    write_whole(path, written.getvalue())
+    as_text = _CsvRows() if output_file.suffix.lower() == ".csv" else _json_lines
+    with GrowingFile(output_file) as file:
+        for each in found:
+            with file.adding(len(each.rows)) as stream:
+                stream.write(as_text(each.rows).encode())
+            yield each
 
 
-def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+def _line(prediction: str, given: Iterable[Any]) -> str:
+    texts = [each if isinstance(each, str) else " | ".join(each) for each in given]
+    return "\t".join([prediction, *texts]).replace("\n", " ")
+
+
+def _json_lines(rows: Sequence[Row]) -> str:
+    return "".join(dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+class _CsvRows:
+    """Rows as CSV; the first ones come with a header."""
+
+    def __init__(self) -> None:
+        self._written = io.StringIO(newline="")
+        self._writer: csv.DictWriter[str] | None = None
+
+    def __call__(self, rows: Sequence[Row]) -> str:
+        flat = [_flat(row) for row in rows]
+        if self._writer is None:
+            self._writer = csv.DictWriter(self._written, list(flat[0]))
+            self._writer.writeheader()
+        self._writer.writerows(flat)
+        text = self._written.getvalue()
+        self._written.seek(0)
+        self._written.truncate()
+        return text
+
+
+def _flat(row: Row) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in row.items():
         if isinstance(value, Mapping):

@@ -132,8 +132,8 @@ class LoadedCheckpoint:
         """
         given = [texts] if isinstance(texts, str) else list(texts)
         if pooling == "none":
-            return self._embedder.tokens(given, layers, max_seq_length, stride)
-        return self._embedder.pooled(given, pooling, layers, max_seq_length, stride)
+            return self.embedder.tokens(given, layers, max_seq_length, stride)
+        return self.embedder.pooled(given, pooling, layers, max_seq_length, stride)
 
     def fill_mask(self, texts: str | Sequence[str], *, top_k: int = 5) -> list[list[list[Filling]]]:
         """What the model expects in place of each mask.
@@ -153,7 +153,12 @@ class LoadedCheckpoint:
         return self._mask_filler.fill([texts] if isinstance(texts, str) else list(texts), top_k)
 
     @cached_property
-    def _embedder(self) -> Embedder:
+    def embedder(self) -> Embedder:
+        """The checkpoint's encoder with its tokenizer.
+
+        Raises:
+            CheckpointError: it has no complete encoder, or cannot be loaded.
+        """
         model = load_encoder(self.name, load_config(self.name, any_encoder=True)).to(self._place())
         return Embedder(model, load_tokenizer(self.name), self.batch_size, self.name)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,7 +15,7 @@ from bertkit.encoders import model_inputs
 from bertkit.errors import DataError, PlacementError
 from bertkit.inference.onnx_model import OnnxModel, is_onnx
 from bertkit.placement import PlacementSettings, place
-from bertkit.progress import Bar, without_library_bars
+from bertkit.progress import Bar, Reached, without_library_bars
 from bertkit.tasks.arrays import Outputs
 from bertkit.tasks.base import Task, task_of_checkpoint
 from bertkit.tasks.splits import Columns, ColumnsOf
@@ -74,12 +75,17 @@ class Predictor:
         lines = [texts] if isinstance(texts, str) else list(texts)
         return self.predict_columns(self.task.read_input(lines)) if lines else []
 
-    def predict_columns(self, columns: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
-        """Predictions for the columns of a table, named as in training; one dictionary a row, as `predict` has them."""
-        features = self.task.encode(columns, self.tokenizer)
-        return self.task.decode(self.outputs(features), features, columns)
+    def predict_columns(
+        self, columns: Mapping[str, Sequence[str]], reached: Reached | None = None
+    ) -> list[dict[str, Any]]:
+        """Predictions for the columns of a table, named as in training; one dictionary a row, as `predict` has them.
 
-    def outputs(self, features: Columns) -> Outputs:
+        ``reached`` is told how many of the rows' inputs are computed, and of how many; without it there is a bar.
+        """
+        features = self.task.encode(columns, self.tokenizer)
+        return self.task.decode(self.outputs(features, reached), features, columns)
+
+    def outputs(self, features: Columns, reached: Reached | None = None) -> Outputs:
         """What the model gives for N encoded inputs, float32, in the order given.
 
         Inputs of like length share a batch, so that little is computed on padding. What is returned is what
@@ -93,7 +99,7 @@ class Predictor:
         columns = {name: features[name] for name in self.inputs}
         ignored = getattr(self.model.config, "keys_to_ignore_at_inference", ())
         rows: list[list[np.ndarray]] = [[] for _ in order]
-        with Bar("predicting", "inputs") as progress:
+        with Bar("predicting", "inputs") if reached is None else nullcontext(reached) as progress:
             for start in range(0, len(order), self.batch_size):
                 chosen = order[start : start + self.batch_size]
                 rows_of_batch = [{name: column[row] for name, column in columns.items()} for row in chosen]

@@ -154,8 +154,21 @@ class Task(ABC):
         return None
 
     @abstractmethod
-    def read_input(self, lines: Sequence[str]) -> dict[str, list[str]]:
-        """Turns lines that a user gives (one input each) into columns for `encode`."""
+    def read_input(self, lines: Sequence[str], first: int = 1) -> dict[str, list[str]]:
+        """Turns lines that a user gives (one input each) into columns for `encode`.
+
+        Args:
+            lines: the inputs.
+            first: the number of the first of them, for messages.
+
+        Raises:
+            DataError: a line does not hold what the task needs.
+        """
+
+    @property
+    def reads_neighbours(self) -> bool:
+        """Whether what is predicted for a row of a table also depends on the rows around it."""
+        return False
 
     def read_fields(self, fields: Mapping[str, str | Sequence[str]]) -> dict[str, list[str]]:
         """Turns texts that a user gives by name (a question, its context) into columns for `encode`.

@@ -242,10 +242,10 @@ class MultipleChoiceTask(TableTask):
         chosen = one_array(outputs).argmax(axis=-1)
         return dict(metrics.load("accuracy").compute(predictions=chosen, references=features["labels"]))
 
-    def read_input(self, lines: Sequence[str]) -> dict[str, list[Any]]:
+    def read_input(self, lines: Sequence[str], first: int = 1) -> dict[str, list[Any]]:
         """A context and its endings in a line, with tabs between them."""
         rows = [line.split("\t") for line in lines]
-        for number, row in enumerate(rows, start=1):
+        for number, row in enumerate(rows, first):
             if len(row) < 3 or not all(field.strip() for field in row):
                 raise DataError(
                     f"input {number}: expected a context and two endings or more, with tabs between, none of them empty"

@@ -290,7 +290,7 @@ class NerTask(TableTask):
 
     # ---- what users give and get ------------------------------------------------------------------------------------
 
-    def read_input(self, lines: Sequence[str]) -> dict[str, list[Any]]:
+    def read_input(self, lines: Sequence[str], first: int = 1) -> dict[str, list[Any]]:
         """Raw texts, whose words are found by `bertkit.tagging.words`."""
         words = [split_words(line) for line in lines]
         return {
@@ -299,6 +299,10 @@ class NerTask(TableTask):
             "starts": [[word.start for word in of_line] for of_line in words],
             "ends": [[word.end for word in of_line] for of_line in words],
         }
+
+    @property
+    def reads_neighbours(self) -> bool:
+        return self.data.context == "document"
 
     def columns_of(self, table: Table) -> dict[str, list[Any]]:
         words = sentences.read_words(table, sentences.token_column(table, self.task.token_column))

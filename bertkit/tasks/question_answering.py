@@ -276,14 +276,14 @@ class QuestionAnsweringTask(Task):
 
     # ---- predict ----------------------------------------------------------------------------------------------------
 
-    def read_input(self, lines: Sequence[str]) -> dict[str, list[str]]:
+    def read_input(self, lines: Sequence[str], first: int = 1) -> dict[str, list[str]]:
         """A question and its text in a line, with a tab between them."""
         pairs = [line.split("\t") for line in lines]
-        for number, pair in enumerate(pairs, start=1):
+        for number, pair in enumerate(pairs, first):
             if len(pair) != 2 or not all(text.strip() for text in pair):
                 raise DataError(
                     f"input {number}: expected a question and a text with a tab between them, got "
-                    f"{lines[number - 1][:60]!r}; or give --question with --context"
+                    f"{lines[number - first][:60]!r}; or give --question with --context"
                 )
         return {"question": [pair[0] for pair in pairs], "context": [pair[1] for pair in pairs]}
 

@@ -197,15 +197,15 @@ class TextClassification(Task):
             predictions = logits.argmax(axis=-1)
         return dict(metrics.load(self.task.metric).compute(predictions=predictions, references=labels))
 
-    def read_input(self, lines: Sequence[str]) -> dict[str, list[str]]:
+    def read_input(self, lines: Sequence[str], first: int = 1) -> dict[str, list[str]]:
         columns = self.task.text_columns
         if len(columns) == 1:
             return {columns[0]: list(lines)}
         pairs = [line.split("\t") for line in lines]
-        for number, pair in enumerate(pairs, start=1):
+        for number, pair in enumerate(pairs, first):
             if len(pair) != 2:
                 raise DataError(
-                    f"input {number}: expected two texts with a tab between them, got {lines[number - 1]!r}"
+                    f"input {number}: expected two texts with a tab between them, got {lines[number - first]!r}"
                 )
         return {column: [pair[position] for pair in pairs] for position, column in enumerate(columns)}
 

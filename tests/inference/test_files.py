@@ -5,22 +5,29 @@ from __future__ import annotations
 import csv
 import io
 import json
+from functools import partial
+from pathlib import Path
 
 import pytest
 
 from bertkit.errors import DataError, OutputError
 from bertkit.inference import files
-from bertkit.inference.files import predict_texts, write_predictions
+from bertkit.inference.files import predict_stream
+from bertkit.inference.inputs import read_inputs
 
 
 class Echo:
     """Stands for a checkpoint and its task: predicts the length of each text."""
 
+    reads_neighbours = False
+
     @property
     def task(self):
         return self
 
-    def read_input(self, lines):
+    def read_input(self, lines, first):
+        if "broken" in lines:
+            raise DataError(f"input {first + lines.index('broken')}: expected something else")
         return {"text": list(lines)}
 
     def columns_of(self, table):
@@ -32,9 +39,15 @@ class Echo:
     def line(self, prediction):
         return prediction["label"]
 
-    def predict_columns(self, columns):
+    def predict_columns(self, columns, reached):
         (texts,) = columns.values()
         return [{"label": str(len(text)), "probability": 1.0, "probabilities": {"a": 0.5, "b": 0.5}} for text in texts]
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Blocks of two inputs."""
+    monkeypatch.setattr(files, "read_inputs", partial(read_inputs, size=2))
 
 
 @pytest.fixture(autouse=True)
@@ -42,53 +55,48 @@ def no_model(monkeypatch):
     monkeypatch.setattr(files, "load", lambda checkpoint: Echo())
 
 
-def labels(outcome):
-    rows, _ = outcome
-    return [(row["text"], row["label"]) for row in rows]
+def labels(stream):
+    return [(row["text"], row["label"]) for block in stream for row in block.rows]
 
 
 def test_every_line_is_answered_empty_ones_too(tmp_path):
     path = tmp_path / "in.txt"
     path.write_text("one\n\nthree\r\nNA\n", newline="")
-    assert labels(predict_texts("x", input_file=path)) == [("one", "3"), ("", "0"), ("three", "5"), ("NA", "2")]
+    assert labels(predict_stream("x", input_file=path)) == [("one", "3"), ("", "0"), ("three", "5"), ("NA", "2")]
 
 
 def test_a_pipe_is_a_file_called_dash(monkeypatch):
-    from pathlib import Path
-
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("a\nbé\n".encode())))
-    assert labels(predict_texts("x", input_file=Path("-"))) == [("a", "1"), ("bé", "2")]
+    assert labels(predict_stream("x", input_file=Path("-"))) == [("a", "1"), ("bé", "2")]
 
 
 def test_a_pipe_that_is_not_utf8_is_refused(monkeypatch):
-    from pathlib import Path
-
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("b\xe9\n".encode("latin-1"))))
     with pytest.raises(DataError, match="standard input: not UTF-8 at byte offset 1"):
-        predict_texts("x", input_file=Path("-"))
+        list(predict_stream("x", input_file=Path("-")))
 
 
 def test_texts_are_taken_as_they_are():
-    assert labels(predict_texts("x", ["two words", ""])) == [("two words", "9"), ("", "0")]
+    assert labels(predict_stream("x", ["two words", ""])) == [("two words", "9"), ("", "0")]
 
 
 def test_an_empty_file_is_refused(tmp_path):
     (tmp_path / "in.txt").write_text("")
     with pytest.raises(DataError, match="no texts in it"):
-        predict_texts("x", input_file=tmp_path / "in.txt")
+        predict_stream("x", input_file=tmp_path / "in.txt")
 
 
 def test_an_output_that_exists_or_cannot_be_is_refused_before_any_work(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "load", lambda checkpoint: pytest.fail("the model was loaded"))
     (tmp_path / "out.jsonl").write_text("mine")
     with pytest.raises(OutputError, match="exists"):
-        predict_texts("x", ["a"], output_file=tmp_path / "out.jsonl")
+        predict_stream("x", ["a"], output_file=tmp_path / "out.jsonl")
     with pytest.raises(OutputError, match="there is no folder"):
-        predict_texts("x", ["a"], output_file=tmp_path / "missing" / "out.jsonl")
+        predict_stream("x", ["a"], output_file=tmp_path / "missing" / "out.jsonl")
 
 
 def test_jsonl_has_one_object_a_line(tmp_path):
-    write_predictions(tmp_path / "out.jsonl", [{"text": "é\n", "label": "a"}, {"text": "b", "label": "c"}])
+    list(predict_stream("x", ["é\n", "b"], output_file=tmp_path / "out.jsonl"))
     lines = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["text"] for line in lines] == ["é\n", "b"]
     assert [path.name for path in tmp_path.iterdir()] == ["out.jsonl"]
@@ -97,14 +105,80 @@ def test_jsonl_has_one_object_a_line(tmp_path):
 def test_a_table_is_read_by_the_columns_of_the_task(tmp_path):
     path = tmp_path / "in.csv"
     path.write_text('id,review\n1,"one, two"\n2,NA\n')
-    rows, lines = predict_texts("x", input_file=path)
+    ((rows, lines),) = predict_stream("x", input_file=path)
     assert [(row["review"], row["label"]) for row in rows] == [("one, two", "8"), ("NA", "2")]
     assert lines == ["8\tone, two", "2\tNA"]
 
 
-def test_csv_has_a_column_for_every_probability(tmp_path):
-    rows = [{"text": 'a "b", c', "labels": ["x", "y"], "probabilities": {"x": 0.75, "y": 0.5}}]
-    write_predictions(tmp_path / "out.csv", rows)
+def test_a_line_for_a_terminal_is_one_line(tmp_path):
+    (tmp_path / "in.csv").write_text('review\n"two\nlines"\n')
+    assert [lines for _, lines in predict_stream("x", input_file=tmp_path / "in.csv")] == [["9\ttwo lines"]]
+
+
+def test_csv_has_a_column_for_every_probability(tmp_path, monkeypatch):
+    found = {"labels": ["x", "y"], "probabilities": {"x": 0.75, "y": 0.5}}
+    monkeypatch.setattr(Echo, "predict_columns", lambda self, columns, reached: [found] * len(columns["text"]))
+    monkeypatch.setattr(Echo, "line", lambda self, prediction: "")
+    list(predict_stream("x", ['a "b", c'], output_file=tmp_path / "out.csv"))
     with (tmp_path / "out.csv").open(newline="") as file:
         (row,) = csv.DictReader(file)
     assert row == {"text": 'a "b", c', "labels": '["x", "y"]', "probabilities.x": "0.75", "probabilities.y": "0.5"}
+
+
+class TestBlocks:
+    def test_a_block_is_written_before_the_next_is_read(self, tmp_path, small_blocks):
+        (tmp_path / "in.txt").write_text("a\nbb\nccc\n")
+        for output, header in (("out.csv", 1), ("out.jsonl", 0)):
+            stream = predict_stream("x", input_file=tmp_path / "in.txt", output_file=tmp_path / output)
+            for expected in (["a", "bb"], ["ccc"]):
+                assert [row["text"] for row in next(stream).rows] == expected
+                written = (tmp_path / f"{output}.partial").read_text().splitlines()
+                assert len(written) == header + (2 if expected == ["a", "bb"] else 3)
+            assert list(stream) == []
+            assert len((tmp_path / output).read_text().splitlines()) == header + 3
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.csv", "out.jsonl"]
+
+    def test_a_fault_in_the_middle_says_what_is_done_and_keeps_it(self, tmp_path, small_blocks, capsys):
+        (tmp_path / "in.txt").write_text("a\nbb\nccc\nbroken\n")
+        output = tmp_path / "out.jsonl"
+        with pytest.raises(DataError) as caught:
+            list(predict_stream("x", input_file=tmp_path / "in.txt", output_file=output))
+        assert str(caught.value) == "input 4: expected something else\nThe 2 inputs before are done."
+        assert not output.exists()
+        kept = (tmp_path / "out.jsonl.partial").read_text()
+        assert [json.loads(line)["text"] for line in kept.splitlines()] == ["a", "bb"]
+        assert capsys.readouterr().err == f"{output}.partial: 2 rows, each of them whole\n"
+
+    def test_what_a_broken_off_run_has_done_is_not_overwritten(self, tmp_path):
+        (tmp_path / "out.csv.partial").write_text("mine")
+        with pytest.raises(OutputError, match=r"out\.csv\.partial is there, .*; move or delete it"):
+            predict_stream("x", ["a"], output_file=tmp_path / "out.csv")
+
+    def test_a_fault_in_the_first_block_leaves_no_file(self, tmp_path):
+        with pytest.raises(DataError, match=r"input 1: expected something else$"):
+            list(predict_stream("x", ["broken"], output_file=tmp_path / "out.csv"))
+        assert list(tmp_path.iterdir()) == []
+
+    def test_a_byte_that_is_not_utf8_is_named_when_the_lines_before_are_answered(self, monkeypatch):
+        """The lines come in two writes; the second holds a Latin-1 é as the third byte of line 4."""
+            parts = iter([b"one\ntwo\n", b"three\nab\xe9\n"])
+
+        class Pipe(io.RawIOBase):
+            def readable(self):
+                return True
+
+            def readinto(self, room):
+                part = next(parts, b"")
+                room[: len(part)] = part
+                return len(part)
+
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(Pipe())))
+        stream = predict_stream("x", input_file=Path("-"))
+        assert labels([next(stream)]) == [("one", "3"), ("two", "3")]
+        with pytest.raises(DataError, match=r"byte offset 16 \(line 4, byte 0xe9: .*\n.*The 2 inputs before are done"):
+            next(stream)
+
+    def test_a_row_that_depends_on_others_is_read_with_all_of_them(self, tmp_path, small_blocks, monkeypatch):
+        monkeypatch.setattr(Echo, "reads_neighbours", True)
+        (tmp_path / "in.csv").write_text("review\na\nb\nc\n")
+        assert [len(block.rows) for block in predict_stream("x", input_file=tmp_path / "in.csv")] == [3]

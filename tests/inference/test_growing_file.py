@@ -1,0 +1,68 @@
+"""A file that grows: rows whole or not there, whatever ends the work."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from bertkit.errors import OutputError
+from bertkit.inference.growing_file import GrowingFile
+
+
+def add(file, *rows):
+    with file.adding(len(rows)) as stream:
+        stream.write("".join(f"{row}\n" for row in rows).encode())
+
+
+def test_it_gets_its_name_when_everything_is_in_it(tmp_path):
+    with GrowingFile(tmp_path / "x") as file:
+        add(file, "a", "b")
+        assert (tmp_path / "x.partial").read_text() == "a\nb\n"
+        assert not (tmp_path / "x").exists()
+        add(file, "c")
+    assert (tmp_path / "x").read_text() == "a\nb\nc\n"
+    assert file.rows == 3
+    assert not (tmp_path / "x.partial").exists()
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt, ValueError])
+def test_what_is_whole_stays_when_the_work_breaks_off(tmp_path, capsys, end):
+    def work():
+        with GrowingFile(tmp_path / "x") as file:
+            add(file, "a", "b")
+            raise end
+
+    with pytest.raises(end):
+        work()
+    assert (tmp_path / "x.partial").read_text() == "a\nb\n"
+    assert f"{tmp_path}/x.partial: 2 rows, each of them whole" in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
+
+
+def test_without_a_row_nothing_stays(tmp_path, capsys):
+    with pytest.raises(KeyboardInterrupt), GrowingFile(tmp_path / "x"):
+        raise KeyboardInterrupt
+    assert list(tmp_path.iterdir()) == []
+    assert capsys.readouterr().err == ""
+
+
+def test_a_full_disk_leaves_the_rows_before(tmp_path):
+    def work():
+        with GrowingFile(tmp_path / "x") as file:
+            add(file, "a")
+            with file.adding(1) as stream:
+                stream.write(b"half a li")
+                stream.flush()
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OutputError, match=r"x\.partial: cannot be written: No space left"):
+        work()
+    assert (tmp_path / "x.partial").read_text() == "a\n"
+
+
+def test_it_takes_no_file_that_is_there(tmp_path):
+    (tmp_path / "x.partial").write_text("mine")
+    with pytest.raises(OutputError, match="File exists"), GrowingFile(tmp_path / "x"):
+        pass
+    assert (tmp_path / "x.partial").read_text() == "mine"

@@ -1,0 +1,107 @@
+"""Inputs in blocks: nothing is lost, doubled or reordered, wherever blocks end."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertkit.corpus.documents import read_text
+from bertkit.errors import DataError
+from bertkit.inference.inputs import Block, read_inputs, work_through
+from bertkit.tables import read_table
+
+LINES = st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r\n"), max_size=5), min_size=1)
+
+
+class Trickle(io.BytesIO):
+    """A pipe that gives so many bytes a time."""
+
+    def __init__(self, data: bytes, size: int):
+        super().__init__(data)
+        self.size = size
+
+    def read1(self, _):
+        return super().read(self.size)
+
+
+@given(lines=LINES, ending=st.sampled_from(["\n", "\r\n", "\r"]), ended=st.booleans(), size=st.integers(1, 4))
+def test_lines_are_those_of_the_whole_text(tmp_path_factory, lines, ending, ended, size):
+    text = ending.join(lines) + ending * ended
+    path = tmp_path_factory.mktemp("lines") / "in.txt"
+    path.write_text(text, newline="", encoding="utf-8")
+    expected = read_text(path).removesuffix("\n").split("\n") if text else []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdin", io.TextIOWrapper(Trickle(path.read_bytes(), size)))
+        for source in (path, Path("-")):
+            if not expected or not path.read_bytes():
+                with pytest.raises(DataError, match="no texts in it"):
+                    list(read_inputs(source, size))
+                continue
+            blocks = list(read_inputs(source, size))
+            assert [line for block in blocks for line in block.given] == expected
+            assert all(1 <= len(block.given) <= size for block in blocks)
+            assert [block.first for block in blocks] == [
+                sum(len(b.given) for b in blocks[:n]) for n in range(len(blocks))
+            ]
+            assert blocks[-1].total == (None if source == Path("-") else len(expected))
+
+
+@pytest.mark.parametrize("name", ["in.csv", "in.tsv", "in.jsonl", "in.parquet"])
+def test_parts_of_a_table_are_the_table_and_rows_keep_their_places(tmp_path, name):
+    path, texts = tmp_path / name, [f"text {number}" for number in range(5000)]
+    if name == "in.parquet":
+        pyarrow.parquet.write_table(pyarrow.table({"text": texts}), path)
+    elif name == "in.jsonl":
+        path.write_text("".join(json.dumps({"text": text}) + "\n\n" for text in texts))
+    else:
+        path.write_text(
+            "\n".join(
+                [
+                    "text\tid" if name == "in.tsv" else "text,id",
+                    *(f"{t}{',' if name == 'in.csv' else chr(9)}1" for t in texts),
+                ]
+            )
+        )
+    whole = read_table(path)
+    blocks = list(read_inputs(path, 2048))
+    assert len(blocks) > 2
+    assert [text for block in blocks for text in block.given.column("text")] == whole.column("text")
+    places = [block.given.place(row) for block in blocks for row in range(len(block.given))]
+    assert places == [whole.place(row) for row in range(len(whole))]
+    assert blocks[-1].total == 5000
+
+
+def test_faults_of_a_part_are_told_together_after_the_parts_before(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text("text,id\n" + "a,1\n" * 4 + "b\nc,1\nd,1,2\n")
+    blocks = read_inputs(path, 2)
+    assert [len(next(blocks).given), len(next(blocks).given)] == [2, 2]
+    with pytest.raises(DataError, match=r"2 faults:\n  - .*line 6: 1 field where .*\n  - .*line 8: 3 fields where"):
+        next(blocks)
+
+
+def test_a_file_that_is_wrong_from_the_start_is_refused_before_the_first_block_is_asked_for(tmp_path):
+    with pytest.raises(DataError, match="cannot be read: No such file"):
+        read_inputs(tmp_path / "missing.txt")
+    (tmp_path / "in.txt").write_bytes(b"\xff\xfea\0")
+    with pytest.raises(DataError, match="the mark of UTF-16"):
+        read_inputs(tmp_path / "in.txt")
+
+
+def test_the_bar_counts_inputs_whatever_the_work_counts(monkeypatch):
+    told = []
+    monkeypatch.setattr("bertkit.progress.Bar.__call__", lambda self, done, total: told.append((done, total)))
+
+    def work(block, reached):
+        reached(3, 6)
+        reached(6, 6)
+
+    list(work_through([Block(["a", "b"], 0, 6), Block(["c", "d", "e", "f"], 2, 6)], "x", work))
+    assert told == [(1, 6), (2, 6), (4, 6), (6, 6)]
