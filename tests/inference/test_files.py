@@ -161,7 +161,7 @@ class TestBlocks:
 
     def test_a_byte_that_is_not_utf8_is_named_when_the_lines_before_are_answered(self, monkeypatch):
         """The lines come in two writes; the second holds a Latin-1 é as the third byte of line 4."""
-            parts = iter([b"one\ntwo\n", b"three\nab\xe9\n"])
+        parts = iter([b"one\ntwo\n", b"three\nab\xe9\n"])
 
         class Pipe(io.RawIOBase):
             def readable(self):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from itertools import accumulate
 from pathlib import Path
 
 import pyarrow
@@ -33,23 +34,22 @@ class Trickle(io.BytesIO):
 
 @given(lines=LINES, ending=st.sampled_from(["\n", "\r\n", "\r"]), ended=st.booleans(), size=st.integers(1, 4))
 def test_lines_are_those_of_the_whole_text(tmp_path_factory, lines, ending, ended, size):
-    text = ending.join(lines) + ending * ended
     path = tmp_path_factory.mktemp("lines") / "in.txt"
-    path.write_text(text, newline="", encoding="utf-8")
-    expected = read_text(path).removesuffix("\n").split("\n") if text else []
+    path.write_text(ending.join(lines) + ending * ended, newline="", encoding="utf-8")
+    whole = read_text(path)
+    expected = whole.removesuffix("\n").split("\n") if whole else []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.stdin", io.TextIOWrapper(Trickle(path.read_bytes(), size)))
         for source in (path, Path("-")):
-            if not expected or not path.read_bytes():
+            if not expected:
                 with pytest.raises(DataError, match="no texts in it"):
                     list(read_inputs(source, size))
                 continue
             blocks = list(read_inputs(source, size))
             assert [line for block in blocks for line in block.given] == expected
             assert all(1 <= len(block.given) <= size for block in blocks)
-            assert [block.first for block in blocks] == [
-                sum(len(b.given) for b in blocks[:n]) for n in range(len(blocks))
-            ]
+            ends = list(accumulate(len(block.given) for block in blocks))
+            assert [block.first for block in blocks] == [0, *ends[:-1]]
             assert blocks[-1].total == (None if source == Path("-") else len(expected))
 
 
@@ -61,14 +61,8 @@ def test_parts_of_a_table_are_the_table_and_rows_keep_their_places(tmp_path, nam
     elif name == "in.jsonl":
         path.write_text("".join(json.dumps({"text": text}) + "\n\n" for text in texts))
     else:
-        path.write_text(
-            "\n".join(
-                [
-                    "text\tid" if name == "in.tsv" else "text,id",
-                    *(f"{t}{',' if name == 'in.csv' else chr(9)}1" for t in texts),
-                ]
-            )
-        )
+        delimiter = "\t" if name == "in.tsv" else ","
+        path.write_text("".join(f"{text}{delimiter}{number}\n" for number, text in enumerate(["text", *texts])))
     whole = read_table(path)
     blocks = list(read_inputs(path, 2048))
     assert len(blocks) > 2
