@@ -117,6 +117,9 @@ def _beside(name: str) -> Any:
     return module
 
 
+_beside("loopback_server")  # which the two Hubs import
+
+
 @pytest.fixture
 def with_hub(tmp_path: Path) -> Callable[..., list[Any]]:
     """``with_hub(endpoint, program, calls)``: what a program prints that finds this Hub, a JSON value a line.

@@ -10,12 +10,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import threading
 import urllib.parse
 from collections import Counter
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from loopback_server import Handler, LoopbackServer
 
 TOKEN = "hf_AVerySecretTokenOfAda"
 USER = "ada"
@@ -29,7 +29,7 @@ class Repository:
     branches: dict[str, dict[str, bytes]] = field(default_factory=lambda: {"main": {}})
 
 
-class ModelHub:
+class ModelHub(LoopbackServer):
     """A Hub with the user ``ada``, whose token is `TOKEN`.
 
     ``faults`` says of a repository what goes wrong at which step (``create``, ``branch``, ``preupload``, ``lfs``,
@@ -42,22 +42,7 @@ class ModelHub:
         self.blobs: dict[tuple[str, str], bytes] = {}
         self.faults: dict[tuple[str, str], list[int | str]] = {}
         self.steps: Counter[tuple[str, str]] = Counter()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": self}))
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-
-    @property
-    def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def __enter__(self) -> ModelHub:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__()
 
     def files(self, repository: str, branch: str = "main") -> dict[str, bytes]:
         """The files of a branch; none where there is no such repository."""
@@ -65,17 +50,8 @@ class ModelHub:
         return found.branches[branch] if found else {}
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     hub: ModelHub
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        self._answer()
-
-    do_HEAD = do_POST = do_PUT = do_GET
-
-    def log_message(self, *_: Any) -> None:
-        pass
 
     def _answer(self) -> None:
         parts = [urllib.parse.unquote(part) for part in urllib.parse.urlsplit(self.path).path.strip("/").split("/")]
@@ -169,7 +145,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._send_json({})
 
     def _commit(self, repository: str, rest: list[str]) -> None:
-        files = {}
+        branch = self.hub.repositories[repository].branches[rest[0]]
+        files, gone = {}, []
         for line in self._body().splitlines():
             entry = json.loads(line)
             value = entry["value"]
@@ -177,8 +154,11 @@ class _Handler(BaseHTTPRequestHandler):
                 files[value["path"]] = base64.b64decode(value["content"])
             elif entry["key"] == "lfsFile":
                 files[value["path"]] = self.hub.blobs[repository, value["oid"]]
-        branch = self.hub.repositories[repository].branches[rest[0]]
+            elif entry["key"] == "deletedFile":
+                gone.append(value["path"])
         branch |= files
+        for path in gone:
+            del branch[path]
         oid = _commit_of(branch)
         self._send_json({"commitUrl": f"{self.hub.endpoint}/{repository}/commit/{oid}", "commitOid": oid})
 
@@ -242,13 +222,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _refuse(self, status: int, code: str) -> None:
         self._send(b"{}", status, {"Content-Type": "application/json", **({"X-Error-Code": code} if code else {})})
 
-    def _send(self, data: bytes, status: int, headers: dict[str, str]) -> None:
-        self.send_response(status)
-        for name, value in {"Content-Length": str(len(data)), **headers}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(data)
+
+ModelHub.handler = _Handler
 
 
 def _commit_of(files: dict[str, bytes]) -> str:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 import urllib.parse
 from collections.abc import Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from loopback_server import Handler, LoopbackServer
 
 Files = Mapping[str, bytes]
 
@@ -23,44 +23,17 @@ def commit_of(files: Files) -> str:
     return hashlib.sha1(state.encode()).hexdigest()
 
 
-class HubServer:
+class HubServer(LoopbackServer):
     """Data set repositories by their id, each its files by their path; every one has one commit, called ``main``."""
 
     def __init__(self, repositories: Mapping[str, Files]):
         self.repositories = dict(repositories)
         self.requests: list[str] = []
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": self}))
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-
-    @property
-    def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def __enter__(self) -> HubServer:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     hub: HubServer
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        self._answer()
-
-    def do_HEAD(self) -> None:
-        self._answer()
-
-    def do_POST(self) -> None:
-        self._answer()
-
-    def log_message(self, *_: Any) -> None:
-        pass
 
     def _answer(self) -> None:
         self.hub.requests.append(f"{self.command} {self.path}")
@@ -108,31 +81,17 @@ class _Handler(BaseHTTPRequestHandler):
             start, end = int(first), min(int(last or size - 1), size - 1)
             data, status = data[start : end + 1], 206
             headers["Content-Range"] = f"bytes {start}-{end}/{size}"
-        self._send(
-            data,
-            "application/octet-stream",
-            status,
-            {
-                **headers,
-                "ETag": f'"{_oid(files[path])}"',
-                "X-Repo-Commit": commit_of(files),
-                "X-Linked-Size": str(size),
-            },
-        )
+        kind = {"Content-Type": "application/octet-stream", "ETag": f'"{_oid(files[path])}"'}
+        self._send(data, status, {**headers, **kind, "X-Repo-Commit": commit_of(files), "X-Linked-Size": str(size)})
 
     def _send_json(self, value: Any) -> None:
-        self._send(json.dumps(value).encode(), "application/json")
+        self._send(json.dumps(value).encode(), 200, {"Content-Type": "application/json"})
 
     def _refuse(self, code: str) -> None:
-        self._send(b"{}", "application/json", 404, {"X-Error-Code": code, "X-Error-Message": code})
+        self._send(b"{}", 404, {"Content-Type": "application/json", "X-Error-Code": code, "X-Error-Message": code})
 
-    def _send(self, data: bytes, kind: str, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
-        self.send_response(status)
-        for name, value in {"Content-Type": kind, "Content-Length": str(len(data)), **(headers or {})}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(data)
+
+HubServer.handler = _Handler
 
 
 def _entry(path: str, data: bytes) -> dict[str, Any]:

@@ -6,6 +6,7 @@ the repository is either as it was or has everything, and the checkpoint here is
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import tempfile
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from bertkit.checkpoint import load_config, load_model, load_tokenizer, save_tokenizer
 from bertkit.encoders import BERT, head_of
-from bertkit.errors import HubError, RecipeError
+from bertkit.errors import BertkitError, HubError, RecipeError
 from bertkit.hub_settings import Form, HubSettings
 from bertkit.progress import without_library_bars
 from bertkit.recipe_files import read_recipe_file, to_yaml
@@ -24,6 +25,13 @@ from bertkit.sharing.export import export_stock
 from bertkit.sharing.model_card import CardFacts, model_card, recorded_facts, without_paths
 
 _RESULTS = ("all_results.json", "eval_results.json")
+# Files of another checkpoint than the one that is pushed: other weights would be loaded in its place, and other scores
+# would be taken for its own. What else a repository has is its owner's.
+_OF_A_CHECKPOINT = re.compile(
+    r"(model|pytorch_model|tf_model|flax_model)(-\d+-of-\d+)?\.(safetensors|bin|h5|msgpack)(\.index\.json)?"
+    r"|(configuration|modeling|loss)_bert\.py|config\.json|recipe\.yaml|(all|eval)_results\.json"
+    r"|tokenizer(_config)?\.json|vocab\.txt|special_tokens_map\.json|added_tokens\.json"
+)
 
 
 @dataclass(frozen=True)
@@ -64,7 +72,8 @@ def push(
 
     The token is the Hub's own: that of ``hf auth login`` or of the environment variable ``HF_TOKEN``. Pushed are the
     weights, ``config.json``, the tokenizer and, of a run, its model card, its results and its recipe, in which paths
-    are reduced to their last part. Nothing else of the folder is.
+    are reduced to their last part. Nothing else of the folder is. Such files of a checkpoint that was there before go
+    in the same commit; what else the repository has stays.
 
     Args:
         checkpoint: a run directory or a folder with a checkpoint.
@@ -99,6 +108,21 @@ def push(
             return _upload(Path(folder), repo_id, settings, notes)
 
 
+def push_finished_run(output_dir: Path, repo_id: str, hub: HubSettings) -> Push:
+    """`push` of a run that has just ended, by its recipe's ``hub`` block.
+
+    Raises:
+        HubError: whatever went wrong; the message has the command that tries again.
+    """
+    try:
+        return push(output_dir, repo_id, private=hub.private, revision=hub.revision, as_=hub.form)
+    except HubError:
+        raise
+    except (BertkitError, OSError) as error:
+        again = _again(_command(output_dir, repo_id, replace(hub, license=None, language=[])))
+        raise HubError(f"{repo_id}: the push failed before anything was sent: {error}{again}") from error
+
+
 def check_login(repo_id: str) -> None:
     """Asks the Hub who the user is, before hours are spent on something that is to be pushed there.
 
@@ -131,22 +155,22 @@ def _put_together(checkpoint: str, folder: Path, repo_id: str, settings: HubSett
     else:
         _write_native(checkpoint, folder)
     source = Path(checkpoint)
-    facts = recorded_facts(source)
-    if facts is not None:
+    recorded = facts = recorded_facts(source)
+    if recorded is not None:
         facts = replace(
-            facts,
+            recorded,
             address=repo_id,
             is_stock=settings.form == "bert",
-            license=settings.license or facts.license,
-            language=tuple(settings.language) or facts.language,
-            note=" ".join([facts.note, *notes]).strip(),
+            license=settings.license or recorded.license,
+            language=tuple(settings.language) or recorded.language,
+            note=" ".join([recorded.note, *notes]).strip(),
         )
         for name in _RESULTS:
             if (source / name).is_file():
                 shutil.copyfile(source / name, folder / name)
         blocks, _ = read_recipe_file(source / "recipe.yaml")
         (folder / "recipe.yaml").write_text(to_yaml(without_paths(blocks)), encoding="utf-8")
-    return (*notes, *_write_card(source / "README.md", folder / "README.md", facts))
+    return (*notes, *_write_card(source / "README.md", folder / "README.md", recorded, facts))
 
 
 def _write_native(checkpoint: str, folder: Path) -> None:
@@ -164,10 +188,15 @@ def _write_native(checkpoint: str, folder: Path) -> None:
     save_tokenizer(load_tokenizer(checkpoint), folder)
 
 
-def _write_card(here: Path, there: Path, facts: CardFacts | None) -> list[str]:
-    """Writes the model card: the run's, or what the user has made of it; returns what is missing, in words."""
+def _write_card(here: Path, there: Path, recorded: CardFacts | None, facts: CardFacts | None) -> list[str]:
+    """Writes the model card: the run's, or what the user has made of it; returns what is missing, in words.
+
+    Args:
+        here, there: the card beside the checkpoint, and the one that is pushed.
+        recorded: of the run, as its own card tells them; ``None`` where there is no finished run.
+        facts: the same, as the pushed card is to tell them.
+    """
     written = here.read_text(encoding="utf-8") if here.is_file() else None
-    recorded = recorded_facts(here.parent)
     if written is not None and (recorded is None or written != model_card(recorded)):
         there.write_text(written, encoding="utf-8")
         return [f"{here} is not as the run wrote it, so it is pushed as it is"] if recorded is not None else []
@@ -179,9 +208,10 @@ def _write_card(here: Path, there: Path, facts: CardFacts | None) -> list[str]:
 
 
 def _upload(folder: Path, repo_id: str, settings: HubSettings, notes: Sequence[str]) -> Push:
-    from huggingface_hub import HfApi
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 
     hub = HfApi()
+    new = sorted(path.name for path in folder.iterdir())
     address = hub.create_repo(repo_id, private=settings.private or None, exist_ok=True)
     is_private = bool(hub.repo_info(address.repo_id).private)
     if settings.private and not is_private:
@@ -191,14 +221,20 @@ def _upload(folder: Path, repo_id: str, settings: HubSettings, notes: Sequence[s
         )
     if settings.revision is not None:
         hub.create_branch(address.repo_id, branch=settings.revision, exist_ok=True)
-    commit = hub.upload_folder(
-        repo_id=address.repo_id,
-        folder_path=folder,
-        revision=settings.revision,
+    there = hub.list_repo_files(address.repo_id, revision=settings.revision)
+    stale = [name for name in there if _OF_A_CHECKPOINT.fullmatch(name) and name not in new]
+    # Not upload_folder, which may make several commits of one folder.
+    commit = hub.create_commit(
+        address.repo_id,
+        [*(CommitOperationAdd(name, folder / name) for name in new), *map(CommitOperationDelete, stale)],
         commit_message="Push with bertkit",
+        revision=settings.revision,
     )
-    files = tuple(sorted(path.name for path in folder.iterdir() if path.is_file()))
-    return Push(str(address), commit.oid, is_private, files, tuple(notes))
+    return Push(str(address), commit.oid, is_private, tuple(new), tuple(notes))
+
+
+def _again(command: str) -> str:
+    return f"\nNothing here is lost. This tries again: {command}"
 
 
 def _command(checkpoint: str | Path, repo_id: str, settings: HubSettings) -> str:
@@ -235,7 +271,7 @@ def hub_faults(repo_id: str, command: str | None) -> Iterator[None]:
     from huggingface_hub.errors import HTTPError
 
     token = get_token()
-    again = f"\nNothing here is lost. This tries again: {command}" if command else ""
+    again = _again(command) if command else ""
     if token is None:
         raise HubError(f"{repo_id}: you are not logged in; run `hf auth login`, or set HF_TOKEN{again}")
     try:

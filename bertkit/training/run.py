@@ -19,7 +19,7 @@ from bertkit.placement import is_main_process, place
 from bertkit.progress import say, without_library_bars
 from bertkit.recipe import Recipe
 from bertkit.sharing.model_card import CardFacts, model_card
-from bertkit.sharing.push import check_login, push
+from bertkit.sharing.push import check_login, push_finished_run
 from bertkit.training.run_directory import (
     Run,
     RunRecord,
@@ -122,7 +122,7 @@ class RunInProgress:
         """Writes ``run.json`` and the model card; then, when all lies here, pushes to the Hub if that is asked for.
 
         Raises:
-            HubError: the upload failed; the message has the command that tries again.
+            HubError: the push failed; the message has the command that tries again.
         """
         if self.is_main_process:
             state = trainer.state
@@ -137,9 +137,5 @@ class RunInProgress:
             self.record.write(self.output_dir, finished=True, **facts, card=card.to_dict())
             write_whole(self.output_dir / "README.md", model_card(card))
             if self.push_to_hub is not None:
-                hub = self.recipe.hub
-                pushed = push(
-                    self.output_dir, self.push_to_hub, private=hub.private, revision=hub.revision, as_=hub.form
-                )
-                say(str(pushed))
+                say(str(push_finished_run(self.output_dir, self.push_to_hub, self.recipe.hub)))
         return Run(self.output_dir, self.metrics)

@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 import yaml
 
 import bertkit
-from bertkit.errors import HubError, RecipeError
+from bertkit.errors import CheckpointError, HubError, RecipeError
 from bertkit.sharing import push as push_module
 
 TEXTS = ["the film is lovely", "the plot is awful"]
@@ -61,6 +62,11 @@ for repository, texts in json.loads(sys.argv[1]):
 """
 
 
+STALE = ["model-00001-of-00002.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "modeling_bert.py"]
+STALE += ["vocab.txt", "recipe.yaml"]
+KEPT = ["notes.md", "figures/model.safetensors.png", "onnx/model.safetensors", ".gitattributes"]
+
+
 @pytest.fixture(scope="module")
 def world(hub_models: Any, checkpoint: Path, tmp_path_factory: pytest.TempPathFactory):
     """A Hub, and a process that fine-tunes and pushes to it under all kinds of faults; what it said of each."""
@@ -97,6 +103,7 @@ def world(hub_models: Any, checkpoint: Path, tmp_path_factory: pytest.TempPathFa
             "branch": ["push", [run, "ada/film"], {"revision": "v1", "license": "mit"}],
             "hidden": ["push", [run, "ada/hidden"], {"private": True}],
             "too late": ["push", [run, "ada/film"], {"private": True}],
+            "used": ["push", [run, "ada/used"], {}],
             "native": ["push", [run, "ada/native"], {"as_": "bertkit"}],
             "predict": ["predict", [run], {"texts": TEXTS}],
         }
@@ -123,6 +130,9 @@ def world(hub_models: Any, checkpoint: Path, tmp_path_factory: pytest.TempPathFa
             assert hub_models.TOKEN not in done.stdout + done.stderr
             return list(map(json.loads, done.stdout.splitlines()))
 
+        # What another tool pushed before: weights that would be loaded in place of ours, and a file of its owner's.
+        hub.repositories["ada/used"] = hub_models.Repository()
+        hub.files("ada/used").update(dict.fromkeys(STALE, b"old") | dict.fromkeys(KEPT, b"mine"))
         outcomes = dict(zip(calls, process(CALLS, list(calls.values()), "hf"), strict=True))
         failed = {name: dict(hub.files(f"ada/{name}")) for name in faulty if "error" in outcomes[name]}
         yield {"hub": hub, "run": Path(run), "outcomes": outcomes, "failed": failed, "process": process}
@@ -250,6 +260,29 @@ def test_private_holds_for_new_repositories_only(world):
     assert "(private)" in world["outcomes"]["hidden"]["done"]
     assert world["hub"].repositories["ada/hidden"].private
     assert "exists and is public, so nothing was pushed" in world["outcomes"]["too late"]["message"]
+
+
+def test_what_another_checkpoint_left_there_goes_and_what_is_its_owners_stays(world):
+    files = pushed(world, "ada/used")
+    assert set(files) == set(pushed(world, "ada/film")) | set(KEPT)
+    assert files["recipe.yaml"] == pushed(world, "ada/film")["recipe.yaml"]
+    assert {files[name] for name in KEPT} == {b"mine"}
+    assert world["hub"].steps["ada/used", "commit"] == 1
+
+
+def test_a_finished_run_that_cannot_be_exported_names_the_command_that_tries_again(world, monkeypatch):
+    def refuse(checkpoint, folder):
+        raise CheckpointError("the exported model is not the same")
+
+    monkeypatch.setattr(push_module, "export_stock", refuse)
+    monkeypatch.setattr(push_module, "hub_faults", lambda repo_id, command: nullcontext())
+    settings = push_module.HubSettings(license="mit", revision="v2")
+    with pytest.raises(HubError) as caught:
+        push_module.push_finished_run(world["run"], "ada/film", settings)
+    assert str(caught.value) == (
+        "ada/film: the push failed before anything was sent: the exported model is not the same\n"
+        f"Nothing here is lost. This tries again: bertkit push {world['run']} ada/film --revision v2"
+    )
 
 
 def test_the_native_form_brings_its_code(world):
