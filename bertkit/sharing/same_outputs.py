@@ -16,7 +16,7 @@ from bertkit.errors import CheckpointError
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from transformers import PreTrainedConfig, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 _SENTENCES = (
     "Rain.",
@@ -25,6 +25,7 @@ _SENTENCES = (
     "Prices rose by 3.2 %, wages did not, and shops in smaller towns closed one after the other.",
     "Élise won the prize in Zürich, 42 years after her mother.",
 )
+_CHOICES = 3
 _TOKENS = 48  # of the inputs between the shortest and the longest
 
 Run = Callable[[Mapping[str, "Tensor"]], Sequence[np.ndarray]]
@@ -54,24 +55,23 @@ class Comparison:
         )
 
 
-def comparison_inputs(
-    tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, choices: int = 0
-) -> list[dict[str, Tensor]]:
+def comparison_inputs(tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> list[dict[str, Tensor]]:
     """Batches of texts and of pairs: very short, of some sentences, and as long as the model reads (at most 512).
 
     Args:
         tokenizer: of the checkpoint.
-        config: of the checkpoint; says which inputs the model takes, and how long they may be.
-        choices: C, for a model that picks one of several; 0 for any other.
+        model: of the checkpoint; says which inputs it takes, and how long they may be.
 
     Returns:
-        Of each batch the model's inputs by name, (B, S) int64, or (B, C, S); padded at the end, but for the last batch.
+        Of each batch the model's inputs by name, (B, S) int64, or (B, C, S) with C = 3 for a model that picks one of
+        several; padded at the end, but for the last batch.
     """
     import torch
 
-    longest = min(longest_input(config), 512)
+    longest = min(longest_input(model.config), 512)
     long = " ".join(_SENTENCES * (1 + longest // 40))
-    names = model_inputs(config)
+    names = model_inputs(model.config)
+    picks = type(model).__name__.endswith("ForMultipleChoice")
     batches = []
     for texts, length in (
         ([*_SENTENCES[:3], " ".join(_SENTENCES)], min(_TOKENS, longest)),
@@ -90,9 +90,9 @@ def comparison_inputs(
             return_tensors="pt",
         )
         inputs = {name: batch[name] for name in names}
-        if choices:
+        if picks:
             inputs = {
-                name: torch.stack([values.roll(choice, dims=0) for choice in range(choices)], dim=1)
+                name: torch.stack([values.roll(choice, dims=0) for choice in range(_CHOICES)], dim=1)
                 for name, values in inputs.items()
             }
         batches.append(inputs)

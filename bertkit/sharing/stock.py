@@ -70,9 +70,8 @@ def write_stock(
     stock.save_pretrained(folder)
     save_tokenizer(tokenizer, folder)
 
-    choices = 3 if stock_class.__name__.endswith("ForMultipleChoice") else 0
-    batches = comparison_inputs(tokenizer, model.config, choices)
-    again = comparison_inputs(load_tokenizer(folder), model.config, choices)
+    batches = comparison_inputs(tokenizer, model)
+    again = comparison_inputs(load_tokenizer(folder), model)
     if any(not np.array_equal(one[key], two[key]) for one, two in zip(batches, again, strict=True) for key in one):
         raise CheckpointError(f"{name}: its tokenizer is another one once it is saved and loaded")
     loaded = stock_class.from_pretrained(folder)

@@ -12,9 +12,11 @@ import torch
 
 import bertkit
 from bertkit.checkpoint import load_config, load_model, load_tokenizer
+from bertkit.encoders import head_class
 from bertkit.errors import CheckpointError, RecipeError
 from bertkit.inference.onnx_model import OnnxModel
 from bertkit.model.modeling_bert import AUTO_CLASSES
+from bertkit.sharing.onnx import quantize
 
 TASK = {
     "kind": "classification",
@@ -90,6 +92,32 @@ def test_every_head_at_other_batches_and_lengths(head, extra, make, request, tmp
         assert list(found) == list(expected.keys())
         for name, values in expected.items():
             torch.testing.assert_close(found[name], values, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "encoder",
+    ["distilbert", "roberta"]
+    + [
+        pytest.param(family, marks=pytest.mark.slow)
+        for family in ("albert", "deberta", "deberta-v2", "electra", "modernbert", "mpnet", "xlm-roberta")
+    ],
+    indirect=True,
+)
+def test_every_family_is_exported_and_predicts_the_same(encoder, extra, checkpoint, tmp_path):
+    tokenizer = load_tokenizer(checkpoint)
+    encoder.vocab_size, encoder.initializer_range, encoder.bertkit_task = len(tokenizer), 0.3, TASK
+    encoder.id2label = {0: "bad", 1: "good"}
+    torch.manual_seed(0)
+    head_class(SEQUENCE, encoder, "here")(encoder).save_pretrained(tmp_path / "run")
+    tokenizer.save_pretrained(tmp_path / "run")
+    texts = ["a lovely film", "an awful, bad story with no plot", "good"]
+    expected = bertkit.load(tmp_path / "run").predict(texts)
+    bertkit.export(tmp_path / "run", tmp_path / "out", to="onnx")
+    for one, other in zip(expected, bertkit.load(tmp_path / "out").predict(texts), strict=True):
+        assert one["probabilities"] == pytest.approx(other["probabilities"], abs=1e-4)
+    quantize(tmp_path / "out")
+    for one, other in zip(expected, bertkit.load(tmp_path / "out").predict(texts), strict=True):
+        assert one["probabilities"] == pytest.approx(other["probabilities"], abs=0.1)
 
 
 def test_predict_and_evaluate_take_the_folder(classifier, tmp_path):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import bertkit
 from bertkit.checkpoint import load_config, load_tokenizer
 from bertkit.errors import CheckpointError
 from bertkit.sharing.same_outputs import compare, comparison_inputs
@@ -36,11 +37,12 @@ def test_values_that_are_no_numbers_never_agree():
 def test_inputs_are_short_and_long_padded_and_of_two_segments(checkpoint):
     """The checkpoint has 64 positions."""
     tokenizer, config = load_tokenizer(checkpoint), load_config(str(checkpoint))
-    batches = comparison_inputs(tokenizer, config)
+    batches = comparison_inputs(tokenizer, bertkit.BertModel(config))
     lengths = [int(length) for batch in batches for length in batch["attention_mask"].sum(-1)]
     assert min(lengths) < 24
     assert max(lengths) == 64
     assert any((batch["attention_mask"] == 0).any() for batch in batches)
     assert all((batch["token_type_ids"] == 1).any() for batch in batches)
     assert len(set().union(*(batch["input_ids"].unique().tolist() for batch in batches))) > 20
-    assert comparison_inputs(tokenizer, config, choices=3)[0]["input_ids"].shape[:2] == (4, 3)
+    picks = bertkit.BertForMultipleChoice(config)
+    assert comparison_inputs(tokenizer, picks)[0]["input_ids"].shape[:2] == (4, 3)
