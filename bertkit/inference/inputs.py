@@ -21,7 +21,7 @@ from bertkit.progress import Bar, Reached
 from bertkit.tables import Table, is_table
 from bertkit.tables.table_files import read_table_parts
 
-BLOCK = 4096
+BLOCK = 1024
 """Inputs of a block: so many that batches of like lengths can be made of them, so few that memory does not notice."""
 
 _STDIN = "-"
