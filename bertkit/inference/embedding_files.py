@@ -89,6 +89,10 @@ def embed_texts(
     return count, size
 
 
+# A writer for each form: ``add`` writes the vectors of the next texts, and ``close`` ends the file so that it can be
+# read, also one that was broken off.
+
+
 class _JsonLines:
     """A line a text."""
 

@@ -16,6 +16,7 @@ import bertkit
 from bertkit.checkpoint import load_config, load_tokenizer
 from bertkit.encoders import head_class
 from bertkit.errors import CheckpointError, DataError, OutputError, RecipeError
+from bertkit.inference import embedding_files
 from bertkit.inference.embedding_files import embed_texts
 
 TEXTS = ["the film is lovely", "a plot", "the good, bad or awful story of a film"]
@@ -182,3 +183,33 @@ class TestFiles:
             embed_texts("no-checkpoint", tmp_path / "here.npz", ["a"])
         with pytest.raises(OutputError, match=r"expected a name that ends in \.npz, \.parquet, \.jsonl"):
             embed_texts("no-checkpoint", tmp_path / "out.txt", ["a"])
+
+    def test_blocks_leave_no_trace_and_a_text_without_tokens_no_row(self, checkpoint, tmp_path, monkeypatch):
+        monkeypatch.setattr(embedding_files, "BLOCK", 2)
+        monkeypatch.setattr(embedding_files, "TEXTS_AT_ONCE", 2)
+        texts = [TEXTS[0], "", *TEXTS[1:]]
+        for pooling in ("mean", "none"):
+            embed_texts(checkpoint, tmp_path / f"{pooling}.parquet", texts, pooling=pooling)
+            embed_texts(checkpoint, tmp_path / f"{pooling}.npz", texts, pooling=pooling)
+        table = pyarrow.parquet.read_table(tmp_path / "none.parquet").to_pydict()
+        arrays = np.load(tmp_path / "none.npz")
+        assert table["text"] == arrays["text"].tolist()
+        assert sorted(set(table["text"])) == [0, 2, 3]
+        text, start, end = (table[name][-1] for name in ("text", "start", "end"))
+        assert texts[text][start:end] == table["token"][-1].removeprefix("##")
+        pooled = pyarrow.parquet.read_table(tmp_path / "mean.parquet").to_pydict()
+        assert pooled["text"] == texts
+        np.testing.assert_allclose(pooled["embedding"], bertkit.load(checkpoint).embed(texts), atol=2e-6)
+
+    def test_what_breaks_off_can_be_read(self, checkpoint, tmp_path, monkeypatch):
+        """The third row is of the second block, and has no text."""
+        monkeypatch.setattr(embedding_files, "BLOCK", 2)
+        lines = tmp_path / "in.csv"
+        lines.write_text('text,id\na plot,1\na film,2\n"",3\n')
+        for name in ("out.parquet", "out.npz", "out.jsonl"):
+            with pytest.raises(DataError, match=r"line 4: text is empty; .*\nThe 2 inputs before are done"):
+                embed_texts(checkpoint, tmp_path / name, input_file=lines)
+        assert pyarrow.parquet.read_table(tmp_path / "out.parquet.partial")["text"].to_pylist() == ["a plot", "a film"]
+        with (tmp_path / "out.npz.partial").open("rb") as file:
+            assert np.load(file)["texts"].tolist() == ["a plot", "a film"]
+        assert len((tmp_path / "out.jsonl.partial").read_text().splitlines()) == 2
