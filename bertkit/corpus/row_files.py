@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 _BATCH_BYTES = 1 << 20
-MOST_ROWS_OF_A_BATCH = 1024
+_MOST_ROWS_OF_A_BATCH = 1024
 _MOST_FAULTS = 20
 _LOOK_ON = 10_000  # lines after the first fault in which others are looked for
 
@@ -101,7 +101,7 @@ def parquet_texts(file: Path | IO[bytes], column: str, name: str, reached: Calla
         file: where it is, or an open file that can be sought in.
         column: the text's.
         name: what messages call the file.
-        reached: told after each batch which share of the rows is read, in [0, 1].
+        reached: told with each batch which share of the rows is read, in [0, 1].
 
     Raises:
         DataError: it is no Parquet file, is damaged, or has no such column of strings.
@@ -120,7 +120,7 @@ def parquet_batches(
     Args:
         file: where it is, or an open file that can be sought in.
         name: what messages call the file.
-        reached: told after each batch which share of the rows is read, in [0, 1].
+        reached: told with each batch which share of the rows is read, in [0, 1].
         column: the only one to read; None reads all.
 
     Raises:
@@ -138,9 +138,9 @@ def parquet_batches(
             wanted = None if column is None else [column]
             done = 0
             for batch in opened.iter_batches(_rows_of_a_batch(opened.metadata), columns=wanted, use_threads=False):
-                yield batch
                 done += batch.num_rows
                 reached(done / opened.metadata.num_rows)
+                yield batch
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno:  # its own words are wrapped in those of Arrow
             raise DataError(f"{name}: cannot be read: {os.strerror(error.errno)}") from error
@@ -150,7 +150,7 @@ def parquet_batches(
 
 def _rows_of_a_batch(metadata: pq.FileMetaData) -> int:
     size = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
-    return max(1, min(MOST_ROWS_OF_A_BATCH, _BATCH_BYTES * metadata.num_rows // max(1, size)))
+    return max(1, min(_MOST_ROWS_OF_A_BATCH, _BATCH_BYTES * metadata.num_rows // max(1, size)))
 
 
 def arrow_texts(column: pa.Array | pa.ChunkedArray, name: str, of: str, first: int) -> Iterator[str]:

@@ -119,6 +119,7 @@ def push_finished_run(output_dir: Path, repo_id: str, hub: HubSettings) -> Push:
     except HubError:
         raise
     except (BertkitError, OSError) as error:
+        # Licence and language are recorded in the run.
         again = _again(_command(output_dir, repo_id, replace(hub, license=None, language=[])))
         raise HubError(f"{repo_id}: the push failed before anything was sent: {error}{again}") from error
 

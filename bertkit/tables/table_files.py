@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 
 from bertkit.corpus.documents import decode_lines, decode_pieces
-from bertkit.corpus.row_files import MOST_ROWS_OF_A_BATCH, parquet_batches
+from bertkit.corpus.row_files import parquet_batches
 from bertkit.corpus.text_files import JSON_LINES, PACKINGS, PARQUET, FileKind, file_kind, read_blocks, read_shares
 from bertkit.errors import DataError
 from bertkit.tables.arrow import read_batches
-from bertkit.tables.delimited import COMMA, TAB, delimited_blocks
-from bertkit.tables.json_lines import json_line_blocks
+from bertkit.tables.delimited import COMMA, TAB, delimited_blocks, read_delimited
+from bertkit.tables.json_lines import json_line_blocks, read_json_lines
 from bertkit.tables.table import Table
 
 CSV, TSV = ".csv", ".tsv"
@@ -61,8 +59,22 @@ def read_table(
             f"{path}: names of columns, quoting and the skipping of ragged rows are for {CSV} and {TSV} files; "
             f"leave them out for {kind.form}"
         )
-    (table,) = _parts(path, kind, _fingerprint(path, kind.packing), sys.maxsize, columns, quoting, skip_ragged)
-    return table
+    source, fingerprint = str(path), _fingerprint(path, kind.packing)
+    if kind.form == PARQUET:
+        return read_batches(parquet_batches(path, source, lambda share: None), source, fingerprint)
+    # A packed file cannot be converted where it lies, so messages do not show how.
+    file = None if kind.packing else path
+    if kind.form == JSON_LINES:
+        return read_json_lines(decode_lines(_blocks(path, kind.packing), source, file), source, fingerprint)
+    return read_delimited(
+        decode_pieces(_blocks(path, kind.packing), source, file),
+        source,
+        fingerprint,
+        delimiter=_DELIMITERS[kind.form],
+        quoting=kind.form == CSV if quoting is None else quoting,
+        columns=columns,
+        skip_ragged=skip_ragged,
+    )
 
 
 def read_table_parts(path: str | Path, size: int, reached: Callable[[float], None]) -> Iterator[Table]:
@@ -79,47 +91,25 @@ def read_table_parts(path: str | Path, size: int, reached: Callable[[float], Non
         DataError: as `read_table`, when the parts before have been given; the faults of one part are named.
     """
     path = Path(os.path.expanduser(path))
-    return _parts(path, _kind_of(path), "", size, reached=reached)
-
-
-def _parts(
-    path: Path,
-    kind: FileKind,
-    fingerprint: str,
-    size: int,
-    columns: Sequence[str] | None = None,
-    quoting: bool | None = None,
-    skip_ragged: bool = False,
-    reached: Callable[[float], None] = lambda share: None,
-) -> Iterator[Table]:
-    source = str(path)
+    kind, source = _kind_of(path), str(path)
     if kind.form == PARQUET:
-        return _parquet_parts(path, fingerprint, size, reached)
-    # A packed file cannot be converted where it lies, so messages do not show how.
+        return _parquet_parts(path, size, reached)
     file = None if kind.packing else path
     blocks = read_shares(path, kind.packing, reached)
     if kind.form == JSON_LINES:
-        return json_line_blocks(decode_lines(blocks, source, file), source, fingerprint, size)
-    return delimited_blocks(
-        decode_pieces(blocks, source, file),
-        source,
-        fingerprint,
-        size,
-        delimiter=_DELIMITERS[kind.form],
-        quoting=kind.form == CSV if quoting is None else quoting,
-        columns=columns,
-        skip_ragged=skip_ragged,
-    )
+        return json_line_blocks(decode_lines(blocks, source, file), source, "", size)
+    pieces = decode_pieces(blocks, source, file)
+    return delimited_blocks(pieces, source, "", size, delimiter=_DELIMITERS[kind.form], quoting=kind.form == CSV)
 
 
-def _parquet_parts(path: Path, fingerprint: str, size: int, reached: Callable[[float], None]) -> Iterator[Table]:
-    batches = parquet_batches(path, str(path), reached)
+def _parquet_parts(path: Path, size: int, reached: Callable[[float], None]) -> Iterator[Table]:
     rows = 0
-    while part := list(islice(batches, max(1, size // MOST_ROWS_OF_A_BATCH))):
-        yield read_batches(part, str(path), fingerprint, rows)
-        rows += sum(batch.num_rows for batch in part)
+    for batch in parquet_batches(path, str(path), reached):
+        for at in range(0, batch.num_rows, size):
+            yield read_batches([batch.slice(at, size)], str(path), "", rows + at)
+        rows += batch.num_rows
     if not rows:
-        yield read_batches([], str(path), fingerprint)  # says that there are none
+        yield read_batches([], str(path), "")  # says that there are none
 
 
 def is_table(path: str | Path) -> bool:
@@ -137,8 +127,12 @@ def _kind_of(path: Path) -> FileKind:
     return kind
 
 
+def _blocks(path: Path, packing: str) -> Iterator[bytes]:
+    return read_blocks(path, packing, lambda position: None)
+
+
 def _fingerprint(path: Path, packing: str) -> str:
     digest = hashlib.sha256()
-    for block in read_blocks(path, packing, lambda position: None):
+    for block in _blocks(path, packing):
         digest.update(block)
     return f"sha256:{digest.hexdigest()[:16]}"
