@@ -22,7 +22,11 @@ class PlacementSettings:
     """The ``placement`` block of a recipe.
 
     Attributes:
-        device: ``auto`` takes the accelerator that accelerate finds, else the CPU; ``cpu`` insists on the CPU.
+        device: ``auto`` takes the accelerator that accelerate finds, else the CPU; ``cpu`` and ``gpu`` insist on one.
+        strategy: what several processes share: ``ddp`` the batch, ``fsdp`` also weights, gradients and optimizer
+            states. ``auto`` is what the launcher says, which is ``ddp`` unless accelerate's says ``fsdp``.
+        num_processes: processes on each machine, one for each device. ``None`` is as many as a launcher has started;
+            without a launcher one, or with ``ddp`` and ``fsdp`` one for each GPU.
         mixed_precision: ``auto`` is bf16 where the device computes it fast, else float32 (``no``).
         per_device_train_batch_size: sequences one device takes at once; ``None`` chooses the largest divisor of the
             global batch up to 32 (CPU) or 256 (GPU) of 128 tokens, fewer where they are longer. The rest is gradient
@@ -35,7 +39,9 @@ class PlacementSettings:
             ``flex_attention``); ``None`` leaves the choice to transformers.
     """
 
-    device: Literal["auto", "cpu"] = "auto"
+    device: Literal["auto", "cpu", "gpu"] = "auto"
+    strategy: Literal["auto", "ddp", "fsdp"] = "auto"
+    num_processes: int | None = None
     mixed_precision: Literal["auto", "no", "bf16", "fp16"] = "auto"
     per_device_train_batch_size: int | None = None
     per_device_eval_batch_size: int = 64
@@ -45,6 +51,10 @@ class PlacementSettings:
     attn_implementation: str | None = None
 
     def __post_init__(self) -> None:
+        if self.num_processes is not None and self.num_processes < 1:
+            raise ValueError(f"num_processes: {self.num_processes} is not at least 1")
+        if self.strategy == "fsdp" and self.num_processes == 1:
+            raise ValueError("num_processes: fsdp shares a model among at least 2 processes, got 1")
         if self.per_device_train_batch_size is not None and self.per_device_train_batch_size < 1:
             raise ValueError(f"per_device_train_batch_size: {self.per_device_train_batch_size} is not at least 1")
         if self.per_device_eval_batch_size < 1:
@@ -61,6 +71,7 @@ class Placement:
 
     device: str
     num_processes: int
+    strategy: Literal["single", "ddp", "fsdp"]
     mixed_precision: Literal["no", "bf16", "fp16"]
     per_device_train_batch_size: int
     gradient_accumulation_steps: int
@@ -86,23 +97,54 @@ class Placement:
             "use_cpu": self.device == "cpu",
             "dataloader_num_workers": self.settings.dataloader_num_workers,
             "dataloader_pin_memory": self.device != "cpu",
+            "activation_checkpointing": self.settings.gradient_checkpointing and self.strategy != "fsdp",
+            **({"fsdp": True, "fsdp_config": self._fsdp_config()} if self.strategy == "fsdp" else {}),
+        }
+
+    def _fsdp_config(self) -> dict[str, Any]:
+        """PyTorch's second FSDP, layer by layer; checkpoints are whole, so that any placement can go on from them."""
+        return {
+            "version": 2,
+            "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",  # the layers that the model names in _no_split_modules
+            "state_dict_type": "FULL_STATE_DICT",
             "activation_checkpointing": self.settings.gradient_checkpointing,
         }
 
-    def describe(self) -> str:
-        """One line for the log.
+    def describe_processes(self) -> str:
+        """How many processes, and what they share."""
+        return "1 process" if self.num_processes == 1 else f"{self.num_processes} processes ({self.strategy})"
 
-        >>> Placement(device="cpu", num_processes=1, mixed_precision="no", per_device_train_batch_size=8,
-        ...           gradient_accumulation_steps=4, settings=PlacementSettings()).describe()
-        'cpu, 1 process, float32; batch 32 = 8 a device × 4 accumulated × 1 process'
+    def describe_precision(self) -> str:
+        """What is computed in."""
+        return {"no": "float32", "bf16": "bf16 autocast", "fp16": "fp16 autocast"}[self.mixed_precision]
+
+    def describe_batch(self) -> str:
+        """How the global batch is cut.
+
+        >>> Placement(device="cpu", num_processes=1, strategy="single", mixed_precision="no",
+        ...           per_device_train_batch_size=8, gradient_accumulation_steps=4,
+        ...           settings=PlacementSettings()).describe_batch()
+        '32 sequences a step = 8 a device × 4 accumulated × 1 process'
         """
-        precision = {"no": "float32", "bf16": "bf16 autocast", "fp16": "fp16 autocast"}[self.mixed_precision]
         processes = f"{self.num_processes} process{'es' if self.num_processes > 1 else ''}"
         device, accumulated = self.per_device_train_batch_size, self.gradient_accumulation_steps
-        return (
-            f"{self.device}, {processes}, {precision}; "
-            f"batch {self.global_train_batch_size} = {device} a device × {accumulated} accumulated × {processes}"
+        cut = f"{device} a device × {accumulated} accumulated × {processes}"
+        return f"{self.global_train_batch_size} sequences a step = {cut}"
+
+
+class ProcessesNeeded(PlacementError):
+    """The placement wants several processes, and this one was started alone.
+
+    Attributes:
+        num_processes: how many; the ``bertkit`` command starts them (`bertkit.launch`).
+    """
+
+    def __init__(self, num_processes: int):
+        super().__init__(
+            f"placement: {num_processes} processes are wanted, and this is one; the bertkit command starts them, or "
+            f"torchrun --nproc-per-node {num_processes}, or accelerate launch --num_processes {num_processes}"
         )
+        self.num_processes = num_processes
 
 
 def is_main_process() -> bool:
@@ -119,9 +161,11 @@ def place(settings: PlacementSettings, global_train_batch_size: int, max_seq_len
         max_seq_length: tokens of the longest of them.
 
     Raises:
-        PlacementError: the batch cannot be cut as asked, the precision is not to be had on the device, or several
-            GPUs are visible to a single process (transformers would silently wrap the model in DataParallel).
+        ProcessesNeeded: as `check_processes`.
+        PlacementError: as `check_processes`; or the batch cannot be cut as asked, or the device or the precision is not
+            to be had.
     """
+    check_processes(settings)
     device = _device(settings)
     num_processes = int(os.environ.get("WORLD_SIZE", "1"))
     if global_train_batch_size % num_processes:
@@ -131,7 +175,7 @@ def place(settings: PlacementSettings, global_train_batch_size: int, max_seq_len
         )
     per_process = global_train_batch_size // num_processes
     usual = _USUAL_TOKENS.get(device, _USUAL_TOKENS["cuda"]) // max(max_seq_length, 128)
-    per_device = settings.per_device_train_batch_size or _largest_divisor(per_process, max(usual, 1))
+    per_device = settings.per_device_train_batch_size or largest_divisor(per_process, max(usual, 1))
     if per_process % per_device:
         works = ", ".join(str(size) for size in range(1, per_process + 1) if per_process % size == 0)
         raise PlacementError(
@@ -139,34 +183,105 @@ def place(settings: PlacementSettings, global_train_batch_size: int, max_seq_len
             f"each of {num_processes} process(es) takes of the global batch of {global_train_batch_size}; "
             f"one of these does: {works}"
         )
+    strategy = _strategy(settings) if num_processes > 1 else "single"
+    precision = _precision(settings.mixed_precision, device)
+    if strategy == "fsdp" and precision == "fp16":
+        raise PlacementError("placement.mixed_precision: fp16 cannot be had with fsdp; use bf16, no or auto")
     return Placement(
         device=device,
         num_processes=num_processes,
-        mixed_precision=_precision(settings.mixed_precision, device),
+        strategy=strategy,
+        mixed_precision=precision,
         per_device_train_batch_size=per_device,
         gradient_accumulation_steps=per_process // per_device,
         settings=settings,
     )
 
 
+def check_processes(settings: PlacementSettings) -> None:
+    """Compares the processes that a placement wants with those that a launcher has started.
+
+    Raises:
+        ProcessesNeeded: several are wanted, and there was no launcher.
+        PlacementError: the launcher has started another number; it is not known how many are wanted; there is one where
+            the model is to be shared; or several GPUs are visible to one process (transformers would silently wrap the
+            model in DataParallel).
+    """
+    world = os.environ.get("WORLD_SIZE")
+    if world is not None:
+        here = int(os.environ.get("LOCAL_WORLD_SIZE", world))
+        if settings.num_processes not in (None, here):
+            raise PlacementError(
+                f"placement.num_processes: {settings.num_processes}, but the launcher has started {here} on this "
+                f"machine; give --num-processes {here}, or leave one of the two out"
+            )
+        if _strategy(settings) == "fsdp" and world == "1":
+            raise PlacementError("placement.strategy: fsdp shares a model among at least 2 processes, and this is one")
+        return
+    if settings.num_processes == 1:
+        return
+    if settings.num_processes is not None:
+        raise ProcessesNeeded(settings.num_processes)
+    gpus = 0 if settings.device == "cpu" else visible_gpus()
+    if settings.strategy != "auto":
+        if gpus == 0:
+            raise PlacementError(
+                f"placement.strategy: {settings.strategy} on CPUs: how many processes? Give --num-processes, such as 2"
+            )
+        if gpus > 1:
+            raise ProcessesNeeded(gpus)
+        if settings.strategy == "fsdp":
+            raise PlacementError("placement.strategy: fsdp shares a model among at least 2 GPUs, and 1 is visible")
+    elif gpus > 1:
+        raise PlacementError(
+            f"{gpus} GPUs are visible; --placement ddp trains on all of them, with a process for each (fsdp where the "
+            "model is too large for one), and --placement single_gpu on the first"
+        )
+
+
+def inference_device(device: Literal["auto", "cpu"] = "auto") -> str:
+    """Where one process predicts: the accelerator, the first of several, else the CPU.
+
+    Raises:
+        PlacementError: a launcher has started several processes, which would all do the same.
+    """
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    if processes > 1:
+        raise PlacementError(f"predictions are made by one process, and this is one of {processes}; use plain bertkit")
+    return _device(PlacementSettings(device=device))
+
+
+def visible_gpus() -> int:
+    """How many devices of the accelerator's kind this process sees."""
+    import torch
+
+    return torch.accelerator.device_count() if torch.accelerator.is_available() else 0
+
+
+def _strategy(settings: PlacementSettings) -> Literal["ddp", "fsdp"]:
+    if settings.strategy == "auto":
+        return "fsdp" if os.environ.get("ACCELERATE_USE_FSDP", "").lower() in ("1", "true") else "ddp"
+    return settings.strategy
+
+
 def _device(settings: PlacementSettings) -> str:
     import torch
 
-    if settings.device == "cpu" or not torch.accelerator.is_available():
+    available = torch.accelerator.is_available()
+    if settings.device == "gpu" and not available:
+        raise PlacementError("placement.device: gpu, but this machine has none that torch can use; take auto or cpu")
+    if settings.device == "cpu" or not available:
         return "cpu"
     kind = torch.accelerator.current_accelerator()
     assert kind is not None  # is_available() said so
-    count = torch.accelerator.device_count()
-    if count > 1 and "WORLD_SIZE" not in os.environ:
-        raise PlacementError(
-            f"{count} devices of type {kind.type} are visible to one process; start one process for each (torchrun "
-            f"--nproc-per-node {count} -m bertkit …) or show it a single one (CUDA_VISIBLE_DEVICES=0 bertkit …)"
-        )
     return str(kind.type)
 
 
 def _precision(asked: str, device: str) -> Literal["no", "bf16", "fp16"]:
     if asked == "auto":
+        launcher = os.environ.get("ACCELERATE_MIXED_PRECISION")
+        if launcher in ("bf16", "fp16"):  # its "no" is what it says where nobody asked for anything
+            return _precision(launcher, device)
         return "bf16" if computes_bf16_fast(device) else "no"
     if asked == "fp16" and device == "cpu":
         raise PlacementError("placement.mixed_precision: fp16 needs a GPU; on this CPU use bf16, no or auto")
@@ -190,10 +305,10 @@ def computes_bf16_fast(device: str, cpuinfo: Path = Path("/proc/cpuinfo")) -> bo
     return "avx512_bf16" in flags or "amx_bf16" in flags
 
 
-def _largest_divisor(number: int, limit: int) -> int:
+def largest_divisor(number: int, limit: int) -> int:
     """The largest divisor of ``number`` that is at most ``limit``.
 
-    >>> _largest_divisor(256, 32), _largest_divisor(100, 32), _largest_divisor(7, 4)
+    >>> largest_divisor(256, 32), largest_divisor(100, 32), largest_divisor(7, 4)
     (32, 25, 1)
     """
     return max(size for size in range(1, min(number, limit) + 1) if number % size == 0)

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from bertkit.errors import PlacementError
-from bertkit.placement import PlacementSettings, computes_bf16_fast, place
+from bertkit.placement import (
+    PlacementSettings,
+    ProcessesNeeded,
+    check_processes,
+    computes_bf16_fast,
+    inference_device,
+    place,
+)
 
 CPU = {"device": "cpu", "mixed_precision": "no"}
 
@@ -65,3 +72,98 @@ def test_the_arguments_say_what_was_decided():
     assert not arguments["fp16"]
     assert arguments["use_cpu"]
     assert arguments["per_device_train_batch_size"] * arguments["gradient_accumulation_steps"] == 8
+
+
+# ---- processes ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    """``gpus(n)``: as on a machine with n of them."""
+
+    def see(number: int) -> None:
+        monkeypatch.setattr("bertkit.placement.visible_gpus", lambda: number)
+
+    return see
+
+
+@pytest.mark.parametrize(
+    ("number", "settings", "wanted"),
+    [
+        (0, {"num_processes": 2}, 2),
+        (8, {"num_processes": 2}, 2),
+        (8, {"strategy": "ddp"}, 8),
+        (8, {"strategy": "fsdp"}, 8),
+        (8, {"strategy": "fsdp", "num_processes": 4}, 4),
+        (8, {"device": "cpu", "num_processes": 3}, 3),
+    ],
+)
+def test_processes_are_needed_where_no_launcher_has_started_them(gpus, number, settings, wanted):
+    gpus(number)
+    with pytest.raises(ProcessesNeeded, match=f"{wanted} processes are wanted") as error:
+        check_processes(PlacementSettings(**settings))
+    assert error.value.num_processes == wanted
+
+
+@pytest.mark.parametrize(
+    ("number", "settings"),
+    [(0, {}), (1, {}), (1, {"strategy": "ddp"}), (8, {"num_processes": 1}), (8, {"device": "cpu"})],
+)
+def test_one_process_is_enough(gpus, number, settings):
+    gpus(number)
+    check_processes(PlacementSettings(**settings))
+
+
+@pytest.mark.parametrize(
+    ("number", "settings", "message"),
+    [
+        (4, {}, "4 GPUs are visible; --placement ddp trains on all of them"),
+        (0, {"strategy": "ddp"}, "Give --num-processes"),
+        (4, {"strategy": "ddp", "device": "cpu"}, "Give --num-processes"),
+        (1, {"strategy": "fsdp"}, "at least 2 GPUs, and 1 is visible"),
+    ],
+)
+def test_what_cannot_be_started_is_refused(gpus, number, settings, message):
+    gpus(number)
+    with pytest.raises(PlacementError, match=message) as error:
+        check_processes(PlacementSettings(**settings))
+    assert not isinstance(error.value, ProcessesNeeded)
+
+
+def test_a_launcher_must_have_started_as_many_as_are_wanted_on_each_machine(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    check_processes(PlacementSettings(num_processes=2))
+    check_processes(PlacementSettings(strategy="fsdp"))
+    with pytest.raises(PlacementError, match="num_processes: 4, but the launcher has started 2 on this machine"):
+        check_processes(PlacementSettings(num_processes=4))
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    with pytest.raises(PlacementError, match="fsdp shares a model among at least 2 processes, and this is one"):
+        check_processes(PlacementSettings(strategy="fsdp"))
+
+
+def test_a_gpu_that_is_insisted_on_must_be_there(monkeypatch):
+    monkeypatch.setattr("torch.accelerator.is_available", lambda: False)
+    with pytest.raises(PlacementError, match=r"placement.device: gpu, but this machine has none"):
+        place(PlacementSettings(device="gpu", num_processes=1), 8)
+
+
+def test_accelerates_launcher_may_say_strategy_and_precision(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
+    placement = place(PlacementSettings(device="cpu"), 8)
+    assert (placement.strategy, placement.mixed_precision) == ("fsdp", "bf16")
+    placement = place(PlacementSettings(strategy="ddp", **CPU), 8)
+    assert (placement.strategy, placement.mixed_precision) == ("ddp", "no")
+    monkeypatch.setattr("bertkit.placement._device", lambda settings: "cuda")
+    with pytest.raises(PlacementError, match="fp16 cannot be had with fsdp"):
+        place(PlacementSettings(strategy="fsdp", mixed_precision="fp16"), 8)
+
+
+def test_one_process_predicts(gpus, monkeypatch):
+    gpus(8)
+    assert inference_device("cpu") == "cpu"
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(PlacementError, match="by one process, and this is one of 2; use plain bertkit"):
+        inference_device("cpu")

@@ -15,7 +15,7 @@ from bertkit.inference.embedding import Embedder, Pooling, TokenEmbeddings, load
 from bertkit.inference.fill_mask import Filling, MaskFiller
 from bertkit.inference.predictor import Predictor
 from bertkit.inference.predictor import load as load_predictor
-from bertkit.placement import PlacementSettings, place
+from bertkit.placement import inference_device
 from bertkit.progress import without_library_bars
 
 
@@ -173,4 +173,4 @@ class LoadedCheckpoint:
         return MaskFiller(model.to(self._place()), tokenizer, self.batch_size, self.name)
 
     def _place(self) -> str:
-        return place(PlacementSettings(device=self._device), 1).device
+        return inference_device(self._device)

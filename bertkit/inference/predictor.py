@@ -14,7 +14,7 @@ from bertkit.checkpoint import check_positions, load_config, load_model, load_to
 from bertkit.encoders import model_inputs
 from bertkit.errors import DataError, PlacementError
 from bertkit.inference.onnx_model import OnnxModel, is_onnx
-from bertkit.placement import PlacementSettings, place
+from bertkit.placement import inference_device
 from bertkit.progress import Bar, Reached, without_library_bars
 from bertkit.tasks.arrays import Outputs
 from bertkit.tasks.base import Task, task_of_checkpoint
@@ -153,13 +153,13 @@ def _predictor(
 ) -> Predictor:
     if device not in ("auto", "cpu"):
         raise PlacementError(f"device {device!r}: expected auto or cpu")
-    where = place(PlacementSettings(device=device), 1)
+    where = inference_device(device)
     if is_onnx(checkpoint):
         return Predictor(task, OnnxModel(checkpoint, config), load_tokenizer(checkpoint), batch_size)
     with without_library_bars():
         model, _ = load_model(task.head, checkpoint, config, new_head=False)
     task.prepare(model)
-    return Predictor(task, model.to(where.device), load_tokenizer(checkpoint), batch_size)
+    return Predictor(task, model.to(where), load_tokenizer(checkpoint), batch_size)
 
 
 def _task(checkpoint: str, data: Mapping[str, Any]) -> tuple[Task, PreTrainedConfig]:

@@ -26,6 +26,7 @@ from bertkit.tasks.splits import ColumnsOf, FineTuningData, Split, is_scored
 from bertkit.training.keeping_the_best import choose_the_best_by, early_stopping, has_stopped_early, keeping_the_best
 from bertkit.training.run import RunInProgress
 from bertkit.training.run_directory import Run, RunRecord, absolute, plain
+from bertkit.training.shared_encoding import encode_once
 from bertkit.training.trainer import BertkitTrainer, use_attention
 
 
@@ -164,8 +165,8 @@ def _encode(
 ) -> dict[str, Any]:
     """Model inputs of every split; what was cut is told and recorded."""
     features = {}
-    for name, split in splits.items():
-        features[name], cut = task.encode_split(split, tokenizer)
+    for name, (inputs, cut) in encode_once(task, splits, tokenizer).items():
+        features[name], split = inputs, splits[name]
         record.data[name] = {"source": split.source, "examples": len(split.examples), "fingerprint": split.fingerprint}
         notes = [*split.notes, *task.encoding_notes(features[name])]
         if notes:

@@ -16,7 +16,7 @@ from accelerate import PartialState
 
 from bertkit.errors import BertkitError, OutputError, RecipeError, listed
 from bertkit.files import write_whole
-from bertkit.placement import is_main_process
+from bertkit.placement import check_processes, is_main_process
 from bertkit.progress import is_score, say
 from bertkit.recipe import Recipe, load_recipe
 from bertkit.recipe_files import list_recipes
@@ -83,6 +83,8 @@ def finetune_glue(
     given = {"model.name_or_path": model, "data.data_dir": data_dir}
     chosen = {**(overrides or {}), **{key: str(value) for key, value in given.items() if value is not None}}
     recipes = {name: from_anywhere(load_recipe(_FAMILY + name, chosen)) for name in tasks}
+    for recipe in recipes.values():
+        check_processes(recipe.placement)
     _check(recipes, output_dir)
     results: dict[str, dict[str, float]] = {}
     for number, (name, recipe) in enumerate(recipes.items(), start=1):

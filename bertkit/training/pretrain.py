@@ -17,6 +17,7 @@ from bertkit.corpus.settings import Vocabulary
 from bertkit.errors import RecipeError
 from bertkit.metrics.pretraining import MASKED_LM, PAIRS, score_names
 from bertkit.model.configuration_bert import BertConfig
+from bertkit.placement import check_processes
 from bertkit.progress import METRIC_NAMES, Bar, say
 from bertkit.recipe import Recipe, load_recipe
 from bertkit.sharing.model_card import CardFacts, without_paths
@@ -32,7 +33,6 @@ SHOWN = [
     (f"eval_{name}", f"held-out {METRIC_NAMES[name]}")
     for name in dict.fromkeys((*MASKED_LM, *(name for names in PAIRS.values() for name in names)))
 ]
-_A_DAY = 24 * 3600  # seconds
 _PAIR_TASKS = {"nsp": " and next sentence prediction", "sop": " and sentence order prediction", "none": ""}
 
 
@@ -76,6 +76,7 @@ def pretrain(
     goes_on = "model.name_or_path" in {**(overrides or {}), **chosen}
     usual = "pretrain/continue" if goes_on else "pretrain/bert-base"
     recipe = load_recipe(usual if recipe is None else recipe, {**(overrides or {}), **chosen})
+    check_processes(recipe.placement)
     data = _checked_data(recipe)
     recipe = _from_anywhere(dataclasses.replace(recipe, data=_longest_of_phases(data)))
     data = recipe.data
@@ -88,8 +89,6 @@ def pretrain(
         train_sampling_strategy="sequential",  # the set is the run in its order; see PretrainingExamples
         label_names=["labels"] if pair_objective == "none" else ["labels", "next_sentence_label"],
         remove_unused_columns=False,
-        ddp_find_unused_parameters=False,  # every loss reaches every weight
-        ddp_timeout=recipe.train.get("ddp_timeout", _A_DAY),  # the first process tokenizes, the others wait for it
     )
     _check_phases_resumed(run, data)
     with PartialState().local_main_process_first(), Bar("tokenizing", "B") as progress:
@@ -128,7 +127,9 @@ def pretrain(
         data_collator=collate,
         processing_class=start.tokenizer,
     )
-    metrics = run.train(trainer, start.tokenizer, "bertkit pretrain --recipe recipe.yaml --output-dir NEW")
+    command = "bertkit pretrain --recipe recipe.yaml --output-dir NEW"
+    predictions = max(part.data.predictions_per_seq for part in train_set.parts)
+    metrics = run.train(trainer, start.tokenizer, command, predictions * start.config.vocab_size)
     return run.finish(trainer, _card(recipe, run.record, metrics, start.head, card_note))
 
 

@@ -26,16 +26,18 @@ class PretrainingTrainer(BertkitTrainer):
         eval_sets: held-out examples for each of them, at its length; empty for no evaluation.
     """
 
+    scores_the_loss = True
+
     def __init__(
-        self, *args: Any, pair_objective: str, phases: Sequence[Phase], eval_sets: Sequence[Dataset[Any]], **kwargs: Any
+        self, *, pair_objective: str, phases: Sequence[Phase], eval_sets: Sequence[Dataset[Any]], **kwargs: Any
     ):
         self.phases = phases
         self.eval_sets = eval_sets
         self.pair_objective = pair_objective
         self._sums: torch.Tensor | None = None  # (6,) float32 on the device: no host sync in a step
         self._summed_from = 0
+        self._sums_before_step: tuple[torch.Tensor | None, int] = (None, 0)
         super().__init__(
-            *args,
             eval_dataset=eval_sets[-1] if eval_sets else None,
             preprocess_logits_for_metrics=reduce_logits,
             compute_metrics=lambda outcome: score(np.asarray(outcome.predictions), pair_objective),
@@ -49,6 +51,13 @@ class PretrainingTrainer(BertkitTrainer):
             begun = [phase.first_step <= last_step for phase in self.phases]
             eval_dataset = self.eval_sets[sum(begun) - 1]
         return super().evaluate(eval_dataset, **kwargs)
+
+    def get_batch_samples(self, *args: Any) -> tuple[list[Any], torch.Tensor | int | None]:
+        self._sums_before_step = self._sums, self._summed_from
+        return super().get_batch_samples(*args)
+
+    def forget_step(self) -> None:
+        self._sums, self._summed_from = self._sums_before_step
 
     def compute_loss(
         self,
@@ -69,9 +78,8 @@ class PretrainingTrainer(BertkitTrainer):
         # The losses are this micro-batch's parts of the means over the global batch.
         mlm = [((logits.argmax(dim=-1) == inputs["labels"]) & masked).sum(), masked.sum()]
         if self.pair_objective == "none":
-            # The Trainer has multiplied it in place, against the mean over processes that their gradients get.
-            scale = self.args.world_size if self.args.average_tokens_across_devices else 1
-            values = [loss / scale, *mlm]
+            # The Trainer has multiplied it, against the mean over processes that their gradients get.
+            values = [loss / self.args.world_size, *mlm]
         else:
             labels = inputs["next_sentence_label"]
             right = (outputs.seq_relationship_logits.argmax(dim=-1) == labels).sum()
@@ -81,7 +89,7 @@ class PretrainingTrainer(BertkitTrainer):
         if self._sums is None:
             self._sums, self._summed_from = sums, self.state.global_step
         else:
-            self._sums += sums
+            self._sums = self._sums + sums
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "loss" in logs and self._sums is not None:

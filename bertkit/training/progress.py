@@ -10,6 +10,8 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from bertkit.progress import duration, on_terminal, readable, say
 
+_MEASURED = 10.0  # seconds of steps, after the first, from which the time of all is expected
+
 
 class Progress(TrainerCallback):
     """Shows steps, losses and evaluations of one training; replaces transformers' callbacks, which write to stdout."""
@@ -19,11 +21,14 @@ class Progress(TrainerCallback):
         self.bar: tqdm[Any] | None = None
         self.started = 0.0
         self.first_step = 0
+        self.measured_from: tuple[float, int, int] | None = None  # time, step and tokens after this run's first step
+        self.is_expected = False
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         self.started, self.first_step = time.monotonic(), state.global_step
+        self.measured_from, self.is_expected = None, False
         if state.is_world_process_zero and on_terminal():
             self.bar = tqdm(
                 total=state.max_steps, initial=state.global_step, desc=self.what, unit="step", dynamic_ncols=True
@@ -32,6 +37,24 @@ class Progress(TrainerCallback):
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if self.bar is not None:
             self.bar.update(state.global_step - self.bar.n)
+        if not self.is_expected:
+            self._expect(state)
+
+    def _expect(self, state: TrainerState) -> None:
+        """Says how long the run is going to take, once some steps are measured; the first is slower than the rest."""
+        now = time.monotonic()
+        if self.measured_from is None:
+            self.measured_from = now, state.global_step, state.num_input_tokens_seen
+            return
+        since, step, tokens = self.measured_from
+        if now - since < _MEASURED:
+            return
+        self.is_expected = True
+        pace = (now - since) / (state.global_step - step)
+        speed = (state.num_input_tokens_seen - tokens) / (now - since)
+        left = state.max_steps - state.global_step
+        rest = f"at this pace the other {left:,} steps take {duration(pace * left)}"
+        say(f"time: {pace:.3g} s a step, {speed:,.0f} tokens/s; {rest}")
 
     def on_log(
         self,

@@ -20,6 +20,7 @@ from bertkit.progress import say, without_library_bars
 from bertkit.recipe import Recipe
 from bertkit.sharing.model_card import CardFacts, model_card
 from bertkit.sharing.push import check_login, push_finished_run
+from bertkit.training.estimate import start_lines
 from bertkit.training.run_directory import (
     Run,
     RunRecord,
@@ -31,6 +32,8 @@ from bertkit.training.run_directory import (
     write_results,
 )
 from bertkit.training.trainer import BertkitTrainer, training_arguments
+
+_A_DAY = 24 * 3600  # seconds
 
 
 class RunInProgress:
@@ -56,6 +59,8 @@ class RunInProgress:
         check_output_dir(self.output_dir, resume)
         self.changed = check_same_recipe(recipe, self.output_dir) if resume else []
         self.placement = place(recipe.placement, recipe.train["global_train_batch_size"], recipe.data.max_seq_length)
+        # The first process tokenizes, and the others wait for it.
+        fixed["ddp_timeout"] = recipe.train.get("ddp_timeout", _A_DAY)
         self.arguments = training_arguments(
             recipe, self.placement, self.output_dir, include_num_input_tokens_seen="non_padding", **fixed
         )
@@ -71,18 +76,27 @@ class RunInProgress:
             return f"Resumed, and {'; '.join(self.changed)}: this file alone does not repeat the run."
         return f"Resolved from {self.recipe.name}. The same run again: {command}"
 
-    def train(self, trainer: BertkitTrainer, tokenizer: PreTrainedTokenizerBase, command: str) -> dict[str, float]:
-        """Trains, saves, evaluates.
+    def train(
+        self,
+        trainer: BertkitTrainer,
+        tokenizer: PreTrainedTokenizerBase,
+        command: str,
+        logits_per_sequence: int = 0,
+    ) -> dict[str, float]:
+        """Says what the run takes, trains, saves, evaluates.
 
         Args:
             trainer: with model and data.
             tokenizer: saved beside the model.
             command: repeats the run, for the head of ``recipe.yaml``.
+            logits_per_sequence: numbers that a language model's head gives for each sequence.
 
         Returns:
             Results on the evaluation set, ``eval_…``; empty where the trainer has none.
         """
-        say(f"placement: {self.placement.describe()}")
+        longest, train_set = self.recipe.data.max_seq_length, trainer.train_dataset
+        for line in start_lines(trainer.model, self.placement, longest, train_set, logits_per_sequence):
+            say(line)
         if self.resume:
             check_same_data(self.output_dir, self.record.data)
         PartialState().wait_for_everyone()  # all have found the directory free before one of them fills it
@@ -102,7 +116,7 @@ class RunInProgress:
                 if "metric_for_best_model" not in str(error):
                     raise
                 raise RecipeError(f"train.metric_for_best_model: {error.args[0]}") from error
-            trainer.model.save_pretrained(self.output_dir, is_main_process=self.is_main_process)
+            trainer.save_weights(self.output_dir)
         trainer.save_state()
         trainer.leave_mixed_precision()
         self.write("train", {**outcome.metrics, "train_tokens_per_second": trainer.tokens_per_second(outcome.metrics)})

@@ -71,6 +71,7 @@ class RunRecord:
             "placement": {
                 "device": self.placement.device,
                 "num_processes": self.placement.num_processes,
+                "strategy": self.placement.strategy,
                 "mixed_precision": self.placement.mixed_precision,
                 "per_device_train_batch_size": self.placement.per_device_train_batch_size,
                 "gradient_accumulation_steps": self.placement.gradient_accumulation_steps,

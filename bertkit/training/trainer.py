@@ -6,17 +6,19 @@ accumulation and processes; progress on stderr; and ``TrainingArguments`` made f
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from torch.utils.data import SequentialSampler
-from transformers import PreTrainedModel, PrinterCallback, ProgressCallback, Trainer, TrainerCallback, TrainingArguments
+from accelerate.data_loader import SeedableRandomSampler
+from torch.distributed.fsdp import MixedPrecisionPolicy
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, Sampler, SequentialSampler
+from transformers import PreTrainedModel, PrinterCallback, ProgressCallback, TrainerCallback, TrainingArguments
 from transformers.integrations import get_reporting_integration_callbacks
 from transformers.trainer_callback import TrainerControl, TrainerState
-from transformers.trainer_pt_utils import LengthGroupedSampler
 from transformers.trainer_utils import EvalLoopOutput
 
 from bertkit.errors import PlacementError, RecipeError
@@ -24,7 +26,11 @@ from bertkit.model.loss_bert import mean_cross_entropy, position_loss, sequence_
 from bertkit.model.modeling_bert import BertPreTrainedModel
 from bertkit.placement import Placement
 from bertkit.recipe import OWN_TRAIN_KEYS, Recipe
+from bertkit.training.batches import GlobalBatches, LengthGroups, labelled_items, part_of_batch
+from bertkit.training.evaluation_loss import EvaluationLoss
+from bertkit.training.memory import MemorySavingTrainer
 from bertkit.training.progress import Progress
+from bertkit.training.sharded import ShardedTrainer
 
 
 def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, **fixed: Any) -> TrainingArguments:
@@ -33,7 +39,13 @@ def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, *
     Raises:
         RecipeError: transformers refuses a value or a combination of values.
     """
+    if recipe.train.get("train_sampling_strategy") == "batch_rebalance":
+        raise RecipeError(
+            f"recipe {recipe.name}: train.train_sampling_strategy: batch_rebalance makes other batches of every "
+            "placement; use group_by_length"
+        )
     values = {key: value for key, value in recipe.train.items() if key not in OWN_TRAIN_KEYS}
+    os.environ["ACCELERATE_MIXED_PRECISION"] = placement.mixed_precision  # transformers would take a launcher's instead
     try:
         arguments = TrainingArguments(
             output_dir=str(output_dir),
@@ -44,6 +56,10 @@ def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, *
             reporter()  # one that is not installed says so
     except (ValueError, TypeError, ImportError, RuntimeError) as error:
         raise RecipeError(f"recipe {recipe.name}: train: {error}") from error
+    if placement.strategy == "fsdp":  # accelerate's precision would be that of the weights, not autocast's
+        arguments.fsdp_plugin_args["mixed_precision_policy"] = MixedPrecisionPolicy()
+    if arguments.n_gpu > 1:
+        arguments._n_gpu = 1  # `place` has settled on the first of them; else transformers would use DataParallel
     return arguments
 
 
@@ -61,71 +77,99 @@ def use_attention(model: PreTrainedModel, implementation: str | None) -> None:
         raise PlacementError(f"placement.attn_implementation: {implementation!r} cannot be had: {error}") from error
 
 
-class LengthGroups(LengthGroupedSampler):
-    """An epoch's order in which the inputs of one *global* batch are of like length.
-
-    transformers' own draws from the process's generator and groups what one process takes: its order changes when a
-    run is resumed within an epoch, and with the number of processes. This one is a function of (seed, epoch) alone.
-
-    Args:
-        lengths: tokens of each example.
-        global_batch_size: examples per optimizer step over all processes.
-        seed: of the run.
-    """
-
-    def __init__(self, lengths: list[int], global_batch_size: int, seed: int):
-        super().__init__(global_batch_size, lengths=lengths)
-        self.seed = seed
-        self.set_epoch(0)
-
-    def set_epoch(self, epoch: int) -> None:
-        """Called before each epoch, also one that is resumed in the middle."""
-        self.epoch = epoch
-
-    def __iter__(self) -> Iterator[int]:
-        key = np.random.SeedSequence([self.seed, self.epoch]).generate_state(1, np.uint64)[0]
-        self.generator = torch.Generator().manual_seed(int(key >> 1))
-        return iter(super().__iter__())
-
-
-class _EpochOrder(TrainerCallback):
-    """Tells the order which epoch begins: in several processes accelerate's wrappers keep it from the sampler."""
+class _Beginnings(TrainerCallback):
+    """What a training and its epochs begin with."""
 
     def __init__(self, trainer: BertkitTrainer):
         self.trainer = trainer
 
+    def on_train_begin(self, args: TrainingArguments, state: Any, control: TrainerControl, **kwargs: Any) -> None:
+        if args.process_index:  # with the seed that all share, every process would drop the same units
+            torch.manual_seed(args.seed + args.process_index)
+        if isinstance(self.trainer.model_wrapped, DistributedDataParallel):
+            # Buffers are constants; and a forward that is done again must not wait for those of other processes.
+            self.trainer.model_wrapped.broadcast_buffers = False
+
     def on_epoch_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        if self.trainer._length_groups is not None:
-            self.trainer._length_groups.set_epoch(int((state.epoch or 0) + 1e-6))
+        # accelerate's wrappers may keep the epoch from the order.
+        self.trainer.batches.set_epoch(int((state.epoch or 0) + 1e-6))
 
 
-class BertkitTrainer(Trainer):
+class BertkitTrainer(MemorySavingTrainer, ShardedTrainer):
     """Trainer whose losses are means over the global batch.
 
     transformers counts the items of ``labels`` over all micro-batches and processes and hands the number to the model
     as ``num_items_in_batch``. Two other things are counted as well: the sentence pairs of pre-training, which are a
     second loss over other items, and the answers of question answering, which are no ``labels``. BERT's heads divide by
     these numbers (``accepts_loss_kwargs``). The heads of other families would take them and divide by their own batch's
-    all the same, so their losses are computed here from their logits, by the rules of ``bertkit.model.loss_bert``. One
-    inexactness is left, where a set is no multiple of the batch and several processes train: accelerate then fills the
-    epoch's last batch with examples from its start.
+    all the same, so their losses are computed here from their logits, by the rules of ``bertkit.model.loss_bert``. The
+    loss of an evaluation is a mean over all items of its set, too, and not of the means of batches.
+
+    Attributes:
+        batches: what this process trains on in an epoch.
+        evaluated: the data set of the last evaluation.
     """
 
-    def __init__(self, *args: Any, what: str, callbacks: list[TrainerCallback] | None = None, **kwargs: Any):
-        self._length_groups: LengthGroups | None = None
+    batches: GlobalBatches
+    scores_the_loss = False  # whether ``compute_metrics`` gives the loss of an evaluation
+
+    def __init__(
+        self,
+        *,
+        what: str,
+        model: PreTrainedModel,
+        args: TrainingArguments,
+        callbacks: list[TrainerCallback] | None = None,
+        **kwargs: Any,
+    ):
+        self._fillers: list[bool] = []  # which micro-batches of this step have no example of their own
         self._num_pairs_in_batch: torch.Tensor | None = None
+        self._evaluation: EvaluationLoss | None = None
         self.evaluated: Any = None
         self._outputs: Any = None
-        super().__init__(*args, callbacks=[Progress(what), _EpochOrder(self), *(callbacks or [])], **kwargs)
+        is_bert = isinstance(model, BertPreTrainedModel)
+        if args.ddp_find_unused_parameters is None:
+            args.ddp_find_unused_parameters = not is_bert  # BERT's losses reach every weight
+        told = [Progress(what), _Beginnings(self), *(callbacks or [])]
+        super().__init__(model=model, args=args, callbacks=told, **kwargs)
         self.remove_callback(PrinterCallback)
         self.remove_callback(ProgressCallback)
-        if not isinstance(self.model, BertPreTrainedModel):
+        if not is_bert:
             self.compute_loss_func = self._stock_loss
             self.model_accepts_loss_kwargs = False
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        arguments = self.args
+        self.batches = GlobalBatches(
+            self._order(),
+            arguments.train_batch_size,
+            arguments.gradient_accumulation_steps,
+            num_processes=arguments.world_size,
+            process_index=arguments.process_index,
+            drop_last=arguments.dataloader_drop_last,
+        )
+        return self._get_dataloader(
+            self.train_dataset, "Training", arguments.train_batch_size, lambda dataset: self.batches, is_training=True
+        )
+
+    def _order(self) -> Sampler[int]:
+        """The order of an epoch's examples, a function of (seed, epoch) alone."""
+        arguments = self.args
+        if arguments.train_sampling_strategy == "sequential":
+            return SequentialSampler(self.train_dataset)
+        seed = arguments.seed if arguments.data_seed is None else arguments.data_seed
+        if arguments.train_sampling_strategy == "group_by_length":
+            global_batch = arguments.train_batch_size * arguments.gradient_accumulation_steps * arguments.world_size
+            return LengthGroups(self.train_dataset["length"][:], global_batch, seed)
+        return SeedableRandomSampler(self.train_dataset, data_seed=seed)
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
     ) -> tuple[list[Any], torch.Tensor | int | None]:
+        accumulation = self.args.gradient_accumulation_steps
+        steps_per_epoch = -(-len(self.batches) // accumulation)
+        first = self.state.global_step % steps_per_epoch * accumulation
+        self._fillers = [self.batches.is_filler(first + number) for number in range(num_batches)]
         batch_samples, num_items_in_batch = super().get_batch_samples(epoch_iterator, num_batches, device)
         self._num_pairs_in_batch = None
         if batch_samples and "next_sentence_label" in batch_samples[0]:
@@ -134,27 +178,23 @@ class BertkitTrainer(Trainer):
         return batch_samples, num_items_in_batch
 
     def _get_num_items_in_batch(self, batch_samples: list[Any], device: torch.device) -> torch.Tensor | int | None:
-        if not batch_samples or "start_positions" not in batch_samples[0]:
-            return super()._get_num_items_in_batch(batch_samples, device)
-        # An answer begins and ends in the same input; those that lie outside are ignored, see `position_loss`.
-        counts = [
-            ((batch["start_positions"] >= 0) & (batch["start_positions"] < batch["input_ids"].shape[-1])).sum()
-            for batch in batch_samples
-        ]
-        return self._in_global_batch(counts, device)
+        if self._evaluation is not None:
+            return self.args.world_size  # by which transformers multiplies the loss: it is the sum over the batch
+        pairs = zip(batch_samples, self._fillers, strict=True)
+        return self._in_global_batch([labelled_items(batch) * (not is_filler) for batch, is_filler in pairs], device)
 
     def _in_global_batch(self, counts: list[torch.Tensor], device: torch.device) -> torch.Tensor:
-        """The sum over micro-batches and, where losses are averaged over processes, over these."""
+        """The sum over micro-batches and processes."""
         count = torch.stack(counts).sum().to(device)
-        over_processes = self.args.world_size > 1 and self.args.average_tokens_across_devices
-        return self.accelerator.gather(count).sum() if over_processes else count
+        return self.accelerator.gather(count).sum() if self.args.world_size > 1 else count
 
-    def _get_train_sampler(self, train_dataset: Any = None) -> Any:
-        if self.args.train_sampling_strategy == "group_by_length":
-            global_batch = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
-            self._length_groups = LengthGroups(self.train_dataset["length"][:], global_batch, self.args.seed)
-            return self._length_groups
-        return super()._get_train_sampler(train_dataset)
+    def _is_filler(self) -> bool:
+        """Whether what is computed now must not count."""
+        return self._evaluation is None and self._fillers[self._micro_batch]
+
+    def _track_num_input_tokens(self, inputs: dict[str, torch.Tensor]) -> None:
+        unseen = {"attention_mask": torch.zeros_like(inputs["attention_mask"])} if self._is_filler() else {}
+        super()._track_num_input_tokens({**inputs, **unseen})
 
     def _get_eval_sampler(self, eval_dataset: Any) -> Any:
         # transformers groups these by length too, in a random order, and predictions would come back in that order.
@@ -174,7 +214,9 @@ class BertkitTrainer(Trainer):
             inputs = dict(inputs)
             positions = [inputs.pop(name).reshape(-1) for name in ("start_positions", "end_positions")]
             inputs["labels"] = torch.stack(positions, dim=-1)
-        return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+        loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
+        loss = loss * (not self._is_filler())
+        return (loss, outputs) if return_outputs else loss
 
     def _stock_loss(
         self, outputs: Any, labels: torch.Tensor, num_items_in_batch: torch.Tensor | int | None = None
@@ -196,11 +238,41 @@ class BertkitTrainer(Trainer):
             return sequence_classification_loss(self.model.config, outputs["logits"], labels, num_items_in_batch)
         return mean_cross_entropy(outputs["logits"], labels, num_items_in_batch)
 
-    def evaluation_loop(self, dataloader: Any, *args: Any, **kwargs: Any) -> EvalLoopOutput:
+    def prediction_step(
+        self, model: torch.nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor | None, Any, Any]:
+        loss, logits, labels = super().prediction_step(model, inputs, *args, **kwargs)
+        if loss is not None and self._evaluation is not None and not self.scores_the_loss:
+            own, is_filled_up = self._evaluation.next_batch()
+            if is_filled_up:  # all processes do this together: parameters may be shared among them
+                inputs = self._prepare_inputs(part_of_batch(inputs, 0, max(own, 1)))
+                with torch.no_grad():
+                    loss = self.compute_loss(model, dict(inputs), num_items_in_batch=self.args.world_size)
+            counts = own > 0
+            self._evaluation.add(loss * counts, labelled_items(inputs) * counts)
+        return loss, logits, labels
+
+    def evaluation_loop(
+        self, dataloader: Any, *args: Any, metric_key_prefix: str = "eval", **kwargs: Any
+    ) -> EvalLoopOutput:
         """As in transformers; ``evaluated`` is the data set already while metrics are computed."""
         self.evaluated, self._outputs = dataloader.dataset, None
-        outcome = super().evaluation_loop(dataloader, *args, **kwargs)
+        arguments = self.args
+        self._evaluation = EvaluationLoss(
+            len(dataloader.dataset),
+            arguments.eval_batch_size,
+            num_processes=arguments.world_size,
+            process_index=arguments.process_index,
+        )
+        try:
+            outcome = super().evaluation_loop(dataloader, *args, metric_key_prefix=metric_key_prefix, **kwargs)
+            sums = self._evaluation.sums
+        finally:
+            self._evaluation = None
         self._outputs = outcome.predictions
+        if sums is not None:
+            loss, items = self.accelerator.gather(sums[None]).sum(dim=0).tolist()
+            outcome.metrics[f"{metric_key_prefix}_loss"] = loss / max(items, 1)
         return outcome
 
     def outputs(self, dataset: Any) -> Any:
@@ -211,14 +283,6 @@ class BertkitTrainer(Trainer):
         if self.evaluated is not dataset or self._outputs is None:
             self.predict(dataset)
         return self._outputs
-
-    def leave_mixed_precision(self) -> None:
-        """Computes in float32 from here on, as everybody does who loads the checkpoint: scores are to be theirs.
-
-        accelerate has put its autocast around the forward of this one instance; the class has the plain one still.
-        """
-        for name in ("forward", "_original_forward"):
-            self.model.__dict__.pop(name, None)
 
     def tokens_per_second(self, metrics: dict[str, float]) -> float:
         """Tokens without padding that all processes trained on in a second, since the start or the resumption.

@@ -13,7 +13,8 @@ from transformers import TrainingArguments, default_data_collator
 
 from bertkit.encoders import head_class
 from bertkit.errors import CheckpointError
-from bertkit.training.trainer import BertkitTrainer, LengthGroups
+from bertkit.training.batches import LengthGroups
+from bertkit.training.trainer import BertkitTrainer
 from bertkit.windows import pool_windows
 
 LENGTHS = random.Random(0).choices(range(5, 60), k=640)

@@ -1,0 +1,165 @@
+"""A model whose weights several processes share (FSDP): saved and loaded as if one process had it all.
+
+transformers and accelerate write checkpoints of such models in a form of their own, which only such models load. Here a
+checkpoint is the same files whatever the placement, so that any other can go on from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import DistributedType
+from accelerate.utils import FullyShardedDataParallelPlugin
+from safetensors.torch import load_file
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+)
+from transformers import PreTrainedModel, Trainer, TrainingArguments
+from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
+from transformers.utils import SAFE_WEIGHTS_NAME
+
+from bertkit.errors import PlacementError
+
+_WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
+
+
+class ShardedTrainer(Trainer):
+    """Trainer whose checkpoints are whole, and whose mixed precision is autocast, with FSDP as without.
+
+    Raises:
+        PlacementError: FSDP is asked for, and it is not known which layers the model has.
+    """
+
+    def __init__(self, *, model: PreTrainedModel, args: TrainingArguments, **kwargs: Any):
+        self._autocast = True
+        if args.fsdp:
+            args.fsdp_plugin_args["transformer_cls_names_to_wrap"] = ",".join(layer_classes(model))
+        super().__init__(model=model, args=args, **kwargs)
+
+    def create_accelerator_and_postprocess(self) -> None:
+        super().create_accelerator_and_postprocess()
+        if self.args.fsdp and not self._is_sharded:
+            # accelerate has FSDP on accelerators only, and says nothing; torch has it on CPUs as well.
+            state = self.accelerator.state
+            state.fsdp_plugin = FullyShardedDataParallelPlugin(**self.args.fsdp_plugin_args)
+            state.distributed_type = DistributedType.FSDP
+            self.is_fsdp_enabled: bool = True
+
+    @property
+    def _is_sharded(self) -> bool:
+        return bool(self.is_fsdp_enabled)
+
+    def save_weights(self, folder: Path) -> None:
+        """Saves configuration and weights; every process takes part."""
+        whole = self._whole_weights() if self._is_sharded else None
+        self.model.save_pretrained(folder, is_main_process=self.args.should_save, state_dict=whole)
+
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, torch.Tensor] | None = None) -> None:
+        super()._save(output_dir, self._whole_weights() if self._is_sharded else state_dict)
+
+    def _whole_weights(self) -> dict[str, Any]:
+        """All weights, in the first process; what is tied to another is in it once, as without FSDP."""
+        whole = get_model_state_dict(self.model, options=_WHOLE)
+        return {name: values for name, values in whole.items() if name not in self.model.all_tied_weights_keys}
+
+    def leave_mixed_precision(self) -> None:
+        """Computes in float32 from here on, as everybody does who loads the checkpoint: scores are to be theirs.
+
+        accelerate has put its autocast around the forward of this one instance; the class has the plain one still.
+        """
+        self._autocast = False
+        if not self._is_sharded:
+            for name in ("forward", "_original_forward"):
+                self.model.__dict__.pop(name, None)
+
+    def autocast_smart_context_manager(self, cache_enabled: bool | None = True) -> Any:
+        """What accelerate does for models that are not sharded."""
+        if self._is_sharded and self._autocast and self.args.bf16:
+            return torch.autocast(self.args.device.type, torch.bfloat16, cache_enabled=cache_enabled)
+        return super().autocast_smart_context_manager(cache_enabled)
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        if not self._is_sharded:
+            super()._save_optimizer_and_scheduler(output_dir)
+            return
+        whole = get_optimizer_state_dict(self.model, self.optimizer, options=_WHOLE)
+        if self.args.should_save:
+            torch.save(numbered(whole), Path(output_dir) / OPTIMIZER_NAME)
+            torch.save(self.lr_scheduler.state_dict(), Path(output_dir) / SCHEDULER_NAME)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: torch.nn.Module | None = None) -> None:
+        if not self._is_sharded:
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+            return
+        weights: dict[str, Any] = load_file(Path(resume_from_checkpoint) / SAFE_WEIGHTS_NAME)
+        # Tied weights are saved once.
+        options = StateDictOptions(full_state_dict=True, strict=False)
+        set_model_state_dict(self.model, weights, options=options)
+
+    def _load_best_model(self) -> None:
+        if self._is_sharded:
+            self._load_from_checkpoint(self.state.best_model_checkpoint)
+        else:
+            super()._load_best_model()
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        if not self._is_sharded or checkpoint is None:
+            super()._load_optimizer_and_scheduler(checkpoint)
+            return
+        names = {id(parameter): name for name, parameter in self.model.named_parameters()}
+        order = [names[id(parameter)] for group in self.optimizer.param_groups for parameter in group["params"]]
+        state = torch.load(Path(checkpoint) / OPTIMIZER_NAME, map_location="cpu", weights_only=True)
+        set_optimizer_state_dict(self.model, self.optimizer, named(state, order), options=_WHOLE)
+        self.lr_scheduler.load_state_dict(torch.load(Path(checkpoint) / SCHEDULER_NAME, weights_only=True))
+
+
+def layer_classes(model: PreTrainedModel) -> list[str]:
+    """The classes of a model's layers, which are shared out one by one; sorted.
+
+    They are those that transformers does not split among devices. Embeddings are among them, and left out: accelerate
+    shares them out apart, with the head that they may be tied to.
+
+    Raises:
+        PlacementError: the model names none that it has.
+    """
+    there = {type(module).__name__ for module in model.modules()}
+    names = sorted(name for name in there & set(model._no_split_modules or ()) if not name.endswith("Embeddings"))
+    if not names:
+        raise PlacementError(f"placement.strategy: fsdp does not know the layers of a {type(model).__name__}; use ddp")
+    return names
+
+
+def numbered(state: Mapping[str, Any]) -> dict[str, Any]:
+    """An optimizer's state with the parameters' names, as that of an optimizer that numbers its parameters.
+
+    >>> numbered({"state": {"b": 1, "a": 2}, "param_groups": [{"lr": 3, "params": ["a"]}, {"lr": 4, "params": ["b"]}]})
+    {'state': {1: 1, 0: 2}, 'param_groups': [{'lr': 3, 'params': [0]}, {'lr': 4, 'params': [1]}]}
+    """
+    order = [name for group in state["param_groups"] for name in group["params"]]
+    numbers = {name: number for number, name in enumerate(order)}
+    return _renamed(state, numbers)
+
+
+def named(state: Mapping[str, Any], order: list[str]) -> dict[str, Any]:
+    """The way back from `numbered`: ``order`` has the names of parameters 0, 1, ….
+
+    >>> named({"state": {1: 1, 0: 2}, "param_groups": [{"lr": 3, "params": [0, 1]}]}, ["a", "b"])
+    {'state': {'b': 1, 'a': 2}, 'param_groups': [{'lr': 3, 'params': ['a', 'b']}]}
+    """
+    return _renamed(state, dict(enumerate(order)))
+
+
+def _renamed(state: Mapping[str, Any], names: Mapping[Any, Any]) -> dict[str, Any]:
+    return {
+        "state": {names[key]: value for key, value in state["state"].items()},
+        "param_groups": [
+            {**group, "params": [names[key] for key in group["params"]]} for group in state["param_groups"]
+        ],
+    }

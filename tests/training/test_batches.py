@@ -1,0 +1,51 @@
+"""The batches of all processes together: every example once, whatever the processes, however the set divides."""
+
+from __future__ import annotations
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertkit.training.batches import GlobalBatches, labelled_items, part_of_batch
+
+sizes = st.integers(1, 4)
+
+
+@given(examples=st.integers(1, 60), at_once=sizes, accumulation=sizes, processes=sizes)
+def test_each_step_has_the_examples_of_one_process_with_the_whole_batch(examples, at_once, accumulation, processes):
+    of_all = [
+        GlobalBatches(range(examples), at_once, accumulation, num_processes=processes, process_index=index)
+        for index in range(processes)
+    ]
+    steps: dict[int, list[int]] = {}
+    for batches in of_all:
+        drawn = list(batches)
+        assert len(drawn) == len(batches) == len(of_all[0])  # all take part in every step
+        for number, batch in enumerate(drawn):
+            assert 1 <= len(batch) <= at_once
+            if not batches.is_filler(number):
+                steps.setdefault(number // accumulation, []).extend(batch)
+    whole = at_once * accumulation * processes
+    expected = [list(range(start, min(start + whole, examples))) for start in range(0, examples, whole)]
+    assert [sorted(steps[step]) for step in sorted(steps)] == expected
+
+
+def test_an_incomplete_batch_is_left_out_on_request():
+    batches = GlobalBatches(range(11), 2, 2, num_processes=2, process_index=1, drop_last=True)
+    assert list(batches) == [[2, 3], [6, 7]]
+
+
+def test_a_part_of_a_batch_has_the_windows_of_its_examples():
+    batch = {"labels": torch.tensor([7, 8, 9]), "window_counts": torch.tensor([2, 1, 3]), "input_ids": torch.arange(6)}
+    part = part_of_batch(batch, 1, 3)
+    assert {name: values.tolist() for name, values in part.items()} == {
+        "labels": [8, 9],
+        "window_counts": [1, 3],
+        "input_ids": [2, 3, 4, 5],
+    }
+
+
+def test_what_a_mean_loss_divides_by():
+    ids = torch.zeros(3, 5, dtype=torch.int64)
+    assert labelled_items({"labels": torch.tensor([[1, -100], [-100, -100]]), "input_ids": ids}) == 1
+    assert labelled_items({"start_positions": torch.tensor([0, 5, -1]), "input_ids": ids}) == 1
