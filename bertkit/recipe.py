@@ -18,6 +18,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from bertkit.accelerate_files import is_accelerate_file, placement_of
 from bertkit.errors import RecipeError, did_you_mean, listed
 from bertkit.hub_settings import HubSettings
 from bertkit.placement import PlacementSettings
@@ -45,6 +46,9 @@ _NOT_IN_TRAIN: dict[str, str] = {
     "per_device_eval_batch_size": "use placement.per_device_eval_batch_size",
     "gradient_accumulation_steps": "it follows from train.global_train_batch_size and the placement",
     "auto_find_batch_size": "it would change the global batch",
+    "average_tokens_across_devices": "losses are means over the global batch",
+    "fsdp": "use --placement fsdp",
+    "fsdp_config": "use --placement fsdp",
     "bf16": "use placement.mixed_precision",
     "fp16": "use placement.mixed_precision",
     "use_cpu": "use placement.device",
@@ -138,17 +142,20 @@ def load_recipe(source: str | Path | Mapping[str, Any] | Recipe, overrides: Mapp
 
 
 def load_placement(source: str | Path) -> dict[str, Any]:
-    """The values of a placement: a recipe file that has only a ``placement`` block.
+    """The values of a placement: a recipe file that has only a ``placement`` block, or a file of ``accelerate config``.
 
     Args:
         source: a name (``cpu``, for ``recipes/placement/cpu.yaml``) or a file.
 
     Raises:
-        RecipeError: no such placement, another block in it, or a wrong value.
+        RecipeError: no such placement, another block in it, a wrong value, or one in accelerate's file that bertkit
+            cannot heed itself.
     """
     is_file = Path(source).suffix in (".yaml", ".yml")
     path = find_recipe(source if is_file or "/" in str(source) else f"placement/{source}")
     blocks, places = read_recipe_file(path)
+    if is_accelerate_file(blocks):
+        blocks = {"placement": placement_of(blocks, path)}
     if set(blocks) != {"placement"}:
         raise RecipeError(f"placement {source}: expected one block, placement, in {path}; got {', '.join(blocks)}")
     faults: list[str] = []
@@ -169,7 +176,8 @@ def validate_recipes(files: Sequence[Path]) -> None:
     for file in files:
         try:
             blocks, _ = read_recipe_file(find_recipe(file))
-            load_placement(file) if set(blocks) == {"placement"} else load_recipe(file)
+            is_placement = set(blocks) == {"placement"} or is_accelerate_file(blocks)
+            load_placement(file) if is_placement else load_recipe(file)
         except RecipeError as error:
             faults.append(str(error))
     if faults:

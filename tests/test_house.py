@@ -23,6 +23,8 @@ FLOORS = {
     "windows": 1,
     "checkpoint": 2,
     "placement": 1,
+    "launch": 1,
+    "accelerate_files": 1,
     "progress": 2,
     "metrics": 1,
     "recipe": 3,

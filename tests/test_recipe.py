@@ -8,6 +8,7 @@ import importlib
 import pytest
 
 from bertkit.errors import OutputError, RecipeError
+from bertkit.placement import PlacementSettings
 from bertkit.recipe import load_placement, load_recipe, task_kinds, validate_recipes
 from bertkit.recipe_files import copy_recipe, find_recipe, list_recipes, parse_value
 
@@ -26,7 +27,7 @@ def test_every_recipe_loads_and_comes_back_from_its_own_dictionary(name):
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("placement/")])
 def test_every_placement_loads(name):
-    assert load_placement(name.removeprefix("placement/"))["device"] in ("auto", "cpu")
+    PlacementSettings(**load_placement(name.removeprefix("placement/")))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -234,7 +235,7 @@ def test_a_placement_with_another_block_or_value_is_refused(tmp_path):
     with pytest.raises(RecipeError, match="expected one block, placement"):
         load_placement(path)
     path.write_text("placement:\n  device: tpu9\n")
-    with pytest.raises(RecipeError, match=r"line 2: placement\.device: expected one of auto, cpu, got 'tpu9'"):
+    with pytest.raises(RecipeError, match=r"line 2: placement\.device: expected one of auto, cpu, gpu, got 'tpu9'"):
         load_placement(path)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import time
 from typing import Annotated
 
 import typer
@@ -24,7 +25,9 @@ from bertkit.cli import (
     tokenizer,
 )
 from bertkit.errors import BertkitError
-from bertkit.placement import is_main_process
+from bertkit.placement import ProcessesNeeded, is_main_process
+
+_FOR_THE_FIRST = 10  # seconds that the other processes leave to the first one to say what is wrong
 
 app = typer.Typer(
     name="bertkit",
@@ -69,7 +72,13 @@ def main() -> None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - of several processes one gives the results
     try:
         app()
+    except ProcessesNeeded as needed:
+        from bertkit.launch import launch
+
+        sys.exit(launch(sys.argv[1:], needed.num_processes))
     except BertkitError as error:
+        if not is_main_process():
+            time.sleep(_FOR_THE_FIRST)  # which finds the same, says it, and with that ends this one
         print(f"bertkit: error: {error}", file=sys.stderr)
         sys.exit(2)
     finally:

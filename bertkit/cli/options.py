@@ -62,7 +62,14 @@ Seed = Annotated[int | None, typer.Option(help="Seed of weights, order, masks, d
 MaxTrainSamples = Annotated[int | None, typer.Option(help="Only the first so many examples.", show_default=False)]
 MaxEvalSamples = Annotated[int | None, typer.Option(help="Only the first so many examples.", show_default=False)]
 Placement = Annotated[
-    str | None, typer.Option(help="Where to run: a placement's name (auto, cpu) or file.", show_default=False)
+    str | None,
+    typer.Option(
+        help="Where to run: auto, cpu, single_gpu, ddp, fsdp, a file of your own, or accelerate's.", show_default=False
+    ),
+]
+NumProcesses = Annotated[
+    int | None,
+    typer.Option(help="Processes to start here, one for each device; with ddp and fsdp all GPUs.", show_default=False),
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in --output-dir.")]
 PushToHub = Annotated[
@@ -142,7 +149,11 @@ _TRAIN = ("learning_rate", "num_train_epochs", "max_steps", "global_train_batch_
 _LIMITS = ("max_seq_length", "max_train_samples", "max_eval_samples", "long_text", "stride", "pooling", "context")
 _WINDOWS = ("doc_stride", "max_query_length")
 _TABLES = ("train_file", "validation_file", "test_file", "dataset_name", "dataset_config")
-_BLOCKS = {**dict.fromkeys(_TRAIN, "train"), **dict.fromkeys((*_LIMITS, *_TABLES, *_WINDOWS), "data")}
+_BLOCKS = {
+    "num_processes": "placement",
+    **dict.fromkeys(_TRAIN, "train"),
+    **dict.fromkeys((*_LIMITS, *_TABLES, *_WINDOWS), "data"),
+}
 
 
 def overrides(flags: Mapping[str, Any], **own: Any) -> dict[str, Any]:

@@ -81,6 +81,7 @@ def pretrain(
     ] = None,
     max_eval_samples: options.MaxEvalSamples = None,
     placement: options.Placement = None,
+    num_processes: options.NumProcesses = None,
     resume: options.Resume = False,
     push_to_hub: options.PushToHub = None,
     json: options.AsJson = False,
