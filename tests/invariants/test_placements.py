@@ -1,0 +1,82 @@
+"""Placement changes the speed and never the result: each command as one process, accumulated, as two processes and with
+shared weights gives the same losses, gradients, weights, scores and predictions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from .conftest import NO_DROPOUT, curve, weights
+
+pytestmark = pytest.mark.multiprocess
+
+ONE = "1 × 8"
+WAYS = {
+    ONE: [],
+    "4 × 2": ["--set", "placement.per_device_train_batch_size=2"],
+    "2 processes × 4": ["--num-processes", "2"],
+    "2 processes × 2 × 2": ["--num-processes", "2", "--set", "placement.per_device_train_batch_size=2"],
+    "2 processes, fsdp": ["--set", "placement.strategy=fsdp", "--num-processes", "2"],
+}
+RUN = "--placement cpu --global-train-batch-size 8 --learning-rate 1e-3 --json".split()
+RUN += "--set train.logging_steps=1 --set placement.per_device_eval_batch_size=3 --set train.weight_decay=0.1".split()
+
+
+def assert_same(folder: Path, one: Path, files: tuple[str, ...] = ()) -> None:
+    np.testing.assert_allclose(curve(folder), curve(one), rtol=1e-5, atol=1e-7)
+    expected, got = weights(one), weights(folder)
+    assert got.keys() == expected.keys()
+    for name, tensor in expected.items():
+        if name.endswith("key.bias"):  # softmax does not see it: its gradient is rounding, which Adam makes large
+            continue
+        np.testing.assert_allclose(got[name], tensor, rtol=1e-5, atol=1e-6, err_msg=name)
+    results = [json.loads((each / "all_results.json").read_text()) for each in (folder, one)]
+    scores = [{key: value for key, value in each.items() if key.startswith(("eval_", "predict_"))} for each in results]
+    timing = ("_runtime", "_per_second", "_time")
+    for key in [key for key in scores[1] if not key.endswith(timing)]:
+        assert scores[0][key] == pytest.approx(scores[1][key], rel=1e-5), key
+    state = [json.loads((each / "trainer_state.json").read_text())["num_input_tokens_seen"] for each in (folder, one)]
+    assert state[0] == state[1]
+    for name in files:
+        assert (folder / name).read_text() == (one / name).read_text(), name
+
+
+def compare(bertkit, tmp_path, command: list[str | Path], files: tuple[str, ...] = ()) -> None:
+    for way, flags in WAYS.items():
+        done = bertkit([*command, *RUN, *flags, "--output-dir", tmp_path / way])
+        assert done.returncode == 0, done.stderr
+        json.loads(done.stdout)  # one process speaks
+        assert done.stderr.count("placement:") == 1
+        assert "Warning" not in done.stderr
+    for way in list(WAYS)[1:]:
+        assert_same(tmp_path / way, tmp_path / ONE, files)
+
+
+def test_glue(bertkit, tmp_path, start, glue_folder):
+    command = ["finetune", "glue", "--task", "sst2", "--model", start, "--data-dir", glue_folder]
+    compare(bertkit, tmp_path, [*command, "--num-train-epochs", "2"], ("predict_results_sst2.tsv",))
+
+
+def test_squad(bertkit, tmp_path, start, squad_files):
+    train, validation = squad_files
+    command = ["finetune", "squad", "--version-2-with-negative", "--model", start, "--max-seq-length", "40"]
+    command += ["--doc-stride", "8", "--max-query-length", "10", "--train-file", train, "--validation-file", validation]
+    compare(bertkit, tmp_path, [*command, "--num-train-epochs", "1"], ("predictions.json",))
+
+
+def test_ner(bertkit, tmp_path, start, ner_files):
+    command = ["finetune", "ner", "--model", start, "--num-train-epochs", "2"]
+    command += [part for split, file in ner_files.items() for part in (f"--{split}-file", file)]
+    compare(bertkit, tmp_path, command, ("predictions.conll",))
+
+
+@pytest.mark.parametrize("pair_objective", ["nsp", "none"])
+def test_pretrain(bertkit, tmp_path, corpus, pair_objective):
+    command = ["pretrain", "--recipe", "bert-tiny", "--corpus", corpus, "--vocab-size", "90", "--max-steps", "4"]
+    command += ["--set", "model.num_hidden_layers=1", "--set", "model.hidden_size=32", *NO_DROPOUT]
+    command += ["--set", "model.intermediate_size=64", "--set", "data.phases={16: 0.5, 32: 0.5}"]
+    command += ["--set", "data.max_predictions_per_seq=5", "--pair-objective", pair_objective]
+    compare(bertkit, tmp_path, command)
