@@ -113,7 +113,9 @@ class ShardedTrainer(Trainer):
         if not self._is_sharded or checkpoint is None:
             super()._load_optimizer_and_scheduler(checkpoint)
             return
-        names = {id(parameter): name for name, parameter in self.model.named_parameters()}
+        # Layers whose activations are recomputed stand within a wrapper, which the states do not name.
+        parameters = self.model.named_parameters()
+        names = {id(parameter): name.replace("_checkpoint_wrapped_module.", "") for name, parameter in parameters}
         order = [names[id(parameter)] for group in self.optimizer.param_groups for parameter in group["params"]]
         state = torch.load(Path(checkpoint) / OPTIMIZER_NAME, map_location="cpu", weights_only=True)
         set_optimizer_state_dict(self.model, self.optimizer, named(state, order), options=_WHOLE)
