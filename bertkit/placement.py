@@ -22,7 +22,8 @@ class PlacementSettings:
     """The ``placement`` block of a recipe.
 
     Attributes:
-        device: ``auto`` takes the accelerator that accelerate finds, else the CPU; ``cpu`` and ``gpu`` insist on one.
+        device: ``auto`` takes the accelerator that accelerate finds, else the CPU; ``cpu`` and ``gpu`` insist on one,
+            ``xla`` on what torch_xla computes on, a TPU for one.
         strategy: what several processes share: ``ddp`` the batch, ``fsdp`` also weights, gradients and optimizer
             states. ``auto`` is what the launcher says, which is ``ddp`` unless accelerate's says ``fsdp``.
         num_processes: processes on each machine, one for each device. ``None`` is as many as a launcher has started;
@@ -35,11 +36,14 @@ class PlacementSettings:
         dataloader_num_workers: processes that prepare batches beside each training process.
         preprocessing_num_workers: processes that tokenize a corpus; ``None`` is one for each core that may be used.
         gradient_checkpointing: recompute activations in the backward pass: less memory, about a third more time.
+        fixed_shapes: give every batch one shape, for devices that compile each shape anew: inputs are padded to
+            ``max_seq_length``, and an epoch's last batch is filled up with examples that count for nothing. ``None`` is
+            on XLA alone.
         attn_implementation: attention kernel as transformers names it (``sdpa``, ``eager``, ``flash_attention_2``,
             ``flex_attention``); ``None`` leaves the choice to transformers.
     """
 
-    device: Literal["auto", "cpu", "gpu"] = "auto"
+    device: Literal["auto", "cpu", "gpu", "xla"] = "auto"
     strategy: Literal["auto", "ddp", "fsdp"] = "auto"
     num_processes: int | None = None
     mixed_precision: Literal["auto", "no", "bf16", "fp16"] = "auto"
@@ -48,6 +52,7 @@ class PlacementSettings:
     dataloader_num_workers: int = 0
     preprocessing_num_workers: int | None = None
     gradient_checkpointing: bool = False
+    fixed_shapes: bool | None = None
     attn_implementation: str | None = None
 
     def __post_init__(self) -> None:
@@ -82,21 +87,43 @@ class Placement:
         return self.per_device_train_batch_size * self.gradient_accumulation_steps * self.num_processes
 
     @property
+    def fixed_shapes(self) -> bool:
+        """Whether every batch has one shape."""
+        return self.device == "xla" if self.settings.fixed_shapes is None else self.settings.fixed_shapes
+
+    @property
+    def autocast_on_xla(self) -> bool:
+        """Whether to compute in bf16 on XLA, which is not accelerate's to do: see `training_arguments`."""
+        return self.device == "xla" and self.mixed_precision == "bf16"
+
+    @property
     def preprocessing_num_workers(self) -> int:
         usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return self.settings.preprocessing_num_workers or usable
 
     def training_arguments(self) -> dict[str, Any]:
-        """This placement in the words of ``transformers.TrainingArguments``."""
+        """This placement in the words of ``transformers.TrainingArguments``.
+
+        On XLA ``bf16`` stays off: accelerate would store weights and optimizer state in bf16 there, by XLA_USE_BF16;
+        `bertkit.training.xla` has an autocast, as there is elsewhere.
+
+        Raises:
+            PlacementError: the CPU is asked for, where accelerate would take XLA all the same.
+        """
+        if self.device == "cpu" and _finds_xla():
+            raise PlacementError(
+                "placement.device: cpu is asked for, but accelerate trains on XLA wherever torch_xla is installed; set "
+                "USE_TORCH_XLA=0 in the environment to train on the CPU"
+            )
         return {
             "per_device_train_batch_size": self.per_device_train_batch_size,
             "per_device_eval_batch_size": self.settings.per_device_eval_batch_size,
             "gradient_accumulation_steps": self.gradient_accumulation_steps,
-            "bf16": self.mixed_precision == "bf16",
+            "bf16": self.mixed_precision == "bf16" and self.device != "xla",
             "fp16": self.mixed_precision == "fp16",
             "use_cpu": self.device == "cpu",
             "dataloader_num_workers": self.settings.dataloader_num_workers,
-            "dataloader_pin_memory": self.device != "cpu",
+            "dataloader_pin_memory": self.device not in ("cpu", "xla"),
             "activation_checkpointing": self.settings.gradient_checkpointing and self.strategy != "fsdp",
             **({"fsdp": True, "fsdp_config": self._fsdp_config()} if self.strategy == "fsdp" else {}),
         }
@@ -163,7 +190,7 @@ def place(settings: PlacementSettings, global_train_batch_size: int, max_seq_len
     Raises:
         ProcessesNeeded: as `check_processes`.
         PlacementError: as `check_processes`; or the batch cannot be cut as asked, or the device or the precision is not
-            to be had.
+            to be had, or XLA would be of several processes.
     """
     check_processes(settings)
     device = _device(settings)
@@ -242,13 +269,16 @@ def check_processes(settings: PlacementSettings) -> None:
 def inference_device(device: Literal["auto", "cpu"] = "auto") -> str:
     """Where one process predicts: the accelerator, the first of several, else the CPU.
 
+    Beside XLA that is the CPU, since inputs to predict come in many shapes.
+
     Raises:
         PlacementError: a launcher has started several processes, which would all do the same.
     """
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     if processes > 1:
         raise PlacementError(f"predictions are made by one process, and this is one of {processes}; use plain bertkit")
-    return _device(PlacementSettings(device=device))
+    found = _device(PlacementSettings(device=device))
+    return "cpu" if found == "xla" else found
 
 
 def visible_gpus() -> int:
@@ -267,6 +297,8 @@ def _strategy(settings: PlacementSettings) -> Literal["ddp", "fsdp"]:
 def _device(settings: PlacementSettings) -> str:
     import torch
 
+    if settings.device == "xla" or (settings.device == "auto" and _finds_xla()):
+        return _xla_device()
     available = torch.accelerator.is_available()
     if settings.device == "gpu" and not available:
         raise PlacementError("placement.device: gpu, but this machine has none that torch can use; take auto or cpu")
@@ -277,21 +309,45 @@ def _device(settings: PlacementSettings) -> str:
     return str(kind.type)
 
 
+def _finds_xla() -> bool:
+    """Whether accelerate would train on XLA: torch_xla is there, and USE_TORCH_XLA does not say no."""
+    from accelerate.utils import is_torch_xla_available
+
+    return bool(is_torch_xla_available())
+
+
+def _xla_device() -> str:
+    """``xla``, where there is one and it is one process's."""
+    if not _finds_xla():
+        raise PlacementError(
+            "placement.device: xla, but torch_xla cannot be imported, or USE_TORCH_XLA says no; install the torch_xla "
+            "that belongs to this torch (docs/tpu.md), or choose another placement"
+        )
+    from torch_xla import runtime
+
+    processes = max(runtime.world_size(), int(os.environ.get("WORLD_SIZE", "1")))
+    if processes > 1:
+        raise PlacementError(f"{processes} processes on XLA: a run is of one process there; start a single one")
+    return "xla"
+
+
 def _precision(asked: str, device: str) -> Literal["no", "bf16", "fp16"]:
     if asked == "auto":
         launcher = os.environ.get("ACCELERATE_MIXED_PRECISION")
         if launcher in ("bf16", "fp16"):  # its "no" is what it says where nobody asked for anything
             return _precision(launcher, device)
         return "bf16" if computes_bf16_fast(device) else "no"
-    if asked == "fp16" and device == "cpu":
-        raise PlacementError("placement.mixed_precision: fp16 needs a GPU; on this CPU use bf16, no or auto")
+    if asked == "fp16" and device in ("cpu", "xla"):
+        raise PlacementError(
+            f"placement.mixed_precision: fp16 needs a GPU; on this {device.upper()} use bf16, no or auto"
+        )
     if asked == "fp16":
         return "fp16"
     return "bf16" if asked == "bf16" else "no"
 
 
 def computes_bf16_fast(device: str, cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
-    """Whether matrix products in bf16 pay on ``device``: GPUs that have them, CPUs with AVX512-BF16 or AMX.
+    """Whether matrix products in bf16 pay on ``device``: GPUs that have them, TPUs, CPUs with AVX512-BF16 or AMX.
 
     A CPU without those instructions computes bf16 by conversion, several times slower than float32.
     """
@@ -299,6 +355,10 @@ def computes_bf16_fast(device: str, cpuinfo: Path = Path("/proc/cpuinfo")) -> bo
 
     if device == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
+    if device == "xla":
+        from torch_xla import runtime
+
+        return bool(runtime.device_type() == "TPU")
     if device != "cpu" or not cpuinfo.exists():
         return False
     flags = next((line for line in cpuinfo.read_text().splitlines() if line.startswith("flags")), "").split()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
+
 import pytest
 
 from bertkit.errors import PlacementError
@@ -167,3 +170,55 @@ def test_one_process_predicts(gpus, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(PlacementError, match="by one process, and this is one of 2; use plain bertkit"):
         inference_device("cpu")
+
+
+# ---- XLA ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def on_xla(monkeypatch):
+    """``on_xla("TPU")``: a machine on which torch_xla is, and computes on that."""
+
+    def pretend(device_type: str, processes: int = 1) -> None:
+        runtime = SimpleNamespace(device_type=lambda: device_type, world_size=lambda: processes)
+        monkeypatch.setitem(sys.modules, "torch_xla", SimpleNamespace(runtime=runtime))
+        monkeypatch.setattr("bertkit.placement._finds_xla", lambda: True)
+
+    return pretend
+
+
+@pytest.mark.parametrize(("device_type", "precision"), [("TPU", "bf16"), ("CPU", "no")])
+def test_xla_is_found_and_bf16_chosen_on_a_tpu(on_xla, device_type, precision):
+    on_xla(device_type)
+    placement = place(PlacementSettings(), 32)
+    assert (placement.device, placement.mixed_precision, placement.fixed_shapes) == ("xla", precision, True)
+    assert inference_device() == "cpu"
+    assert not place(PlacementSettings(fixed_shapes=False), 32).fixed_shapes
+
+
+def test_bf16_on_xla_is_not_left_to_accelerate_which_would_store_weights_in_it(on_xla):
+    on_xla("TPU")
+    placement = place(PlacementSettings(), 32)
+    assert placement.autocast_on_xla
+    assert not placement.training_arguments()["bf16"]
+    assert not place(PlacementSettings(mixed_precision="no"), 32).autocast_on_xla
+
+
+def test_the_cpu_is_refused_where_accelerate_would_take_xla(on_xla):
+    on_xla("CPU")
+    placement = place(PlacementSettings(device="cpu"), 32)  # enough to predict, which accelerate has no part in
+    assert placement.device == "cpu"
+    with pytest.raises(PlacementError, match="USE_TORCH_XLA=0"):
+        placement.training_arguments()
+
+
+def test_what_xla_cannot_do_is_refused(on_xla, monkeypatch):
+    monkeypatch.setattr("bertkit.placement._finds_xla", lambda: False)
+    with pytest.raises(PlacementError, match="torch_xla cannot be imported"):
+        place(PlacementSettings(device="xla"), 32)
+    on_xla("TPU", processes=4)
+    with pytest.raises(PlacementError, match="4 processes on XLA"):
+        place(PlacementSettings(device="xla"), 32)
+    on_xla("TPU")
+    with pytest.raises(PlacementError, match="fp16 needs a GPU; on this XLA"):
+        place(PlacementSettings(mixed_precision="fp16"), 32)

@@ -1,8 +1,8 @@
 """The losses of all heads: one rule, a mean over the items that carry a label.
 
-An item with label -100 adds nothing and is not counted, and no labelled item at all gives 0, not NaN. Where gradients
-are accumulated or several processes train, the mean must be over the items of the *global* batch:
-``num_items_in_batch`` says how many those are, as transformers' Trainer counts them. C is the number of classes.
+An item with label -100, or NaN among numbers, adds nothing and is not counted, and no labelled item at all gives 0, not
+NaN. Where gradients are accumulated or several processes train, the mean must be over the items of the *global* batch:
+``num_items_in_batch`` says how many those are, as bertkit's Trainer counts them. C is the number of classes.
 """
 
 import torch
@@ -108,7 +108,8 @@ def sequence_classification_loss(
     Args:
         config: Read for ``problem_type`` and ``num_labels``.
         logits: (B, C).
-        labels: As in `problem_type`. -100 is ignored among classes only; elsewhere it is a number like any other.
+        labels: As in `problem_type`. Among classes -100 is ignored; elsewhere it is a number like any other, and NaN is
+            ignored.
         num_items_in_batch: Labelled items in the global batch, where labels are (B, C) the numbers in it; None for
             those of this batch.
 
@@ -123,6 +124,8 @@ def sequence_classification_loss(
         return mean_cross_entropy(logits, labels, num_items_in_batch)
     logits = at_least_float32(logits)
     targets = labels.to(logits.dtype).reshape(logits.shape)
-    summed = F.mse_loss if kind == "regression" else F.binary_cross_entropy_with_logits
-    total = summed(logits, targets, reduction="sum")
-    return mean_loss(total, logits.numel() if num_items_in_batch is None else num_items_in_batch)
+    labelled = ~targets.isnan()
+    error = F.mse_loss if kind == "regression" else F.binary_cross_entropy_with_logits
+    errors = error(logits, targets.where(labelled, 0.0), reduction="none")
+    total = errors.where(labelled, 0.0).sum()
+    return mean_loss(total, labelled.sum() if num_items_in_batch is None else num_items_in_batch)

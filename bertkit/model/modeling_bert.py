@@ -348,7 +348,13 @@ class BertModel(BertPreTrainedModel):
                 'call model.set_attn_implementation("eager") first'
             )
         embeddings = self.embeddings(input_ids, token_type_ids, position_ids, inputs_embeds)
-        mask = create_bidirectional_mask(config=self.config, inputs_embeds=embeddings, attention_mask=attention_mask)
+        mask = create_bidirectional_mask(
+            config=self.config,
+            inputs_embeds=embeddings,
+            attention_mask=attention_mask,
+            # Without padding there is no mask to make; but XLA would wait for the answer, and compile both ways.
+            allow_is_bidirectional_skip=embeddings.device.type != "xla",
+        )
         encoded = self.encoder(embeddings, mask, output_attentions, bool(output_hidden_states))
         sequence_output = encoded.last_hidden_state
         return BaseModelOutputWithPooling(

@@ -139,10 +139,11 @@ def batch_size(batch: Mapping[str, Tensor]) -> int:
 def labelled_items(batch: Mapping[str, Tensor]) -> Tensor:
     """How many items of a batch have a label, () int64: what a mean loss divides by.
 
-    Numbers to predict, and sets of labels, all count. An answer begins and ends in the same input, so it is one item;
-    those that lie outside the input are ignored, see `bertkit.model.loss_bert.position_loss`.
+    Of numbers to predict, and of sets of labels, NaN alone does not count. An answer begins and ends in the same input,
+    so it is one item; those that lie outside the input are ignored, see `bertkit.model.loss_bert.position_loss`.
     """
     if "start_positions" in batch:
         starts = batch["start_positions"]
         return ((starts >= 0) & (starts < batch["input_ids"].shape[-1])).sum()
-    return batch["labels"].ne(IGNORE_INDEX).sum()
+    labels = batch["labels"]
+    return (~labels.isnan() if labels.is_floating_point() else labels.ne(IGNORE_INDEX)).sum()

@@ -22,6 +22,7 @@ from bertkit.progress import METRIC_NAMES, Bar, say
 from bertkit.recipe import Recipe, load_recipe
 from bertkit.sharing.model_card import CardFacts, without_paths
 from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus, load_corpus
+from bertkit.training.fixed_shapes import FixedShapes
 from bertkit.training.pretraining_trainer import PretrainingTrainer, eval_batch_size
 from bertkit.training.run import RunInProgress
 from bertkit.training.run_directory import Run, RunRecord, absolute
@@ -126,6 +127,8 @@ def pretrain(
         pair_objective=pair_objective,
         data_collator=collate,
         processing_class=start.tokenizer,
+        fixed_shapes=FixedShapes(start.tokenizer) if run.placement.fixed_shapes else None,
+        autocast=run.placement.autocast_on_xla,
     )
     command = "bertkit pretrain --recipe recipe.yaml --output-dir NEW"
     predictions = max(part.data.predictions_per_seq for part in train_set.parts)

@@ -32,6 +32,7 @@ from bertkit.training.run_directory import (
     write_results,
 )
 from bertkit.training.trainer import BertkitTrainer, training_arguments
+from bertkit.training.xla import compilations
 
 _A_DAY = 24 * 3600  # seconds
 
@@ -140,7 +141,10 @@ class RunInProgress:
         """
         if self.is_main_process:
             state = trainer.state
-            facts = {"tokens_seen": state.num_input_tokens_seen, "steps": state.global_step}
+            facts: dict[str, Any] = {"tokens_seen": state.num_input_tokens_seen, "steps": state.global_step}
+            if self.placement.device == "xla":
+                facts["compilations"] = compilations()
+                say("XLA: {count} compilations, {seconds} s".format(**facts["compilations"]))
             card = dataclasses.replace(
                 card,
                 license=self.recipe.hub.license,

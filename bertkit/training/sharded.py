@@ -58,8 +58,12 @@ class ShardedTrainer(Trainer):
 
     def save_weights(self, folder: Path) -> None:
         """Saves configuration and weights; every process takes part."""
-        whole = self._whole_weights() if self._is_sharded else None
-        self.model.save_pretrained(folder, is_main_process=self.args.should_save, state_dict=whole)
+        weights = self.weights_to_save()
+        self.model.save_pretrained(folder, is_main_process=self.args.should_save, state_dict=weights)
+
+    def weights_to_save(self) -> dict[str, torch.Tensor] | None:
+        """All weights as ``save_pretrained`` can write them; None where it finds them itself."""
+        return self._whole_weights() if self._is_sharded else None
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, torch.Tensor] | None = None) -> None:
         super()._save(output_dir, self._whole_weights() if self._is_sharded else state_dict)

@@ -31,6 +31,7 @@ from bertkit.training.evaluation_loss import EvaluationLoss
 from bertkit.training.memory import MemorySavingTrainer
 from bertkit.training.progress import Progress
 from bertkit.training.sharded import ShardedTrainer
+from bertkit.training.xla import XlaTrainer
 
 
 def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, **fixed: Any) -> TrainingArguments:
@@ -45,7 +46,10 @@ def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, *
             "placement; use group_by_length"
         )
     values = {key: value for key, value in recipe.train.items() if key not in OWN_TRAIN_KEYS}
-    os.environ["ACCELERATE_MIXED_PRECISION"] = placement.mixed_precision  # transformers would take a launcher's instead
+    # transformers would take a launcher's precision; and accelerate's on XLA is not wanted, see `training_arguments`.
+    os.environ["ACCELERATE_MIXED_PRECISION"] = "no" if placement.autocast_on_xla else placement.mixed_precision
+    if placement.device == "xla" and values.get("optim", "adamw_torch_fused") == "adamw_torch_fused":
+        values["optim"] = "adamw_torch"  # the same AdamW; the fused one is not made for XLA
     try:
         arguments = TrainingArguments(
             output_dir=str(output_dir),
@@ -95,7 +99,7 @@ class _Beginnings(TrainerCallback):
         self.trainer.batches.set_epoch(int((state.epoch or 0) + 1e-6))
 
 
-class BertkitTrainer(MemorySavingTrainer, ShardedTrainer):
+class BertkitTrainer(MemorySavingTrainer, ShardedTrainer, XlaTrainer):
     """Trainer whose losses are means over the global batch.
 
     transformers counts the items of ``labels`` over all micro-batches and processes and hands the number to the model
@@ -104,6 +108,10 @@ class BertkitTrainer(MemorySavingTrainer, ShardedTrainer):
     these numbers (``accepts_loss_kwargs``). The heads of other families would take them and divide by their own batch's
     all the same, so their losses are computed here from their logits, by the rules of ``bertkit.model.loss_bert``. The
     loss of an evaluation is a mean over all items of its set, too, and not of the means of batches.
+
+    Args:
+        what: is trained, in a word or two, for the log.
+        model, args, kwargs: as for transformers' Trainer and `XlaTrainer`.
 
     Attributes:
         batches: what this process trains on in an epoch.
@@ -256,10 +264,10 @@ class BertkitTrainer(MemorySavingTrainer, ShardedTrainer):
         self, dataloader: Any, *args: Any, metric_key_prefix: str = "eval", **kwargs: Any
     ) -> EvalLoopOutput:
         """As in transformers; ``evaluated`` is the data set already while metrics are computed."""
-        self.evaluated, self._outputs = dataloader.dataset, None
-        arguments = self.args
+        dataset, arguments = self.dataset_of(dataloader), self.args
+        self.evaluated, self._outputs = dataset, None
         self._evaluation = EvaluationLoss(
-            len(dataloader.dataset),
+            len(dataset),
             arguments.eval_batch_size,
             num_processes=arguments.world_size,
             process_index=arguments.process_index,
@@ -284,6 +292,13 @@ class BertkitTrainer(MemorySavingTrainer, ShardedTrainer):
             self.predict(dataset)
         return self._outputs
 
+    def weights_to_save(self) -> dict[str, torch.Tensor] | None:
+        return self.xla_weights() if self.on_xla else super().weights_to_save()
+
+    def leave_mixed_precision(self) -> None:
+        super().leave_mixed_precision()
+        self.autocast = False
+
     def tokens_per_second(self, metrics: dict[str, float]) -> float:
         """Tokens without padding that all processes trained on in a second, since the start or the resumption.
 
@@ -295,7 +310,7 @@ class BertkitTrainer(MemorySavingTrainer, ShardedTrainer):
 
     def last_evaluation(self) -> dict[str, float] | None:
         """The results of an evaluation made at this very step, if there was one: no need to make it again."""
-        if self.args.load_best_model_at_end or self.args.bf16 or self.args.fp16:
+        if self.args.load_best_model_at_end or self.args.bf16 or self.args.fp16 or self.trained_in_autocast:
             return None  # the weights are an earlier step's by now, or that evaluation was not in float32
         for entry in reversed(self.state.log_history):
             if entry["step"] == self.state.global_step and "eval_loss" in entry:

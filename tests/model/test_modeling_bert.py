@@ -221,6 +221,16 @@ def test_answers_outside_the_sequence_do_not_count() -> None:
     torch.testing.assert_close(position_loss(logits, torch.tensor([[6], [0], [5], [-100]])), inside)
 
 
+def test_numbers_that_are_none_do_not_count(tiny_config: Any) -> None:
+    tiny_config.problem_type = "regression"
+    logits, labels = torch.tensor([[1.0], [2.0], [5.0]], requires_grad=True), torch.tensor([0.0, -100.0, float("nan")])
+    loss = sequence_classification_loss(tiny_config, logits, labels)
+    loss.backward()
+    assert loss.item() == pytest.approx((1**2 + 102**2) / 2)
+    assert logits.grad is not None
+    assert logits.grad.flatten().tolist() == [1.0, 102.0, 0.0]
+
+
 def test_one_end_of_an_answer_without_the_other_is_refused(tiny_config: Any) -> None:
     with pytest.raises(ValueError, match="`start_positions` and `end_positions`"):
         BertForQuestionAnswering(tiny_config)(torch.ones(1, 3, dtype=torch.long), start_positions=torch.tensor([1]))

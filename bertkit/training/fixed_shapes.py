@@ -1,0 +1,120 @@
+"""One shape for every batch, for devices that compile each shape anew (XLA, and TPUs with it).
+
+Inputs are padded to the longest that there may be, and a batch of fewer rows than the others, an epoch's last one, is
+filled up. Neither changes a number beyond rounding: padding is never attended to, and what fills up has no label, so it
+is in no loss and in no count. Dropping the last batch would leave out other examples in every epoch, and in evaluation
+would score fewer than there are.
+
+Dimension letters: B rows of a batch, C choices, S tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from transformers import PreTrainedConfig, PreTrainedTokenizerBase
+
+from bertkit.errors import PlacementError
+
+Collate = Callable[..., Mapping[str, Tensor]]
+
+# What says of a row, or of each of its tokens, what is to be predicted.
+_LABELS = ("labels", "next_sentence_label", "start_positions", "end_positions")
+_IGNORED = -100
+
+
+@dataclass(frozen=True)
+class FixedShapes:
+    """What gives all batches of a run one shape.
+
+    Attributes:
+        tokenizer: says what padding is.
+        max_seq_length: tokens that inputs are padded to; ``None`` where they come in one length already.
+    """
+
+    tokenizer: PreTrainedTokenizerBase
+    max_seq_length: int | None = None
+
+    def collator(self, collate: Collate, rows: int) -> Collate:
+        """``collate`` with every batch brought to so many rows of so many tokens."""
+        return partial(self._collate, collate, rows)
+
+    def _collate(self, collate: Collate, rows: int, examples: Any) -> dict[str, Tensor]:
+        return filled(self.padded(collate(examples)), rows)
+
+    def padded(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """A batch whose inputs, (B, S) or (B, C, S), are padded at the end.
+
+        Args:
+            batch: with ``input_ids``. What has their shape has a whole number for each token: labels are padded with
+                -100, masks with 0.
+        """
+        if self.max_seq_length is None:
+            return dict(batch)
+        shape = batch["input_ids"].shape
+        padding = {"input_ids": self.tokenizer.pad_token_id, "token_type_ids": self.tokenizer.pad_token_type_id}
+        padding |= dict.fromkeys(_LABELS, _IGNORED)
+        return {
+            name: F.pad(values, (0, self.max_seq_length - shape[-1]), value=padding.get(name, 0))
+            if values.shape == shape and not values.is_floating_point()
+            else values
+            for name, values in batch.items()
+        }
+
+
+def filled(batch: Mapping[str, Tensor], rows: int) -> dict[str, Tensor]:
+    """A batch filled up to so many rows, with copies of its last one that have no label and one token.
+
+    No label is -100 among whole numbers, and NaN among numbers to predict. Of a copy only [CLS] is attended to: not
+    nothing, whose softmax is not a number; and by that `num_tokens` knows copies, since an input has a [SEP] too.
+    """
+    missing = rows - len(batch["input_ids"])
+    full = {}
+    for name, values in batch.items():
+        rest = values[-1:].expand(missing, *values.shape[1:])
+        if name in _LABELS:
+            rest = torch.full_like(rest, float("nan") if rest.is_floating_point() else _IGNORED)
+        elif name == "attention_mask":
+            rest = torch.zeros_like(rest)
+            rest[..., 0] = 1
+        full[name] = torch.cat([values, rest])
+    return full
+
+
+def num_tokens(attention_mask: Tensor) -> Tensor:
+    """How many tokens the inputs of a batch have, 0-d int64, without those of the copies that fill it up.
+
+    >>> num_tokens(torch.tensor([[1, 1, 1], [1, 1, 0], [1, 0, 0]]))
+    tensor(5)
+    """
+    tokens = attention_mask.sum(dim=-1)
+    return tokens.where(tokens > 1, 0).sum()
+
+
+def check_one_shape(data: Any, config: PreTrainedConfig) -> None:
+    """Refuses a fine-tuning whose batches cannot have one shape.
+
+    Args:
+        data: the recipe's ``data`` block.
+        config: of the model.
+
+    Raises:
+        PlacementError: texts are cut into windows, of which every batch has another number; or an LSTM reads each input
+            up to its padding.
+    """
+    if getattr(data, "long_text", "cut") == "chunk":
+        raise PlacementError(
+            "data.long_text: chunk makes as many windows of a text as it needs, so batches have many shapes, and this "
+            "placement gives them one; cut long texts, or train in another placement"
+        )
+    if getattr(config, "feature_layers", None) is not None:
+        raise PlacementError(
+            "model.feature_layers: the LSTM reads each input up to its padding, so a step has many shapes, and this "
+            "placement gives it one; fine-tune the whole encoder, or train in another placement"
+        )

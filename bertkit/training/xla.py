@@ -1,0 +1,156 @@
+"""What training on XLA needs beside fixed shapes; a TPU is one such device, and the CPU can be another.
+
+XLA records the operations of a step and runs them when a value is asked for or a batch begins. It compiles each new
+recording, which takes seconds to minutes: so nothing may ask within a step, and no step may be other than the last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_utils import EvalLoopOutput
+
+from bertkit.errors import TrainingError
+from bertkit.progress import say
+from bertkit.training.fixed_shapes import FixedShapes, num_tokens
+
+
+class XlaTrainer(Trainer):
+    """transformers' Trainer with batches of one shape, where that is wanted, and on XLA with what it lacks there.
+
+    Args:
+        fixed_shapes: what gives all batches one shape; None leaves them theirs.
+        autocast: compute in bf16 on XLA, weights and optimizer state staying float32. accelerate's own bf16 on a TPU
+            stores these in bf16 too, in which an update of 1e-5 of a weight is lost.
+    """
+
+    def __init__(self, *args: Any, fixed_shapes: FixedShapes | None = None, autocast: bool = False, **kwargs: Any):
+        self.fixed_shapes = fixed_shapes
+        self.autocast = self.trained_in_autocast = autocast
+        self._new_tokens: Tensor | None = None
+        self._unscored = 0
+        super().__init__(*args, **kwargs)
+        self.on_xla = self.args.device.type == "xla"
+        if self.on_xla:
+            self.add_callback(_BetweenGraphs(self))
+
+    def autocast_smart_context_manager(self, *args: Any, **kwargs: Any) -> contextlib.AbstractContextManager[Any]:
+        if self.autocast:
+            return torch.autocast("xla", torch.bfloat16)
+        return super().autocast_smart_context_manager(*args, **kwargs)
+
+    def _get_dataloader(self, dataset: Any, description: str, batch_size: int, *args: Any, **kwargs: Any) -> Any:
+        collate: Any = self.data_collator  # type: ignore[has-type]
+        if self.fixed_shapes is not None:
+            self.data_collator = self.fixed_shapes.collator(collate, batch_size)
+        try:
+            return super()._get_dataloader(dataset, description, batch_size, *args, **kwargs)
+        finally:
+            self.data_collator = collate
+
+    def _track_num_input_tokens(self, inputs: dict[str, Tensor]) -> None:
+        if self.args.include_num_input_tokens_seen == "no":
+            return
+        # Summed on the device: transformers asks for the number in every step, and waits for it.
+        tokens = num_tokens(inputs["attention_mask"])
+        self._new_tokens = tokens if self._new_tokens is None else self._new_tokens + tokens
+
+    def _settle_num_input_tokens(self) -> None:
+        if self._new_tokens is not None:
+            tokens = self.accelerator.gather(self._new_tokens.to(self.args.device)).sum()
+            self.state.num_input_tokens_seen += int(tokens)
+            self._new_tokens = None
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        self._settle_num_input_tokens()
+        super().log(logs, start_time)
+
+    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        self._settle_num_input_tokens()
+        super()._save_checkpoint(*args, **kwargs)
+
+    def get_batch_samples(
+        self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
+    ) -> tuple[list[Any], Tensor | int | None]:
+        batch_samples, num_items_in_batch = super().get_batch_samples(epoch_iterator, num_batches, device)
+        if self.on_xla and len(batch_samples) < num_batches:
+            # torch_xla reads in a thread, and takes a fault there for the end of the data.
+            raise TrainingError(
+                f"step {self.state.global_step + 1}: the data end before the epoch does; what stopped them stands above"
+            )
+        return batch_samples, num_items_in_batch
+
+    def dataset_of(self, dataloader: Any) -> Any:
+        """What a prepared dataloader reads; on XLA there is one around the one that knows."""
+        return (dataloader.dataloader if self.on_xla else dataloader).dataset
+
+    def evaluation_loop(self, dataloader: Any, *args: Any, **kwargs: Any) -> EvalLoopOutput:
+        if self.on_xla:
+            self._unscored = len(self.dataset_of(dataloader))
+            self.gather_function = self._of_examples
+        return super().evaluation_loop(dataloader, *args, **kwargs)
+
+    def prediction_step(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
+        self._rows = min(self._unscored, self.args.eval_batch_size)
+        self._unscored -= self._rows
+        return super().prediction_step(*args, **kwargs)
+
+    def _of_examples(self, values: Any) -> Any:
+        """A batch's values on the CPU, without those of the rows that fill it up.
+
+        On the device transformers would append them to those of all batches before, another shape each time. And
+        accelerate knows the last batch by the thread that reads ahead, so it would cut an earlier one.
+        """
+        if isinstance(values, (tuple, list)):
+            return type(values)(map(self._of_examples, values))
+        return values.cpu()[: self._rows]
+
+    def xla_weights(self) -> dict[str, Tensor]:
+        """The weights as ``save_pretrained`` can write them, tied ones as one."""
+        weights = self.model.state_dict(keep_vars=True)
+        copies = {id(weight): weight.detach().cpu() for weight in weights.values()}
+        return {name: copies[id(weight)] for name, weight in weights.items()}
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        try:
+            super()._load_rng_state(checkpoint)
+        except KeyError as error:
+            if error.args != ("xla",):
+                raise
+            say("the checkpoint is of another device: dropout goes on from the seed")
+
+
+class _BetweenGraphs(TrainerCallback):
+    """Ends a recording where one is to end, and takes out of the next one what it would wait for."""
+
+    def __init__(self, trainer: XlaTrainer):
+        self.trainer = trainer
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        # AdamW counts its steps on the CPU; resuming has put the counts on the device, one for each weight.
+        for values in self.trainer.optimizer.state.values():
+            if "step" in values:
+                values["step"] = values["step"].cpu()
+
+    def on_substep_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        # One recording a micro-batch, not one as long as there are micro-batches.
+        import torch_xla
+
+        torch_xla.sync()
+
+
+def compilations() -> dict[str, float]:
+    """What XLA has compiled in this process: how many recordings (``count``), and the ``seconds`` that took."""
+    from torch_xla.debug import metrics
+
+    count, nanoseconds, _ = metrics.metric_data("CompileTime") or (0, 0, ())
+    return {"count": count, "seconds": round(nanoseconds / 1e9, 1)}
