@@ -19,6 +19,7 @@ from bertkit import metrics
 from bertkit.errors import DataError, noted, raise_all
 from bertkit.spans.decoding import Decoded, decode_spans
 from bertkit.spans.files import answer_at, write_answers
+from bertkit.spans.padding import mask_padding
 from bertkit.spans.questions import questions_of, read_questions, texts_of
 from bertkit.spans.windows import NOWHERE, WindowSizes, encode_windows
 from bertkit.tables import Table, load_hub_table
@@ -29,7 +30,7 @@ from bertkit.tasks.splits import Columns, FineTuningData, Split
 if TYPE_CHECKING:
     from datasets import Dataset
     from torch import Tensor
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 _POSITIONS = ("start_positions", "end_positions")
 
@@ -189,6 +190,9 @@ class QuestionAnsweringTask(Task):
 
         positions = {name: torch.tensor([row[name] for row in rows]) for name in _POSITIONS if name in rows[0]}
         return positions | super().collate(rows, tokenizer, inputs)
+
+    def prepare(self, model: PreTrainedModel) -> None:
+        mask_padding(model)
 
     # ---- decode → score ---------------------------------------------------------------------------------------------
 
