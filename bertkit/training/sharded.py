@@ -6,7 +6,8 @@ checkpoint is the same files whatever the placement, so that any other can go on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from torch.distributed.checkpoint.state_dict import (
     set_model_state_dict,
     set_optimizer_state_dict,
 )
+from torch.distributed.fsdp import FSDPModule
 from transformers import PreTrainedModel, Trainer, TrainingArguments
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 from transformers.utils import SAFE_WEIGHTS_NAME
@@ -59,14 +61,17 @@ class ShardedTrainer(Trainer):
     def save_weights(self, folder: Path) -> None:
         """Saves configuration and weights; every process takes part."""
         weights = self.weights_to_save()
-        self.model.save_pretrained(folder, is_main_process=self.args.should_save, state_dict=weights)
+        with own_class(self.model):
+            self.model.save_pretrained(folder, is_main_process=self.args.should_save, state_dict=weights)
 
     def weights_to_save(self) -> dict[str, torch.Tensor] | None:
         """All weights as ``save_pretrained`` can write them; None where it finds them itself."""
         return self._whole_weights() if self._is_sharded else None
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, torch.Tensor] | None = None) -> None:
-        super()._save(output_dir, self._whole_weights() if self._is_sharded else state_dict)
+        whole = self._whole_weights() if self._is_sharded else state_dict
+        with own_class(self.model):
+            super()._save(output_dir, whole)
 
     def _whole_weights(self) -> dict[str, Any]:
         """All weights, in the first process; what is tied to another is in it once, as without FSDP."""
@@ -124,6 +129,18 @@ class ShardedTrainer(Trainer):
         state = torch.load(Path(checkpoint) / OPTIMIZER_NAME, map_location="cpu", weights_only=True)
         set_optimizer_state_dict(self.model, self.optimizer, named(state, order), options=_WHOLE)
         self.lr_scheduler.load_state_dict(torch.load(Path(checkpoint) / SCHEDULER_NAME, weights_only=True))
+
+
+@contextmanager
+def own_class(model: PreTrainedModel) -> Iterator[None]:
+    """Makes a model what it was before FSDP derived a class for it, whose name and code nobody else can load."""
+    derived = type(model)
+    if issubclass(derived, FSDPModule):
+        model.__class__ = next(base for base in derived.__bases__ if issubclass(base, PreTrainedModel))
+    try:
+        yield
+    finally:
+        model.__class__ = derived
 
 
 def layer_classes(model: PreTrainedModel) -> list[str]:

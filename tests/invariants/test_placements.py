@@ -38,6 +38,8 @@ def assert_same(folder: Path, one: Path, files: tuple[str, ...] = ()) -> None:
     timing = ("_runtime", "_per_second", "_time")
     for key in [key for key in scores[1] if not key.endswith(timing)]:
         assert scores[0][key] == pytest.approx(scores[1][key], rel=1e-5), key
+    assert {path.name for path in folder.glob("*.*")} == {path.name for path in one.glob("*.*")}
+    assert (folder / "config.json").read_text() == (one / "config.json").read_text()
     state = [json.loads((each / "trainer_state.json").read_text())["num_input_tokens_seen"] for each in (folder, one)]
     assert state[0] == state[1]
     for name in files:
