@@ -11,6 +11,14 @@ import pytest
 from bertkit.files import uninterrupted
 
 
+@pytest.fixture(autouse=True)
+def interruptible():
+    """SIGINT as Python has it; where the tests run in the background it is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def interrupt():
     signal.raise_signal(signal.SIGINT)
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -43,13 +44,14 @@ def classifier(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 def start(*args: object, **pipes: object) -> subprocess.Popen[str]:
-    """``bertkit ARGS…`` in a process of its own."""
+    """``bertkit ARGS…`` in a process of its own, which Ctrl-C reaches also where the tests run in the background."""
     return subprocess.Popen(
         [sys.executable, "-m", "bertkit", *map(str, args)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         **pipes,
     )
 
