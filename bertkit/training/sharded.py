@@ -54,6 +54,20 @@ class ShardedTrainer(Trainer):
             state.distributed_type = DistributedType.FSDP
             self.is_fsdp_enabled: bool = True
 
+    def _prepare_for_training(self, *args: Any) -> Any:
+        if not self._is_sharded:
+            return super()._prepare_for_training(*args)
+        # accelerate would make a group of its own of the embeddings and the head that they are tied to. BERT's head has
+        # a bias that is tied as well, beyond that group, which torch refuses: so all of them stay in the outermost one.
+        hidden = ("get_input_embeddings", "get_output_embeddings")
+        for name in hidden:
+            setattr(self.model, name, lambda: None)
+        try:
+            return super()._prepare_for_training(*args)
+        finally:
+            for name in hidden:
+                delattr(self.model, name)
+
     @property
     def _is_sharded(self) -> bool:
         return bool(self.is_fsdp_enabled)
@@ -146,8 +160,8 @@ def own_class(model: PreTrainedModel) -> Iterator[None]:
 def layer_classes(model: PreTrainedModel) -> list[str]:
     """The classes of a model's layers, which are shared out one by one; sorted.
 
-    They are those that transformers does not split among devices. Embeddings are among them, and left out: accelerate
-    shares them out apart, with the head that they may be tied to.
+    They are those that transformers does not split among devices. Embeddings are among them, and left out: a head may
+    be tied to them, and has to be in the same group.
 
     Raises:
         PlacementError: the model names none that it has.
