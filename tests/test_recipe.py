@@ -235,7 +235,9 @@ def test_a_placement_with_another_block_or_value_is_refused(tmp_path):
     with pytest.raises(RecipeError, match="expected one block, placement"):
         load_placement(path)
     path.write_text("placement:\n  device: tpu9\n")
-    with pytest.raises(RecipeError, match=r"line 2: placement\.device: expected one of auto, cpu, gpu, got 'tpu9'"):
+    with pytest.raises(
+        RecipeError, match=r"line 2: placement\.device: expected one of auto, cpu, gpu, xla, got 'tpu9'"
+    ):
         load_placement(path)
 
 

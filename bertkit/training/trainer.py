@@ -6,7 +6,6 @@ accumulation and processes; progress on stderr; and ``TrainingArguments`` made f
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -46,8 +45,6 @@ def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, *
             "placement; use group_by_length"
         )
     values = {key: value for key, value in recipe.train.items() if key not in OWN_TRAIN_KEYS}
-    # transformers would take a launcher's precision; and accelerate's on XLA is not wanted, see `training_arguments`.
-    os.environ["ACCELERATE_MIXED_PRECISION"] = "no" if placement.autocast_on_xla else placement.mixed_precision
     if placement.device == "xla" and values.get("optim", "adamw_torch_fused") == "adamw_torch_fused":
         values["optim"] = "adamw_torch"  # the same AdamW; the fused one is not made for XLA
     try:
@@ -60,6 +57,8 @@ def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, *
             reporter()  # one that is not installed says so
     except (ValueError, TypeError, ImportError, RuntimeError) as error:
         raise RecipeError(f"recipe {recipe.name}: train: {error}") from error
+    # Else a launcher's; and on XLA accelerate's is not wanted, see `Placement.training_arguments`.
+    arguments.mixed_precision = "no" if placement.autocast_on_xla else placement.mixed_precision
     if placement.strategy == "fsdp":  # accelerate's precision would be that of the weights, not autocast's
         arguments.fsdp_plugin_args["mixed_precision_policy"] = MixedPrecisionPolicy()
     if arguments.n_gpu > 1:
