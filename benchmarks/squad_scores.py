@@ -1,7 +1,8 @@
 """Dev scores of SQuAD, bertkit beside plain transformers: same checkpoint, same data, same steps and hyper-parameters.
 
     python benchmarks/squad_scores.py --model CHECKPOINT --data-dir SQUAD_FOLDER [--tasks 1.1 2.0] [--max-steps 300]
-                                      [--limit N] [--seeds 42] [--side stock|bertkit|both] [--mixed-precision bf16|no]
+                                      [--limit N] [--eval-limit N] [--seeds 42] [--side stock|bertkit|both]
+                                      [--mixed-precision bf16|no]
 
 The folder has the official JSON: ``train-v1.1*.json`` and ``dev-v1.1.json``, or those of 2.0. Both sides: batch 16,
 learning rate 5e-5, linear decay, no warm-up, no weight decay, windows of 384 tokens of which 128 are shared, answers of
@@ -103,7 +104,8 @@ def stock(args: argparse.Namespace, version: str, seed: int) -> dict[str, float]
 
     set_seed(seed)
     tokenizer = AutoTokenizer.from_pretrained(args.model)
-    rows = {split: rows_of(path, args.limit) for split, path in files_of(args.data_dir, version).items()}
+    limits = {"train": args.limit, "dev": args.eval_limit or args.limit}
+    rows = {split: rows_of(path, limits[split]) for split, path in files_of(args.data_dir, version).items()}
     windows = {split: windows_of(each, tokenizer) for split, each in rows.items()}
     inputs = [*tokenizer.model_input_names, "start_positions", "end_positions"]
     sets = {split: Dataset.from_dict({name: each[name] for name in inputs}) for split, each in windows.items()}
@@ -151,7 +153,8 @@ def bertkit(args: argparse.Namespace, version: str, seed: int) -> dict[str, floa
     given += ["--max-seq-length", str(MAX_SEQ_LENGTH), "--doc-stride", str(OVERLAP)]
     given += ["--max-answer-length", str(LONGEST), "--n-best-size", str(BEST)]
     given += ["--version-2-with-negative"] if version == "2.0" else []
-    given += [] if args.limit is None else [f"--max-{kind}-samples={args.limit}" for kind in ("train", "eval")]
+    limits = {"train": args.limit, "eval": args.eval_limit or args.limit}
+    given += [f"--max-{kind}-samples={limit}" for kind, limit in limits.items() if limit is not None]
     with tempfile.TemporaryDirectory() as folder:
         results = finetune(args, seed, Path(folder) / "run", given)
     no_scores = ("loss", "runtime", "samples_per_second", "steps_per_second")
@@ -163,5 +166,6 @@ def bertkit(args: argparse.Namespace, version: str, seed: int) -> dict[str, floa
 if __name__ == "__main__":
     parser = options(__doc__, list(MAIN_METRIC), ["1.1"])
     parser.add_argument("--max-steps", type=int, default=300)
+    parser.add_argument("--eval-limit", type=int, default=None, help="questions of dev")
     parser.set_defaults(seeds=[42])
     compare(parser.parse_args(), MAIN_METRIC, {"stock": stock, "bertkit": bertkit})
