@@ -21,7 +21,7 @@ class Progress(TrainerCallback):
         self.bar: tqdm[Any] | None = None
         self.started = 0.0
         self.first_step = 0
-        self.measured_from: tuple[float, int, int] | None = None  # time, step and tokens after this run's first step
+        self.measured_from: tuple[float, int] | None = None  # time and step after this run's first step
         self.is_expected = False
 
     def on_train_begin(
@@ -44,17 +44,15 @@ class Progress(TrainerCallback):
         """Says how long the run is going to take, once some steps are measured; the first is slower than the rest."""
         now = time.monotonic()
         if self.measured_from is None:
-            self.measured_from = now, state.global_step, state.num_input_tokens_seen
+            self.measured_from = now, state.global_step
             return
-        since, step, tokens = self.measured_from
+        since, step = self.measured_from
         if now - since < _MEASURED:
             return
         self.is_expected = True
         pace = (now - since) / (state.global_step - step)
-        speed = (state.num_input_tokens_seen - tokens) / (now - since)
         left = state.max_steps - state.global_step
-        rest = f"at this pace the other {left:,} steps take {duration(pace * left)}"
-        say(f"time: {pace:.3g} s a step, {speed:,.0f} tokens/s; {rest}")
+        say(f"time: {pace:.3g} s a step; at this pace the other {left:,} steps take {duration(pace * left)}")
 
     def on_log(
         self,
