@@ -6,6 +6,7 @@ checkpoint is the same files whatever the placement, so that any other can go on
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,6 +43,8 @@ class ShardedTrainer(Trainer):
     def __init__(self, *, model: PreTrainedModel, args: TrainingArguments, **kwargs: Any):
         self._autocast = True
         if args.fsdp:
+            # Heads give parts of a tensor, such as the scores of starts; nothing here changes them in place.
+            warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor")
             args.fsdp_plugin_args["transformer_cls_names_to_wrap"] = ",".join(layer_classes(model))
         super().__init__(model=model, args=args, **kwargs)
 
