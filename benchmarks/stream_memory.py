@@ -20,19 +20,14 @@ from pathlib import Path
 
 import numpy as np
 
+from bertkit.tasks.classification import ClassificationTask, DataSettings, TaskSettings
+
 OUTPUTS = {"predict": "labels.jsonl", "embed": "vectors.parquet"}
 WORDS = "a good bad film story the plot is lovely or awful".split()
-TASK = {
-    "kind": "classification",
-    "task": {
-        "name": "classification",
-        "problem": "single_label",
-        "text_columns": ["text"],
-        "label_column": "label",
-        "label_names": ["bad", "good"],
-    },
-    "data": {"max_seq_length": 128},
-}
+TASK = ClassificationTask(
+    TaskSettings(problem="single_label", text_columns=["text"], label_column="label", label_names=["bad", "good"]),
+    DataSettings(max_seq_length=128),
+).describe()
 
 
 def make_classifier(folder: Path) -> None:

@@ -194,7 +194,7 @@ def place(settings: PlacementSettings, global_train_batch_size: int, max_seq_len
     """
     check_processes(settings)
     device = _device(settings)
-    num_processes = int(os.environ.get("WORLD_SIZE", "1"))
+    num_processes = _started_processes()
     if global_train_batch_size % num_processes:
         raise PlacementError(
             f"train.global_train_batch_size: {global_train_batch_size} sequences cannot be shared evenly by "
@@ -274,11 +274,16 @@ def inference_device(device: Literal["auto", "cpu"] = "auto") -> str:
     Raises:
         PlacementError: a launcher has started several processes, which would all do the same.
     """
-    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    processes = _started_processes()
     if processes > 1:
         raise PlacementError(f"predictions are made by one process, and this is one of {processes}; use plain bertkit")
     found = _device(PlacementSettings(device=device))
     return "cpu" if found == "xla" else found
+
+
+def _started_processes() -> int:
+    """How many processes a launcher has started, on all machines; 1 without one."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def visible_gpus() -> int:
@@ -325,7 +330,7 @@ def _xla_device() -> str:
         )
     from torch_xla import runtime
 
-    processes = max(runtime.world_size(), int(os.environ.get("WORLD_SIZE", "1")))
+    processes = max(runtime.world_size(), _started_processes())
     if processes > 1:
         raise PlacementError(f"{processes} processes on XLA: a run is of one process there; start a single one")
     return "xla"

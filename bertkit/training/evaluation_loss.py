@@ -16,6 +16,9 @@ class EvaluationLoss:
         at_once: examples in a batch of one process.
         num_processes, process_index: of the run, and of this process.
 
+    Attributes:
+        sums: loss and items of this process, (2,) float64; ``None`` where nothing was added.
+
     >>> evaluation = EvaluationLoss(5, 2, num_processes=2, process_index=1)  # 0 1 | 2 3 and 4 0 | 1 2
     >>> evaluation.next_batch(), evaluation.next_batch()
     ((2, False), (0, True))
@@ -27,7 +30,7 @@ class EvaluationLoss:
         self.num_processes = num_processes
         self.process_index = process_index
         self._batch = -1
-        self._sums: torch.Tensor | None = None
+        self.sums: torch.Tensor | None = None
 
     def next_batch(self) -> tuple[int, bool]:
         """How many examples at the head of the next batch are its own, and whether any process's was filled up."""
@@ -41,9 +44,4 @@ class EvaluationLoss:
     def add(self, loss: torch.Tensor, items: torch.Tensor) -> None:
         """Adds the sum of a batch's losses, and the number of its items that have a label."""
         values = torch.stack([loss.double(), items.to(loss.device).double()])
-        self._sums = values if self._sums is None else self._sums + values
-
-    @property
-    def sums(self) -> torch.Tensor | None:
-        """Loss and items of this process, (2,) float64; ``None`` where nothing was added."""
-        return self._sums
+        self.sums = values if self.sums is None else self.sums + values

@@ -18,18 +18,12 @@ import torch
 
 import bertkit as package
 from bertkit.checkpoint import load_config, load_tokenizer
+from bertkit.tasks.classification import ClassificationTask, DataSettings, TaskSettings
 
-TASK = {
-    "kind": "classification",
-    "task": {
-        "name": "classification",
-        "problem": "single_label",
-        "text_columns": ["text"],
-        "label_column": "label",
-        "label_names": ["bad", "good"],
-    },
-    "data": {"max_seq_length": 32},
-}
+TASK = ClassificationTask(
+    TaskSettings(problem="single_label", text_columns=["text"], label_column="label", label_names=["bad", "good"]),
+    DataSettings(max_seq_length=32),
+).describe()
 
 
 @pytest.fixture(scope="module")

@@ -17,18 +17,12 @@ from bertkit.errors import CheckpointError, RecipeError
 from bertkit.inference.onnx_model import OnnxModel
 from bertkit.model.modeling_bert import AUTO_CLASSES
 from bertkit.sharing.onnx import quantize
+from bertkit.tasks.classification import ClassificationTask, DataSettings, TaskSettings
 
-TASK = {
-    "kind": "classification",
-    "task": {
-        "name": "classification",
-        "problem": "single_label",
-        "text_columns": ["text"],
-        "label_column": "label",
-        "label_names": ["bad", "good"],
-    },
-    "data": {"max_seq_length": 32},
-}
+TASK = ClassificationTask(
+    TaskSettings(problem="single_label", text_columns=["text"], label_column="label", label_names=["bad", "good"]),
+    DataSettings(max_seq_length=32),
+).describe()
 SEQUENCE = "BertForSequenceClassification"
 HEADS = [
     head if head == SEQUENCE else pytest.param(head, marks=pytest.mark.slow)
