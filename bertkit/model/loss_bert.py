@@ -5,13 +5,20 @@ NaN. Where gradients are accumulated or several processes train, the mean must b
 ``num_items_in_batch`` says how many those are, as bertkit's Trainer counts them. C is the number of classes.
 """
 
+from collections.abc import Iterator
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from .configuration_bert import BertConfig
 
 IGNORE_INDEX = -100
+# Logits that `_SummedCrossEntropy` takes in float32 at once: on a CPU 2 MiB, which stay in its cache, else 512 MiB.
+_LOGITS_AT_ONCE = {"cpu": 1 << 19}
+_LOGITS_AT_ONCE_ELSEWHERE = 1 << 27
 
 
 def mean_loss(total: Tensor, num_items: Tensor | int) -> Tensor:
@@ -23,6 +30,43 @@ def mean_loss(total: Tensor, num_items: Tensor | int) -> Tensor:
 def at_least_float32(logits: Tensor) -> Tensor:
     """Half-precision logits as float32, so that sums over a vocabulary keep their digits; others unchanged."""
     return logits if logits.dtype == torch.float64 else logits.float()
+
+
+class _SummedCrossEntropy(torch.autograd.Function):
+    """``F.cross_entropy(..., reduction="sum")`` of float32, without float32 copies of all logits.
+
+    Over a vocabulary the plain one goes through memory for a copy, its log-softmax, and three gradients as large, each
+    of M × V numbers; here only the gradient is, in the dtype of the logits, and the rest a block of rows at a time.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, labels: Tensor) -> Tensor:
+        is_labelled = labels != IGNORE_INDEX
+        labels = labels.where(is_labelled, 0).unsqueeze(1)  # (M, 1)
+        largest = at_least_float32(logits.amax(dim=-1, keepdim=True))  # (M, 1)
+        sums = [(at_least_float32(logits[rows]) - largest[rows]).exp_().sum(dim=-1) for rows in _blocks(logits)]
+        log_sums = torch.cat(sums).log_().unsqueeze(1)  # (M, 1)
+        ctx.save_for_backward(logits, labels, is_labelled, largest, log_sums)
+        losses = largest - at_least_float32(logits.gather(1, labels)) + log_sums  # (M, 1)
+        return losses.squeeze(1).where(is_labelled, 0.0).sum()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        logits, labels, is_labelled, largest, log_sums = ctx.saved_tensors
+        weights = gradient.where(is_labelled, 0.0).unsqueeze(1)
+        of_logits = torch.empty_like(logits)
+        for rows in _blocks(logits):
+            probabilities = (at_least_float32(logits[rows]) - (largest + log_sums)[rows]).exp_()
+            probabilities.scatter_add_(1, labels[rows], probabilities.new_full((len(probabilities), 1), -1.0))
+            of_logits[rows] = probabilities.mul_(weights[rows])
+        return of_logits, None
+
+
+def _blocks(logits: Tensor) -> Iterator[slice]:
+    """The rows of (M, C), some at a time; at least one block."""
+    at_once = _LOGITS_AT_ONCE.get(logits.device.type, _LOGITS_AT_ONCE_ELSEWHERE) // logits.shape[-1]
+    return (slice(start, start + max(at_once, 1)) for start in range(0, max(len(logits), 1), max(at_once, 1)))
 
 
 def mean_cross_entropy(logits: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
@@ -41,9 +85,8 @@ def mean_cross_entropy(logits: Tensor, labels: Tensor, num_items_in_batch: Tenso
         >>> round(mean_cross_entropy(logits, torch.tensor([1, -100])).item(), 3)
         0.502
     """
-    logits = at_least_float32(logits).reshape(-1, logits.shape[-1])
     labels = labels.reshape(-1)
-    total = F.cross_entropy(logits, labels, ignore_index=IGNORE_INDEX, reduction="sum")
+    total = _SummedCrossEntropy.apply(logits.reshape(-1, logits.shape[-1]), labels)  # type: ignore[no-untyped-call]
     return mean_loss(total, (labels != IGNORE_INDEX).sum() if num_items_in_batch is None else num_items_in_batch)
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from torch.nn import functional as F
 
 from bertkit import (
     BertConfig,
@@ -21,6 +22,7 @@ from bertkit import (
     BertForTokenClassification,
     BertModel,
 )
+from bertkit.model import loss_bert
 from bertkit.model.loss_bert import mean_cross_entropy, position_loss, problem_type, sequence_classification_loss
 from bertkit.model.modeling_bert import BertEmbeddings
 
@@ -147,6 +149,30 @@ def test_the_loss_of_half_precision_logits_is_computed_in_float32(dtype: torch.d
     assert loss.dtype == torch.float32
     torch.testing.assert_close(loss, mean_cross_entropy(logits.float(), torch.arange(4)), rtol=0, atol=0)
     assert mean_cross_entropy(logits.double(), torch.arange(4)).dtype == torch.float64
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 3, 100])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_the_loss_and_its_gradient_are_torchs_however_many_rows_are_taken_at_once(
+    dtype: torch.dtype, rows_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(loss_bert._LOGITS_AT_ONCE, "cpu", 30 * rows_at_once)
+    torch.manual_seed(0)
+    drawn, labels = 5 * torch.randn(8, 30), torch.tensor([0, 29, -100, 3, 3, -100, 17, 1])
+    ours = drawn.to(dtype).requires_grad_()
+    theirs = ours.detach().to(torch.float64).requires_grad_()
+    (2 * mean_cross_entropy(ours, labels, 9)).backward()
+    (2 * F.cross_entropy(theirs, labels, reduction="sum") / 9).backward()
+    torch.testing.assert_close(ours.grad, theirs.grad.to(dtype))
+    expected = F.cross_entropy(ours.detach().double(), labels)
+    torch.testing.assert_close(mean_cross_entropy(ours, labels).double(), expected, rtol=1e-6, atol=1e-7)
+
+
+def test_a_small_loss_keeps_its_digits() -> None:
+    logits = torch.tensor([[20.0, 5.0, 4.0]], requires_grad=True)
+    expected = F.cross_entropy(logits.double(), torch.tensor([0]))
+    assert mean_cross_entropy(logits, torch.tensor([0])).item() == pytest.approx(expected.item(), rel=0.3)
+    assert mean_cross_entropy(logits.double(), torch.tensor([0])).item() == pytest.approx(expected.item(), rel=1e-9)
 
 
 NOTHING = torch.full((2, 4), -100)
