@@ -6,7 +6,7 @@ accumulation and processes; progress on stderr; and ``TrainingArguments`` made f
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Sampler, SequentialSampler
 from transformers import PreTrainedModel, PrinterCallback, ProgressCallback, TrainerCallback, TrainingArguments
 from transformers.integrations import get_reporting_integration_callbacks
 from transformers.trainer_callback import TrainerControl, TrainerState
-from transformers.trainer_utils import EvalLoopOutput
+from transformers.trainer_utils import EvalLoopOutput, EvalPrediction
 
 from bertkit.errors import PlacementError, RecipeError
 from bertkit.model.loss_bert import mean_cross_entropy, position_loss, sequence_classification_loss
@@ -27,6 +27,7 @@ from bertkit.placement import Placement
 from bertkit.recipe import OWN_TRAIN_KEYS, Recipe
 from bertkit.training.batches import GlobalBatches, LengthGroups, labelled_items, part_of_batch
 from bertkit.training.evaluation_loss import EvaluationLoss
+from bertkit.training.evaluation_order import evaluation_sampler, in_dataset_order
 from bertkit.training.memory import MemorySavingTrainer
 from bertkit.training.progress import Progress
 from bertkit.training.sharded import ShardedTrainer
@@ -110,11 +111,12 @@ class BertkitTrainer(MemorySavingTrainer, ShardedTrainer, XlaTrainer):
 
     Args:
         what: is trained, in a word or two, for the log.
-        model, args, kwargs: as for transformers' Trainer and `XlaTrainer`.
+        model, args, compute_metrics, kwargs: as for transformers' Trainer and `XlaTrainer`.
 
     Attributes:
         batches: what this process trains on in an epoch.
-        evaluated: the data set of the last evaluation.
+        evaluated: the data set of the last evaluation; what comes of it is in its order, see
+            `bertkit.training.evaluation_order`.
     """
 
     batches: GlobalBatches
@@ -127,8 +129,10 @@ class BertkitTrainer(MemorySavingTrainer, ShardedTrainer, XlaTrainer):
         model: PreTrainedModel,
         args: TrainingArguments,
         callbacks: list[TrainerCallback] | None = None,
+        compute_metrics: Callable[[EvalPrediction], dict[str, float]] | None = None,
         **kwargs: Any,
     ):
+        self._scores = compute_metrics
         self._fillers: list[bool] = []  # which micro-batches of this step have no example of their own
         self._num_pairs_in_batch: torch.Tensor | None = None
         self._evaluation: EvaluationLoss | None = None
@@ -138,7 +142,8 @@ class BertkitTrainer(MemorySavingTrainer, ShardedTrainer, XlaTrainer):
         if args.ddp_find_unused_parameters is None:
             args.ddp_find_unused_parameters = not is_bert  # BERT's losses reach every weight
         told = [Progress(what), _Beginnings(self), *(callbacks or [])]
-        super().__init__(model=model, args=args, callbacks=told, **kwargs)
+        in_order = None if compute_metrics is None else self._scores_in_order
+        super().__init__(model=model, args=args, callbacks=told, compute_metrics=in_order, **kwargs)
         self.remove_callback(PrinterCallback)
         self.remove_callback(ProgressCallback)
         if not is_bert:
@@ -204,8 +209,7 @@ class BertkitTrainer(MemorySavingTrainer, ShardedTrainer, XlaTrainer):
         super()._track_num_input_tokens({**inputs, **unseen})
 
     def _get_eval_sampler(self, eval_dataset: Any) -> Any:
-        # transformers groups these by length too, in a random order, and predictions would come back in that order.
-        return SequentialSampler(eval_dataset)
+        return evaluation_sampler(eval_dataset)
 
     def compute_loss(
         self,
@@ -276,11 +280,20 @@ class BertkitTrainer(MemorySavingTrainer, ShardedTrainer, XlaTrainer):
             sums = self._evaluation.sums
         finally:
             self._evaluation = None
+        outcome = outcome._replace(
+            predictions=in_dataset_order(outcome.predictions, dataset),
+            label_ids=in_dataset_order(outcome.label_ids, dataset),
+        )
         self._outputs = outcome.predictions
         if sums is not None:
             loss, items = self.accelerator.gather(sums[None]).sum(dim=0).tolist()
             outcome.metrics[f"{metric_key_prefix}_loss"] = loss / max(items, 1)
         return outcome
+
+    def _scores_in_order(self, outcome: EvalPrediction) -> dict[str, float]:
+        assert self._scores is not None
+        outputs = (in_dataset_order(each, self.evaluated) for each in (outcome.predictions, outcome.label_ids))
+        return self._scores(EvalPrediction(*outputs))
 
     def outputs(self, dataset: Any) -> Any:
         """What the model gives for a data set: what it gave in the last evaluation, if that was of this set.

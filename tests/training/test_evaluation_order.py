@@ -1,0 +1,94 @@
+"""Evaluations take inputs of like length together, and give everything in the order of the data set."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from transformers import TrainingArguments
+
+from bertkit.model.configuration_bert import BertConfig
+from bertkit.model.modeling_bert import BertForTokenClassification
+from bertkit.training.evaluation_order import evaluation_order, evaluation_sampler, in_dataset_order
+from bertkit.training.trainer import BertkitTrainer
+
+LENGTHS = [3, 9, 4, 9, 1, 7, 2]
+
+
+@pytest.fixture
+def dataset() -> Dataset:
+    return Dataset.from_dict({"length": LENGTHS, "number": list(range(len(LENGTHS)))})
+
+
+def test_the_longest_come_first_and_equals_as_they_stand(dataset):
+    assert evaluation_order(dataset).tolist() == [1, 3, 5, 2, 0, 6, 4]
+    assert list(evaluation_sampler(dataset)) == [1, 3, 5, 2, 0, 6, 4]
+
+
+def test_a_set_without_lengths_comes_as_it_stands():
+    for dataset in (Dataset.from_dict({"number": [5, 6, 7]}), [5, 6, 7]):
+        assert list(evaluation_sampler(dataset)) == [0, 1, 2]
+        assert in_dataset_order(np.arange(3), dataset).tolist() == [0, 1, 2]
+
+
+def test_what_comes_out_is_put_in_order(dataset):
+    order = evaluation_order(dataset)
+    outputs = (order, [np.stack([order, order], axis=1)], {"labels": order}, None)
+    first, [second], third, nothing = in_dataset_order(outputs, dataset)
+    assert first.tolist() == third["labels"].tolist() == second[:, 1].tolist() == list(range(7))
+    assert nothing is None
+
+
+def test_predictions_scores_and_loss_are_those_of_any_order(tmp_path):
+    draw = torch.Generator().manual_seed(1)
+    rows = [
+        {
+            "input_ids": torch.randint(5, 50, (length,), generator=draw).tolist(),
+            "labels": torch.randint(0, 3, (length,), generator=draw).tolist(),
+            "length": length,
+        }
+        for length in LENGTHS
+    ]
+    widths = []
+
+    def collate(examples):
+        longest = max(len(example["input_ids"]) for example in examples)
+        widths.append(longest)
+
+        def filled(name, filler):
+            return torch.tensor([each[name] + [filler] * (longest - len(each[name])) for each in examples])
+
+        ids = filled("input_ids", 0)
+        return {"input_ids": ids, "attention_mask": ids.ne(0).long(), "labels": filled("labels", -100)}
+
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, num_labels=3
+    )
+    model = BertForTokenClassification(config).eval()
+    scored = []
+    trainer = BertkitTrainer(
+        what="test",
+        model=model,
+        args=TrainingArguments(
+            str(tmp_path), per_device_eval_batch_size=2, report_to="none", use_cpu=True, remove_unused_columns=False
+        ),
+        data_collator=collate,
+        eval_dataset=Dataset.from_list(rows),
+        compute_metrics=lambda outcome: scored.append(outcome) or {},
+    )
+    outcome = trainer.predict(trainer.eval_dataset)
+    assert widths == [9, 7, 3, 1]
+    with torch.no_grad():
+        one_by_one = [model(torch.tensor([row["input_ids"]])).logits[0].numpy() for row in rows]
+    for outputs in (outcome, scored[0]):
+        for row, logits, labels, expected in zip(rows, outputs.predictions, outputs.label_ids, one_by_one, strict=True):
+            np.testing.assert_allclose(logits[: row["length"]], expected, atol=1e-5)
+            assert labels[: row["length"]].tolist() == row["labels"]
+    losses = [
+        torch.nn.functional.cross_entropy(torch.tensor(logits), torch.tensor(row["labels"]), reduction="sum").item()
+        for row, logits in zip(rows, one_by_one, strict=True)
+    ]
+    assert outcome.metrics["test_loss"] == pytest.approx(sum(losses) / sum(LENGTHS), rel=1e-5)
+    assert trainer.outputs(trainer.eval_dataset) is outcome.predictions
