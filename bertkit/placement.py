@@ -41,6 +41,8 @@ class PlacementSettings:
             on XLA alone.
         attn_implementation: attention kernel as transformers names it (``sdpa``, ``eager``, ``flash_attention_2``,
             ``flex_attention``); ``None`` leaves the choice to transformers.
+        fast_dropout: draw dropout from few random bits (`bertkit.training.fast_dropout`), several times as fast as
+            torch does on a CPU: other draws of the same distribution. ``None`` is on CPUs, and nowhere else.
     """
 
     device: Literal["auto", "cpu", "gpu", "xla"] = "auto"
@@ -54,6 +56,7 @@ class PlacementSettings:
     gradient_checkpointing: bool = False
     fixed_shapes: bool | None = None
     attn_implementation: str | None = None
+    fast_dropout: bool | None = None
 
     def __post_init__(self) -> None:
         if self.num_processes is not None and self.num_processes < 1:
@@ -68,6 +71,8 @@ class PlacementSettings:
             raise ValueError(f"dataloader_num_workers: {self.dataloader_num_workers} is negative")
         if self.preprocessing_num_workers is not None and self.preprocessing_num_workers < 1:
             raise ValueError(f"preprocessing_num_workers: {self.preprocessing_num_workers} is not at least 1")
+        if self.fast_dropout and self.device in ("gpu", "xla"):
+            raise ValueError(f"fast_dropout: it is for CPUs, and device is {self.device}; leave it out")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +95,11 @@ class Placement:
     def fixed_shapes(self) -> bool:
         """Whether every batch has one shape."""
         return self.device == "xla" if self.settings.fixed_shapes is None else self.settings.fixed_shapes
+
+    @property
+    def fast_dropout(self) -> bool:
+        """Whether dropout is `bertkit.training.fast_dropout`'s."""
+        return self.device == "cpu" and self.settings.fast_dropout is not False
 
     @property
     def autocast_on_xla(self) -> bool:

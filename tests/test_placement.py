@@ -222,3 +222,13 @@ def test_what_xla_cannot_do_is_refused(on_xla, monkeypatch):
     on_xla("TPU")
     with pytest.raises(PlacementError, match="fp16 needs a GPU; on this XLA"):
         place(PlacementSettings(mixed_precision="fp16"), 32)
+
+
+@pytest.mark.parametrize(("asked", "found"), [(None, True), (True, True), (False, False)])
+def test_fast_dropout_is_for_cpus(asked, found):
+    assert place(PlacementSettings(fast_dropout=asked, **CPU), 8).fast_dropout is found
+
+
+def test_fast_dropout_on_a_gpu_is_refused():
+    with pytest.raises(ValueError, match="fast_dropout: it is for CPUs, and device is gpu"):
+        PlacementSettings(device="gpu", fast_dropout=True)

@@ -6,6 +6,7 @@ With several processes every one of them checks and computes; the first alone wr
 from __future__ import annotations
 
 import dataclasses
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from bertkit.recipe import Recipe
 from bertkit.sharing.model_card import CardFacts, model_card
 from bertkit.sharing.push import check_login, push_finished_run
 from bertkit.training.estimate import start_lines
+from bertkit.training.fast_dropout import fast_dropout
+from bertkit.training.kept_memory import keep_freed_memory
 from bertkit.training.run_directory import (
     Run,
     RunRecord,
@@ -110,7 +113,9 @@ class RunInProgress:
         checkpoint = last_checkpoint(self.output_dir) if self.resume else None
         if self.resume:
             say(f"resuming from {checkpoint}" if checkpoint else "resuming: no checkpoint yet, so from the beginning")
-        with without_library_bars():
+        if self.placement.device == "cpu":
+            keep_freed_memory()
+        with without_library_bars(), fast_dropout(trainer.model) if self.placement.fast_dropout else nullcontext():
             try:
                 outcome = trainer.train(resume_from_checkpoint=checkpoint)
             except KeyError as error:

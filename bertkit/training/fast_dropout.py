@@ -1,0 +1,169 @@
+"""Dropout for CPUs, where torch's takes up to a third of a training step: it draws a number for every unit, one by one.
+
+Here four units share 64 random bits, 16 each, and attention with dropout goes through the batch in pieces that stay in
+the cache. The draws are others than torch's, as they are with another seed; the distribution is the same, with the
+probability rounded to a multiple of 2⁻¹⁶ and survivors scaled for that. All bits come from torch's generator, so seeds,
+resumption and recomputed activations work as ever.
+
+Dimensions: B sequences, A heads, S tokens, D width of a head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+ATTENTION = "sdpa_fast_dropout"  # the name under which transformers finds `attention_forward`
+
+_STEPS = 1 << 16  # values that 16 bits take
+_SCORES_AT_ONCE = 1 << 21  # 8 MiB of float32
+
+
+def kept_units(shape: torch.Size, p: float) -> tuple[Tensor, float]:
+    """Draws which units stay, each by itself with probability 1 − p, 0 < p ≤ 1.
+
+    Returns:
+        uint8 of ``shape``, 1 = stays; and the factor that makes up for those that do not.
+    """
+    kept = min(round((1 - p) * _STEPS), _STEPS - 1)
+    count = shape.numel()
+    bits = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(1 << 63), None).view(torch.int16)[:count]
+    return (bits < kept - _STEPS // 2).view(torch.uint8).view(shape), _STEPS / kept if kept else 0.0
+
+
+class _Dropout(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, p: float) -> Tensor:
+        kept, ctx.scale = kept_units(states.shape, p)
+        ctx.save_for_backward(kept)
+        return (states * kept).mul_(ctx.scale)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (kept,) = ctx.saved_tensors
+        return (gradient * kept).mul_(ctx.scale), None
+
+
+class FastDropout(nn.Dropout):
+    """``nn.Dropout`` for floats on a CPU; never in place."""
+
+    def forward(self, states: Tensor) -> Tensor:
+        if not self.training or self.p == 0:
+            return states
+        dropped: Tensor = _Dropout.apply(states, self.p)  # type: ignore[no-untyped-call]
+        return dropped
+
+
+class _Attention(torch.autograd.Function):
+    """softmax(q kᵀ · scaling + bias), with dropout, times v; of (B, A, S, S) it keeps the softmax and a byte each.
+
+    Scores and softmax are float32; all other products are of the inputs' dtype, as in kernels without dropout.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, scaling: float, p: float
+    ) -> Tensor:
+        kept, ctx.scale = kept_units(torch.Size([*query.shape[:-1], key.shape[2]]), p)
+        ctx.scaling = scaling
+        probabilities = torch.empty(kept.shape, dtype=query.dtype)
+        context = _by_token(value)
+        wide = torch.promote_types(query.dtype, torch.float32)
+        for rows in _pieces(kept):
+            scores = (query[rows].to(wide) * scaling) @ key[rows].to(wide).transpose(-1, -2)
+            if bias is not None:
+                scores.add_(bias[rows])
+            probabilities[rows] = scores.softmax(dim=-1)
+            torch.mul((probabilities[rows] * kept[rows]) @ value[rows], ctx.scale, out=context[rows])
+        ctx.save_for_backward(query, key, value, probabilities, kept, context)
+        return context
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, probabilities, kept, context = ctx.saved_tensors
+        of_query, of_key, of_value = _by_token(query), _by_token(key), _by_token(value)
+        # Σ_j P_ij ∂L/∂P_ij, which the gradient of a softmax subtracts, is the product of a context and its gradient.
+        shares = (gradient * context).sum(dim=-1, keepdim=True).mul_(1 / ctx.scale)
+        for rows in _pieces(kept):
+            of_context, of_softmax = gradient[rows], probabilities[rows]
+            torch.mul((of_softmax * kept[rows]).transpose(-1, -2) @ of_context, ctx.scale, out=of_value[rows])
+            of_scores = of_context @ value[rows].transpose(-1, -2)
+            of_scores.mul_(kept[rows]).sub_(shares[rows]).mul_(of_softmax)
+            torch.mul(of_scores @ key[rows], ctx.scale * ctx.scaling, out=of_query[rows])
+            torch.mul(of_scores.transpose(-1, -2) @ query[rows], ctx.scale * ctx.scaling, out=of_key[rows])
+        return of_query, of_key, of_value, None, None, None
+
+
+def _by_token(heads: Tensor) -> Tensor:
+    """Room for (B, A, S, D) that lies in memory as (B, S, A, D), which is (B, S, H) without a copy."""
+    batch_size, num_heads, length, width = heads.shape
+    return heads.new_empty(batch_size, length, num_heads, width).transpose(1, 2)
+
+
+def _pieces(scores: Tensor) -> Iterator[slice]:
+    """Sequences of a batch that are computed together, for (B, A, S, S) scores."""
+    at_once = max(1, _SCORES_AT_ONCE // scores[0].numel())
+    return (slice(start, start + at_once) for start in range(0, len(scores), at_once))
+
+
+def attention_forward(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """transformers' ``sdpa`` attention, done here where there is dropout on a CPU.
+
+    Takes query, key and value (B, A, S, D), boolean masks that broadcast to (B, A, S, S), True = attend; returns the
+    weighted values, (B, S, A, D), and None. Scores and probabilities are float32 under autocast, too.
+    """
+    is_ours = dropout > 0 and query.device.type == "cpu" and query.shape == key.shape == value.shape
+    is_ours = is_ours and (attention_mask is None or attention_mask.dtype == torch.bool)
+    if not is_ours or kwargs.get("is_causal") or getattr(module, "is_causal", False):
+        return sdpa_attention_forward(
+            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
+        )
+    bias = None
+    if attention_mask is not None:
+        bias = torch.zeros(attention_mask.shape).masked_fill_(~attention_mask, torch.finfo(torch.float32).min)
+        bias = bias.expand(len(query), *bias.shape[1:])
+    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    with torch.autocast("cpu", enabled=False):
+        context = _Attention.apply(query, key, value, bias, scaling, dropout)  # type: ignore[no-untyped-call]
+    return context.transpose(1, 2), None
+
+
+AttentionInterface.register(ATTENTION, attention_forward)
+AttentionMaskInterface.register(ATTENTION, sdpa_mask)
+
+
+@contextmanager
+def fast_dropout(model: PreTrainedModel) -> Iterator[None]:
+    """Within it the model's dropout is that of this module; its weights, and how it evaluates, stay as they are."""
+    modules = [module for module in model.modules() if type(module) is nn.Dropout and not module.inplace]
+    implementation = model.config._attn_implementation
+    for module in modules:
+        module.__class__ = FastDropout
+    if implementation == "sdpa":
+        model.set_attn_implementation(ATTENTION)
+    try:
+        yield
+    finally:
+        for module in modules:
+            module.__class__ = nn.Dropout
+        if implementation == "sdpa":
+            model.set_attn_implementation(implementation)

@@ -1,0 +1,30 @@
+"""Memory that a training step frees and the next one takes again, kept by the process in between.
+
+glibc gives large blocks back to the system at once. A step frees and takes hundreds of MiB, and each time the system
+has to find the pages again and to clear them: a quarter of the time of a step on a CPU.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+# glibc's malloc.h
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
+_LARGEST_INT = (1 << 31) - 1
+_GROWN_BY = 64 << 20  # bytes
+
+
+def keep_freed_memory() -> bool:
+    """Tells the C library to keep for this process what it frees, from here on.
+
+    The most memory that the process needs at a time stays about what it was; it is given back when the process ends.
+
+    Returns:
+        Whether the C library is one that can be told: glibc. Others, and other allocators, go on as they do.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError, TypeError):
+        return False
+    settings = {_M_MMAP_MAX: 0, _M_TRIM_THRESHOLD: _LARGEST_INT, _M_TOP_PAD: _GROWN_BY}
+    return all(mallopt(name, value) == 1 for name, value in settings.items())
