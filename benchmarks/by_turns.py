@@ -3,34 +3,56 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 Result = dict[str, float]
 
 
 def measured(arguments: Sequence[str]) -> Result:
-    """Runs Python with these arguments; its last line of output is a JSON object of numbers.
+    """Runs Python with these arguments; its last line of output is a JSON object of numbers, see `report`.
 
     Returns:
-        These numbers, and ``peak_mib``, the most memory that the process had resident at any time.
+        These numbers.
 
     Raises:
         SystemExit: it failed.
     """
-    process = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    lines = process.stdout.read().splitlines()
-    _, status, usage = os.wait4(process.pid, 0)
-    if status:
+    process = subprocess.run([sys.executable, *arguments], stdout=subprocess.PIPE, text=True)
+    if process.returncode:
         raise SystemExit(f"failed: {' '.join(arguments)}")
-    return {**json.loads(lines[-1]), "peak_mib": usage.ru_maxrss / 1024}
+    result: Result = json.loads(process.stdout.splitlines()[-1])
+    return result
+
+
+def report(**numbers: float) -> None:
+    """Prints what a side has measured, and ``peak_mib``, the most memory that this process had resident at any time.
+
+    Of the process itself: what the system counts for its parent begins with the parent's own.
+    """
+    peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    print(json.dumps({**numbers, "peak_mib": int(peak.split()[1]) / 1024}))
+
+
+def step_clock() -> list[float]:
+    """Has every Trainer of this process note when its steps end, in seconds of ``time.perf_counter``."""
+    from transformers import TrainerCallback, trainer
+
+    ends: list[float] = []
+
+    class Clock(TrainerCallback):
+        def on_step_end(self, *args: Any, **kwargs: Any) -> None:
+            ends.append(time.perf_counter())
+
+    trainer.DEFAULT_CALLBACKS.append(Clock)
+    return ends
 
 
 def by_turns(sides: Mapping[str, Sequence[str]], rounds: int) -> dict[str, Result]:

@@ -7,10 +7,10 @@
 Both train on pairs of the same books by the same rules, masked anew for each batch, with AdamW and a linear schedule.
 transformers: ``DataCollatorForLanguageModeling`` and the defaults of ``TrainingArguments``, on pairs that are tokenized
 and cut before the clock starts. bertkit: the command, on a corpus that it has tokenized before; drawing of pairs and
-masks is in its time. Seconds are those of the Trainer (``train_runtime``) over the steps, medians of the rounds; memory
-is the most that the process had resident. ``rate`` is the share of the matrix products' rate that the machine shows
-on its own in the same precision, by the products that a step of masked positions needs. One JSON line for each size,
-length and precision.
+masks is in its time. Seconds are the median of a run's steps, without the first three, in which memory is taken and
+kernels are made, and the median of the rounds; memory is the most that the process had resident. ``rate`` is the share
+of the matrix products' rate that the machine shows on its own in the same precision, by the products that a step of
+masked positions needs. One JSON line for each size, length and precision.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import plain_pretraining_data as plain
-from by_turns import by_turns, machine, measured
+from by_turns import by_turns, machine, measured, report, step_clock
 from pretraining_data import book_files, one_by_one, sentences_of
 
 SIZES = {"tiny": (2, 128), "mini": (4, 256), "6x384": (6, 384), "base": (12, 768), "large": (24, 1024)}
@@ -76,6 +78,7 @@ def stock(args: argparse.Namespace) -> None:
         hidden_dropout_prob=args.dropout,
         attention_probs_dropout_prob=args.dropout,
     )
+    ends = step_clock()
     with tempfile.TemporaryDirectory() as output_dir:
         trainer = Trainer(
             model=BertForPreTraining(config),
@@ -93,8 +96,8 @@ def stock(args: argparse.Namespace) -> None:
             train_dataset=Dataset.from_list(rows),
             data_collator=DataCollatorForLanguageModeling(tokenizer),
         )
-        seconds = trainer.train().metrics["train_runtime"]
-    print(json.dumps({"seconds": seconds / args.steps}))
+        trainer.train()
+    report(seconds=seconds_a_step(ends))
 
 
 def bertkit(args: argparse.Namespace) -> None:
@@ -123,8 +126,14 @@ def bertkit(args: argparse.Namespace) -> None:
     }
     with tempfile.TemporaryDirectory() as folder:
         corpus = [str(file) for file in book_files(args.corpus)[:3]]
-        run = bertkit.pretrain("bert-mini", corpus=corpus, output_dir=Path(folder) / "run", overrides=overrides)
-        print(json.dumps({"seconds": run.metrics["train_runtime"] / args.steps}))
+        ends = step_clock()
+        bertkit.pretrain("bert-mini", corpus=corpus, output_dir=Path(folder) / "run", overrides=overrides)
+    report(seconds=seconds_a_step(ends))
+
+
+def seconds_a_step(ends: list[float]) -> float:
+    """The median of a run's steps, the first three left out."""
+    return statistics.median(end - start for start, end in pairwise(ends[2:]))
 
 
 def products(layers: int, width: int, vocab_size: int, batch: int, length: int) -> float:
@@ -189,7 +198,7 @@ def main() -> None:
                     "--sizes=tiny",
                     f"--lengths={length}",
                     "--precisions=no",
-                    "--steps=1",
+                    "--steps=5",
                 ]
             )
             for size in args.sizes:

@@ -43,21 +43,24 @@ class _SummedCrossEntropy(torch.autograd.Function):
     def forward(ctx: Any, logits: Tensor, labels: Tensor) -> Tensor:
         is_labelled = labels != IGNORE_INDEX
         labels = labels.where(is_labelled, 0).unsqueeze(1)  # (M, 1)
-        largest = at_least_float32(logits.amax(dim=-1, keepdim=True))  # (M, 1)
-        sums = [(at_least_float32(logits[rows]) - largest[rows]).exp_().sum(dim=-1) for rows in _blocks(logits)]
-        log_sums = torch.cat(sums).log_().unsqueeze(1)  # (M, 1)
-        ctx.save_for_backward(logits, labels, is_labelled, largest, log_sums)
-        losses = largest - at_least_float32(logits.gather(1, labels)) + log_sums  # (M, 1)
-        return losses.squeeze(1).where(is_labelled, 0.0).sum()
+        of_labels = at_least_float32(logits.gather(1, labels))  # (M, 1)
+        largest, log_sums = torch.empty_like(of_labels), torch.empty_like(of_labels)
+        for rows in _blocks(logits):
+            block = at_least_float32(logits[rows])
+            largest[rows] = block.amax(dim=-1, keepdim=True)
+            log_sums[rows] = (block - largest[rows]).exp_().sum(dim=-1, keepdim=True).log_()
+        ctx.save_for_backward(logits, labels, is_labelled, largest + log_sums)
+        # The largest comes off first, so that a small loss keeps its digits.
+        return (largest - of_labels + log_sums).squeeze(1).where(is_labelled, 0.0).sum()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        logits, labels, is_labelled, largest, log_sums = ctx.saved_tensors
+        logits, labels, is_labelled, log_partition = ctx.saved_tensors
         weights = gradient.where(is_labelled, 0.0).unsqueeze(1)
         of_logits = torch.empty_like(logits)
         for rows in _blocks(logits):
-            probabilities = (at_least_float32(logits[rows]) - (largest + log_sums)[rows]).exp_()
+            probabilities = (at_least_float32(logits[rows]) - log_partition[rows]).exp_()
             probabilities.scatter_add_(1, labels[rows], probabilities.new_full((len(probabilities), 1), -1.0))
             of_logits[rows] = probabilities.mul_(weights[rows])
         return of_logits, None

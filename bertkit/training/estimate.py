@@ -43,10 +43,10 @@ def estimate_memory(
 
     A layer keeps for each token 8 H + 2 I numbers: the inputs of its four dense layers, queries, keys, values, the
     activation's input and the two sums before the layer norms. They have 4 bytes in float32; in bf16 autocast 2, and
-    4 H more of 4 bytes, the residual stream. Dropout keeps 2 H masks, of 1 byte, on a CPU of 4. Attention that is
-    computed in full (``eager``; on a CPU also ``sdpa`` with dropout) keeps A S weights for each token, with dropout
-    three times. Gradient checkpointing keeps H for each layer, and one layer's own. Logits take 8 bytes each, with
-    their gradients.
+    4 H more of 4 bytes, the residual stream. Dropout keeps 2 H masks, of 1 byte; torch's own on a CPU of 4. Attention
+    that is computed in full (``eager``; on a CPU also ``sdpa`` with dropout) keeps A S weights for each token, with
+    dropout three times, with fast dropout once and as many masks of 1 byte. Gradient checkpointing keeps H for each
+    layer, and one layer's own. Logits take as many bytes again for their gradients.
 
     Args:
         model: read for the number of its parameters and for its configuration.
@@ -69,17 +69,20 @@ def estimate_memory(
     token = (8 * hidden + 2 * intermediate) * 4
     if is_half:
         token = token // 2 + 4 * hidden * 4
+    number = 2 if is_half else 4
     if getattr(config, "hidden_dropout_prob", 0):
-        token += 2 * hidden * (4 if on_cpu else 1)
+        token += 2 * hidden * (4 if on_cpu and not placement.fast_dropout else 1)
     dropout = bool(getattr(config, "attention_probs_dropout_prob", 0))
     kernel = config._attn_implementation
-    if kernel == "eager" or (kernel == "sdpa" and on_cpu and dropout):
-        token += heads * max_seq_length * (3 if dropout else 1) * (2 if is_half else 4)
+    if kernel == "sdpa" and dropout and placement.fast_dropout:
+        token += heads * max_seq_length * (number + 1)
+    elif kernel == "eager" or (kernel == "sdpa" and dropout and on_cpu):
+        token += heads * max_seq_length * (3 if dropout else 1) * number
     tokens = placement.per_device_train_batch_size * max_seq_length
     kept = tokens * layers * token
     if placement.settings.gradient_checkpointing:
         kept = tokens * (layers * hidden * 4 + token)
-    logits = placement.per_device_train_batch_size * logits_per_sequence * 8
+    logits = placement.per_device_train_batch_size * logits_per_sequence * 2 * number
     return MemoryEstimate(states, kept + logits)
 
 

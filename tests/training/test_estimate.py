@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from transformers import DistilBertConfig, DistilBertModel
 from bertkit import BertConfig, BertForPreTraining
 from bertkit.placement import Placement, PlacementSettings
 from bertkit.training.estimate import estimate_memory, start_lines
+from bertkit.training.fast_dropout import fast_dropout
 
 BATCH, LENGTH, PREDICTIONS = 8, 64, 10
 ONE_CPU = Placement(
@@ -55,15 +57,25 @@ def kept_for_backward(model: BertForPreTraining, is_half: bool) -> int:
 
 
 @pytest.mark.parametrize(
-    ("kernel", "dropout", "precision"),
-    [("sdpa", 0.0, "no"), ("sdpa", 0.1, "no"), ("eager", 0.0, "no"), ("eager", 0.1, "no"), ("sdpa", 0.0, "bf16")],
+    ("kernel", "dropout", "is_fast", "precision"),
+    [
+        ("sdpa", 0.0, False, "no"),
+        ("sdpa", 0.1, False, "no"),
+        ("sdpa", 0.1, True, "no"),
+        ("eager", 0.0, False, "no"),
+        ("eager", 0.1, False, "no"),
+        ("sdpa", 0.0, False, "bf16"),
+        ("sdpa", 0.1, True, "bf16"),
+    ],
 )
-def test_activations_are_what_autograd_keeps(kernel, dropout, precision):
+def test_activations_are_what_autograd_keeps(kernel, dropout, is_fast, precision):
     model = bert(dropout)
     model.set_attn_implementation(kernel)
-    placement = dataclasses.replace(ONE_CPU, mixed_precision=precision)
+    settings = PlacementSettings(fast_dropout=is_fast)
+    placement = dataclasses.replace(ONE_CPU, mixed_precision=precision, settings=settings)
     expected = estimate_memory(model, placement, LENGTH, PREDICTIONS * 1000).activations
-    assert expected == pytest.approx(kept_for_backward(model, precision == "bf16"), rel=0.1)
+    with fast_dropout(model) if is_fast else nullcontext():
+        assert expected == pytest.approx(kept_for_backward(model, precision == "bf16"), rel=0.1)
 
 
 def test_states_are_16_bytes_for_each_trained_parameter_and_shared_by_fsdp():
