@@ -10,7 +10,8 @@ and cut before the clock starts. bertkit: the command, on a corpus that it has t
 masks is in its time. Seconds are the median of a run's steps, without the first three, in which memory is taken and
 kernels are made, and the median of the rounds; memory is the most that the process had resident. ``rate`` is the share
 of the matrix products' rate that the machine shows on its own in the same precision, by the products that a step of
-masked positions needs. One JSON line for each size, length and precision.
+masked positions needs; tokens are those of the batch, padding among them. One JSON line for each size, length and
+precision.
 """
 
 from __future__ import annotations
@@ -217,6 +218,10 @@ def main() -> None:
                         "dropout": args.dropout,
                         **{
                             side: {name: round(value, 4) for name, value in each.items()}
+                            for side, each in found.items()
+                        },
+                        **{
+                            f"tokens_a_second_{side}": round(args.batch_size * length / each["seconds"])
                             for side, each in found.items()
                         },
                         "times_as_fast": round(found["stock"]["seconds"] / found["bertkit"]["seconds"], 2),
