@@ -131,7 +131,7 @@ def attention_forward(
     Takes query, key and value (B, A, S, D), boolean masks that broadcast to (B, A, S, S), True = attend; returns the
     weighted values, (B, S, A, D), and None. Scores and probabilities are float32 under autocast, too.
     """
-    is_ours = dropout > 0 and query.device.type == "cpu" and query.shape == key.shape == value.shape
+    is_ours = 0 < dropout < 1 and query.device.type == "cpu" and query.shape == key.shape == value.shape
     is_ours = is_ours and (attention_mask is None or attention_mask.dtype == torch.bool)
     if not is_ours or kwargs.get("is_causal") or getattr(module, "is_causal", False):
         return sdpa_attention_forward(

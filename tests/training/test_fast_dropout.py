@@ -125,6 +125,14 @@ def test_without_dropout_attention_is_transformers_own():
     torch.testing.assert_close(attended(*inputs, some_padding(), dropout=0.0), plain, rtol=0, atol=0)
 
 
+def test_attention_of_which_nothing_stays_is_zero_and_so_is_its_gradient():
+    inputs = heads()
+    context = attended(*inputs, dropout=1.0)
+    context.sum().backward()
+    assert not context.any()
+    assert not any(each.grad.any() for each in inputs)
+
+
 def tiny_bert(dropout: float, attention: str = "sdpa") -> BertForSequenceClassification:
     torch.manual_seed(0)
     config = BertConfig(
