@@ -1,9 +1,9 @@
 """Dropout for CPUs, where torch's takes up to a third of a training step: it draws a number for every unit, one by one.
 
-Here four units share 64 random bits, 16 each, and attention with dropout goes through the batch in pieces that stay in
-the cache. The draws are others than torch's, as they are with another seed; the distribution is the same, with the
-probability rounded to a multiple of 2⁻¹⁶ and survivors scaled for that. All bits come from torch's generator, so seeds,
-resumption and recomputed activations work as ever.
+Here four units share 64 random bits, 16 each, and attention with dropout keeps one tensor of weights for the backward
+pass and a byte for each, a few sequences at a time. The draws are others than torch's, as they are with another seed;
+the distribution is the same, with the probability rounded to a multiple of 2⁻¹⁶ and survivors scaled for that. All bits
+come from torch's generator, so seeds, resumption and recomputed activations work as ever.
 
 Dimensions: B sequences, A heads, S tokens, D width of a head.
 """
