@@ -1,14 +1,14 @@
 """Dev scores of SQuAD, bertkit beside plain transformers: same checkpoint, same data, same steps and hyper-parameters.
 
     python benchmarks/squad_scores.py --model CHECKPOINT --data-dir SQUAD_FOLDER [--tasks 1.1 2.0] [--max-steps 300]
-                                      [--limit N] [--eval-limit N] [--seeds 42] [--side stock|bertkit|both]
-                                      [--mixed-precision bf16|no]
+                                      [--learning-rate 5e-5] [--limit N] [--eval-limit N] [--seeds 42]
+                                      [--side stock|bertkit|both] [--mixed-precision bf16|no]
 
 The folder has the official JSON: ``train-v1.1*.json`` and ``dev-v1.1.json``, or those of 2.0. Both sides: batch 16,
-learning rate 5e-5, linear decay, no warm-up, no weight decay, windows of 384 tokens of which 128 are shared, answers of
-at most 30 tokens. The plain side is the tokenizer's own windows, transformers' Trainer and a loop over the 20 best
-starts and ends of each window; its answers, like bertkit's, are scored by ``bertkit.metrics``. Each run prints one JSON
-line.
+a learning rate that decays linearly without warm-up, no weight decay, windows of 384 tokens of which 128 are shared,
+answers of at most 30 tokens. The plain side is the tokenizer's own windows, transformers' Trainer and a loop over the
+20 best starts and ends of each window; its answers, like bertkit's, are scored by ``bertkit.metrics``. Each run prints
+one JSON line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from two_sides import compare, finetune, options, training_arguments
 
-BATCH_SIZE, LEARNING_RATE, MAX_SEQ_LENGTH, OVERLAP, LONGEST, BEST = 16, 5e-5, 384, 128, 30, 20
+BATCH_SIZE, MAX_SEQ_LENGTH, OVERLAP, LONGEST, BEST = 16, 384, 128, 30, 20
 MAIN_METRIC = {"1.1": "f1", "2.0": "best_f1"}
 
 
@@ -118,7 +118,7 @@ def stock(args: argparse.Namespace, version: str, seed: int) -> dict[str, float]
                 output_dir,
                 per_device_train_batch_size=BATCH_SIZE,
                 per_device_eval_batch_size=64,
-                learning_rate=LEARNING_RATE,
+                learning_rate=args.learning_rate,
                 max_steps=args.max_steps,
             ),
             train_dataset=sets["train"],
@@ -148,7 +148,7 @@ def bertkit(args: argparse.Namespace, version: str, seed: int) -> dict[str, floa
     """bertkit's command."""
     files = files_of(args.data_dir, version)
     given = ["squad", "--train-file", str(files["train"]), "--validation-file", str(files["dev"])]
-    given += ["--max-steps", str(args.max_steps), "--learning-rate", str(LEARNING_RATE)]
+    given += ["--max-steps", str(args.max_steps), "--learning-rate", str(args.learning_rate)]
     given += ["--global-train-batch-size", str(BATCH_SIZE)]
     given += ["--max-seq-length", str(MAX_SEQ_LENGTH), "--doc-stride", str(OVERLAP)]
     given += ["--max-answer-length", str(LONGEST), "--n-best-size", str(BEST)]
@@ -166,6 +166,7 @@ def bertkit(args: argparse.Namespace, version: str, seed: int) -> dict[str, floa
 if __name__ == "__main__":
     parser = options(__doc__, list(MAIN_METRIC), ["1.1"])
     parser.add_argument("--max-steps", type=int, default=300)
+    parser.add_argument("--learning-rate", type=float, default=5e-5)
     parser.add_argument("--eval-limit", type=int, default=None, help="questions of dev")
     parser.set_defaults(seeds=[42])
     compare(parser.parse_args(), MAIN_METRIC, {"stock": stock, "bertkit": bertkit})

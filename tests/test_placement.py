@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from types import SimpleNamespace
 
@@ -224,11 +225,18 @@ def test_what_xla_cannot_do_is_refused(on_xla, monkeypatch):
         place(PlacementSettings(mixed_precision="fp16"), 32)
 
 
+@pytest.mark.parametrize("switch", ["fast_dropout", "compact_embedding"])
 @pytest.mark.parametrize(("asked", "found"), [(None, True), (True, True), (False, False)])
-def test_fast_dropout_is_for_cpus(asked, found):
-    assert place(PlacementSettings(fast_dropout=asked, **CPU), 8).fast_dropout is found
+def test_speed_switches_of_cpus(switch, asked, found):
+    assert getattr(place(PlacementSettings(**{switch: asked}, **CPU), 8), switch) is found
 
 
-def test_fast_dropout_on_a_gpu_is_refused():
-    with pytest.raises(ValueError, match="fast_dropout: it is for CPUs, and device is gpu"):
-        PlacementSettings(device="gpu", fast_dropout=True)
+@pytest.mark.parametrize("switch", ["fast_dropout", "compact_embedding"])
+def test_speed_switches_of_cpus_on_a_gpu_are_refused(switch):
+    with pytest.raises(ValueError, match=f"{switch}: it is for CPUs, and device is gpu"):
+        PlacementSettings(device="gpu", **{switch: True})
+
+
+def test_shards_of_an_embedding_have_all_its_rows():
+    placement = dataclasses.replace(place(PlacementSettings(**CPU), 8), strategy="fsdp", num_processes=2)
+    assert not placement.compact_embedding

@@ -58,6 +58,7 @@ def estimate_memory(
     states = sum(
         parameter.numel() * (_WEIGHT + (_GRADIENT + _MOMENTS) * parameter.requires_grad) for parameter in parameters
     )
+    states += sum(buffer.nbytes for buffer in model.buffers())
     if placement.strategy == "fsdp":
         states //= placement.num_processes
     config = model.config

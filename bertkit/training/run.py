@@ -6,7 +6,7 @@ With several processes every one of them checks and computes; the first alone wr
 from __future__ import annotations
 
 import dataclasses
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from bertkit.progress import say, without_library_bars
 from bertkit.recipe import Recipe
 from bertkit.sharing.model_card import CardFacts, model_card
 from bertkit.sharing.push import check_login, push_finished_run
+from bertkit.training.compact_embedding import compact_embedding
 from bertkit.training.estimate import start_lines
 from bertkit.training.fast_dropout import fast_dropout
 from bertkit.training.kept_memory import keep_freed_memory
@@ -98,6 +99,37 @@ class RunInProgress:
         Returns:
             Results on the evaluation set, ``eval_…``; empty where the trainer has none.
         """
+        with ExitStack() as switches:
+            if self.placement.compact_embedding:
+                switches.enter_context(compact_embedding(trainer, tokenizer.all_special_ids))
+            checkpoint = self._begin(trainer, tokenizer, command, logits_per_sequence)
+            if self.placement.device == "cpu":
+                keep_freed_memory()
+            if self.placement.fast_dropout:
+                switches.enter_context(fast_dropout(trainer.model))
+            switches.enter_context(without_library_bars())
+            try:
+                outcome = trainer.train(resume_from_checkpoint=checkpoint)
+            except KeyError as error:
+                if "metric_for_best_model" not in str(error):
+                    raise
+                raise RecipeError(f"train.metric_for_best_model: {error.args[0]}") from error
+            trainer.save_weights(self.output_dir)
+        trainer.save_state()
+        trainer.leave_mixed_precision()
+        self.write("train", {**outcome.metrics, "train_tokens_per_second": trainer.tokens_per_second(outcome.metrics)})
+        if trainer.eval_dataset is None:
+            return {}
+        return self.write("eval", trainer.last_evaluation() or trainer.evaluate())
+
+    def _begin(
+        self, trainer: BertkitTrainer, tokenizer: PreTrainedTokenizerBase, command: str, logits_per_sequence: int
+    ) -> str | None:
+        """Says what the run takes and writes what makes its directory one.
+
+        Returns:
+            The checkpoint to go on from, if there is one.
+        """
         longest, train_set = self.recipe.data.max_seq_length, trainer.train_dataset
         for line in start_lines(trainer.model, self.placement, longest, train_set, logits_per_sequence):
             say(line)
@@ -113,22 +145,7 @@ class RunInProgress:
         checkpoint = last_checkpoint(self.output_dir) if self.resume else None
         if self.resume:
             say(f"resuming from {checkpoint}" if checkpoint else "resuming: no checkpoint yet, so from the beginning")
-        if self.placement.device == "cpu":
-            keep_freed_memory()
-        with without_library_bars(), fast_dropout(trainer.model) if self.placement.fast_dropout else nullcontext():
-            try:
-                outcome = trainer.train(resume_from_checkpoint=checkpoint)
-            except KeyError as error:
-                if "metric_for_best_model" not in str(error):
-                    raise
-                raise RecipeError(f"train.metric_for_best_model: {error.args[0]}") from error
-            trainer.save_weights(self.output_dir)
-        trainer.save_state()
-        trainer.leave_mixed_precision()
-        self.write("train", {**outcome.metrics, "train_tokens_per_second": trainer.tokens_per_second(outcome.metrics)})
-        if trainer.eval_dataset is None:
-            return {}
-        return self.write("eval", trainer.last_evaluation() or trainer.evaluate())
+        return checkpoint
 
     def write(self, split: str, metrics: dict[str, Any]) -> dict[str, float]:
         """Writes the results of a split, and returns them without what is no number."""

@@ -26,6 +26,7 @@ from bertkit.model.modeling_bert import BertPreTrainedModel
 from bertkit.placement import Placement
 from bertkit.recipe import OWN_TRAIN_KEYS, Recipe
 from bertkit.training.batches import GlobalBatches, LengthGroups, labelled_items, part_of_batch
+from bertkit.training.compact_embedding import compact_embeddings
 from bertkit.training.evaluation_loss import EvaluationLoss
 from bertkit.training.evaluation_order import evaluation_sampler, in_dataset_order
 from bertkit.training.memory import MemorySavingTrainer
@@ -163,6 +164,12 @@ class BertkitTrainer(MemorySavingTrainer, ShardedTrainer, XlaTrainer):
         return self._get_dataloader(
             self.train_dataset, "Training", arguments.train_batch_size, lambda dataset: self.batches, is_training=True
         )
+
+    def create_optimizer(self, *args: Any) -> torch.optim.Optimizer:
+        optimizer = super().create_optimizer(*args)
+        for embedding in compact_embeddings(self.model):
+            embedding.follow(optimizer)
+        return optimizer
 
     def _order(self) -> Sampler[int]:
         """The order of an epoch's examples, a function of (seed, epoch) alone."""

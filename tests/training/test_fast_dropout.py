@@ -10,7 +10,14 @@ from bertkit.encoders import head_class, own_fields
 from bertkit.model.configuration_bert import BertConfig
 from bertkit.model.modeling_bert import BertForSequenceClassification
 from bertkit.training import fast_dropout as module
-from bertkit.training.fast_dropout import ATTENTION, FastDropout, attention_forward, fast_dropout, kept_units
+from bertkit.training.fast_dropout import (
+    ATTENTION,
+    FastDropout,
+    _softmax_,
+    attention_forward,
+    fast_dropout,
+    kept_units,
+)
 
 SHAPE = torch.Size([2, 3, 5, 4])  # (B, A, S, D)
 
@@ -105,6 +112,14 @@ def test_attention_is_the_written_out_one_with_the_units_that_stay(mask, one_seq
 
 def test_the_gradient_of_attention_is_the_numerical_one():
     assert torch.autograd.gradcheck(lambda *inputs: attended(*inputs, some_padding()), heads())
+
+
+@pytest.mark.parametrize("keys", [1, 2, 5, 15, 16, 17, 40])
+def test_softmax_of_few_keys_and_of_many_is_torchs(keys):
+    torch.manual_seed(0)
+    scores = torch.randn(2, 3, 4, keys) * 30
+    scores[0, ..., keys // 2 :] += torch.finfo(torch.float32).min
+    torch.testing.assert_close(_softmax_(scores.clone()), scores.softmax(dim=-1))
 
 
 def test_attention_in_bf16_is_near_that_in_float32():

@@ -1,0 +1,190 @@
+"""Fine-tuning the embeddings of those tokens alone that occur in the training set.
+
+Any other row of the table has no gradient in any step, so AdamW leaves it where it is, but for its weight decay. Still
+its zeros are written, read for the norm, clipped, and turned into moments of zeros, step by step: with a small model or
+a multilingual vocabulary that is a large part of the time, and of the memory, of a step on a CPU. Here the rows that
+occur are the parameter, and the decay of the others is made up for when they are asked for. Whatever comes out, such as
+weights, checkpoints and the optimizer's state, has the whole table.
+
+Dimensions: V ids, H numbers in a row, n rows that occur.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from datasets import Dataset
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.optim import Optimizer
+from transformers import Trainer
+from transformers.training_args import OptimizerNames
+
+from bertkit.errors import CheckpointError
+
+_ADAMW = (OptimizerNames.ADAMW_TORCH, OptimizerNames.ADAMW_TORCH_FUSED)
+_WORTH_IT = 0.75  # of the rows, at most
+_ROWS_READ = 10_000
+
+
+class CompactEmbedding(nn.Embedding):
+    """``nn.Embedding`` whose ``weight``, (n, H), has the rows of some ids; made by `compact_embedding`.
+
+    With gradients it takes these ids only, any other is an IndexError; without, all.
+
+    Attributes:
+        whole: (V, H), all rows, as they were when `table` was last called.
+        ids: (n,) int64, those that ``weight`` has, in ascending order.
+        row_of: (V,) int64, the row of an id in ``weight``, or -1.
+        decay: what the weight decay has left of the other rows since then, in (0, 1].
+    """
+
+    whole: Tensor
+    ids: Tensor
+    row_of: Tensor
+    decay: float
+    is_stale: bool
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        if not torch.is_grad_enabled():
+            return F.embedding(input_ids, self.table())
+        padding = None if self.padding_idx is None else int(self.row_of[self.padding_idx])
+        return F.embedding(self.row_of[input_ids], self.weight, padding)
+
+    @torch.no_grad()
+    def table(self) -> Tensor:
+        """All rows as they are now, (V, H)."""
+        if self.is_stale:
+            self.whole.mul_(self.decay)
+            self.whole[self.ids] = self.weight
+            self.decay, self.is_stale = 1.0, False
+        return self.whole
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        destination[f"{prefix}weight"] = self.table()
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        table = state_dict.get(f"{prefix}weight")
+        if table is None or table.shape != self.whole.shape:
+            # The weight itself is of another shape, so torch says what is wrong.
+            super()._load_from_state_dict(state_dict, prefix, *args)
+            return
+        self.whole.copy_(table)
+        self.decay, self.is_stale = 1.0, True
+        super()._load_from_state_dict({f"{prefix}weight": table[self.ids]}, prefix, *args)
+
+    def follow(self, optimizer: Optimizer) -> None:
+        """Keeps up with the steps of an optimizer that has ``weight``; its saved state has moments of all rows."""
+        owners = [
+            (group, number)
+            for group, members in enumerate(optimizer.param_groups)
+            for number, member in enumerate(members["params"])
+            if member is self.weight
+        ]
+        (group, position) = owners[0]
+        number = position + sum(len(members["params"]) for members in optimizer.param_groups[:group])
+
+        def after_step(optimizer: Optimizer, *_: Any) -> None:
+            settings = optimizer.param_groups[group]
+            self.decay *= 1 - float(settings["lr"]) * settings["weight_decay"]
+            self.is_stale = True
+
+        def widen(moments: Tensor) -> Tensor:
+            return moments.new_zeros(self.whole.shape).index_copy_(0, self.ids, moments)
+
+        def narrow(moments: Tensor) -> Tensor:
+            if moments.count_nonzero() != moments[self.ids].count_nonzero():
+                raise CheckpointError("the optimizer's state is of a training in which other tokens occurred")
+            return moments[self.ids]
+
+        def changed(state_dict: dict[str, Any], change: Any, shape: torch.Size) -> dict[str, Any]:
+            own = state_dict["state"].get(number)
+            if own is None:
+                return state_dict
+            values = {
+                name: change(value) if isinstance(value, Tensor) and value.shape == shape else value
+                for name, value in own.items()
+            }
+            return {**state_dict, "state": {**state_dict["state"], number: values}}
+
+        optimizer.register_step_post_hook(after_step)
+        optimizer.register_state_dict_post_hook(
+            lambda optimizer, state_dict: changed(state_dict, widen, self.weight.shape)
+        )
+        optimizer.register_load_state_dict_pre_hook(
+            lambda optimizer, state_dict: changed(state_dict, narrow, self.whole.shape)
+        )
+
+
+def occurring_ids(inputs: Dataset, also: list[int], size: int) -> Tensor:
+    """The ids in a data set's ``input_ids``, lists of any depth, and some others: (n,) int64, in ascending order.
+
+    Args:
+        also: ids that batches may have besides, such as the padding's.
+        size: V.
+    """
+    occurs = np.zeros(size, dtype=bool)
+    occurs[[token for token in also if token < size]] = True
+    for part in inputs.select_columns("input_ids").with_format("arrow").iter(_ROWS_READ):
+        ids: Any = part["input_ids"]
+        while pa.types.is_nested(ids.type):
+            ids = pc.list_flatten(ids)
+        occurs[ids.to_numpy()] = True
+    return torch.from_numpy(occurs.nonzero()[0])
+
+
+def compact_embedding(trainer: Trainer, also: list[int]) -> AbstractContextManager[None]:
+    """A context in which the model's token embedding is a `CompactEmbedding`, where that is the same and pays.
+
+    It is the same with AdamW, and where the embedding is trained, is not the matrix of an output layer too, and is
+    ``nn.Embedding`` itself; it pays where a quarter of the rows or more do not occur. Afterwards the model has its own
+    embedding again, with the trained rows.
+
+    Args:
+        trainer: with model and training set, and no optimizer yet.
+        also: ids that batches may have besides those of the training set.
+    """
+    model: Any = trainer.model
+    inputs, embedding = trainer.train_dataset, model.get_input_embeddings()
+    is_plain = type(embedding) is nn.Embedding and embedding.max_norm is None and not embedding.scale_grad_by_freq
+    if not is_plain or not embedding.weight.requires_grad or trainer.args.optim not in _ADAMW:
+        return nullcontext()
+    owners = [name for name, each in model.named_parameters(remove_duplicate=False) if each is embedding.weight]
+    if len(owners) > 1 or not isinstance(inputs, Dataset):
+        return nullcontext()
+    if embedding.padding_idx is not None:
+        also = [*also, embedding.padding_idx]
+    ids = occurring_ids(inputs, also, embedding.num_embeddings)
+    return _compact(embedding, ids) if len(ids) <= _WORTH_IT * embedding.num_embeddings else nullcontext()
+
+
+@contextmanager
+def _compact(embedding: Any, ids: Tensor) -> Iterator[None]:
+    parameter = embedding.weight
+    row_of = torch.full((embedding.num_embeddings,), -1)
+    row_of[ids] = torch.arange(len(ids))
+    embedding.__class__ = CompactEmbedding
+    # No copy: the rows are put where the parameter has them.
+    for name, buffer in {"whole": parameter.detach(), "ids": ids, "row_of": row_of}.items():
+        embedding.register_buffer(name, buffer, persistent=False)
+    embedding.weight = nn.Parameter(parameter.detach()[ids])
+    embedding.decay, embedding.is_stale = 1.0, False
+    try:
+        yield
+    finally:
+        embedding.table()
+        embedding.weight = parameter
+        for name in ("whole", "ids", "row_of", "decay", "is_stale"):
+            delattr(embedding, name)
+        embedding.__class__ = nn.Embedding
+
+
+def compact_embeddings(model: nn.Module) -> list[CompactEmbedding]:
+    """Those that a model has at the moment."""
+    return [module for module in model.modules() if isinstance(module, CompactEmbedding)]
