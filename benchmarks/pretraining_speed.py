@@ -22,6 +22,7 @@ import os
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -52,8 +53,8 @@ def pairs(args: argparse.Namespace, tokenizer: Any, length: int, count: int) -> 
     return found[:count]
 
 
-def stock(args: argparse.Namespace) -> None:
-    """Plain transformers, in this process; prints seconds a step."""
+def stock(args: argparse.Namespace, **train: Any) -> None:
+    """Trains plain transformers in this process; ``train`` are ``TrainingArguments``."""
     from datasets import Dataset
     from transformers import (
         AutoTokenizer,
@@ -79,7 +80,6 @@ def stock(args: argparse.Namespace) -> None:
         hidden_dropout_prob=args.dropout,
         attention_probs_dropout_prob=args.dropout,
     )
-    ends = step_clock()
     with tempfile.TemporaryDirectory() as output_dir:
         trainer = Trainer(
             model=BertForPreTraining(config),
@@ -89,20 +89,19 @@ def stock(args: argparse.Namespace) -> None:
                 max_steps=args.steps,
                 bf16=precision == "bf16",
                 save_strategy="no",
-                logging_steps=args.steps,
                 report_to="none",
                 disable_tqdm=True,
                 use_cpu=args.device == "cpu",
+                **{"logging_steps": args.steps, **train},
             ),
             train_dataset=Dataset.from_list(rows),
             data_collator=DataCollatorForLanguageModeling(tokenizer),
         )
         trainer.train()
-    report(seconds=seconds_a_step(ends))
 
 
-def bertkit(args: argparse.Namespace) -> None:
-    """bertkit's command, in this process; prints seconds a step."""
+def bertkit(args: argparse.Namespace, **train: Any) -> None:
+    """Trains as bertkit's command does, in this process; ``train`` is for the recipe's block."""
     import bertkit
 
     [size], [length], [precision] = args.sizes, args.lengths, args.precisions
@@ -124,17 +123,14 @@ def bertkit(args: argparse.Namespace) -> None:
         "train.logging_steps": args.steps,
         "placement.mixed_precision": precision,
         "placement.device": args.device,
+        **{f"train.{name}": value for name, value in train.items()},
     }
     with tempfile.TemporaryDirectory() as folder:
         corpus = [str(file) for file in book_files(args.corpus)[:3]]
-        ends = step_clock()
         bertkit.pretrain("bert-mini", corpus=corpus, output_dir=Path(folder) / "run", overrides=overrides)
-    report(seconds=seconds_a_step(ends))
 
 
-def seconds_a_step(ends: list[float]) -> float:
-    """The median of a run's steps, the first three left out."""
-    return statistics.median(end - start for start, end in pairwise(ends[2:]))
+SIDES: dict[str, Callable[..., None]] = {"stock": stock, "bertkit": bertkit}
 
 
 def products(layers: int, width: int, vocab_size: int, batch: int, length: int) -> float:
@@ -175,10 +171,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--device", choices=["cpu", "auto"], default="cpu")
-    parser.add_argument("--side", choices=["stock", "bertkit"], help="this side alone, in this process")
+    parser.add_argument("--side", choices=SIDES, help="this side alone, in this process")
     args = parser.parse_args()
     if args.side is not None:
-        {"stock": stock, "bertkit": bertkit}[args.side](args)
+        ends = step_clock()
+        SIDES[args.side](args)
+        report(seconds=statistics.median(end - start for start, end in pairwise(ends[2:])))
         return
 
     import torch
@@ -206,7 +204,7 @@ def main() -> None:
                 for precision in args.precisions:
                     one = [__file__, *shared, "--steps", str(args.steps), "--sizes", size, "--lengths", str(length)]
                     one += ["--precisions", precision]
-                    sides = {side: [*one, "--side", side] for side in ("stock", "bertkit")}
+                    sides = {side: [*one, "--side", side] for side in SIDES}
                     found = by_turns(sides, args.rounds)
                     needed = products(*SIZES[size], vocab_size, args.batch_size, length)
                     rate = matrix_rate(precision, device, SIZES[size][1], args.batch_size * length)
