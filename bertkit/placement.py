@@ -44,8 +44,8 @@ class PlacementSettings:
         fast_dropout: draw dropout from few random bits (`bertkit.training.fast_dropout`), several times as fast as
             torch does on a CPU: other draws of the same distribution. ``None`` is on CPUs, and nowhere else.
         compact_embedding: fine-tune the embeddings of those tokens alone that occur in the training set, without
-            gradients and moments of the others (`bertkit.training.compact_embedding`): the same numbers in less time
-            and memory. ``None`` is on CPUs, and nowhere else.
+            gradients and moments of the others (`bertkit.training.compact_embedding`): the same weights but for
+            rounding, in less time and memory. ``None`` is on CPUs, and nowhere else.
     """
 
     device: Literal["auto", "cpu", "gpu", "xla"] = "auto"

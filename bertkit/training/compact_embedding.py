@@ -23,6 +23,7 @@ from datasets import Dataset
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
 from transformers import Trainer
 from transformers.training_args import OptimizerNames
 
@@ -36,26 +37,31 @@ _ROWS_READ = 10_000
 class CompactEmbedding(nn.Embedding):
     """``nn.Embedding`` whose ``weight``, (n, H), has the rows of some ids; made by `compact_embedding`.
 
-    With gradients it takes these ids only, any other is an IndexError; without, all.
+    With gradients it takes these ids only, any other is an IndexError; without, all. A state dict has `table`, which
+    steps do not change until the next one is asked for.
 
     Attributes:
         whole: (V, H), all rows, as they were when `table` was last called.
         ids: (n,) int64, those that ``weight`` has, in ascending order.
         row_of: (V,) int64, the row of an id in ``weight``, or -1.
+        padding_row: the row of ``padding_idx``, if there is one.
         decay: what the weight decay has left of the other rows since then, in (0, 1].
+        is_stale: whether there was a step since then.
+        hooks: on the optimizer, removed when the model has its own embedding again.
     """
 
     whole: Tensor
     ids: Tensor
     row_of: Tensor
+    padding_row: int | None
     decay: float
     is_stale: bool
+    hooks: list[RemovableHandle]
 
     def forward(self, input_ids: Tensor) -> Tensor:
         if not torch.is_grad_enabled():
             return F.embedding(input_ids, self.table())
-        padding = None if self.padding_idx is None else int(self.row_of[self.padding_idx])
-        return F.embedding(self.row_of[input_ids], self.weight, padding)
+        return F.embedding(self.row_of[input_ids], self.weight, self.padding_row)
 
     @torch.no_grad()
     def table(self) -> Tensor:
@@ -76,31 +82,34 @@ class CompactEmbedding(nn.Embedding):
             super()._load_from_state_dict(state_dict, prefix, *args)
             return
         self.whole.copy_(table)
-        self.decay, self.is_stale = 1.0, True
+        self.decay, self.is_stale = 1.0, False
         super()._load_from_state_dict({f"{prefix}weight": table[self.ids]}, prefix, *args)
 
     def follow(self, optimizer: Optimizer) -> None:
         """Keeps up with the steps of an optimizer that has ``weight``; its saved state has moments of all rows."""
-        owners = [
-            (group, number)
+        group, position = next(
+            (group, position)
             for group, members in enumerate(optimizer.param_groups)
-            for number, member in enumerate(members["params"])
+            for position, member in enumerate(members["params"])
             if member is self.weight
-        ]
-        (group, position) = owners[0]
+        )
         number = position + sum(len(members["params"]) for members in optimizer.param_groups[:group])
 
         def after_step(optimizer: Optimizer, *_: Any) -> None:
-            settings = optimizer.param_groups[group]
-            self.decay *= 1 - float(settings["lr"]) * settings["weight_decay"]
-            self.is_stale = True
+            if self.weight.grad is not None:  # else there was no decay either
+                settings = optimizer.param_groups[group]
+                self.decay *= 1 - float(settings["lr"]) * settings["weight_decay"]
+                self.is_stale = True
 
         def widen(moments: Tensor) -> Tensor:
             return moments.new_zeros(self.whole.shape).index_copy_(0, self.ids, moments)
 
         def narrow(moments: Tensor) -> Tensor:
             if moments.count_nonzero() != moments[self.ids].count_nonzero():
-                raise CheckpointError("the optimizer's state is of a training in which other tokens occurred")
+                raise CheckpointError(
+                    "the optimizer's state has moments of tokens that do not occur in the training set, or is not "
+                    "finite; go on with placement.compact_embedding=false"
+                )
             return moments[self.ids]
 
         def changed(state_dict: dict[str, Any], change: Any, shape: torch.Size) -> dict[str, Any]:
@@ -113,13 +122,15 @@ class CompactEmbedding(nn.Embedding):
             }
             return {**state_dict, "state": {**state_dict["state"], number: values}}
 
-        optimizer.register_step_post_hook(after_step)
-        optimizer.register_state_dict_post_hook(
-            lambda optimizer, state_dict: changed(state_dict, widen, self.weight.shape)
-        )
-        optimizer.register_load_state_dict_pre_hook(
-            lambda optimizer, state_dict: changed(state_dict, narrow, self.whole.shape)
-        )
+        self.hooks += [
+            optimizer.register_step_post_hook(after_step),
+            optimizer.register_state_dict_post_hook(
+                lambda optimizer, state_dict: changed(state_dict, widen, self.weight.shape)
+            ),
+            optimizer.register_load_state_dict_pre_hook(
+                lambda optimizer, state_dict: changed(state_dict, narrow, self.whole.shape)
+            ),
+        ]
 
 
 def occurring_ids(inputs: Dataset, also: list[int], size: int) -> Tensor:
@@ -128,6 +139,9 @@ def occurring_ids(inputs: Dataset, also: list[int], size: int) -> Tensor:
     Args:
         also: ids that batches may have besides, such as the padding's.
         size: V.
+
+    Raises:
+        CheckpointError: an id is not in [0, V).
     """
     occurs = np.zeros(size, dtype=bool)
     occurs[[token for token in also if token < size]] = True
@@ -135,20 +149,30 @@ def occurring_ids(inputs: Dataset, also: list[int], size: int) -> Tensor:
         ids: Any = part["input_ids"]
         while pa.types.is_nested(ids.type):
             ids = pc.list_flatten(ids)
-        occurs[ids.to_numpy()] = True
+        found = ids.to_numpy()
+        if found.max(initial=0) >= size:
+            raise CheckpointError(
+                f"the tokenizer gives a token the id {found.max()}, but the model has embeddings for {size} ids; take "
+                "both from one checkpoint"
+            )
+        occurs[found] = True
     return torch.from_numpy(occurs.nonzero()[0])
 
 
 def compact_embedding(trainer: Trainer, also: list[int]) -> AbstractContextManager[None]:
     """A context in which the model's token embedding is a `CompactEmbedding`, where that is the same and pays.
 
-    It is the same with AdamW, and where the embedding is trained, is not the matrix of an output layer too, and is
-    ``nn.Embedding`` itself; it pays where a quarter of the rows or more do not occur. Afterwards the model has its own
-    embedding again, with the trained rows.
+    It is the same with AdamW, where the training set is one whose inputs are known before, and where the embedding is
+    trained, is not the matrix of an output layer too, and is ``nn.Embedding`` itself, without limits on its rows' norms
+    and gradients. It pays where a quarter of the rows or more do not occur. Afterwards the model has its own embedding
+    again, with the trained rows.
 
     Args:
         trainer: with model and training set, and no optimizer yet.
         also: ids that batches may have besides those of the training set.
+
+    Raises:
+        CheckpointError: as `occurring_ids`.
     """
     model: Any = trainer.model
     inputs, embedding = trainer.train_dataset, model.get_input_embeddings()
@@ -170,17 +194,20 @@ def _compact(embedding: Any, ids: Tensor) -> Iterator[None]:
     row_of = torch.full((embedding.num_embeddings,), -1)
     row_of[ids] = torch.arange(len(ids))
     embedding.__class__ = CompactEmbedding
-    # No copy: the rows are put where the parameter has them.
+    # Not a copy: what comes out of a model that is neither moved nor cast meanwhile is the parameter's own memory.
     for name, buffer in {"whole": parameter.detach(), "ids": ids, "row_of": row_of}.items():
         embedding.register_buffer(name, buffer, persistent=False)
     embedding.weight = nn.Parameter(parameter.detach()[ids])
-    embedding.decay, embedding.is_stale = 1.0, False
+    embedding.padding_row = None if embedding.padding_idx is None else int(row_of[embedding.padding_idx])
+    embedding.decay, embedding.is_stale, embedding.hooks = 1.0, False, []
     try:
         yield
     finally:
+        for hook in embedding.hooks:
+            hook.remove()
         embedding.table()
         embedding.weight = parameter
-        for name in ("whole", "ids", "row_of", "decay", "is_stale"):
+        for name in ("whole", "ids", "row_of", "padding_row", "decay", "is_stale", "hooks"):
             delattr(embedding, name)
         embedding.__class__ = nn.Embedding
 

@@ -20,7 +20,7 @@ class MemoryEstimate:
 
     Attributes:
         states: weights, gradients and AdamW's two moments: 16 bytes for each parameter that is trained, 4 for each that
-            is not; with FSDP every process's share of that.
+            is not; with FSDP every process's share of that; and buffers.
         activations: what the forward pass keeps for the backward pass; ``None`` for encoders whose sizes the formula
             does not know.
     """
@@ -58,9 +58,9 @@ def estimate_memory(
     states = sum(
         parameter.numel() * (_WEIGHT + (_GRADIENT + _MOMENTS) * parameter.requires_grad) for parameter in parameters
     )
-    states += sum(buffer.nbytes for buffer in model.buffers())
     if placement.strategy == "fsdp":
         states //= placement.num_processes
+    states += sum(buffer.nbytes for buffer in model.buffers())
     config = model.config
     names = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
     if not all(isinstance(getattr(config, name, None), int) for name in names):

@@ -92,7 +92,7 @@ class _Beginnings(TrainerCallback):
         if args.process_index:  # with the seed that all share, every process would drop the same units
             torch.manual_seed(args.seed + args.process_index)
         if isinstance(self.trainer.model_wrapped, DistributedDataParallel):
-            # Buffers are constants; and a forward that is done again must not wait for those of other processes.
+            # Buffers are the same everywhere; and a forward that is done again must not wait for other processes'.
             self.trainer.model_wrapped.broadcast_buffers = False
 
     def on_epoch_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
@@ -166,8 +166,9 @@ class BertkitTrainer(MemorySavingTrainer, ShardedTrainer, XlaTrainer):
         )
 
     def create_optimizer(self, *args: Any) -> torch.optim.Optimizer:
+        is_new = self.optimizer is None
         optimizer = super().create_optimizer(*args)
-        for embedding in compact_embeddings(self.model):
+        for embedding in compact_embeddings(self.model) if is_new else ():
             embedding.follow(optimizer)
         return optimizer
 

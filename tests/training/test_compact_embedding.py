@@ -17,14 +17,16 @@ from bertkit.encoders import head_class
 from bertkit.errors import CheckpointError
 from bertkit.model.configuration_bert import BertConfig
 from bertkit.model.modeling_bert import BertForPreTraining, BertForSequenceClassification
+from bertkit.placement import PlacementSettings, place
 from bertkit.training.compact_embedding import (
     CompactEmbedding,
     compact_embedding,
     compact_embeddings,
     occurring_ids,
 )
+from bertkit.training.estimate import estimate_memory
 
-BATCHES = [[[2, 7, 9, 3], [2, 30, 3, 0]], [[2, 9, 9, 3], [2, 8, 41, 3]]]
+BATCHES = [[[2, 7, 9, 3], [2, 30, 3, 0]], [[2, 9, 9, 3], [2, 8, 41, 3]], [[2, 0, 9, 3], [2, 8, 3, 0]]]
 OTHERS = [[2, 5, 55, 3]]  # 5 and 55 do not occur
 SET = Dataset.from_dict({"input_ids": [row for batch in BATCHES for row in batch]})
 
@@ -51,10 +53,11 @@ def adamw(model, **settings):
 
 
 def train(model, optimizer, steps=6):
-    """The gradients' norm is clipped, and the learning rate falls."""
+    """The gradients' norm is clipped, the learning rate falls, and some padding is attended to."""
     for step in range(steps):
-        ids = torch.tensor(BATCHES[step % 2])
-        model(input_ids=ids, attention_mask=(ids != 0).long(), labels=torch.tensor([0, 1])).loss.backward()
+        ids = torch.tensor(BATCHES[step % 3])
+        mask = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])
+        model(input_ids=ids, attention_mask=mask, labels=torch.tensor([0, 1])).loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
         optimizer.step()
         optimizer.zero_grad()
@@ -121,6 +124,43 @@ def test_weights_and_moments_that_are_saved_are_of_all_rows_and_are_loaded_again
         torch.testing.assert_close(one, three)
 
 
+def test_weights_of_before_are_taken_back_while_training():
+    """As the best ones are, at the end."""
+    model = bert()
+    with compact_embedding(trainer(model), [0, 2, 3]):
+        optimizer = adamw(model)
+        train(model, optimizer, 3)
+        best = {name: value.clone() for name, value in model.state_dict().items()}
+        train(model, optimizer, 3)
+        model.load_state_dict(best)
+        assert all(torch.equal(value, best[name]) for name, value in model.state_dict().items())
+    assert all(torch.equal(value, best[name]) for name, value in model.state_dict().items())
+
+
+def test_a_step_without_a_gradient_of_it_has_no_decay_either():
+    model = bert()
+    before = model.bert.embeddings.word_embeddings.weight.detach().clone()
+    with compact_embedding(trainer(model), [0, 2, 3]):
+        adamw(model).step()
+    assert torch.equal(model.bert.embeddings.word_embeddings.weight, before)
+
+
+def test_an_optimizer_is_left_alone_afterwards():
+    model = bert()
+    with compact_embedding(trainer(model), [0, 2, 3]):
+        optimizer = adamw(model)
+        train(model, optimizer, 1)
+    optimizer.step()
+    assert not optimizer._optimizer_step_post_hooks
+    assert not optimizer._optimizer_state_dict_post_hooks
+    assert not optimizer._optimizer_load_state_dict_pre_hooks
+
+
+def test_an_id_beyond_the_table_is_told():
+    with pytest.raises(CheckpointError, match="a token the id 60, but the model has embeddings for 60 ids"):
+        compact_embedding(trainer(bert(), Dataset.from_dict({"input_ids": [[2, 60, 3]]})), [])
+
+
 def test_moments_of_other_tokens_are_not_thrown_away():
     model = bert()
     optimizer = adamw(model)
@@ -129,7 +169,10 @@ def test_moments_of_other_tokens_are_not_thrown_away():
     [of_table] = [each["exp_avg"] for each in moments["state"].values() if each["exp_avg"].shape == (60, 32)]
     of_table[55] = 1.0
     again = bert()
-    with compact_embedding(trainer(again), [0, 2, 3]), pytest.raises(CheckpointError, match="occurred"):
+    with (
+        compact_embedding(trainer(again), [0, 2, 3]),
+        pytest.raises(CheckpointError, match="of tokens that do not occur"),
+    ):
         adamw(again).load_state_dict(moments)
 
 
@@ -164,7 +207,10 @@ def test_with_gradients_a_token_that_does_not_occur_is_an_error_and_the_model_is
     assert set(vars(table)) == attributes
 
 
-@pytest.mark.parametrize("why", ["frozen", "tied", "another optimizer", "most rows occur", "another class"])
+@pytest.mark.parametrize(
+    "why",
+    ["frozen", "tied", "another optimizer", "most rows occur", "another class", "norms", "gradients", "unknown inputs"],
+)
 def test_the_whole_table_is_trained_where_rows_would_not_do_or_not_pay(why):
     model = bert(BertForPreTraining if why == "tied" else BertForSequenceClassification)
     table = model.bert.embeddings.word_embeddings
@@ -172,12 +218,33 @@ def test_the_whole_table_is_trained_where_rows_would_not_do_or_not_pay(why):
     if why == "frozen":
         table.weight.requires_grad_(False)
     elif why == "most rows occur":
-        inputs = Dataset.from_dict({"input_ids": [list(range(50))]})
+        inputs = Dataset.from_dict({"input_ids": [list(range(46))]})
     elif why == "another class":
         table.__class__ = type("OtherEmbedding", (nn.Embedding,), {})
+    elif why == "norms":
+        table.max_norm = 1.0
+    elif why == "gradients":
+        table.scale_grad_by_freq = True
+    elif why == "unknown inputs":
+        inputs = [{"input_ids": row} for row in SET["input_ids"]]
     optim = "adafactor" if why == "another optimizer" else "adamw_torch"
     with compact_embedding(trainer(model, inputs, optim), [0, 2, 3]):
         assert not compact_embeddings(model)
+
+
+def test_it_pays_up_to_three_quarters_of_the_rows():
+    model = bert()
+    with compact_embedding(trainer(model, Dataset.from_dict({"input_ids": [list(range(45))]})), [0, 2, 3]):
+        [table] = compact_embeddings(model)
+        assert table.weight.shape == (45, 32)
+
+
+def test_memory_is_that_of_the_rows_that_occur_and_of_the_table():
+    model = bert()
+    others = sum(weight.numel() for weight in model.parameters()) - 60 * 32
+    with compact_embedding(trainer(model), [0, 2, 3]):
+        states = estimate_memory(model, place(PlacementSettings(device="cpu"), 8), 16).states
+    assert states == 16 * (others + 8 * 32) + 4 * 60 * 32 + 8 * (8 + 60)
 
 
 def test_ids_are_found_at_any_depth_and_in_the_rows_that_are_chosen():
