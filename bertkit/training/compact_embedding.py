@@ -194,7 +194,6 @@ def _compact(embedding: Any, ids: Tensor) -> Iterator[None]:
     row_of = torch.full((embedding.num_embeddings,), -1)
     row_of[ids] = torch.arange(len(ids))
     embedding.__class__ = CompactEmbedding
-    # Not a copy: what comes out of a model that is neither moved nor cast meanwhile is the parameter's own memory.
     for name, buffer in {"whole": parameter.detach(), "ids": ids, "row_of": row_of}.items():
         embedding.register_buffer(name, buffer, persistent=False)
     embedding.weight = nn.Parameter(parameter.detach()[ids])
@@ -205,7 +204,8 @@ def _compact(embedding: Any, ids: Tensor) -> Iterator[None]:
     finally:
         for hook in embedding.hooks:
             hook.remove()
-        embedding.table()
+        # Mostly they share memory; but DDP gives a model's buffers memory of their own.
+        parameter.detach().copy_(embedding.table())
         embedding.weight = parameter
         for name in ("whole", "ids", "row_of", "padding_row", "decay", "is_stale", "hooks"):
             delattr(embedding, name)

@@ -137,6 +137,16 @@ def test_weights_of_before_are_taken_back_while_training():
     assert all(torch.equal(value, best[name]) for name, value in model.state_dict().items())
 
 
+def test_a_table_that_was_moved_meanwhile_comes_back():
+    model = bert()
+    with compact_embedding(trainer(model), [0, 2, 3]):
+        [table] = compact_embeddings(model)
+        table.whole = table.whole.clone()
+        train(model, adamw(model), 2)
+        expected = table.table().clone()
+    assert torch.equal(model.bert.embeddings.word_embeddings.weight, expected)
+
+
 def test_a_step_without_a_gradient_of_it_has_no_decay_either():
     model = bert()
     before = model.bert.embeddings.word_embeddings.weight.detach().clone()
