@@ -21,7 +21,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from bertkit.accelerate_files import is_accelerate_file, placement_of
 from bertkit.errors import RecipeError, did_you_mean, listed
 from bertkit.hub_settings import HubSettings
-from bertkit.placement import PlacementSettings
+from bertkit.placement_settings import PlacementSettings
 from bertkit.recipe_files import find_recipe, read_recipe_file, to_yaml
 
 BLOCKS = ("task", "model", "data", "train", "placement", "hub")

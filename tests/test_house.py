@@ -23,6 +23,7 @@ FLOORS = {
     "windows": 1,
     "checkpoint": 2,
     "placement": 1,
+    "placement_settings": 0,
     "launch": 1,
     "accelerate_files": 1,
     "progress": 2,

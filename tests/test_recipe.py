@@ -8,7 +8,7 @@ import importlib
 import pytest
 
 from bertkit.errors import OutputError, RecipeError
-from bertkit.placement import PlacementSettings
+from bertkit.placement_settings import PlacementSettings
 from bertkit.recipe import load_placement, load_recipe, task_kinds, validate_recipes
 from bertkit.recipe_files import copy_recipe, find_recipe, list_recipes, parse_value
 

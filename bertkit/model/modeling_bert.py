@@ -132,16 +132,19 @@ class BertSelfAttention(nn.Module):
         self.value = nn.Linear(config.hidden_size, config.hidden_size)
         self.dropout = nn.Dropout(config.attention_probs_dropout_prob)
 
+    def projections(self, hidden_states: Tensor) -> tuple[Tensor, ...]:
+        """Queries, keys and values of (B, S, H), each (B, A, S, D)."""
+        by_head = (*hidden_states.shape[:2], -1, self.attention_head_size)
+        query = self.query(hidden_states).view(by_head).transpose(1, 2)
+        key = self.key(hidden_states).view(by_head).transpose(1, 2)
+        value = self.value(hidden_states).view(by_head).transpose(1, 2)
+        return query, key, value
+
     def forward(
         self, hidden_states: Tensor, attention_mask: Any = None, output_attentions: bool = False
     ) -> tuple[Tensor, Tensor | None]:
         """Returns the heads' outputs side by side, (B, S, H), and if asked the probabilities, (B, A, S, S)."""
-        batch_size, length = hidden_states.shape[:2]
-        by_head = (batch_size, length, -1, self.attention_head_size)
-        query = self.query(hidden_states).view(by_head).transpose(1, 2)  # (B, A, S, D)
-        key = self.key(hidden_states).view(by_head).transpose(1, 2)
-        value = self.value(hidden_states).view(by_head).transpose(1, 2)
-
+        query, key, value = self.projections(hidden_states)
         attend: Callable[..., tuple[Tensor, Tensor | None]] = eager_attention_forward
         if not output_attentions:
             attend = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)
@@ -154,7 +157,7 @@ class BertSelfAttention(nn.Module):
             dropout=self.dropout.p if self.training else 0.0,
             scaling=self.scaling,
         )
-        return context.reshape(batch_size, length, -1), attention_probs if output_attentions else None  # (B, S, H)
+        return context.flatten(2), attention_probs if output_attentions else None  # (B, S, H)
 
 
 class BertOutput(nn.Module):

@@ -24,6 +24,7 @@ from bertkit.sharing.push import check_login, push_finished_run
 from bertkit.training.compact_embedding import compact_embedding
 from bertkit.training.estimate import start_lines
 from bertkit.training.fast_dropout import fast_dropout
+from bertkit.training.joint_projections import joint_projections
 from bertkit.training.kept_memory import keep_freed_memory
 from bertkit.training.run_directory import (
     Run,
@@ -107,6 +108,8 @@ class RunInProgress:
                 keep_freed_memory()
             if self.placement.fast_dropout:
                 switches.enter_context(fast_dropout(trainer.model))
+            if self.placement.joint_projections:
+                switches.enter_context(joint_projections(trainer.model))
             switches.enter_context(without_library_bars())
             try:
                 outcome = trainer.train(resume_from_checkpoint=checkpoint)

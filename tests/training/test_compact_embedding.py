@@ -17,7 +17,8 @@ from bertkit.encoders import head_class
 from bertkit.errors import CheckpointError
 from bertkit.model.configuration_bert import BertConfig
 from bertkit.model.modeling_bert import BertForPreTraining, BertForSequenceClassification
-from bertkit.placement import PlacementSettings, place
+from bertkit.placement import place
+from bertkit.placement_settings import PlacementSettings
 from bertkit.training.compact_embedding import (
     CompactEmbedding,
     compact_embedding,

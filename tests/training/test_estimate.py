@@ -11,7 +11,8 @@ import torch
 from transformers import DistilBertConfig, DistilBertModel
 
 from bertkit import BertConfig, BertForPreTraining
-from bertkit.placement import Placement, PlacementSettings
+from bertkit.placement import Placement
+from bertkit.placement_settings import PlacementSettings
 from bertkit.training.estimate import estimate_memory, start_lines
 from bertkit.training.fast_dropout import fast_dropout
 
