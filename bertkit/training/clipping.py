@@ -29,9 +29,11 @@ class ClippingTrainer(Trainer):
 
     def _clip_grad_norm(self, model: torch.nn.Module) -> Any:
         optimizer: Any = getattr(self.optimizer, "optimizer", self.optimizer)
-        is_fused = isinstance(optimizer, torch.optim.AdamW) and optimizer.defaults["fused"]
+        # Of the groups, and not of the defaults: a state that is loaded brings its own settings.
+        groups = optimizer.param_groups
+        is_fused = isinstance(optimizer, torch.optim.AdamW) and all(group.get("fused") for group in groups)
         if self.args.device.type != "cpu" or self.is_fsdp_enabled or not is_fused:
             return super()._clip_grad_norm(model)
-        norm = gradient_norm(parameter for group in optimizer.param_groups for parameter in group["params"])
+        norm = gradient_norm(parameter for group in groups for parameter in group["params"])
         optimizer.grad_scale = ((norm + _EPSILON) / self.args.max_grad_norm).clamp(min=1)
         return norm

@@ -42,7 +42,7 @@ class _Projections(torch.autograd.Function):
         states, weight = ctx.saved_tensors
         batch_size, _, length, _ = gradients[0].shape
         # (B, S, 3, A, D), as the product is in memory
-        gradient = torch.stack([each.transpose(1, 2) for each in gradients], dim=2).view(len(states), -1)
+        gradient = torch.stack([each.transpose(1, 2) for each in gradients], dim=2).reshape(len(states), -1)
         of_states = (gradient @ weight).to(ctx.dtype).view(batch_size, length, -1)
         of_weights = (gradient.t() @ states).float().chunk(3)
         of_biases = gradient.sum(dim=0).float().chunk(3)
@@ -73,12 +73,14 @@ class JointSelfAttention(BertSelfAttention):
 
 @contextmanager
 def joint_projections(model: PreTrainedModel) -> Iterator[None]:
-    """Within it the model's attention is `JointSelfAttention` where it is BERT's own, with dense layers of torch."""
+    """Within it the model's attention is `JointSelfAttention` where it is BERT's own, with dense layers of torch.
+
+    Layers that do something else besides, as an adapter's or those with hooks, are left to themselves.
+    """
     modules = [
         module
         for module in model.modules()
-        if type(module) is BertSelfAttention
-        and all(type(layer) is nn.Linear for layer in (module.query, module.key, module.value))
+        if type(module) is BertSelfAttention and all(map(_is_plain, (module.query, module.key, module.value)))
     ]
     for module in modules:
         module.__class__ = JointSelfAttention
@@ -87,3 +89,7 @@ def joint_projections(model: PreTrainedModel) -> Iterator[None]:
     finally:
         for module in modules:
             module.__class__ = BertSelfAttention
+
+
+def _is_plain(layer: nn.Module) -> bool:
+    return type(layer) is nn.Linear and not layer._forward_hooks and not layer._forward_pre_hooks

@@ -64,7 +64,10 @@ class RunInProgress:
         self.push_to_hub = push_to_hub
         check_output_dir(self.output_dir, resume)
         self.changed = check_same_recipe(recipe, self.output_dir) if resume else []
-        self.placement = place(recipe.placement, recipe.train["global_train_batch_size"], recipe.data.max_seq_length)
+        settings = recipe.placement
+        if recipe.train.get("torch_compile"):  # Inductor fails on its autograd functions
+            settings = dataclasses.replace(settings, fast_dropout=False)
+        self.placement = place(settings, recipe.train["global_train_batch_size"], recipe.data.max_seq_length)
         # The first process tokenizes, and the others wait for it.
         fixed["ddp_timeout"] = recipe.train.get("ddp_timeout", _A_DAY)
         self.arguments = training_arguments(

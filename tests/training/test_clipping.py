@@ -73,6 +73,23 @@ def test_norms_and_weights_are_those_of_torchs_clipping(optim, max_grad_norm, tm
     assert is_ours == (optim == "adamw_torch_fused")
 
 
+def test_an_optimizer_whose_loaded_state_is_not_fused_is_clipped_as_ever(tmp_path):
+    """As that of a run that began on XLA."""
+
+    class Resumed(ClippingTrainer):
+        def create_optimizer(self, *args):
+            optimizer = super().create_optimizer(*args)
+            state = optimizer.state_dict()
+            optimizer.load_state_dict(
+                {**state, "param_groups": [{**group, "fused": None} for group in state["param_groups"]]}
+            )
+            return optimizer
+
+    trainer, norms = trained(Resumed, bert(), tmp_path, max_grad_norm=0.05)
+    assert len(norms) == 6
+    assert not hasattr(trainer.optimizer.optimizer, "grad_scale")
+
+
 def test_clipping_changes_the_weights_that_are_tested_here(tmp_path):
     """AdamW forgets a factor that all steps share; six steps clipped to one norm are others than six that are not."""
     clipped, _ = trained(ClippingTrainer, bert(), tmp_path, max_grad_norm=0.05)

@@ -12,6 +12,11 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from bertkit import evaluate, finetune, load, load_recipe
 from bertkit.errors import CheckpointError, DataError, RecipeError
+from bertkit.training.clipping import ClippingTrainer
+from bertkit.training.compact_embedding import CompactEmbedding
+from bertkit.training.fast_dropout import FastDropout
+from bertkit.training.joint_projections import JointSelfAttention
+from bertkit.training.trainer import BertkitTrainer
 
 FAST = {
     "data.max_seq_length": 16,
@@ -65,6 +70,37 @@ def test_a_run_in_bf16_reports_the_scores_that_others_will_find(glue, checkpoint
     logits = torch.tensor(predictor.outputs(columns))
     loss = torch.nn.functional.cross_entropy(logits, torch.tensor(columns["labels"])).item()
     assert loss == pytest.approx(out.metrics["eval_loss"], abs=1e-6)
+
+
+SWITCHES = ["fast_dropout", "compact_embedding", "joint_projections"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "switched_on"),
+    [
+        ({}, SWITCHES),
+        *(({f"placement.{switch}": False}, [each for each in SWITCHES if each != switch]) for switch in SWITCHES),
+        ({"train.torch_compile": True}, SWITCHES[1:]),  # Inductor fails on fast dropout
+    ],
+)
+def test_what_makes_steps_fast_is_on_unless_switched_off(
+    glue, checkpoint, tmp_path, monkeypatch, overrides, switched_on
+):
+    class Stopped(Exception):
+        pass
+
+    def found_at_the_start(trainer, **_):
+        kinds = {type(module) for module in trainer.model.modules()}
+        classes = {"fast_dropout": FastDropout, "compact_embedding": CompactEmbedding}
+        classes["joint_projections"] = JointSelfAttention
+        assert [switch for switch in SWITCHES if classes[switch] in kinds] == switched_on
+        assert isinstance(trainer, ClippingTrainer)
+        raise Stopped
+
+    monkeypatch.setattr(BertkitTrainer, "train", found_at_the_start)
+    overrides = {**FAST, **overrides}
+    with pytest.raises(Stopped):
+        finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / "run", overrides=overrides)
 
 
 def test_auto_classes_give_the_logits_of_predict(run):

@@ -35,6 +35,15 @@ def difference(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> 
     return max(((one[name] - other[name]).norm() / other[name].norm()).item() for name in one if "key.bias" not in name)
 
 
+@pytest.mark.parametrize("is_half", [True, False])
+def test_it_is_one_product_under_autocast_and_three_without(is_half):
+    model = bert()
+    with joint_projections(model), torch.autocast("cpu", torch.bfloat16, enabled=is_half):
+        query, key, value = model.bert.encoder.layer[0].attention.self.projections(torch.ones(2, 3, 32))
+    assert query.shape == key.shape == value.shape == (2, 4, 3, 8)
+    assert (query.grad_fn is value.grad_fn) == is_half
+
+
 def test_under_autocast_it_is_as_near_to_float32_as_three_products_are():
     model = bert()
     exact, three = logits_and_gradients(model, is_half=False), logits_and_gradients(model)
@@ -54,18 +63,45 @@ def test_without_autocast_nothing_is_different():
         assert difference(logits_and_gradients(model, is_half=False), three) == 0
 
 
-def test_gradients_add_up_and_activations_are_recomputed():
+def test_activations_are_recomputed():
     model = bert()
     with joint_projections(model):
         once = logits_and_gradients(model)
         model.activation_checkpointing_enable()
         assert difference(logits_and_gradients(model), once) == 0
-        gradient = model.bert.encoder.layer[0].attention.self.key.weight.grad
-        before = gradient.clone()
+
+
+def test_gradients_of_micro_batches_add_up():
+    model = bert()
+    weight = model.bert.encoder.layer[0].attention.self.key.weight
+
+    def add(start: int) -> torch.Tensor:
         with torch.autocast("cpu", torch.bfloat16):
-            loss = model(torch.arange(5, 12)[None], labels=torch.tensor([1])).loss
-        loss.backward()
-        assert not torch.equal(gradient, before)
+            model(torch.arange(start, start + 7)[None], labels=torch.tensor([1])).loss.backward()
+        return weight.grad.clone()
+
+    with joint_projections(model):
+        first = add(5)
+        model.zero_grad()
+        second = add(12)
+        torch.testing.assert_close(add(5), first + second)
+
+
+def test_gradients_may_lie_in_memory_in_any_order():
+    attention = bert().bert.encoder.layer[0].attention.self
+    attention.__class__ = JointSelfAttention
+    gradients = []
+    for is_dense in (True, False):
+        attention.zero_grad()
+        torch.manual_seed(1)
+        gradient = torch.randn(3, 4, 4, 8, 2).transpose(-1, -2)  # three times (B, A, S, D)
+        if is_dense:
+            gradient = gradient.contiguous()
+        with torch.autocast("cpu", torch.bfloat16):
+            heads = attention.projections(torch.ones(4, 2, 32))
+        torch.autograd.backward(heads, list(gradient.bfloat16()))
+        gradients.append(attention.query.weight.grad)
+    assert torch.equal(*gradients)
 
 
 def test_weights_that_are_frozen_get_no_gradient():
@@ -88,14 +124,19 @@ def test_a_model_has_its_own_attention_back_afterwards_even_after_a_failure():
     assert sum(type(module) is BertSelfAttention for module in model.modules()) == 2
 
 
-def test_layers_that_are_not_torchs_own_are_left_to_themselves():
-    """As an adapter's are, which computes more than a product."""
+@pytest.mark.parametrize("by_hook", [False, True])
+def test_layers_that_compute_more_than_a_product_are_left_to_themselves(by_hook):
+    """As an adapter's do, or one that is watched."""
 
     class Adapted(nn.Linear):
         pass
 
     model = bert()
-    model.bert.encoder.layer[1].attention.self.value.__class__ = Adapted
+    value = model.bert.encoder.layer[1].attention.self.value
+    if by_hook:
+        value.register_forward_hook(lambda module, inputs, output: output * 2)
+    else:
+        value.__class__ = Adapted
     with joint_projections(model):
         kinds = [type(layer.attention.self) for layer in model.bert.encoder.layer]
     assert kinds == [JointSelfAttention, BertSelfAttention]

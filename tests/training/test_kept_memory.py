@@ -30,7 +30,7 @@ from pathlib import Path
 from bertkit.training.kept_memory import keep_freed_memory
 {limit}
 kept = {keep} and keep_freed_memory()
-weights = torch.ones(30_000_000)  # 120 MB
+moments = torch.ones(30_000_000)  # 120 MB
 rollup = Path("/proc/self/smaps_rollup").read_text()
 print(kept, re.search(r"AnonHugePages: +(\\d+) kB", rollup).group(1))
 """
@@ -62,7 +62,7 @@ def test_memory_that_is_taken_again_is_not_asked_of_the_system_again():
 @pytest.mark.skipif(
     not CHOICE.exists() or "[madvise]" not in CHOICE.read_text(), reason="the system leaves no choice of pages"
 )
-def test_weights_lie_in_large_pages():
+def test_what_is_taken_from_then_on_lies_in_large_pages():
     assert printed(LARGE_PAGES.format(keep=True, limit=""))[1] > 100_000  # kB
     assert printed(LARGE_PAGES.format(keep=False, limit=""))[1] == 0
 
