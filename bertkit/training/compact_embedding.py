@@ -1,7 +1,7 @@
 """Fine-tuning the embeddings of those tokens alone that occur in the training set.
 
 Any other row of the table has no gradient in any step, so AdamW leaves it where it is, but for its weight decay. Still
-its zeros are written, read for the norm, clipped, and turned into moments of zeros, step by step: with a small model or
+its zeros are written, read for the norm, and turned into moments of zeros, step by step: with a small model or
 a multilingual vocabulary that is a large part of the time, and of the memory, of a step on a CPU. Here the rows that
 occur are the parameter, and the decay of the others is made up for when they are asked for. Whatever comes out, such as
 weights, checkpoints and the optimizer's state, has the whole table.

@@ -2,7 +2,7 @@
 
 glibc gives large blocks back to the system at once. A step frees and takes hundreds of MiB, and each time the system
 has to find the pages again and to clear them: a quarter of the time of a step on a CPU. And of pages of 4 KiB a CPU
-knows too few by heart to walk through all weights and moments without looking them up.
+knows too few by heart to walk through gradients, moments and activations without looking them up.
 """
 
 from __future__ import annotations
