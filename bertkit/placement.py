@@ -42,17 +42,26 @@ class Placement:
     @property
     def fast_dropout(self) -> bool:
         """Whether dropout is `bertkit.training.fast_dropout`'s."""
-        return self.device == "cpu" and self.settings.fast_dropout is not False
+        return self._speeds_up("fast_dropout")
 
     @property
     def compact_embedding(self) -> bool:
         """Whether rows of the token embedding that do not occur are kept from the optimizer."""
-        return self.device == "cpu" and self.strategy != "fsdp" and self.settings.compact_embedding is not False
+        return self._speeds_up("compact_embedding") and self.strategy != "fsdp"
 
     @property
     def joint_projections(self) -> bool:
         """Whether queries, keys and values are one product."""
-        return self.device == "cpu" and self.strategy != "fsdp" and self.settings.joint_projections is not False
+        return self._speeds_up("joint_projections") and self.strategy != "fsdp"
+
+    @property
+    def group_lengths(self) -> bool:
+        """Whether a step of pre-training is computed by length, without padding that no example needs."""
+        return self._speeds_up("group_lengths") and not self.fixed_shapes
+
+    def _speeds_up(self, switch: str) -> bool:
+        """Whether a switch for CPUs is on, as it is there unless turned off."""
+        return self.device == "cpu" and getattr(self.settings, switch) is not False
 
     @property
     def autocast_on_xla(self) -> bool:

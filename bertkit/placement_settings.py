@@ -37,6 +37,9 @@ class PlacementSettings:
             rounding, in less time and memory. ``None`` is on CPUs, and nowhere else.
         joint_projections: compute queries, keys and values of BERT's attention as one product under autocast
             (`bertkit.training.joint_projections`): the same but for rounding. ``None`` is on CPUs, and nowhere else.
+        group_lengths: in pre-training, compute those examples of a step together that are of like length, and cut the
+            padding that none of them needs (`bertkit.training.like_lengths`): the same but for rounding. ``None`` is on
+            CPUs, and nowhere else.
     """
 
     device: Literal["auto", "cpu", "gpu", "xla"] = "auto"
@@ -53,6 +56,7 @@ class PlacementSettings:
     fast_dropout: bool | None = None
     compact_embedding: bool | None = None
     joint_projections: bool | None = None
+    group_lengths: bool | None = None
 
     def __post_init__(self) -> None:
         if self.num_processes is not None and self.num_processes < 1:
@@ -67,6 +71,6 @@ class PlacementSettings:
             raise ValueError(f"dataloader_num_workers: {self.dataloader_num_workers} is negative")
         if self.preprocessing_num_workers is not None and self.preprocessing_num_workers < 1:
             raise ValueError(f"preprocessing_num_workers: {self.preprocessing_num_workers} is not at least 1")
-        for name in ("fast_dropout", "compact_embedding", "joint_projections"):
+        for name in ("fast_dropout", "compact_embedding", "joint_projections", "group_lengths"):
             if getattr(self, name) and self.device in ("gpu", "xla"):
                 raise ValueError(f"{name}: it is for CPUs, and device is {self.device}; leave it out")

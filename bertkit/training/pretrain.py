@@ -128,6 +128,7 @@ def pretrain(
         data_collator=collate,
         processing_class=start.tokenizer,
         fixed_shapes=FixedShapes(start.tokenizer) if run.placement.fixed_shapes else None,
+        group_lengths=run.placement.group_lengths,
         autocast=run.placement.autocast_on_xla,
     )
     command = "bertkit pretrain --recipe recipe.yaml --output-dir NEW"

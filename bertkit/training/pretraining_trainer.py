@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch.utils.data import Dataset
 
 from bertkit.corpus.phases import Phase
 from bertkit.metrics.pretraining import reduce_logits, score, score_names
+from bertkit.training.like_lengths import of_like_length
 from bertkit.training.trainer import BertkitTrainer
 
 # An evaluation batch holds B × P × V logits: 2²⁵ of them are 128 MiB in float32.
@@ -24,14 +26,22 @@ class PretrainingTrainer(BertkitTrainer):
         pair_objective: ``nsp``, ``sop`` or ``none``.
         phases: of the run.
         eval_sets: held-out examples for each of them, at its length; empty for no evaluation.
+        group_lengths: compute those examples of a step together that are of like length.
     """
 
     scores_the_loss = True
 
     def __init__(
-        self, *, pair_objective: str, phases: Sequence[Phase], eval_sets: Sequence[Dataset[Any]], **kwargs: Any
+        self,
+        *,
+        pair_objective: str,
+        phases: Sequence[Phase],
+        eval_sets: Sequence[Dataset[Any]],
+        group_lengths: bool = False,
+        **kwargs: Any,
     ):
         self.phases = phases
+        self.group_lengths = group_lengths
         self.eval_sets = eval_sets
         self.pair_objective = pair_objective
         self._sums: torch.Tensor | None = None  # (6,) float32 on the device: no host sync in a step
@@ -52,9 +62,13 @@ class PretrainingTrainer(BertkitTrainer):
             eval_dataset = self.eval_sets[sum(begun) - 1]
         return super().evaluate(eval_dataset, **kwargs)
 
-    def get_batch_samples(self, *args: Any) -> tuple[list[Any], torch.Tensor | int | None]:
+    def get_batch_samples(
+        self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
+    ) -> tuple[list[Any], torch.Tensor | int | None]:
         self._sums_before_step = self._sums, self._summed_from
-        return super().get_batch_samples(*args)
+        if self.group_lengths:  # no micro-batch is a filler: every phase has whole global batches
+            epoch_iterator = iter(of_like_length(list(islice(epoch_iterator, num_batches))))
+        return super().get_batch_samples(epoch_iterator, num_batches, device)
 
     def forget_step(self) -> None:
         self._sums, self._summed_from = self._sums_before_step

@@ -65,8 +65,9 @@ class RunInProgress:
         check_output_dir(self.output_dir, resume)
         self.changed = check_same_recipe(recipe, self.output_dir) if resume else []
         settings = recipe.placement
-        if recipe.train.get("torch_compile"):  # Inductor fails on its autograd functions
-            settings = dataclasses.replace(settings, fast_dropout=False)
+        if recipe.train.get("torch_compile"):
+            # Inductor fails on the autograd functions of the one, and would compile for each length of the other.
+            settings = dataclasses.replace(settings, fast_dropout=False, group_lengths=False)
         self.placement = place(settings, recipe.train["global_train_batch_size"], recipe.data.max_seq_length)
         # The first process tokenizes, and the others wait for it.
         fixed["ddp_timeout"] = recipe.train.get("ddp_timeout", _A_DAY)
