@@ -33,12 +33,20 @@ def measured(arguments: Sequence[str]) -> Result:
 
 
 def report(**numbers: float) -> None:
-    """Prints what a side has measured, and ``peak_mib``, the most memory that this process had resident at any time.
+    """Prints what a side has measured, and ``peak_mib``, the most memory that it took: of a GPU's where it used one."""
+    import torch
+
+    on_gpu = torch.cuda.max_memory_reserved() / 2**20 if torch.cuda.is_available() else 0
+    print(json.dumps({**numbers, "peak_mib": on_gpu or peak_mib()}))
+
+
+def peak_mib() -> float:
+    """The most that this process had resident at any time.
 
     Of the process itself: what the system counts for its parent begins with the parent's own.
     """
     peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
-    print(json.dumps({**numbers, "peak_mib": int(peak.split()[1]) / 1024}))
+    return int(peak.split()[1]) / 1024
 
 
 def step_clock() -> list[float]:

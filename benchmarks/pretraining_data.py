@@ -20,7 +20,7 @@ one example.
 With ``--step``: the milliseconds to draw a batch (planning of the epoch included, all in the process that trains)
 beside forward, backward and AdamW of bert-tiny on this machine's CPU, for 32 and for 256 sequences of 128 tokens.
 
-Everything runs in one process and one thread, unless ``--num-workers`` (bertkit's, to prepare the books),
+Each side runs in one process of its own and in one thread, unless ``--num-workers`` (bertkit's, to prepare the books),
 TOKENIZERS_PARALLELISM or OMP_NUM_THREADS say otherwise. CPU seconds are those of the process and its children; on a
 machine that does other work they are the ones to read. Prints one JSON line. Without ``--tokenizer`` a vocabulary of
 8,000 pieces is learned from the books first, untimed.
@@ -35,18 +35,25 @@ import platform
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import version
+from multiprocessing import get_context
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import plain_pretraining_data as plain
+from by_turns import peak_mib
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
     from bertkit.corpus.token_store import StoreView
+
+Timed = tuple["Stopwatch", int, int]
+"""The times of the parts of a side, the examples that it drew, the tokens of the corpus."""
 
 VOCAB_SIZE = 8000
 KINDS = ("seconds", "cpu_seconds")
@@ -146,10 +153,11 @@ def time_bertkit(
     seed: int,
     batch_size: int = 32,
     num_workers: int = 1,
-) -> tuple[Stopwatch, int, int]:
-    """The times of its parts, the examples drawn, the tokens of the corpus."""
+) -> Timed:
+    """bertkit's side."""
     from bertkit.corpus.examples import PretrainingExamples, collate
     from bertkit.corpus.settings import PretrainingData, Vocabulary
+    from bertkit.tasks.pretraining import load_corpus  # noqa: F401 - imported before the clock starts
 
     watch = Stopwatch()
     settings, vocabulary = PretrainingData(seed=seed), Vocabulary.of(tokenizer)
@@ -167,8 +175,8 @@ def time_bertkit(
         return watch, total, view.num_tokens
 
 
-def time_plain(text: Path, tokenizer: PreTrainedTokenizerFast, passes: int, seed: int) -> tuple[Stopwatch, int, int]:
-    """The times of its parts, the examples made, the tokens of the corpus."""
+def time_plain(text: Path, tokenizer: PreTrainedTokenizerFast, passes: int, seed: int) -> Timed:
+    """The side of plain Python."""
     vocabulary = tokenizer.get_vocab()
     encoders: dict[str, Callable[[str], list[int]]] = {
         "fast_tokenizer": one_by_one(tokenizer),
@@ -194,19 +202,26 @@ def time_plain(text: Path, tokenizer: PreTrainedTokenizerFast, passes: int, seed
     return watch, total, sum(len(sentence) for document in documents for sentence in document)
 
 
+def by_itself(side: Callable[[], Timed]) -> tuple[Timed, float]:
+    """What a side gives in a process of its own, and the MiB that were resident there at most, without its workers'."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+        return process.submit(side).result(), process.submit(peak_mib).result()
+
+
 def compare(files: list[Path], tokenizer: PreTrainedTokenizerFast, args: argparse.Namespace) -> dict[str, Any]:
     """Both sides over the same books, and how many times as long the plain one takes."""
     settings = {name: getattr(args, name) for name in ("epochs", "seed", "batch_size", "num_workers")}
-    ours, our_examples, our_tokens = time_bertkit(files, tokenizer, **settings)
+    (ours, our_examples, our_tokens), our_peak = by_itself(partial(time_bertkit, files, tokenizer, **settings))
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder) / "sentences.txt"
         text.write_text("\n\n".join("\n".join(sentences_of(file)) for file in files), encoding="utf-8")
-        other, other_examples, other_tokens = time_plain(text, tokenizer, args.epochs, args.seed)
+        plain_side = partial(time_plain, text, tokenizer, args.epochs, args.seed)
+        (other, other_examples, other_tokens), other_peak = by_itself(plain_side)
     if our_tokens != other_tokens:
         raise SystemExit(f"the two sides did not read the same text: {our_tokens} and {other_tokens} tokens")
     result: dict[str, Any] = {**settings, "tokens": our_tokens}
-    result["bertkit"] = {"examples": our_examples, **ours.rounded()}
-    result["plain"] = {"examples": other_examples, **other.rounded()}
+    result["bertkit"] = {"examples": our_examples, "peak_mib": round(our_peak), **ours.rounded()}
+    result["plain"] = {"examples": other_examples, "peak_mib": round(other_peak), **other.rounded()}
     for kind in KINDS:
         mine = ours.total(kind)
         plain_totals = {

@@ -21,7 +21,6 @@ import json
 import os
 import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -31,8 +30,8 @@ from typing import Any
 import plain_pretraining_data as plain
 from by_turns import by_turns, machine, measured, report, step_clock
 from pretraining_data import book_files, one_by_one, sentences_of
+from products import SIZES, num_heads, of_layers, rate_alone
 
-SIZES = {"tiny": (2, 128), "mini": (4, 256), "6x384": (6, 384), "base": (12, 768), "large": (24, 1024)}
 PREDICTED = {128: 20, 512: 77}
 
 
@@ -75,7 +74,7 @@ def stock(args: argparse.Namespace, **train: Any) -> None:
         vocab_size=len(tokenizer),
         num_hidden_layers=layers,
         hidden_size=width,
-        num_attention_heads=max(2, width // 64),
+        num_attention_heads=num_heads(width),
         intermediate_size=4 * width,
         hidden_dropout_prob=args.dropout,
         attention_probs_dropout_prob=args.dropout,
@@ -113,7 +112,7 @@ def bertkit(args: argparse.Namespace, **train: Any) -> None:
         "data.validation_fraction": 0.0,
         "model.num_hidden_layers": layers,
         "model.hidden_size": width,
-        "model.num_attention_heads": max(2, width // 64),
+        "model.num_attention_heads": num_heads(width),
         "model.intermediate_size": 4 * width,
         "model.hidden_dropout_prob": args.dropout,
         "model.attention_probs_dropout_prob": args.dropout,
@@ -135,28 +134,9 @@ SIDES: dict[str, Callable[..., None]] = {"stock": stock, "bertkit": bertkit}
 
 def products(layers: int, width: int, vocab_size: int, batch: int, length: int) -> float:
     """Multiplications and additions of the matrix products of a step: forward, and twice that backward."""
-    tokens, masked = batch * length, batch * PREDICTED[length]
-    of_layers = layers * (2 * tokens * 12 * width**2 + 4 * tokens * length * width)
+    masked = batch * PREDICTED[length]
     of_heads = 2 * masked * (width**2 + width * vocab_size) + 2 * batch * width**2
-    return 3.0 * (of_layers + of_heads)
-
-
-def matrix_rate(precision: str, device: str, width: int, tokens: int) -> float:
-    """Multiplications and additions a second of (tokens, H) × (H, 4 H), the best of ten."""
-    import torch
-
-    kind = torch.bfloat16 if precision == "bf16" else torch.float32
-    left = torch.randn(tokens, width, dtype=kind, device=device)
-    right = torch.randn(4 * width, width, dtype=kind, device=device)
-    best = float("inf")
-    for _ in range(10):
-        started = time.perf_counter()
-        for _ in range(5):
-            torch.nn.functional.linear(left, right)
-        if device != "cpu":
-            torch.accelerator.synchronize()
-        best = min(best, (time.perf_counter() - started) / 5)
-    return 8 * tokens * width**2 / best
+    return 3.0 * (of_layers(layers, width, [length] * batch) + of_heads)
 
 
 def main() -> None:
@@ -207,7 +187,7 @@ def main() -> None:
                     sides = {side: [*one, "--side", side] for side in SIDES}
                     found = by_turns(sides, args.rounds)
                     needed = products(*SIZES[size], vocab_size, args.batch_size, length)
-                    rate = matrix_rate(precision, device, SIZES[size][1], args.batch_size * length)
+                    rate = rate_alone(precision, device, SIZES[size][1], args.batch_size * length)
                     result = {
                         "size": size,
                         "length": length,

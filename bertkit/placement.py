@@ -59,6 +59,11 @@ class Placement:
         """Whether a step of pre-training is computed by length, without padding that no example needs."""
         return self._speeds_up("group_lengths") and not self.fixed_shapes
 
+    @property
+    def few_lengths(self) -> bool:
+        """Whether batches of fine-tuning are padded to rounded lengths."""
+        return self._speeds_up("few_lengths") and not self.fixed_shapes
+
     def _speeds_up(self, switch: str) -> bool:
         """Whether a switch for CPUs is on, as it is there unless turned off."""
         return self.device == "cpu" and getattr(self.settings, switch) is not False

@@ -40,6 +40,9 @@ class PlacementSettings:
         group_lengths: in pre-training, compute those examples of a step together that are of like length, and cut the
             padding that none of them needs (`bertkit.training.like_lengths`): the same but for rounding. ``None`` is on
             CPUs, and nowhere else.
+        few_lengths: in fine-tuning, pad batches to one of sixteen lengths between powers of two, so that few kernels
+            are made (`bertkit.training.batch_shapes`): the same but for rounding. ``None`` is on CPUs, and nowhere
+            else.
     """
 
     device: Literal["auto", "cpu", "gpu", "xla"] = "auto"
@@ -57,6 +60,7 @@ class PlacementSettings:
     compact_embedding: bool | None = None
     joint_projections: bool | None = None
     group_lengths: bool | None = None
+    few_lengths: bool | None = None
 
     def __post_init__(self) -> None:
         if self.num_processes is not None and self.num_processes < 1:
@@ -71,6 +75,6 @@ class PlacementSettings:
             raise ValueError(f"dataloader_num_workers: {self.dataloader_num_workers} is negative")
         if self.preprocessing_num_workers is not None and self.preprocessing_num_workers < 1:
             raise ValueError(f"preprocessing_num_workers: {self.preprocessing_num_workers} is not at least 1")
-        for name in ("fast_dropout", "compact_embedding", "joint_projections", "group_lengths"):
+        for name in ("fast_dropout", "compact_embedding", "joint_projections", "group_lengths", "few_lengths"):
             if getattr(self, name) and self.device in ("gpu", "xla"):
                 raise ValueError(f"{name}: it is for CPUs, and device is {self.device}; leave it out")

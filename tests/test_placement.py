@@ -13,7 +13,7 @@ from bertkit.placement import ProcessesNeeded, check_processes, computes_bf16_fa
 from bertkit.placement_settings import PlacementSettings
 
 CPU = {"device": "cpu", "mixed_precision": "no"}
-CPU_SWITCHES = ["fast_dropout", "compact_embedding", "joint_projections", "group_lengths"]
+CPU_SWITCHES = ["fast_dropout", "compact_embedding", "joint_projections", "group_lengths", "few_lengths"]
 
 
 @pytest.mark.parametrize(

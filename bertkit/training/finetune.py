@@ -23,7 +23,7 @@ from bertkit.recipe import Recipe, load_recipe
 from bertkit.sharing.model_card import CardFacts, without_paths
 from bertkit.tasks.base import Task, task_of_recipe
 from bertkit.tasks.splits import ColumnsOf, FineTuningData, Split, is_scored
-from bertkit.training.fixed_shapes import FixedShapes, check_one_shape
+from bertkit.training.batch_shapes import FewLengths, FixedShapes, check_one_shape
 from bertkit.training.keeping_the_best import choose_the_best_by, early_stopping, has_stopped_early, keeping_the_best
 from bertkit.training.run import RunInProgress
 from bertkit.training.run_directory import Run, RunRecord, absolute, plain
@@ -82,10 +82,12 @@ def finetune(
     if resume and has_stopped_early(recipe, run.output_dir):
         run.arguments.max_steps, run.arguments.num_train_epochs = -1, 0
     config = load_config(source, {**task.config(), **changes, "bertkit_task": task.describe()}, any_encoder=True)
-    shapes = None
+    shapes: FixedShapes | FewLengths | None = None
     if run.placement.fixed_shapes:
         check_one_shape(recipe.data, config)
         shapes = FixedShapes(tokenizer, recipe.data.max_seq_length)
+    elif run.placement.few_lengths:
+        shapes = FewLengths(tokenizer, recipe.data.max_seq_length)
     say(f"{task.name}: {', '.join(f'{len(split.examples)} {name}' for name, split in splits.items())} examples")
     features = _encode(task, splits, tokenizer, run.record)
 
@@ -109,7 +111,7 @@ def finetune(
         processing_class=tokenizer,
         compute_metrics=scores,
         callbacks=early_stopping(recipe),
-        fixed_shapes=shapes,
+        shapes=shapes,
         autocast=run.placement.autocast_on_xla,
     )
     command = f"bertkit finetune {task.command} --recipe recipe.yaml --output-dir NEW"

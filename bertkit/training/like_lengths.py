@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from bertkit.training.batch_shapes import rounded_length
 from bertkit.training.batches import batch_size
 
 _OF_TOKENS = ("input_ids", "attention_mask", "token_type_ids")  # (B, S); what else there is has other columns
-_ROUNDED_TO = 32  # tokens: with 16 no faster, and more sizes of tensors leave more gaps in memory
 
 
 def of_like_length(batches: Sequence[Mapping[str, Tensor]]) -> list[dict[str, Tensor]]:
@@ -27,7 +27,7 @@ def of_like_length(batches: Sequence[Mapping[str, Tensor]]) -> list[dict[str, Te
         batches: micro-batches of one step, with an ``attention_mask`` that is 0 at the end only. May be empty.
 
     Returns:
-        Of every batch those columns that have a token, rounded up to a multiple of 32.
+        Of every batch those columns that have a token, rounded up by `bertkit.training.batch_shapes.rounded_length`.
     """
     if not batches:
         return []
@@ -36,7 +36,7 @@ def of_like_length(batches: Sequence[Mapping[str, Tensor]]) -> list[dict[str, Te
     first, grouped = 0, []
     for size in map(batch_size, batches):
         rows = order[first : first + size]
-        columns = -(-int(lengths[first]) // _ROUNDED_TO) * _ROUNDED_TO
+        columns = rounded_length(int(lengths[first]))
         grouped.append(
             {name: each[rows, :columns] if name in _OF_TOKENS else each[rows] for name, each in examples.items()}
         )

@@ -22,7 +22,7 @@ from bertkit.progress import METRIC_NAMES, Bar, say
 from bertkit.recipe import Recipe, load_recipe
 from bertkit.sharing.model_card import CardFacts, without_paths
 from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus, load_corpus
-from bertkit.training.fixed_shapes import FixedShapes
+from bertkit.training.batch_shapes import FixedShapes
 from bertkit.training.pretraining_trainer import PretrainingTrainer, eval_batch_size
 from bertkit.training.run import RunInProgress
 from bertkit.training.run_directory import Run, RunRecord, absolute
@@ -127,7 +127,7 @@ def pretrain(
         pair_objective=pair_objective,
         data_collator=collate,
         processing_class=start.tokenizer,
-        fixed_shapes=FixedShapes(start.tokenizer) if run.placement.fixed_shapes else None,
+        shapes=FixedShapes(start.tokenizer) if run.placement.fixed_shapes else None,
         group_lengths=run.placement.group_lengths,
         autocast=run.placement.autocast_on_xla,
     )

@@ -17,20 +17,22 @@ from transformers.trainer_utils import EvalLoopOutput
 
 from bertkit.errors import TrainingError
 from bertkit.progress import say
-from bertkit.training.fixed_shapes import FixedShapes, num_tokens
+from bertkit.training.batch_shapes import FewLengths, FixedShapes, num_tokens
 
 
 class XlaTrainer(Trainer):
-    """transformers' Trainer with batches of one shape, where that is wanted, and on XLA with what it lacks there.
+    """transformers' Trainer with batches of one shape or few, where wanted, and on XLA with what it lacks there.
 
     Args:
-        fixed_shapes: what gives all batches one shape; None leaves them theirs.
+        shapes: what gives batches their shapes; None leaves them as they are collated.
         autocast: compute in bf16 on XLA, weights and optimizer state staying float32. accelerate's own bf16 on a TPU
             stores these in bf16 too, in which an update of 1e-5 of a weight is lost.
     """
 
-    def __init__(self, *args: Any, fixed_shapes: FixedShapes | None = None, autocast: bool = False, **kwargs: Any):
-        self.fixed_shapes = fixed_shapes
+    def __init__(
+        self, *args: Any, shapes: FixedShapes | FewLengths | None = None, autocast: bool = False, **kwargs: Any
+    ):
+        self.shapes = shapes
         self.autocast = self.trained_in_autocast = autocast
         self._new_tokens: Tensor | None = None
         self._unscored = 0
@@ -46,8 +48,8 @@ class XlaTrainer(Trainer):
 
     def _get_dataloader(self, dataset: Any, description: str, batch_size: int, *args: Any, **kwargs: Any) -> Any:
         collate: Any = self.data_collator  # type: ignore[has-type]
-        if self.fixed_shapes is not None:
-            self.data_collator = self.fixed_shapes.collator(collate, batch_size)
+        if self.shapes is not None:
+            self.data_collator = self.shapes.collator(collate, batch_size)
         try:
             return super()._get_dataloader(dataset, description, batch_size, *args, **kwargs)
         finally:

@@ -1,9 +1,12 @@
-"""One shape for every batch, for devices that compile each shape anew (XLA, and TPUs with it).
+"""Batches of one shape, or of few, for devices that make what they run for each shape anew.
 
-Inputs are padded to the longest that there may be, and a batch of fewer rows than the others, an epoch's last one, is
-filled up. Neither changes a number beyond rounding: padding is never attended to, and what fills up has no label, so it
-is in no loss and in no count. Dropping the last batch would leave out other examples in every epoch, and in evaluation
-would score fewer than there are.
+XLA, and TPUs with it, compile a step for minutes: there inputs are padded to the longest that there may be, and a batch
+of fewer rows than the others, an epoch's last one, is filled up. Neither changes a number beyond rounding: padding is
+never attended to, and what fills up has no label, so it is in no loss and in no count. Dropping the last batch would
+leave out other examples in every epoch, and in evaluation would score fewer than there are.
+
+On CPUs oneDNN makes its kernels in tens of milliseconds, and keeps 1,024 of them. A step of BERT takes about twenty for
+each length, so with inputs of hundreds of lengths it would make them in almost every step: there lengths are rounded.
 
 Dimension letters: B rows of a batch, C choices, S tokens.
 """
@@ -49,23 +52,60 @@ class FixedShapes:
         return filled(self.padded(collate(examples)), rows)
 
     def padded(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """A batch whose inputs, (B, S) or (B, C, S), are padded at the end.
+        """A batch whose inputs, (B, S) or (B, C, S), are padded to ``max_seq_length``."""
+        return dict(batch) if self.max_seq_length is None else lengthened(batch, self.max_seq_length, self.tokenizer)
 
-        Args:
-            batch: with ``input_ids``. What has their shape has a whole number for each token: labels are padded with
-                -100, masks with 0.
-        """
-        if self.max_seq_length is None:
-            return dict(batch)
-        shape = batch["input_ids"].shape
-        padding = {"input_ids": self.tokenizer.pad_token_id, "token_type_ids": self.tokenizer.pad_token_type_id}
-        padding |= dict.fromkeys(_LABELS, _IGNORED)
-        return {
-            name: F.pad(values, (0, self.max_seq_length - shape[-1]), value=padding.get(name, 0))
-            if values.shape == shape and not values.is_floating_point()
-            else values
-            for name, values in batch.items()
-        }
+
+@dataclass(frozen=True)
+class FewLengths:
+    """What rounds the lengths of all batches of a run up, by `rounded_length`.
+
+    Attributes:
+        tokenizer: says what padding is.
+        max_seq_length: tokens of the longest input; it is not rounded up.
+    """
+
+    tokenizer: PreTrainedTokenizerBase
+    max_seq_length: int
+
+    def collator(self, collate: Collate, rows: int) -> Collate:
+        """``collate`` with the inputs of every batch padded to a rounded length; ``rows`` are left as they are."""
+        return partial(self._collate, collate)
+
+    def _collate(self, collate: Collate, examples: Any) -> dict[str, Tensor]:
+        batch = collate(examples)
+        length = batch["input_ids"].shape[-1]
+        return lengthened(batch, max(length, min(rounded_length(length), self.max_seq_length)), self.tokenizer)
+
+
+def rounded_length(length: int) -> int:
+    """At least ``length``, and at most a sixteenth more: between powers of two there are sixteen values.
+
+    >>> [rounded_length(length) for length in (5, 31, 33, 65, 130, 257, 512)]
+    [5, 31, 34, 68, 136, 272, 512]
+    """
+    step = max(1, 1 << length.bit_length() - 1 >> 4)
+    return -(-length // step) * step
+
+
+def lengthened(batch: Mapping[str, Tensor], length: int, tokenizer: PreTrainedTokenizerBase) -> dict[str, Tensor]:
+    """A batch whose inputs, (B, S) or (B, C, S), are padded at the end, to so many tokens.
+
+    Args:
+        batch: with ``input_ids``. What has their shape has a whole number for each token: labels are padded with
+            -100, masks with 0.
+        length: at least S.
+        tokenizer: says what padding is.
+    """
+    shape = batch["input_ids"].shape
+    padding = {"input_ids": tokenizer.pad_token_id, "token_type_ids": tokenizer.pad_token_type_id}
+    padding |= dict.fromkeys(_LABELS, _IGNORED)
+    return {
+        name: F.pad(values, (0, length - shape[-1]), value=padding.get(name, 0))
+        if values.shape == shape and not values.is_floating_point()
+        else values
+        for name, values in batch.items()
+    }
 
 
 def filled(batch: Mapping[str, Tensor], rows: int) -> dict[str, Tensor]:

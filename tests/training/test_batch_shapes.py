@@ -1,4 +1,4 @@
-"""Batches of one shape: what is added to them changes no loss, no gradient, no score and no count."""
+"""Batches of one shape, or of few: what is added to them changes no loss, no gradient, no score and no count."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from transformers import TrainingArguments
 from bertkit import BertConfig, pretrain
 from bertkit.errors import PlacementError
 from bertkit.model import modeling_bert
+from bertkit.training import batch_shapes
+from bertkit.training.batch_shapes import FewLengths, FixedShapes, check_one_shape, filled, rounded_length
 from bertkit.training.finetune import finetune
-from bertkit.training.fixed_shapes import FixedShapes, check_one_shape, filled
 from bertkit.training.trainer import BertkitTrainer
 
 from .conftest import TINY
@@ -50,6 +51,22 @@ def test_inputs_and_what_each_token_has_are_padded_and_the_rest_is_left():
 def test_as_many_labels_as_tokens_are_no_labels_of_tokens():
     batch = {"input_ids": torch.tensor([[1, 2], [3, 4]]), "labels": torch.tensor([[0.0, 1.0], [1.0, 0.0]])}
     assert FixedShapes(TOKENIZER, 3).padded(batch)["labels"].tolist() == [[0.0, 1.0], [1.0, 0.0]]
+
+
+@pytest.mark.parametrize(("length", "expected"), [(31, 31), (33, 34), (65, 68), (130, 136), (497, 500), (501, 501)])
+def test_a_length_is_rounded_up_but_not_beyond_the_longest(length, expected):
+    def collate(rows: list[int]) -> dict[str, torch.Tensor]:
+        return {"input_ids": torch.ones(len(rows), length, dtype=torch.long), "labels": torch.tensor(rows)}
+
+    batch = FewLengths(TOKENIZER, 500).collator(collate, 4)([5, 6])
+    assert batch["input_ids"].tolist() == [[1] * length + [TOKENIZER.pad_token_id] * (expected - length)] * 2
+    assert batch["labels"].tolist() == [5, 6]
+
+
+def test_few_lengths_are_at_most_a_sixteenth_longer():
+    lengths = range(1, 513)
+    assert all(length <= rounded_length(length) <= length * 17 / 16 for length in lengths)
+    assert len({rounded_length(length) for length in lengths}) == 96
 
 
 def test_a_batch_is_filled_up_with_rows_that_have_no_label():
@@ -150,7 +167,7 @@ def trained(kind: str, fixed: bool, folder: Any) -> tuple[list[tuple[int, ...]],
         train_dataset=examples(kind),
         eval_dataset=examples(kind),
         data_collator=collate,
-        fixed_shapes=FixedShapes(TOKENIZER, LENGTH) if fixed else None,
+        shapes=FixedShapes(TOKENIZER, LENGTH) if fixed else None,
     )
     trainer.train()
     names = ("loss", "grad_norm", "num_input_tokens_seen")
@@ -210,19 +227,43 @@ def same_runs(one: Any, other: Any) -> None:
     assert results[0] == pytest.approx(results[1], rel=1e-5)
 
 
-def test_a_fine_tuning_gives_what_it_gives_without(checkpoint, glue, tmp_path):
+@pytest.mark.parametrize("switch", ["fixed_shapes", "few_lengths"])
+def test_a_fine_tuning_gives_what_it_gives_without(checkpoint, glue, tmp_path, monkeypatch, switch):
+    monkeypatch.setattr(batch_shapes, "rounded_length", lambda length: length + 3)  # these texts are too short for it
     runs = [
         finetune(
             "finetune/glue/sst2",
             model=str(checkpoint),
             data_dir=glue,
-            output_dir=tmp_path / str(fixed),
+            output_dir=tmp_path / str(is_on),
             overrides={**SMALL, "data.max_train_samples": 27, "data.max_seq_length": 16}
-            | {"placement.fixed_shapes": fixed},
+            | {f"placement.{switch}": is_on},
         )
-        for fixed in (True, False)
+        for is_on in (True, False)
     ]
     same_runs(*runs)
+
+
+@pytest.mark.parametrize(("overrides", "expected"), [({}, 9), ({"placement.few_lengths": False}, 6)])
+def test_few_lengths_are_on_in_fine_tuning(checkpoint, glue, tmp_path, monkeypatch, overrides, expected):
+    class Stopped(Exception):
+        pass
+
+    def first_batches(trainer, **_):
+        for loader in (trainer.get_train_dataloader(), trainer.get_eval_dataloader()):
+            assert next(iter(loader))["input_ids"].shape[1] == expected
+        raise Stopped
+
+    monkeypatch.setattr(batch_shapes, "rounded_length", lambda length: length + 3)
+    monkeypatch.setattr(BertkitTrainer, "train", first_batches)
+    with pytest.raises(Stopped):
+        finetune(
+            "finetune/glue/sst2",
+            model=str(checkpoint),
+            data_dir=glue,
+            output_dir=tmp_path / "run",
+            overrides={**SMALL, "data.max_seq_length": 16, **overrides},
+        )
 
 
 def test_a_pretraining_gives_what_it_gives_without(corpus, tmp_path):

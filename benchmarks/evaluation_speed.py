@@ -1,0 +1,79 @@
+"""Scoring SST-2's dev set, ``bertkit evaluate`` beside the labels of ``transformers.pipeline``.
+
+    python benchmarks/evaluation_speed.py CHECKPOINT --data-dir GLUE_FOLDER [--rounds 3] [--batch-size 32]
+
+CHECKPOINT is a run of ``bertkit finetune glue --task sst2``. It is exported as stock BERT for the pipeline, which gets
+its defaults (one text at a time) and, as ``pipeline_batched``, ``batch_size=32``; its labels are counted, since the
+evaluate library's ``evaluator`` does not run with transformers 5. Each side is a process of its own, by turns, and
+seconds are the whole of it: importing the libraries, reading the file, loading the checkpoint, tokenizing, the model,
+the score. Medians of the rounds. Prints one JSON line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+
+from by_turns import by_turns, machine, report
+
+SIDES = ("pipeline", "pipeline_batched", "bertkit")
+MAX_SEQ_LENGTH = 128
+
+
+def by_bertkit(args: argparse.Namespace) -> float:
+    """Accuracy."""
+    import bertkit
+
+    return float(bertkit.evaluate(args.checkpoint, data_dir=args.data_dir).metrics["eval_accuracy"])
+
+
+def by_pipeline(args: argparse.Namespace) -> float:
+    """Accuracy."""
+    from transformers import pipeline
+
+    lines = (args.data_dir / "SST-2" / "dev.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    texts, labels = zip(*(line.rsplit("\t", 1) for line in lines), strict=True)
+    batches = {} if args.side == "pipeline" else {"batch_size": args.batch_size}
+    classify = pipeline("text-classification", args.stock, device="cpu", **batches)
+    found = classify(list(texts), truncation=True, max_length=MAX_SEQ_LENGTH)
+    ids = classify.model.config.label2id
+    return sum(ids[row["label"]] == int(label) for row, label in zip(found, labels, strict=True)) / len(labels)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkpoint")
+    parser.add_argument("--data-dir", type=Path, required=True)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--batch-size", type=int, default=32, help="of pipeline_batched")
+    parser.add_argument("--side", choices=SIDES, help="this side alone, in this process")
+    parser.add_argument("--stock", help="of that side: the exported checkpoint")
+    args = parser.parse_args()
+    if args.side is not None:
+        started = time.perf_counter()
+        accuracy = (by_bertkit if args.side == "bertkit" else by_pipeline)(args)
+        report(seconds=time.perf_counter() - started, accuracy=accuracy)
+        return
+
+    import bertkit
+
+    with tempfile.TemporaryDirectory() as folder:
+        exported = str(Path(folder) / "stock")
+        bertkit.export(args.checkpoint, exported)
+        shared = [__file__, args.checkpoint, "--data-dir", str(args.data_dir), "--stock", exported]
+        shared += ["--batch-size", str(args.batch_size)]
+        found = by_turns({side: [*shared, "--side", side] for side in SIDES}, args.rounds)
+    ours = found["bertkit"]["seconds"]
+    result = {
+        **{side: {name: round(value, 4) for name, value in each.items()} for side, each in found.items()},
+        **{f"times_{side}": round(found[side]["seconds"] / ours, 2) for side in SIDES[:2]},
+        **machine(),
+    }
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

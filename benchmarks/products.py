@@ -1,0 +1,44 @@
+"""Matrix products: what a BERT needs of them, and how fast this machine does them when it does nothing else.
+
+Dimensions: L layers, H hidden size, S tokens of a sequence.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+SIZES = {"tiny": (2, 128), "mini": (4, 256), "6x384": (6, 384), "base": (12, 768), "large": (24, 1024)}
+"""Name → L and H; the feed-forward layers are 4 H wide."""
+
+
+def num_heads(width: int) -> int:
+    """Attention heads of 64 each, two at the least."""
+    return max(2, width // 64)
+
+
+def of_layers(layers: int, width: int, lengths: Iterable[int]) -> float:
+    """Multiplications and additions of L layers, forward, for sequences of these lengths."""
+    return sum(layers * (24 * length * width**2 + 4 * length**2 * width) for length in lengths)
+
+
+def rate_alone(precision: str, device: str, width: int, tokens: int) -> float:
+    """Multiplications and additions a second of (tokens, H) × (H, 4 H), the best of ten.
+
+    Args:
+        precision: ``bf16``, or ``no`` for float32.
+    """
+    import torch
+
+    kind = torch.bfloat16 if precision == "bf16" else torch.float32
+    left = torch.randn(tokens, width, dtype=kind, device=device)
+    right = torch.randn(4 * width, width, dtype=kind, device=device)
+    best = float("inf")
+    for _ in range(10):
+        started = time.perf_counter()
+        for _ in range(5):
+            torch.nn.functional.linear(left, right)
+        if device != "cpu":
+            torch.accelerator.synchronize()
+        best = min(best, (time.perf_counter() - started) / 5)
+    return 8 * tokens * width**2 / best
