@@ -9,9 +9,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Result = dict[str, float]
 
@@ -49,18 +53,46 @@ def peak_mib() -> float:
     return int(peak.split()[1]) / 1024
 
 
-def step_clock() -> list[float]:
-    """Has every Trainer of this process note when its steps end, in seconds of ``time.perf_counter``."""
+@dataclass
+class Steps:
+    """Of the trainings of a process: when their steps end, and how long the inputs of each are.
+
+    Attributes:
+        ends: seconds of ``time.perf_counter``.
+        lengths: for each step the tokens of its inputs, without padding, one tensor for what is computed at once.
+    """
+
+    ends: list[float] = field(default_factory=list)
+    lengths: list[list[Tensor]] = field(default_factory=list)
+
+    def timed(self, first: int, last: int = -1) -> tuple[float, list[int]]:
+        """Seconds from the end of one step to the end of another, and the lengths of the inputs in between."""
+        between = [tensor for step in self.lengths[first + 1 :][: len(self.ends[first:last])] for tensor in step]
+        return self.ends[last] - self.ends[first], [length for tensor in between for length in tensor.tolist()]
+
+
+def step_clock() -> Steps:
+    """Has every Trainer of this process note its steps, without waiting for a device."""
     from transformers import TrainerCallback, trainer
 
-    ends: list[float] = []
+    steps = Steps()
 
     class Clock(TrainerCallback):
+        def on_train_begin(self, *args: Any, model: Any, **kwargs: Any) -> None:
+            model.register_forward_pre_hook(self.note_lengths, with_kwargs=True)
+
+        def note_lengths(self, model: Any, args: Any, inputs: dict[str, Any]) -> None:
+            if model.training:
+                steps.lengths[-1].append(inputs["attention_mask"].sum(dim=-1))
+
+        def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
+            steps.lengths.append([])
+
         def on_step_end(self, *args: Any, **kwargs: Any) -> None:
-            ends.append(time.perf_counter())
+            steps.ends.append(time.perf_counter())
 
     trainer.DEFAULT_CALLBACKS.append(Clock)
-    return ends
+    return steps
 
 
 def by_turns(sides: Mapping[str, Sequence[str]], rounds: int) -> dict[str, Result]:

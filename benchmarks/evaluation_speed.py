@@ -1,6 +1,6 @@
 """Scoring SST-2's dev set, ``bertkit evaluate`` beside the labels of ``transformers.pipeline``.
 
-    python benchmarks/evaluation_speed.py CHECKPOINT --data-dir GLUE_FOLDER [--rounds 3] [--batch-size 32]
+    python benchmarks/evaluation_speed.py CHECKPOINT --data-dir GLUE_FOLDER [--rounds 3]
 
 CHECKPOINT is a run of ``bertkit finetune glue --task sst2``. It is exported as stock BERT for the pipeline, which gets
 its defaults (one text at a time) and, as ``pipeline_batched``, ``batch_size=32``; its labels are counted, since the
@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import tempfile
 import time
 from pathlib import Path
 
 from by_turns import by_turns, machine, report
-
-SIDES = ("pipeline", "pipeline_batched", "bertkit")
-MAX_SEQ_LENGTH = 128
+from prediction_speed import SIDES, stock_pipeline
 
 
 def by_bertkit(args: argparse.Namespace) -> float:
@@ -32,14 +31,10 @@ def by_bertkit(args: argparse.Namespace) -> float:
 
 def by_pipeline(args: argparse.Namespace) -> float:
     """Accuracy."""
-    from transformers import pipeline
-
     lines = (args.data_dir / "SST-2" / "dev.tsv").read_text(encoding="utf-8").splitlines()[1:]
     texts, labels = zip(*(line.rsplit("\t", 1) for line in lines), strict=True)
-    batches = {} if args.side == "pipeline" else {"batch_size": args.batch_size}
-    classify = pipeline("text-classification", args.stock, device="cpu", **batches)
-    found = classify(list(texts), truncation=True, max_length=MAX_SEQ_LENGTH)
-    ids = classify.model.config.label2id
+    classify = stock_pipeline(args)
+    found, ids = classify(list(texts)), classify.model.config.label2id
     return sum(ids[row["label"]] == int(label) for row, label in zip(found, labels, strict=True)) / len(labels)
 
 
@@ -47,6 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkpoint")
     parser.add_argument("--data-dir", type=Path, required=True)
+    parser.add_argument("--max-seq-length", type=int, default=128, help="of the checkpoint")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--batch-size", type=int, default=32, help="of pipeline_batched")
     parser.add_argument("--side", choices=SIDES, help="this side alone, in this process")
@@ -60,11 +56,12 @@ def main() -> None:
 
     import bertkit
 
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # both sides on the CPU
     with tempfile.TemporaryDirectory() as folder:
         exported = str(Path(folder) / "stock")
         bertkit.export(args.checkpoint, exported)
         shared = [__file__, args.checkpoint, "--data-dir", str(args.data_dir), "--stock", exported]
-        shared += ["--batch-size", str(args.batch_size)]
+        shared += ["--max-seq-length", str(args.max_seq_length), "--batch-size", str(args.batch_size)]
         found = by_turns({side: [*shared, "--side", side] for side in SIDES}, args.rounds)
     ours = found["bertkit"]["seconds"]
     result = {

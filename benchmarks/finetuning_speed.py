@@ -99,14 +99,14 @@ def main() -> None:
     parser.add_argument("--side", choices=SIDES, help="this side alone, in this process")
     args = parser.parse_args()
     if args.side is not None:
-        ends = step_clock()
+        steps = step_clock()
         if args.side == "bertkit":
             bertkit(args)
         else:
             args.examples //= 16 if args.side == "example" else 1
             stock(args, best=args.side == "stock")
-        steps = len(ends) - 1 - WARM_UP
-        report(examples_per_second=BATCH_SIZE * steps / (ends[-1] - ends[WARM_UP]))
+        seconds, lengths = steps.timed(WARM_UP - 1)
+        report(examples_per_second=len(lengths) / seconds)
         return
     shared = [__file__, "--model", args.model, "--data-dir", args.data_dir, "--examples", str(args.examples)]
     found = by_turns({side: [*shared, "--device", args.device, "--side", side] for side in SIDES}, args.rounds)

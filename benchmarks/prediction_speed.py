@@ -16,10 +16,20 @@ import tempfile
 import time
 import zlib
 from pathlib import Path
+from typing import Any
 
 from by_turns import by_turns, machine, report
 
 SIDES = ("pipeline", "pipeline_batched", "bertkit")
+
+
+def stock_pipeline(args: argparse.Namespace) -> Any:
+    """transformers' pipeline for the exported checkpoint: by its defaults, or with batches."""
+    from transformers import pipeline
+
+    batches = {} if args.side == "pipeline" else {"batch_size": args.batch_size}
+    limits = {"truncation": True, "max_length": args.max_seq_length}
+    return pipeline("text-classification", args.stock, device="cpu", **batches, **limits)
 
 
 def predict(args: argparse.Namespace) -> tuple[float, list[str]]:
@@ -33,14 +43,10 @@ def predict(args: argparse.Namespace) -> tuple[float, list[str]]:
         started = time.perf_counter()
         found = predictor.predict(texts)
     else:
-        from transformers import pipeline
-
-        batches = {} if args.side == "pipeline" else {"batch_size": args.batch_size}
-        classify = pipeline("text-classification", args.stock, device="cpu", **batches)
-        limits = {"truncation": True, "max_length": args.max_seq_length}
-        classify(texts[:8], **limits)
+        classify = stock_pipeline(args)
+        classify(texts[:8])
         started = time.perf_counter()
-        found = classify(texts, **limits)
+        found = classify(texts)
     return time.perf_counter() - started, [row["label"] for row in found]
 
 

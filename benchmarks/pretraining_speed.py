@@ -9,9 +9,9 @@ transformers: ``DataCollatorForLanguageModeling`` and the defaults of ``Training
 and cut before the clock starts. bertkit: the command, on a corpus that it has tokenized before; drawing of pairs and
 masks is in its time. Seconds are the median of a run's steps, without the first three, in which memory is taken and
 kernels are made, and the median of the rounds; memory is the most that the process had resident. ``rate`` is the share
-of the matrix products' rate that the machine shows on its own in the same precision, by the products that a step of
-masked positions needs; tokens are those of the batch, padding among them. One JSON line for each size, length and
-precision.
+of the matrix products' rate that the machine shows on its own in the same precision, by the products that bertkit's
+tokens need, with the head at the masked positions alone; tokens are counted without padding. One JSON line for each
+size, length and precision.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ from typing import Any
 import plain_pretraining_data as plain
 from by_turns import by_turns, machine, measured, report, step_clock
 from pretraining_data import book_files, one_by_one, sentences_of
-from products import SIZES, num_heads, of_layers, rate_alone
+from products import SIZES, device_of, num_heads, of_layers, rate_alone
 
 PREDICTED = {128: 20, 512: 77}
+WARM_UP = 3  # steps
 
 
 def pairs(args: argparse.Namespace, tokenizer: Any, length: int, count: int) -> list[dict[str, Any]]:
@@ -132,11 +133,10 @@ def bertkit(args: argparse.Namespace, **train: Any) -> None:
 SIDES: dict[str, Callable[..., None]] = {"stock": stock, "bertkit": bertkit}
 
 
-def products(layers: int, width: int, vocab_size: int, batch: int, length: int) -> float:
-    """Multiplications and additions of the matrix products of a step: forward, and twice that backward."""
+def of_heads(width: int, vocab_size: int, batch: int, length: int) -> float:
+    """Multiplications and additions of the heads, forward: tokens at the masked positions, and pairs."""
     masked = batch * PREDICTED[length]
-    of_heads = 2 * masked * (width**2 + width * vocab_size) + 2 * batch * width**2
-    return 3.0 * (of_layers(layers, width, [length] * batch) + of_heads)
+    return 2 * masked * (width**2 + width * vocab_size) + 2 * batch * width**2
 
 
 def main() -> None:
@@ -154,15 +154,17 @@ def main() -> None:
     parser.add_argument("--side", choices=SIDES, help="this side alone, in this process")
     args = parser.parse_args()
     if args.side is not None:
-        ends = step_clock()
+        steps = step_clock()
         SIDES[args.side](args)
-        report(seconds=statistics.median(end - start for start, end in pairwise(ends[2:])))
+        seconds = statistics.median(end - start for start, end in pairwise(steps.ends[WARM_UP - 1 :]))
+        _, lengths = steps.timed(WARM_UP - 1)
+        timed, [size] = len(steps.ends) - WARM_UP, args.sizes
+        report(seconds=seconds, tokens=sum(lengths) / timed, products=of_layers(*SIZES[size], lengths) / timed)
         return
 
-    import torch
     from transformers import AutoTokenizer
 
-    device = "cpu" if args.device == "cpu" else str(torch.accelerator.current_accelerator())
+    device = device_of(args.device)
     vocab_size = len(AutoTokenizer.from_pretrained(args.tokenizer))
     shared = ["--corpus", *map(str, args.corpus), "--tokenizer", args.tokenizer, "--batch-size", str(args.batch_size)]
     shared += ["--dropout", str(args.dropout), "--device", args.device]
@@ -186,8 +188,13 @@ def main() -> None:
                     one += ["--precisions", precision]
                     sides = {side: [*one, "--side", side] for side in SIDES}
                     found = by_turns(sides, args.rounds)
-                    needed = products(*SIZES[size], vocab_size, args.batch_size, length)
-                    rate = rate_alone(precision, device, SIZES[size][1], args.batch_size * length)
+                    width = SIZES[size][1]
+                    # The backward pass has twice the products of the forward pass.
+                    needed = 3 * (
+                        found["bertkit"].pop("products") + of_heads(width, vocab_size, args.batch_size, length)
+                    )
+                    del found["stock"]["products"]
+                    rate = rate_alone(precision, device, width, args.batch_size * length)
                     result = {
                         "size": size,
                         "length": length,
@@ -199,7 +206,7 @@ def main() -> None:
                             for side, each in found.items()
                         },
                         **{
-                            f"tokens_a_second_{side}": round(args.batch_size * length / each["seconds"])
+                            f"tokens_a_second_{side}": round(each["tokens"] / each["seconds"])
                             for side, each in found.items()
                         },
                         "times_as_fast": round(found["stock"]["seconds"] / found["bertkit"]["seconds"], 2),

@@ -22,6 +22,22 @@ def of_layers(layers: int, width: int, lengths: Iterable[int]) -> float:
     return sum(layers * (24 * length * width**2 + 4 * length**2 * width) for length in lengths)
 
 
+def device_of(choice: str) -> str:
+    """The device that ``--device`` means: ``cpu``, or with ``auto`` the accelerator.
+
+    Raises:
+        SystemExit: there is no accelerator.
+    """
+    if choice == "cpu":
+        return choice
+    import torch
+
+    device = torch.accelerator.current_accelerator()
+    if device is None:
+        raise SystemExit("--device auto: torch finds no accelerator on this machine")
+    return str(device)
+
+
 def rate_alone(precision: str, device: str, width: int, tokens: int) -> float:
     """Multiplications and additions a second of (tokens, H) × (H, 4 H), the best of ten.
 

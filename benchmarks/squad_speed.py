@@ -6,11 +6,10 @@
 Weights are random, which takes as long as any others: a checkpoint of each size is made once, with the tokenizer, and
 both sides start from it. They train an epoch on the first ``--questions`` of SQuAD 1.1, windows of 384 tokens of which
 128 are shared, batches of like length, AdamW and a linear schedule. transformers: the tokenizer's own windows and the
-Trainer. bertkit: ``bertkit finetune squad``. Windows a second are those of a run without its first ten steps, in which
-memory is taken and kernels are made, and without the last, whose batch may not be full; medians of the rounds, each in
-a process of its own, by turns. Tokens are those of the windows, without padding, and ``rate`` is the share of the
-matrix products' rate that the machine shows on its own, by the products that these tokens need. One JSON line for each
-size and precision.
+Trainer, which takes a batch at once. bertkit: ``bertkit finetune squad``, which on CPUs cuts it by itself. Tokens a
+second, without padding, are those of a run without its first ten steps, in which memory is taken and kernels are made;
+medians of the rounds, each in a process of its own, by turns. ``rate`` is the share of the matrix products' rate that
+the machine shows on its own, by the products that these tokens need. One JSON line for each size and precision.
 """
 
 from __future__ import annotations
@@ -124,42 +123,39 @@ def main() -> None:
     args = parser.parse_args()
     if args.side is not None:
         [args.mixed_precision] = args.precisions
-        ends = step_clock()
+        steps = step_clock()
         (bertkit if args.side == "bertkit" else stock)(args)
-        full = ends[WARM_UP:-1]
-        if len(full) < 2:
-            raise SystemExit(f"{len(ends)} steps are too few to time any; give more --questions")
-        report(windows_per_second=args.batch_size * (len(full) - 1) / (full[-1] - full[0]))
+        if len(steps.ends) <= WARM_UP:
+            raise SystemExit(f"{len(steps.ends)} steps are too few to time any; give more --questions")
+        seconds, lengths = steps.timed(WARM_UP - 1)
+        layers, width = products.SIZES[args.sizes[0]]
+        needed = 3 * products.of_layers(layers, width, lengths)  # the backward pass has two
+        report(tokens_a_second=sum(lengths) / seconds, products_a_second=needed / seconds)
         return
 
-    import torch
-
-    device = "cpu" if args.device == "cpu" else str(torch.accelerator.current_accelerator())
+    device = products.device_of(args.device)
     lengths = [len(window) for window in windows(args)["input_ids"]]
-    tokens = statistics.mean(lengths)
     shared = [__file__, "--tokenizer", args.tokenizer, "--data-dir", str(args.data_dir), "--device", args.device]
     shared += ["--batch-size", str(args.batch_size), "--questions", str(args.questions)]
     for size in args.sizes:
         with tempfile.TemporaryDirectory() as folder:
             make_checkpoint(args, size, Path(folder))
             for precision in args.precisions:
-                one = [*shared, "--model", folder, "--precisions", precision]
+                one = [*shared, "--model", folder, "--sizes", size, "--precisions", precision]
                 found = by_turns({side: [*one, "--side", side] for side in SIDES}, args.rounds)
-                layers, width = products.SIZES[size]
-                needed = 3 * products.of_layers(layers, width, lengths) / len(lengths)  # the backward pass has two
-                rate = products.rate_alone(precision, device, width, round(args.batch_size * tokens))
-                speed = {side: each["windows_per_second"] for side, each in found.items()}
+                tokens = args.batch_size * statistics.mean(lengths)
+                rate = products.rate_alone(precision, device, products.SIZES[size][1], round(tokens))
+                reached = {f"rate_{side}": each.pop("products_a_second") / rate for side, each in found.items()}
                 result = {
                     "size": size,
                     "precision": precision,
                     "batch_size": args.batch_size,
                     "windows": len(lengths),
-                    "tokens_a_window": round(tokens, 1),
-                    **{side: {name: round(value, 2) for name, value in each.items()} for side, each in found.items()},
-                    **{f"tokens_a_second_{side}": round(tokens * each) for side, each in speed.items()},
-                    "times_as_fast": round(speed["bertkit"] / speed["stock"], 2),
+                    "tokens_a_window": round(statistics.mean(lengths), 1),
+                    **{side: {name: round(value) for name, value in each.items()} for side, each in found.items()},
+                    "times_as_fast": round(found["bertkit"]["tokens_a_second"] / found["stock"]["tokens_a_second"], 2),
                     "memory": round(found["bertkit"]["peak_mib"] / found["stock"]["peak_mib"], 2),
-                    **{f"rate_{side}": round(needed * each / rate, 3) for side, each in speed.items()},
+                    **{name: round(value, 3) for name, value in reached.items()},
                     "gflops_alone": round(rate / 1e9, 1),
                     **machine(),
                 }

@@ -5,8 +5,8 @@ of fewer rows than the others, an epoch's last one, is filled up. Neither change
 never attended to, and what fills up has no label, so it is in no loss and in no count. Dropping the last batch would
 leave out other examples in every epoch, and in evaluation would score fewer than there are.
 
-On CPUs oneDNN makes its kernels in tens of milliseconds, and keeps 1,024 of them. A step of BERT takes about twenty for
-each length, so with inputs of hundreds of lengths it would make them in almost every step: there lengths are rounded.
+On CPUs oneDNN makes kernels for each shape, and keeps 1,024 of them. A step of BERT takes about twenty for each length,
+so with inputs of hundreds of lengths it would make them in almost every step: there lengths are rounded.
 
 Dimension letters: B rows of a batch, C choices, S tokens.
 """
@@ -79,7 +79,7 @@ class FewLengths:
 
 
 def rounded_length(length: int) -> int:
-    """At least ``length``, and at most a sixteenth more: between powers of two there are sixteen values.
+    """At least ``length``, and at most a sixteenth more: from 16 on there are sixteen values between powers of two.
 
     >>> [rounded_length(length) for length in (5, 31, 33, 65, 130, 257, 512)]
     [5, 31, 34, 68, 136, 272, 512]

@@ -40,6 +40,7 @@ from bertkit.training.trainer import BertkitTrainer, training_arguments
 from bertkit.training.xla import compilations
 
 _A_DAY = 24 * 3600  # seconds
+_COMPILES = ("torch_compile", "torch_compile_backend", "torch_compile_mode")  # any of them
 
 
 class RunInProgress:
@@ -65,7 +66,10 @@ class RunInProgress:
         check_output_dir(self.output_dir, resume)
         self.changed = check_same_recipe(recipe, self.output_dir) if resume else []
         settings = recipe.placement
-        if recipe.train.get("torch_compile"):
+        if any(map(recipe.train.get, _COMPILES)):
+            for switch in ("fast_dropout", "group_lengths"):
+                if getattr(settings, switch):
+                    say(f"warning: placement.{switch} does not go with train.torch_compile; it is off")
             # Inductor fails on the autograd functions of the one, and would compile for each length of the other.
             settings = dataclasses.replace(settings, fast_dropout=False, group_lengths=False)
         self.placement = place(settings, recipe.train["global_train_batch_size"], recipe.data.max_seq_length)

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from bertkit import evaluate, finetune, load, load_recipe
-from bertkit.errors import CheckpointError, DataError, RecipeError
+from bertkit.errors import BertkitError, CheckpointError, DataError, RecipeError
 from bertkit.training.clipping import ClippingTrainer
 from bertkit.training.compact_embedding import CompactEmbedding
 from bertkit.training.fast_dropout import FastDropout
@@ -101,6 +101,15 @@ def test_what_makes_steps_fast_is_on_unless_switched_off(
     overrides = {**FAST, **overrides}
     with pytest.raises(Stopped):
         finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / "run", overrides=overrides)
+
+
+def test_a_switch_that_does_not_go_with_compiling_is_said_to_be_off(glue, tmp_path, capfd):
+    overrides = {**FAST, "train.torch_compile": True, "placement.fast_dropout": True}
+    with pytest.raises(BertkitError):
+        finetune("sst2", model=str(tmp_path), data_dir=glue, output_dir=tmp_path / "run", overrides=overrides)
+    said = capfd.readouterr().err
+    assert "placement.fast_dropout does not go with train.torch_compile; it is off" in said
+    assert "group_lengths" not in said
 
 
 def test_auto_classes_give_the_logits_of_predict(run):

@@ -114,6 +114,7 @@ def test_a_run_has_the_same_curve_and_counts_the_same_tokens(corpus, tmp_path):
         ({"placement.group_lengths": False}, False),
         ({"placement.fixed_shapes": True}, False),
         ({"train.torch_compile": True}, False),  # else it would compile for each length
+        ({"train.torch_compile_backend": "inductor"}, False),
     ],
 )
 def test_it_is_on_where_shapes_may_differ(corpus, tmp_path, monkeypatch, overrides, is_on):
