@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from by_turns import by_turns, machine, report
-from prediction_speed import SIDES, stock_pipeline
+from prediction_speed import SIDES, options, stock_pipeline
 
 
 def by_bertkit(args: argparse.Namespace) -> float:
@@ -39,14 +39,8 @@ def by_pipeline(args: argparse.Namespace) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("checkpoint")
+    parser = options(__doc__)
     parser.add_argument("--data-dir", type=Path, required=True)
-    parser.add_argument("--max-seq-length", type=int, default=128, help="of the checkpoint")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--batch-size", type=int, default=32, help="of pipeline_batched")
-    parser.add_argument("--side", choices=SIDES, help="this side alone, in this process")
-    parser.add_argument("--stock", help="of that side: the exported checkpoint")
     args = parser.parse_args()
     if args.side is not None:
         started = time.perf_counter()

@@ -50,15 +50,21 @@ def predict(args: argparse.Namespace) -> tuple[float, list[str]]:
     return time.perf_counter() - started, [row["label"] for row in found]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def options(description: str | None) -> argparse.ArgumentParser:
+    """Those of a benchmark beside the pipeline."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkpoint")
-    parser.add_argument("--input", type=Path, required=True)
     parser.add_argument("--max-seq-length", type=int, default=128, help="of the checkpoint")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--batch-size", type=int, default=32, help="of pipeline_batched")
     parser.add_argument("--side", choices=SIDES, help="this side alone, in this process")
     parser.add_argument("--stock", help="of that side: the exported checkpoint")
+    return parser
+
+
+def main() -> None:
+    parser = options(__doc__)
+    parser.add_argument("--input", type=Path, required=True)
     args = parser.parse_args()
     if args.side is not None:
         seconds, labels = predict(args)
