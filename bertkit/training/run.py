@@ -40,7 +40,6 @@ from bertkit.training.trainer import BertkitTrainer, training_arguments
 from bertkit.training.xla import compilations
 
 _A_DAY = 24 * 3600  # seconds
-_COMPILES = ("torch_compile", "torch_compile_backend", "torch_compile_mode")  # any of them
 
 
 class RunInProgress:
@@ -66,18 +65,19 @@ class RunInProgress:
         check_output_dir(self.output_dir, resume)
         self.changed = check_same_recipe(recipe, self.output_dir) if resume else []
         settings = recipe.placement
-        if any(map(recipe.train.get, _COMPILES)):
-            for switch in ("fast_dropout", "group_lengths"):
-                if getattr(settings, switch):
-                    say(f"warning: placement.{switch} does not go with train.torch_compile; it is off")
-            # Inductor fails on the autograd functions of the one, and would compile for each length of the other.
-            settings = dataclasses.replace(settings, fast_dropout=False, group_lengths=False)
         self.placement = place(settings, recipe.train["global_train_batch_size"], recipe.data.max_seq_length)
         # The first process tokenizes, and the others wait for it.
         fixed["ddp_timeout"] = recipe.train.get("ddp_timeout", _A_DAY)
         self.arguments = training_arguments(
             recipe, self.placement, self.output_dir, include_num_input_tokens_seen="non_padding", **fixed
         )
+        if self.arguments.torch_compile:
+            for switch in ("fast_dropout", "group_lengths"):
+                if getattr(settings, switch):
+                    say(f"warning: placement.{switch} does not go with train.torch_compile; it is off")
+            # Inductor fails on the autograd functions of the one, and would compile for each length of the other.
+            settings = dataclasses.replace(settings, fast_dropout=False, group_lengths=False)
+            self.placement = dataclasses.replace(self.placement, settings=settings)
         self.record = RunRecord(recipe, self.placement)
         self.metrics: dict[str, float] = {}
         if push_to_hub is not None:
