@@ -65,10 +65,10 @@ class Steps:
     ends: list[float] = field(default_factory=list)
     lengths: list[list[Tensor]] = field(default_factory=list)
 
-    def timed(self, first: int, last: int = -1) -> tuple[float, list[int]]:
-        """Seconds from the end of one step to the end of another, and the lengths of the inputs in between."""
-        between = [tensor for step in self.lengths[first + 1 :][: len(self.ends[first:last])] for tensor in step]
-        return self.ends[last] - self.ends[first], [length for tensor in between for length in tensor.tolist()]
+    def timed(self, first: int) -> tuple[float, list[int]]:
+        """Seconds from the end of a step to that of the last, and the lengths of the inputs in between."""
+        lengths = [length for step in self.lengths[first + 1 :] for tensor in step for length in tensor.tolist()]
+        return self.ends[-1] - self.ends[first], lengths
 
 
 def step_clock() -> Steps:

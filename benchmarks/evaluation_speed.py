@@ -14,12 +14,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import tempfile
 import time
 from pathlib import Path
 
-from by_turns import by_turns, machine, report
-from prediction_speed import SIDES, options, stock_pipeline
+from by_turns import machine, report
+from prediction_speed import all_sides, options, stock_pipeline, summary
 
 
 def by_bertkit(args: argparse.Namespace) -> float:
@@ -48,22 +47,9 @@ def main() -> None:
         report(seconds=time.perf_counter() - started, accuracy=accuracy)
         return
 
-    import bertkit
-
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # both sides on the CPU
-    with tempfile.TemporaryDirectory() as folder:
-        exported = str(Path(folder) / "stock")
-        bertkit.export(args.checkpoint, exported)
-        shared = [__file__, args.checkpoint, "--data-dir", str(args.data_dir), "--stock", exported]
-        shared += ["--max-seq-length", str(args.max_seq_length), "--batch-size", str(args.batch_size)]
-        found = by_turns({side: [*shared, "--side", side] for side in SIDES}, args.rounds)
-    ours = found["bertkit"]["seconds"]
-    result = {
-        **{side: {name: round(value, 4) for name, value in each.items()} for side, each in found.items()},
-        **{f"times_{side}": round(found[side]["seconds"] / ours, 2) for side in SIDES[:2]},
-        **machine(),
-    }
-    print(json.dumps(result))
+    found = all_sides(__file__, args, "--data-dir", str(args.data_dir))
+    print(json.dumps({**summary(found), **machine()}))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from by_turns import by_turns, machine, report
+from by_turns import Result, by_turns, machine, report
 
 SIDES = ("pipeline", "pipeline_batched", "bertkit")
 
@@ -62,6 +62,27 @@ def options(description: str | None) -> argparse.ArgumentParser:
     return parser
 
 
+def all_sides(script: str, args: argparse.Namespace, *given: str) -> dict[str, Result]:
+    """What the sides of a script report, with the checkpoint exported for the pipeline."""
+    import bertkit
+
+    with tempfile.TemporaryDirectory() as folder:
+        exported = str(Path(folder) / "stock")
+        bertkit.export(args.checkpoint, exported)
+        shared = [script, args.checkpoint, *given, "--stock", exported]
+        shared += ["--max-seq-length", str(args.max_seq_length), "--batch-size", str(args.batch_size)]
+        return by_turns({side: [*shared, "--side", side] for side in SIDES}, args.rounds)
+
+
+def summary(found: dict[str, Result]) -> dict[str, Any]:
+    """The sides, and how many times as long as bertkit the others take."""
+    ours = found["bertkit"]["seconds"]
+    return {
+        **{side: {name: round(value, 4) for name, value in each.items()} for side, each in found.items()},
+        **{f"times_{side}": round(found[side]["seconds"] / ours, 2) for side in SIDES[:2]},
+    }
+
+
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--input", type=Path, required=True)
@@ -71,19 +92,10 @@ def main() -> None:
         report(seconds=seconds, labels=zlib.crc32("\n".join(labels).encode()))
         return
 
-    import bertkit
-
-    with tempfile.TemporaryDirectory() as folder:
-        exported = str(Path(folder) / "stock")
-        bertkit.export(args.checkpoint, exported)
-        shared = [__file__, args.checkpoint, "--input", str(args.input), "--stock", exported]
-        shared += ["--max-seq-length", str(args.max_seq_length), "--batch-size", str(args.batch_size)]
-        found = by_turns({side: [*shared, "--side", side] for side in SIDES}, args.rounds)
+    found = all_sides(__file__, args, "--input", str(args.input))
     same = len({each.pop("labels") for each in found.values()}) == 1
-    ours = found["bertkit"]["seconds"]
     result = {
-        **{side: {name: round(value, 3) for name, value in each.items()} for side, each in found.items()},
-        **{f"times_{side}": round(found[side]["seconds"] / ours, 2) for side in SIDES[:2]},
+        **summary(found),
         "same_labels": same,
         "texts": len(args.input.read_text(encoding="utf-8").splitlines()),
         **machine(),

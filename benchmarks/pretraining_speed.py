@@ -30,7 +30,7 @@ from typing import Any
 import plain_pretraining_data as plain
 from by_turns import by_turns, machine, measured, report, step_clock
 from pretraining_data import book_files, one_by_one, sentences_of
-from products import SIZES, device_of, num_heads, of_layers, rate_alone
+from products import SIZES, device_of, of_layers, rate_alone, shape_of
 
 PREDICTED = {128: 20, 512: 77}
 WARM_UP = 3  # steps
@@ -66,17 +66,13 @@ def stock(args: argparse.Namespace, **train: Any) -> None:
     )
 
     [size], [length], [precision] = args.sizes, args.lengths, args.precisions
-    layers, width = SIZES[size]
     tokenizer = AutoTokenizer.from_pretrained(args.tokenizer)
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()
     rows = pairs(args, tokenizer, length, args.steps * args.batch_size)
     config = BertConfig(
         vocab_size=len(tokenizer),
-        num_hidden_layers=layers,
-        hidden_size=width,
-        num_attention_heads=num_heads(width),
-        intermediate_size=4 * width,
+        **shape_of(size),
         hidden_dropout_prob=args.dropout,
         attention_probs_dropout_prob=args.dropout,
     )
@@ -105,16 +101,12 @@ def bertkit(args: argparse.Namespace, **train: Any) -> None:
     import bertkit
 
     [size], [length], [precision] = args.sizes, args.lengths, args.precisions
-    layers, width = SIZES[size]
     overrides: dict[str, Any] = {
         "data.tokenizer": args.tokenizer,
         "data.phases": {length: 1.0},
         "data.max_seq_length": length,
         "data.validation_fraction": 0.0,
-        "model.num_hidden_layers": layers,
-        "model.hidden_size": width,
-        "model.num_attention_heads": num_heads(width),
-        "model.intermediate_size": 4 * width,
+        **{f"model.{name}": value for name, value in shape_of(size).items()},
         "model.hidden_dropout_prob": args.dropout,
         "model.attention_probs_dropout_prob": args.dropout,
         "train.global_train_batch_size": args.batch_size,

@@ -12,9 +12,15 @@ SIZES = {"tiny": (2, 128), "mini": (4, 256), "6x384": (6, 384), "base": (12, 768
 """Name → L and H; the feed-forward layers are 4 H wide."""
 
 
-def num_heads(width: int) -> int:
-    """Attention heads of 64 each, two at the least."""
-    return max(2, width // 64)
+def shape_of(size: str) -> dict[str, int]:
+    """The fields of a configuration that a size decides: attention heads are 64 wide, and two at the least."""
+    layers, width = SIZES[size]
+    return {
+        "num_hidden_layers": layers,
+        "hidden_size": width,
+        "num_attention_heads": max(2, width // 64),
+        "intermediate_size": 4 * width,
+    }
 
 
 def of_layers(layers: int, width: int, lengths: Iterable[int]) -> float:

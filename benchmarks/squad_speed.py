@@ -46,14 +46,7 @@ def make_checkpoint(args: argparse.Namespace, size: str, folder: Path) -> None:
     from transformers import AutoTokenizer, BertConfig, BertForQuestionAnswering
 
     tokenizer = AutoTokenizer.from_pretrained(args.tokenizer)
-    layers, width = products.SIZES[size]
-    config = BertConfig(
-        vocab_size=len(tokenizer),
-        num_hidden_layers=layers,
-        hidden_size=width,
-        num_attention_heads=products.num_heads(width),
-        intermediate_size=4 * width,
-    )
+    config = BertConfig(vocab_size=len(tokenizer), **products.shape_of(size))
     BertForQuestionAnswering(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
@@ -128,8 +121,7 @@ def main() -> None:
         if len(steps.ends) <= WARM_UP:
             raise SystemExit(f"{len(steps.ends)} steps are too few to time any; give more --questions")
         seconds, lengths = steps.timed(WARM_UP - 1)
-        layers, width = products.SIZES[args.sizes[0]]
-        needed = 3 * products.of_layers(layers, width, lengths)  # the backward pass has two
+        needed = 3 * products.of_layers(*products.SIZES[args.sizes[0]], lengths)  # the backward pass has two
         report(tokens_a_second=sum(lengths) / seconds, products_a_second=needed / seconds)
         return
 
