@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
+from transformers import TrainingArguments
 
 TINY = {
     "model.num_hidden_layers": 1,
@@ -23,6 +25,13 @@ TINY = {
     "placement.mixed_precision": "no",
     "placement.device": "cpu",
 }
+
+
+def arguments_for(folder: Path, **values: Any) -> TrainingArguments:
+    """Those of a run in ``folder`` on the CPU that logs every step and shows nothing."""
+    return TrainingArguments(
+        output_dir=str(folder), use_cpu=True, logging_steps=1, report_to="none", disable_tqdm=True, **values
+    )
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from torch.nn.utils.rnn import pad_sequence
-from transformers import TrainingArguments
 
 from bertkit import BertConfig, pretrain
 from bertkit.errors import PlacementError
@@ -21,7 +20,7 @@ from bertkit.training.batch_shapes import FewLengths, FixedShapes, check_one_sha
 from bertkit.training.finetune import finetune
 from bertkit.training.trainer import BertkitTrainer
 
-from .conftest import TINY
+from .conftest import TINY, arguments_for
 
 TOKENIZER: Any = SimpleNamespace(pad_token_id=7, pad_token_type_id=2)
 LENGTH = 12
@@ -149,20 +148,16 @@ def trained(kind: str, fixed: bool, folder: Any) -> tuple[list[tuple[int, ...]],
     trainer = BertkitTrainer(
         what="test",
         model=model,
-        args=TrainingArguments(
-            output_dir=str(folder),
-            use_cpu=True,
+        args=arguments_for(
+            folder,
             per_device_train_batch_size=2,
             gradient_accumulation_steps=2,
             per_device_eval_batch_size=4,
             num_train_epochs=2,
-            logging_steps=1,
             learning_rate=1e-3,
             save_strategy="no",
-            report_to="none",
             remove_unused_columns=False,
             include_num_input_tokens_seen="non_padding",
-            disable_tqdm=True,
         ),
         train_dataset=examples(kind),
         eval_dataset=examples(kind),

@@ -8,11 +8,13 @@ import math
 import pytest
 import torch
 from torch.utils.data import default_collate
-from transformers import Trainer, TrainingArguments
+from transformers import Trainer
 
 from bertkit.model.configuration_bert import BertConfig
 from bertkit.model.modeling_bert import BertForSequenceClassification
 from bertkit.training.clipping import ClippingTrainer, gradient_norm
+
+from .conftest import arguments_for
 
 ROWS = [{"input_ids": torch.arange(5, 11) + row, "labels": torch.tensor(row % 2)} for row in range(8)]
 
@@ -29,16 +31,12 @@ def trained(kind, model, folder, **arguments):
     arguments = {"max_grad_norm": 1.0, **arguments}
     trainer = kind(
         model=copy.deepcopy(model),
-        args=TrainingArguments(
-            output_dir=str(folder),
-            use_cpu=True,
+        args=arguments_for(
+            folder,
             per_device_train_batch_size=2,
             max_steps=6,
-            logging_steps=1,
             learning_rate=1e-2,
             save_strategy="no",
-            report_to="none",
-            disable_tqdm=True,
             **arguments,
         ),
         train_dataset=ROWS,

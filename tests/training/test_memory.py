@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import TrainingArguments
 
 from bertkit import BertForSequenceClassification
 from bertkit.errors import PlacementError
 from bertkit.training.trainer import BertkitTrainer
+
+from .conftest import arguments_for
 
 
 def examples() -> list[dict[str, torch.Tensor]]:
@@ -47,14 +48,11 @@ def trained(config: Any, folder: Any, capacity: int, fails_in: str = "forward", 
     trainer = BertkitTrainer(
         what="test",
         model=model,
-        args=TrainingArguments(
-            output_dir=str(folder),
-            use_cpu=True,
-            logging_steps=1,
+        args=arguments_for(
+            folder,
             learning_rate=1e-2,
             save_steps=2,
             remove_unused_columns=False,
-            disable_tqdm=True,
             **{"per_device_train_batch_size": 6, "gradient_accumulation_steps": 1, "num_train_epochs": 2, **arguments},
         ),
         train_dataset=examples(),

@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import TrainingArguments, default_data_collator
+from transformers import default_data_collator
 
 from bertkit.encoders import head_class
 from bertkit.errors import CheckpointError
 from bertkit.training.batches import LengthGroups
 from bertkit.training.trainer import BertkitTrainer
 from bertkit.windows import pool_windows
+
+from .conftest import arguments_for
 
 LENGTHS = random.Random(0).choices(range(5, 60), k=640)
 
@@ -85,20 +87,16 @@ def trained(model, data, folder, at_once: int, accumulated: int, collate=default
     trainer = BertkitTrainer(
         what="test",
         model=copy.deepcopy(model),
-        args=TrainingArguments(
-            output_dir=str(folder),
-            use_cpu=True,
+        args=arguments_for(
+            folder,
             per_device_train_batch_size=at_once,
             gradient_accumulation_steps=accumulated,
             per_device_eval_batch_size=8,
             max_steps=2,
-            logging_steps=1,
             learning_rate=1e-2,
             lr_scheduler_type="constant",
             save_strategy="no",
-            report_to="none",
             remove_unused_columns=False,
-            disable_tqdm=True,
             **arguments,
         ),
         train_dataset=data,
