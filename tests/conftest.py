@@ -7,11 +7,15 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # the workers share the cores; threads of each would only wait for others'
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture
@@ -118,6 +122,13 @@ def _beside(name: str) -> Any:
 
 
 _beside("loopback_server")  # which the two Hubs import
+
+
+@pytest.fixture(scope="session", autouse=True)
+def weights_at_odd_offsets() -> Iterator[None]:
+    """Runs the tests with weights at other addresses than torch's own, if BERTKIT_TEST_ODD_OFFSETS is set."""
+    with _beside("odd_offsets").odd_offsets() if os.environ.get("BERTKIT_TEST_ODD_OFFSETS") else nullcontext():
+        yield
 
 
 @pytest.fixture

@@ -202,7 +202,9 @@ def test_a_fine_tuned_checkpoint_comes_back_as_it_was(encoder, tmp_path):
     assert new == []
     ids = torch.tensor([[2, 7, 8, 9, 3]])
     with torch.no_grad():
-        assert torch.equal(again.eval()(ids).logits, model(ids).logits)
+        torch.testing.assert_close(again.eval()(ids).logits, model(ids).logits)
+    weights = again.state_dict()
+    assert all(torch.equal(weights[name], values) for name, values in model.state_dict().items())
     with pytest.raises(
         CheckpointError, match=r"lack .* is not a complete \w+ForQuestion|classifier.bias has the shape"
     ):

@@ -67,7 +67,7 @@ def _bertkit(
 
 def main() -> None:
     """Runs the command line; exit code 0 done, 2 wrong input, 130 interrupted (typer's), 1 a fault of our own."""
-    _quiet_libraries()
+    _set_environment()
     if not is_main_process():
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - of several processes one gives the results
     try:
@@ -97,8 +97,13 @@ def _end_process_group() -> None:
         distributed.destroy_process_group()
 
 
-def _quiet_libraries() -> None:
-    """Library chatter that bertkit says better, or that would spoil a log that is no terminal."""
+def _set_environment() -> None:
+    """Sets what libraries read from the environment when they are loaded, unless the user has set it.
+
+    Without ``MKL_CBWR``, MKL may choose another order of summation for a matrix at another address, as it does on AMD's
+    CPUs: the same weights loaded twice would give other last digits.
+    """
+    os.environ.setdefault("MKL_CBWR", "AUTO")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     if not sys.stderr.isatty():

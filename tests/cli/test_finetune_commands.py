@@ -107,7 +107,7 @@ def test_texts_come_as_arguments_lines_a_table_or_through_a_pipe(bertkit, classi
     assert [row["text"] for row in flat] == [row["text"] for row in rows] == texts
     for one, other, line in zip(flat, rows, given.splitlines(), strict=True):
         assert one["label"] == other["label"] == line.split("\t")[0]
-        assert float(one["probabilities.pos"]) == other["probabilities"]["pos"]
+        assert float(one["probabilities.pos"]) == pytest.approx(other["probabilities"]["pos"], rel=1e-5)
         assert float(one["probability"]) == pytest.approx(float(line.split("\t")[1]), abs=5e-5)
 
 

