@@ -77,7 +77,7 @@ def write_corpus(file: Path, megabytes: int, seed: int) -> None:
 def prepare(file: Path, work: Path, num_workers: int) -> dict[str, int]:
     from bertkit.corpus.documents import DocumentForm
     from bertkit.corpus.sources import find_sources
-    from bertkit.corpus.store_writer import build_token_store
+    from bertkit.corpus.store.writer import build_token_store
 
     store = build_token_store(
         find_sources([file]),
@@ -95,9 +95,9 @@ def prepare(file: Path, work: Path, num_workers: int) -> dict[str, int]:
 
 
 def plan(work: Path) -> dict[str, int]:
-    from bertkit.corpus.examples import PretrainingExamples
+    from bertkit.corpus.examples.dataset import PretrainingExamples
     from bertkit.corpus.settings import PretrainingData, Vocabulary
-    from bertkit.corpus.token_store import TokenStore
+    from bertkit.corpus.store.token_store import TokenStore
 
     [folder] = (work / "cache").iterdir()
     view = TokenStore.open(folder).whole()
@@ -114,7 +114,7 @@ def load_tokenizer(work: Path):
 def train_tokenizer(work: Path, seed: int) -> None:
     from itertools import islice
 
-    from bertkit.corpus.tokenizer import train_tokenizer
+    from bertkit.corpus.vocabulary.tokenizer import train_tokenizer
 
     texts = [text for paragraphs in islice(documents(seed), 1000) for text in paragraphs]
     train_tokenizer(texts, VOCAB_SIZE).save_pretrained(work / "tokenizer")

@@ -36,7 +36,7 @@ def stock(args: argparse.Namespace, best: bool) -> None:
         default_data_collator,
     )
 
-    from bertkit.placement import computes_bf16_fast
+    from bertkit.placement.resolve import computes_bf16_fast
 
     lines = (Path(args.data_dir) / "SST-2" / "train.tsv").read_text(encoding="utf-8").splitlines()[1:]
     rows = [line.rsplit("\t", 1) for line in lines[: args.examples]]

@@ -18,9 +18,9 @@ import time
 from importlib.metadata import version
 from typing import Any
 
-from bertkit.corpus.likelihood import count_words
 from bertkit.corpus.sources import Source, TextLines, find_sources
-from bertkit.corpus.tokenizer import MergeScore, train_tokenizer
+from bertkit.corpus.vocabulary.likelihood import count_words
+from bertkit.corpus.vocabulary.tokenizer import MergeScore, train_tokenizer
 
 
 def main() -> None:

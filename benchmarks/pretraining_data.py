@@ -50,7 +50,7 @@ from by_turns import peak_mib
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-    from bertkit.corpus.token_store import StoreView
+    from bertkit.corpus.store.token_store import StoreView
 
 Timed = tuple["Stopwatch", int, int]
 """The times of the parts of a side, the examples that it drew, the tokens of the corpus."""
@@ -112,8 +112,8 @@ def sentences_of(file: Path) -> list[str]:
 
 def tokenizer_for(files: list[Path], folder: Path | None) -> PreTrainedTokenizerFast:
     """The tokenizer in ``folder``, or an uncased one learned from the books."""
-    from bertkit.checkpoint import load_tokenizer
-    from bertkit.corpus.tokenizer import train_tokenizer
+    from bertkit.checkpoint.load import load_tokenizer
+    from bertkit.corpus.vocabulary.tokenizer import train_tokenizer
 
     if folder is not None:
         return load_tokenizer(folder, for_pretraining=True)
@@ -137,7 +137,7 @@ def load_view(
     sentence_per_line: bool = False,
 ) -> StoreView:
     """The documents of the files, all of them to train on."""
-    from bertkit.corpus.token_store import StoreView
+    from bertkit.corpus.store.token_store import StoreView
     from bertkit.tasks.pretraining import DataSettings, load_corpus
 
     corpus = [str(file) for file in files]
@@ -156,7 +156,7 @@ def time_bertkit(
     num_workers: int = 1,
 ) -> Timed:
     """bertkit's side."""
-    from bertkit.corpus.examples import PretrainingExamples, collate
+    from bertkit.corpus.examples.dataset import PretrainingExamples, collate
     from bertkit.corpus.settings import PretrainingData, Vocabulary
     from bertkit.tasks.pretraining import load_corpus  # noqa: F401 - imported before the clock starts
 
@@ -253,7 +253,7 @@ def step_shares(files: list[Path], tokenizer: PreTrainedTokenizerFast, seed: int
     import torch
 
     import bertkit
-    from bertkit.corpus.examples import PretrainingExamples, collate
+    from bertkit.corpus.examples.dataset import PretrainingExamples, collate
     from bertkit.corpus.settings import PretrainingData, Vocabulary
     from bertkit.model.configuration_bert import BertConfig
     from bertkit.model.modeling_bert import BertForPreTraining

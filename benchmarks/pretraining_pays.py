@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 from bertkit import finetune
-from bertkit.checkpoint import new_weights
+from bertkit.checkpoint.load import new_weights
 
 
 def main() -> None:

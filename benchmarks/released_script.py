@@ -167,7 +167,7 @@ def columns_of(examples: list[plain.Example]) -> Columns:
 
 def bertkit_pass(view: Any, tokenizer: PreTrainedTokenizerFast, settings: Any, epoch: int) -> Columns:
     """The same of bertkit's examples of an epoch."""
-    from bertkit.corpus.examples import PretrainingExamples
+    from bertkit.corpus.examples.dataset import PretrainingExamples
     from bertkit.corpus.settings import Vocabulary
 
     examples = PretrainingExamples(view, Vocabulary.of(tokenizer), settings, None, fixed_epoch=epoch)

@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from bertkit.checkpoint import load_tokenizer
-from bertkit.spans.decoding import decode_spans
-from bertkit.spans.nested import read_nested
-from bertkit.spans.windows import WindowSizes, encode_windows
+from bertkit.checkpoint.load import load_tokenizer
+from bertkit.tasks.question_answering.decoding import decode_spans
+from bertkit.tasks.question_answering.nested import read_nested
+from bertkit.tasks.question_answering.windows import WindowSizes, encode_windows
 
 
 def timed(work: Callable[[], Any], repeats: int) -> tuple[Any, dict[str, float]]:

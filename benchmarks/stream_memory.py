@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bertkit.tasks.classification import ClassificationTask, DataSettings, TaskSettings
+from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 
 OUTPUTS = {"predict": "labels.jsonl", "embed": "vectors.parquet"}
 WORDS = "a good bad film story the plot is lovely or awful".split()
@@ -33,7 +33,7 @@ TASK = ClassificationTask(
 
 def make_classifier(folder: Path) -> None:
     from bertkit import BertConfig, BertForSequenceClassification
-    from bertkit.corpus.tokenizer import train_tokenizer
+    from bertkit.corpus.vocabulary.tokenizer import train_tokenizer
 
     tokenizer = train_tokenizer([" ".join(WORDS)] * 3, 90, model_max_length=128)
     tokenizer.save_pretrained(folder)

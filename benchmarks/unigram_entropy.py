@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from bertkit import load_recipe
-from bertkit.checkpoint import load_tokenizer
-from bertkit.corpus.token_store import StoreView
+from bertkit.checkpoint.load import load_tokenizer
+from bertkit.corpus.store.token_store import StoreView
 from bertkit.tasks.pretraining import load_corpus
 from bertkit.training.pretrain import cache_folder
 

@@ -30,7 +30,7 @@ _PUBLIC = {
     "finetune": "bertkit.training.finetune:finetune",
     "finetune_glue": "bertkit.training.glue_suite:finetune_glue",
     "load": "bertkit.inference.loaded:load",
-    "load_recipe": "bertkit.recipe:load_recipe",
+    "load_recipe": "bertkit.tasks.registry:load_recipe",
     "metrics": "bertkit.metrics",
     "pretrain": "bertkit.training.pretrain:pretrain",
     "push": "bertkit.sharing.push:push",

@@ -14,7 +14,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from bertkit.placement import is_main_process
+from bertkit.placement.resolve import is_main_process
 
 # Metrics as people call them, in the order in which they read them; others keep their name and follow.
 METRIC_NAMES = {

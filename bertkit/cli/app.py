@@ -25,7 +25,7 @@ from bertkit.cli import (
     tokenizer,
 )
 from bertkit.errors import BertkitError
-from bertkit.placement import ProcessesNeeded, is_main_process
+from bertkit.placement.resolve import ProcessesNeeded, is_main_process
 
 _FOR_THE_FIRST = 10  # seconds that the other processes leave to the first one to say what is wrong
 
@@ -73,7 +73,7 @@ def main() -> None:
     try:
         app()
     except ProcessesNeeded as needed:
-        from bertkit.launch import launch
+        from bertkit.placement.launch import launch
 
         sys.exit(launch(sys.argv[1:], needed.num_processes))
     except BertkitError as error:

@@ -15,7 +15,7 @@ Name = Annotated[str, typer.Argument(help="A recipe's name, such as finetune/glu
 @app.command("list")
 def list_() -> None:
     """The names of all recipes."""
-    from bertkit.recipe_files import list_recipes
+    from bertkit.recipe.find import list_recipes
 
     for name in list_recipes():
         print(name)
@@ -24,7 +24,7 @@ def list_() -> None:
 @app.command()
 def show(name: Name) -> None:
     """Print a recipe."""
-    from bertkit.recipe_files import find_recipe
+    from bertkit.recipe.find import find_recipe
 
     print(find_recipe(name).read_text(encoding="utf-8"), end="")
 
@@ -32,7 +32,7 @@ def show(name: Name) -> None:
 @app.command()
 def copy(name: Name, destination: Annotated[Path, typer.Argument(help="The new file.", show_default=False)]) -> None:
     """Copy a recipe to a file of your own."""
-    from bertkit.recipe_files import copy_recipe
+    from bertkit.recipe.find import copy_recipe
 
     print(copy_recipe(name, destination))
 
@@ -42,7 +42,7 @@ def validate(
     files: Annotated[list[Path], typer.Argument(help="Recipe files.", metavar="FILE...", show_default=False)],
 ) -> None:
     """Check recipes: every fault of every file in one message."""
-    from bertkit.recipe import validate_recipes
+    from bertkit.tasks.registry import validate_recipes
 
     validate_recipes(files)
     for file in files:

@@ -30,9 +30,9 @@ class PretrainingData:
             ``max_seq_length × mlm_probability``, rounded up: 20 at 128 and 15 %, 77 at 512.
         short_seq_prob: probability that a document is cut into examples of a random shorter length in this epoch; 0 to
             1. (The released script draws it once a document and pass; the paper says 10 % of the time.)
-        pair_objective: what the segments of an example are (`bertkit.corpus.objectives`). ``nsp``: B follows A, or is
-            from another document (BERT §3.1); ``sop``: A and B follow each other, in this order or the other (ALBERT
-            §3.1); ``none``: one segment of full sentences of one document (RoBERTa §4.2, DOC-SENTENCES).
+        pair_objective: what the segments of an example are (`bertkit.corpus.examples.objectives`). ``nsp``: B follows
+            A, or is from another document (BERT §3.1); ``sop``: A and B follow each other, in this order or the other
+            (ALBERT §3.1); ``none``: one segment of full sentences of one document (RoBERTa §4.2, DOC-SENTENCES).
         whole_word_mask: choose words to predict, with all their ``##`` pieces, instead of single tokens.
         seed: of the pairs and the masks; at least 0.
 

@@ -15,11 +15,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, ClassVar
 
-from bertkit.corpus.documents import DocumentForm, Paragraph, decode_lines, file_paragraphs, row_paragraphs
-from bertkit.corpus.hub_sets import find_set, load_set, may_be_hub_id, unreadable
-from bertkit.corpus.row_files import arrow_texts, json_texts, parquet_texts
-from bertkit.corpus.text_files import FORMS_IN_WORDS, JSON_LINES, PARQUET, FileKind, file_kind, find_files, read_blocks
+from bertkit.corpus.documents import DocumentForm, Paragraph, file_paragraphs, row_paragraphs
 from bertkit.errors import DataError, listed, noted
+from bertkit.reading.hub_sets import find_set, load_set, may_be_hub_id, unreadable
+from bertkit.reading.row_files import arrow_texts, json_texts, parquet_texts
+from bertkit.reading.text_files import FORMS_IN_WORDS, JSON_LINES, PARQUET, FileKind, file_kind, find_files, read_blocks
+from bertkit.reading.utf8 import decode_lines
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetBuilder, IterableDataset

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from bertkit.checkpoint import check_positions, load_model
-from bertkit.encoders import longest_input, model_inputs
+from bertkit.checkpoint.encoders import longest_input, model_inputs
+from bertkit.checkpoint.load import check_positions, load_model
 from bertkit.errors import CheckpointError, RecipeError
 from bertkit.progress import Bar, Reached, without_library_bars
 from bertkit.tasks.arrays import padded

@@ -9,17 +9,17 @@ from json import dumps
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bertkit.corpus.documents import read_text
 from bertkit.errors import DataError
 from bertkit.inference.growing_file import GrowingFile, check_growing_file
 from bertkit.inference.inputs import Block, blocks_of, one_block, read_inputs, work_through
 from bertkit.inference.predictor import Predictor, load
 from bertkit.progress import Reached
-from bertkit.spans.nested import JSON
-from bertkit.spans.questions import read_questions
+from bertkit.reading.utf8 import read_text
 from bertkit.tables import Table, is_table, read_table
-from bertkit.tables.conll import is_conll, read_conll
 from bertkit.tasks.base import Task
+from bertkit.tasks.ner.conll import is_conll, read_conll
+from bertkit.tasks.question_answering.nested import JSON
+from bertkit.tasks.question_answering.questions import read_questions
 from bertkit.tasks.splits import Columns
 
 Row = dict[str, Any]

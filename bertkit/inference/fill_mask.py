@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bertkit.encoders import longest_input, model_inputs
+from bertkit.checkpoint.encoders import longest_input, model_inputs
 from bertkit.errors import RecipeError, raise_all
 from bertkit.tasks.arrays import padded
 

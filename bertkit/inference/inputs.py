@@ -14,10 +14,10 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, TypeVar, cast
 
-from bertkit.corpus.documents import decode_pieces, whole_lines
-from bertkit.corpus.text_files import read_shares
 from bertkit.errors import DataError
 from bertkit.progress import Bar, Reached
+from bertkit.reading.text_files import read_shares
+from bertkit.reading.utf8 import decode_pieces, whole_lines
 from bertkit.tables import Table, is_table
 from bertkit.tables.table_files import read_table_parts
 

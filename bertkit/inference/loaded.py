@@ -9,13 +9,13 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from bertkit.checkpoint import load_config, load_model, load_tokenizer
+from bertkit.checkpoint.load import load_config, load_model, load_tokenizer
 from bertkit.errors import CheckpointError
 from bertkit.inference.embedding import Embedder, Pooling, TokenEmbeddings, load_encoder
 from bertkit.inference.fill_mask import Filling, MaskFiller
 from bertkit.inference.predictor import Predictor
 from bertkit.inference.predictor import load as load_predictor
-from bertkit.placement import inference_device
+from bertkit.placement.resolve import inference_device
 from bertkit.progress import without_library_bars
 
 

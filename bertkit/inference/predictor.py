@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from bertkit.checkpoint import check_positions, load_config, load_model, load_tokenizer
-from bertkit.encoders import model_inputs
+from bertkit.checkpoint.encoders import model_inputs
+from bertkit.checkpoint.load import check_positions, load_config, load_model, load_tokenizer
 from bertkit.errors import DataError, PlacementError
 from bertkit.inference.onnx_model import OnnxModel, is_onnx
-from bertkit.placement import inference_device
+from bertkit.placement.resolve import inference_device
 from bertkit.progress import Bar, Reached, without_library_bars
 from bertkit.tasks.arrays import Outputs
 from bertkit.tasks.base import Task, task_of_checkpoint

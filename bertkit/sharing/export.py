@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from bertkit.checkpoint import load_config, load_model, load_tokenizer
-from bertkit.encoders import head_of
+from bertkit.checkpoint.encoders import head_of
+from bertkit.checkpoint.load import load_config, load_model, load_tokenizer
 from bertkit.errors import CheckpointError, OutputError, RecipeError
 from bertkit.inference.predictor import evaluate
 from bertkit.progress import without_library_bars

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.progress import METRIC_NAMES
-from bertkit.recipe_files import to_yaml
+from bertkit.recipe.find import to_yaml
 from bertkit.sharing.citations import citations
 
 ADDRESS = "PATH_OR_HUB_ID"
@@ -42,7 +42,7 @@ class CardFacts:
         dataset: Hub id, configuration and split that ``metrics`` belong to, or ``None``.
         family: transformers' model type; BERT is bertkit's own and needs it to be loaded, every other is not.
         note: a sentence that must not be missed (such as: the data are made up).
-        license, language: as in `bertkit.hub_settings.HubSettings`.
+        license, language: as in `bertkit.recipe.hub.HubSettings`.
         versions: of the packages that it was trained with.
         steps: that it was trained for, if that is known.
         address: where it can be had: a Hub id.

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bertkit.checkpoint import save_tokenizer
+from bertkit.checkpoint.load import save_tokenizer
 from bertkit.errors import CheckpointError
 from bertkit.inference.onnx_model import NEEDS_EXTRA, ONNX_FILE, OnnxModel
 from bertkit.sharing.same_outputs import Comparison, compare, comparison_inputs

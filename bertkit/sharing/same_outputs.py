@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bertkit.encoders import longest_input, model_inputs
+from bertkit.checkpoint.encoders import longest_input, model_inputs
 from bertkit.errors import CheckpointError
 
 if TYPE_CHECKING:

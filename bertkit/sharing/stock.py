@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bertkit.checkpoint import load_tokenizer, save_tokenizer
-from bertkit.encoders import BERT
+from bertkit.checkpoint.encoders import BERT
+from bertkit.checkpoint.load import load_tokenizer, save_tokenizer
 from bertkit.errors import CheckpointError
 from bertkit.sharing.same_outputs import Comparison, Run, compare, comparison_inputs
 

@@ -5,7 +5,6 @@ table_files.py  a file by its kind, packed or not
 delimited.py    CSV and TSV; json_lines.py and arrow.py, the other kinds
 hub_tables.py   splits of data sets on the Hub
 columns.py      which columns hold texts and labels; labels.py, what the labels are
-conll.py        files of columns, a word a line; sentences.py, the words and tags of these and of other tables
 splitting.py    a validation set from the training set
 """
 

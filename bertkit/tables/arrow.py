@@ -21,7 +21,7 @@ def read_batches(
     The names of classes are those that the ``datasets`` library keeps in the schema of what it writes.
 
     Args:
-        batches: from `bertkit.corpus.row_files.parquet_batches`, or of a data set.
+        batches: from `bertkit.reading.row_files.parquet_batches`, or of a data set.
         source: what messages call their source.
         fingerprint: the table's.
         first_row: how many rows of the source come before the batches.

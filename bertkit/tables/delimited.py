@@ -46,7 +46,7 @@ def read_delimited(
     themselves.
 
     Args:
-        pieces: of the text, from `bertkit.corpus.documents.decode_pieces`.
+        pieces: of the text, from `bertkit.reading.utf8.decode_pieces`.
         source: what messages call it.
         fingerprint: the table's.
         delimiter: `COMMA` or `TAB`.

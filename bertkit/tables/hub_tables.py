@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bertkit.corpus.hub_sets import find_set, load_set, split_names
 from bertkit.errors import DataError
+from bertkit.reading.hub_sets import find_set, load_set, split_names
 from bertkit.tables.arrow import read_batches
 from bertkit.tables.table import Table
 

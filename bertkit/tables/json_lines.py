@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from bertkit.corpus.row_files import json_object
 from bertkit.errors import DataError, raise_listed
+from bertkit.reading.row_files import json_object
 from bertkit.tables.table import Table
 
 
@@ -21,7 +21,7 @@ def read_json_lines(lines: Iterable[str], source: str, fingerprint: str) -> Tabl
     for it, as for a null.
 
     Args:
-        lines: from `bertkit.corpus.documents.decode_lines`.
+        lines: from `bertkit.reading.utf8.decode_lines`.
         source: what messages call the file.
         fingerprint: the table's.
 

@@ -7,10 +7,10 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from bertkit.corpus.documents import decode_lines, decode_pieces
-from bertkit.corpus.row_files import parquet_batches
-from bertkit.corpus.text_files import JSON_LINES, PACKINGS, PARQUET, FileKind, file_kind, read_blocks, read_shares
 from bertkit.errors import DataError
+from bertkit.reading.row_files import parquet_batches
+from bertkit.reading.text_files import JSON_LINES, PACKINGS, PARQUET, FileKind, file_kind, read_blocks, read_shares
+from bertkit.reading.utf8 import decode_lines, decode_pieces
 from bertkit.tables.arrow import read_batches
 from bertkit.tables.delimited import COMMA, TAB, delimited_blocks, read_delimited
 from bertkit.tables.json_lines import json_line_blocks, read_json_lines

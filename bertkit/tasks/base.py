@@ -8,7 +8,6 @@ recipe's ``task.kind`` says.
 from __future__ import annotations
 
 import dataclasses
-import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from bertkit.errors import CheckpointError, DataError, RecipeError
 from bertkit.progress import without_library_bars
 from bertkit.tasks.arrays import Outputs, labels_of, padded
+from bertkit.tasks.registry import TASKS
 from bertkit.tasks.splits import Columns, FineTuningData, Split, Truncation, is_labelled
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from bertkit.recipe import Recipe
+    from bertkit.recipe.load import Recipe
     from bertkit.tables import Table
 
 
@@ -248,7 +248,7 @@ class Task(ABC):
 
 def task_of_recipe(recipe: Recipe) -> Task:
     """The task that a fine-tuning recipe describes."""
-    module = importlib.import_module(f"bertkit.tasks.{recipe.kind}")
+    module = TASKS.module(recipe.kind)
     task: Task = module.TASK(recipe.task, recipe.data)
     return task
 
@@ -272,7 +272,7 @@ def task_of_checkpoint(config: Any, name: str, **data: Any) -> Task:
             "give a run directory that `bertkit finetune` wrote"
         )
     try:
-        module = importlib.import_module(f"bertkit.tasks.{recorded['kind']}")
+        module = TASKS.module(recorded["kind"])
         settings = module.TaskSettings(**recorded["task"])
         kept = module.DataSettings(**recorded["data"])
     except (ImportError, KeyError, TypeError, ValueError) as error:

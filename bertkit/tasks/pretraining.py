@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bertkit.corpus.documents import DocumentForm
-from bertkit.corpus.phases import check_phases, phase_lengths
-from bertkit.corpus.randomness import Stream, uniform
+from bertkit.corpus.examples.phases import check_phases, phase_lengths
+from bertkit.corpus.examples.randomness import Stream, uniform
 from bertkit.corpus.sentences import find_splitter
 from bertkit.corpus.settings import PairObjective, PretrainingData
 from bertkit.corpus.sources import Source, find_sources
-from bertkit.corpus.store_writer import build_token_store
-from bertkit.corpus.streaming import StreamedBlocks
-from bertkit.corpus.token_store import StoreView
-from bertkit.corpus.tokenizer import MergeScore
+from bertkit.corpus.store.streaming import StreamedBlocks
+from bertkit.corpus.store.token_store import StoreView
+from bertkit.corpus.store.writer import build_token_store
+from bertkit.corpus.vocabulary.tokenizer import MergeScore
 from bertkit.errors import DataError, RecipeError
 
 if TYPE_CHECKING:

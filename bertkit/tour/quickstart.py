@@ -62,7 +62,7 @@ def quickstart(output_dir: str | Path = "bertkit-quickstart") -> Tour:
     Raises:
         OutputError: the folder is in use.
     """
-    from bertkit.checkpoint import new_weights
+    from bertkit.checkpoint.load import new_weights
     from bertkit.inference.predictor import load
     from bertkit.progress import say
     from bertkit.training.finetune import finetune

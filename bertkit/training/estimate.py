@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from bertkit.placement import Placement
+from bertkit.placement.resolve import Placement
 
 _WEIGHT, _GRADIENT, _MOMENTS = 4, 4, 8  # bytes for each parameter: float32, and AdamW's two moments
 _GIB = 1 << 30

@@ -15,16 +15,22 @@ from transformers import (
     set_seed,
 )
 
-from bertkit.checkpoint import check_positions, load_config, load_model, load_tokenizer
-from bertkit.encoders import BERT, head_class, model_inputs
+from bertkit.checkpoint.encoders import BERT, head_class, model_inputs
+from bertkit.checkpoint.load import check_positions, load_config, load_model, load_tokenizer
 from bertkit.errors import RecipeError
 from bertkit.progress import is_score, say, without_library_bars
-from bertkit.recipe import Recipe, load_recipe
+from bertkit.recipe.load import Recipe
 from bertkit.sharing.model_card import CardFacts, without_paths
 from bertkit.tasks.base import Task, task_of_recipe
+from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import ColumnsOf, FineTuningData, Split, is_scored
 from bertkit.training.batch_shapes import FewLengths, FixedShapes, check_one_shape
-from bertkit.training.keeping_the_best import choose_the_best_by, early_stopping, has_stopped_early, keeping_the_best
+from bertkit.training.checkpoint_selection import (
+    choose_the_best_by,
+    early_stopping,
+    has_stopped_early,
+    keeping_the_best,
+)
 from bertkit.training.run import RunInProgress
 from bertkit.training.run_directory import Run, RunRecord, absolute, plain
 from bertkit.training.shared_encoding import encode_once

@@ -16,12 +16,13 @@ from accelerate import PartialState
 
 from bertkit.errors import BertkitError, OutputError, RecipeError, listed
 from bertkit.files import write_whole
-from bertkit.placement import check_processes, is_main_process
+from bertkit.placement.resolve import check_processes, is_main_process
 from bertkit.progress import is_score, say
-from bertkit.recipe import Recipe, load_recipe
-from bertkit.recipe_files import list_recipes
+from bertkit.recipe.find import list_recipes
+from bertkit.recipe.load import Recipe
 from bertkit.tasks.base import task_of_recipe
-from bertkit.tasks.glue import GlueTask
+from bertkit.tasks.classification.glue import GlueTask
+from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import is_scored
 from bertkit.training.finetune import finetune, from_anywhere
 from bertkit.training.run_directory import check_output_dir, check_same_recipe, is_finished, write_json

@@ -10,23 +10,24 @@ from typing import Any
 from accelerate import PartialState
 from transformers import IntervalStrategy, set_seed
 
-from bertkit.corpus.examples import PhasedExamples, PretrainingExamples, collate
-from bertkit.corpus.phases import EPOCHS_OF_A_PHASE, Phase, plan_phases
+from bertkit.corpus.examples.dataset import PhasedExamples, PretrainingExamples, collate
+from bertkit.corpus.examples.phases import EPOCHS_OF_A_PHASE, Phase, plan_phases
 from bertkit.corpus.sentences import resolved_name
 from bertkit.corpus.settings import Vocabulary
 from bertkit.errors import RecipeError
 from bertkit.metrics.pretraining import MASKED_LM, PAIRS, score_names
 from bertkit.model.configuration_bert import BertConfig
-from bertkit.placement import check_processes
+from bertkit.placement.resolve import check_processes
 from bertkit.progress import METRIC_NAMES, Bar, say
-from bertkit.recipe import Recipe, load_recipe
+from bertkit.recipe.load import Recipe
 from bertkit.sharing.model_card import CardFacts, without_paths
 from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus, load_corpus
+from bertkit.tasks.registry import load_recipe
 from bertkit.training.batch_shapes import FixedShapes
+from bertkit.training.initialization import starting_point
 from bertkit.training.pretraining_trainer import PretrainingTrainer, eval_batch_size
 from bertkit.training.run import RunInProgress
 from bertkit.training.run_directory import Run, RunRecord, absolute
-from bertkit.training.starting_point import starting_point
 from bertkit.training.trainer import use_attention
 
 # What the command prints at the end: key and name; a run has those of its pair objective.

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from bertkit.corpus.phases import Phase
+from bertkit.corpus.examples.phases import Phase
 from bertkit.metrics.pretraining import reduce_logits, score, score_names
-from bertkit.training.like_lengths import of_like_length
+from bertkit.training.cpu.length_grouping import of_like_length
 from bertkit.training.trainer import BertkitTrainer
 
 # An evaluation batch holds B × P × V logits: 2²⁵ of them are 128 MiB in float32.

@@ -13,19 +13,20 @@ from typing import Any
 from accelerate import PartialState
 from transformers import PreTrainedTokenizerBase
 
-from bertkit.checkpoint import save_tokenizer
+from bertkit.checkpoint.load import save_tokenizer
 from bertkit.errors import RecipeError
 from bertkit.files import write_whole
-from bertkit.placement import is_main_process, place
+from bertkit.placement.resolve import is_main_process, place
 from bertkit.progress import say, without_library_bars
-from bertkit.recipe import Recipe
+from bertkit.recipe.load import Recipe
 from bertkit.sharing.model_card import CardFacts, model_card
 from bertkit.sharing.push import check_login, push_finished_run
-from bertkit.training.compact_embedding import compact_embedding
+from bertkit.training.cpu.compact_embedding import compact_embedding
+from bertkit.training.cpu.dropout import fast_dropout
+from bertkit.training.cpu.joint_projections import joint_projections
+from bertkit.training.cpu.malloc import keep_freed_memory
 from bertkit.training.estimate import start_lines
-from bertkit.training.fast_dropout import fast_dropout
-from bertkit.training.joint_projections import joint_projections
-from bertkit.training.kept_memory import keep_freed_memory
+from bertkit.training.placements.xla import compilations
 from bertkit.training.run_directory import (
     Run,
     RunRecord,
@@ -37,7 +38,6 @@ from bertkit.training.run_directory import (
     write_results,
 )
 from bertkit.training.trainer import BertkitTrainer, training_arguments
-from bertkit.training.xla import compilations
 
 _A_DAY = 24 * 3600  # seconds
 

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 from bertkit import __version__
 from bertkit.errors import DataError, OutputError, RecipeError, TrainingError
 from bertkit.files import write_whole
-from bertkit.recipe import Recipe, load_recipe
+from bertkit.recipe.load import Recipe
+from bertkit.tasks.registry import load_recipe
 
 if TYPE_CHECKING:
-    from bertkit.placement import Placement
+    from bertkit.placement.resolve import Placement
     from bertkit.tasks.splits import Truncation
 
 # What a resumed run may change: how long it goes on, and what it tells and keeps on the way.

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bertkit.checkpoint import save_tokenizer
+from bertkit.checkpoint.load import save_tokenizer
 from bertkit.corpus.sources import TextLines, find_sources
-from bertkit.corpus.tokenizer import MergeScore, train_tokenizer
+from bertkit.corpus.vocabulary.tokenizer import MergeScore, train_tokenizer
 from bertkit.training.run_directory import check_output_dir
 
 if TYPE_CHECKING:

@@ -23,17 +23,17 @@ from transformers.trainer_utils import EvalLoopOutput, EvalPrediction
 from bertkit.errors import PlacementError, RecipeError
 from bertkit.model.loss_bert import mean_cross_entropy, position_loss, sequence_classification_loss
 from bertkit.model.modeling_bert import BertPreTrainedModel
-from bertkit.placement import Placement
-from bertkit.recipe import OWN_TRAIN_KEYS, Recipe
+from bertkit.placement.resolve import Placement
+from bertkit.recipe.load import OWN_TRAIN_KEYS, Recipe
 from bertkit.training.batches import GlobalBatches, LengthGroups, labelled_items, part_of_batch
-from bertkit.training.clipping import ClippingTrainer
-from bertkit.training.compact_embedding import compact_embeddings
+from bertkit.training.cpu.clipping import ClippingTrainer
+from bertkit.training.cpu.compact_embedding import compact_embeddings
 from bertkit.training.evaluation_loss import EvaluationLoss
 from bertkit.training.evaluation_order import evaluation_sampler, in_dataset_order
-from bertkit.training.memory import MemorySavingTrainer
+from bertkit.training.placements.fsdp import ShardedTrainer
+from bertkit.training.placements.oom_retry import MemorySavingTrainer
+from bertkit.training.placements.xla import XlaTrainer
 from bertkit.training.progress import Progress
-from bertkit.training.sharded import ShardedTrainer
-from bertkit.training.xla import XlaTrainer
 
 
 def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, **fixed: Any) -> TrainingArguments:

@@ -17,8 +17,8 @@ import pytest
 import torch
 
 import bertkit as package
-from bertkit.checkpoint import load_config, load_tokenizer
-from bertkit.tasks.classification import ClassificationTask, DataSettings, TaskSettings
+from bertkit.checkpoint.load import load_config, load_tokenizer
+from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 
 TASK = ClassificationTask(
     TaskSettings(problem="single_label", text_columns=["text"], label_column="label", label_names=["bad", "good"]),

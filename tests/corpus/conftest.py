@@ -9,8 +9,8 @@ import pytest
 
 from bertkit.corpus.documents import DocumentForm
 from bertkit.corpus.sources import find_sources
-from bertkit.corpus.store_writer import build_token_store
-from bertkit.corpus.token_store import TokenStore
+from bertkit.corpus.store.token_store import TokenStore
+from bertkit.corpus.store.writer import build_token_store
 
 FIRST_ID = 5
 """Id of the first token of a `store_of` corpus, after the five special ones."""

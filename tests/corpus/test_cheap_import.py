@@ -10,9 +10,10 @@ from pathlib import Path
 def test_only_examples_needs_torch():
     program = """
 import sys
-import bertkit.corpus.documents, bertkit.corpus.masking, bertkit.corpus.pairs, bertkit.corpus.settings
-import bertkit.corpus.store_writer, bertkit.corpus.tokenizer, bertkit.corpus.sources, bertkit.corpus.phases
-import bertkit.corpus.streaming, bertkit.tasks.pretraining
+import bertkit.corpus.documents, bertkit.corpus.examples.masking, bertkit.corpus.examples.pairs, bertkit.corpus.settings
+import bertkit.corpus.store.writer, bertkit.corpus.vocabulary.tokenizer, bertkit.corpus.sources
+import bertkit.corpus.examples.phases
+import bertkit.corpus.store.streaming, bertkit.tasks.pretraining
 print(*sorted({"torch", "transformers", "tokenizers", "datasets", "pyarrow"} & set(sys.modules)))
 """
     done = subprocess.run(

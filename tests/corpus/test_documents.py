@@ -8,16 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bertkit.corpus.documents import (
-    DocumentForm,
-    Paragraph,
-    decode_lines,
-    decode_text,
-    file_paragraphs,
-    read_text,
-    row_paragraphs,
-)
+from bertkit.corpus.documents import DocumentForm, Paragraph, file_paragraphs, row_paragraphs
 from bertkit.errors import DataError, RecipeError
+from bertkit.reading.utf8 import decode_lines, decode_text, read_text
 
 
 def written(folder, data: bytes, name: str = "text.txt"):

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bertkit
-from bertkit.checkpoint import load_config, load_tokenizer
-from bertkit.encoders import head_class
+from bertkit.checkpoint.encoders import head_class
+from bertkit.checkpoint.load import load_config, load_tokenizer
 from bertkit.errors import CheckpointError, DataError, OutputError, RecipeError
 from bertkit.inference import embedding_files
 from bertkit.inference.embedding_files import embed_texts

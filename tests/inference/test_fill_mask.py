@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import bertkit
-from bertkit.checkpoint import load_config, load_tokenizer
+from bertkit.checkpoint.load import load_config, load_tokenizer
 from bertkit.errors import CheckpointError, DataError, RecipeError
 from bertkit.inference.fill_mask import MaskFiller
 

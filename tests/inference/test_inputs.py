@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertkit.corpus.documents import read_text
 from bertkit.errors import DataError
 from bertkit.inference.inputs import Block, read_inputs, work_through
+from bertkit.reading.utf8 import read_text
 from bertkit.tables import read_table
 
 LINES = st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r\n"), max_size=5), min_size=1)

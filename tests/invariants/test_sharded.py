@@ -12,7 +12,7 @@ pytestmark = pytest.mark.multiprocess
 TELLING = """\
 import sys
 from bertkit.cli.app import main
-from bertkit.training.memory import MemorySavingTrainer
+from bertkit.training.placements.oom_retry import MemorySavingTrainer
 
 get_batch_samples = MemorySavingTrainer.get_batch_samples
 

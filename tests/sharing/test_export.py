@@ -14,8 +14,8 @@ import pytest
 import torch
 
 import bertkit
-from bertkit.checkpoint import load_config, load_model, load_tokenizer
-from bertkit.encoders import head_class
+from bertkit.checkpoint.encoders import head_class
+from bertkit.checkpoint.load import load_config, load_model, load_tokenizer
 from bertkit.errors import CheckpointError, OutputError
 from bertkit.model.modeling_bert import AUTO_CLASSES
 from bertkit.sharing import export as export_module

@@ -11,13 +11,13 @@ import pytest
 import torch
 
 import bertkit
-from bertkit.checkpoint import load_config, load_model, load_tokenizer
-from bertkit.encoders import head_class
+from bertkit.checkpoint.encoders import head_class
+from bertkit.checkpoint.load import load_config, load_model, load_tokenizer
 from bertkit.errors import CheckpointError, RecipeError
 from bertkit.inference.onnx_model import OnnxModel
 from bertkit.model.modeling_bert import AUTO_CLASSES
 from bertkit.sharing.onnx import quantize
-from bertkit.tasks.classification import ClassificationTask, DataSettings, TaskSettings
+from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 
 TASK = ClassificationTask(
     TaskSettings(problem="single_label", text_columns=["text"], label_column="label", label_names=["bad", "good"]),

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import bertkit
-from bertkit.checkpoint import load_config, load_tokenizer
+from bertkit.checkpoint.load import load_config, load_tokenizer
 from bertkit.errors import CheckpointError
 from bertkit.sharing.same_outputs import compare, comparison_inputs
 

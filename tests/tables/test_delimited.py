@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bertkit.corpus.documents import decode_pieces
 from bertkit.errors import DataError
+from bertkit.reading.utf8 import decode_pieces
 from bertkit.tables import Table
 from bertkit.tables.delimited import COMMA, TAB, read_delimited
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertkit.corpus.documents import decode_lines
 from bertkit.errors import DataError
+from bertkit.reading.utf8 import decode_lines
 from bertkit.tables import Table
 from bertkit.tables.json_lines import read_json_lines
 

@@ -9,7 +9,7 @@ import pytest
 from datasets import Dataset
 
 from bertkit.tasks.arrays import one_array
-from bertkit.tasks.classification import ClassificationTask, DataSettings, TaskSettings
+from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 from bertkit.tasks.splits import ColumnsOf, Split
 
 

@@ -17,11 +17,11 @@ from transformers import BertTokenizer
 from bertkit import BertConfig, BertForMultipleChoice, BertForSequenceClassification
 from bertkit.errors import CheckpointError, DataError
 from bertkit.inference.predictor import Predictor
-from bertkit.recipe import load_recipe
 from bertkit.tables import Table, read_table
 from bertkit.tasks import table_data
 from bertkit.tasks.base import task_of_checkpoint, task_of_recipe
 from bertkit.tasks.multiple_choice import DataSettings, MultipleChoiceTask, TaskSettings
+from bertkit.tasks.registry import load_recipe
 
 WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] he she opens a the door and goes in out sings .".split()
 TOKENIZER = BertTokenizer(vocab={word: index for index, word in enumerate(WORDS)})

@@ -11,10 +11,10 @@ import torch
 from transformers import DistilBertConfig, DistilBertModel
 
 from bertkit import BertConfig, BertForPreTraining
-from bertkit.placement import Placement
-from bertkit.placement_settings import PlacementSettings
+from bertkit.placement.resolve import Placement
+from bertkit.placement.settings import PlacementSettings
+from bertkit.training.cpu.dropout import fast_dropout
 from bertkit.training.estimate import estimate_memory, start_lines
-from bertkit.training.fast_dropout import fast_dropout
 
 BATCH, LENGTH, PREDICTIONS = 8, 64, 10
 ONE_CPU = Placement(

@@ -12,10 +12,10 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from bertkit import evaluate, finetune, load, load_recipe
 from bertkit.errors import BertkitError, CheckpointError, DataError, RecipeError
-from bertkit.training.clipping import ClippingTrainer
-from bertkit.training.compact_embedding import CompactEmbedding
-from bertkit.training.fast_dropout import FastDropout
-from bertkit.training.joint_projections import JointSelfAttention
+from bertkit.training.cpu.clipping import ClippingTrainer
+from bertkit.training.cpu.compact_embedding import CompactEmbedding
+from bertkit.training.cpu.dropout import FastDropout
+from bertkit.training.cpu.joint_projections import JointSelfAttention
 from bertkit.training.trainer import BertkitTrainer
 
 FAST = {

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 from bertkit.errors import BertkitError, OutputError, RecipeError
-from bertkit.recipe import load_recipe
+from bertkit.tasks.registry import load_recipe
 from bertkit.training.finetune import from_anywhere
 from bertkit.training.glue_suite import finetune_glue, glue_table, glue_tasks
 

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForPreTraining, AutoTokenizer
 
 from bertkit import BertForPreTraining, load_recipe, pretrain
-from bertkit.corpus import streaming
+from bertkit.corpus.store import streaming
 from bertkit.errors import BertkitError, RecipeError
 from bertkit.tasks.pretraining import held_out_documents
 from bertkit.training import pretraining_trainer

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from bertkit.errors import OutputError, RecipeError, TrainingError
-from bertkit.recipe import load_recipe
+from bertkit.tasks.registry import load_recipe
 from bertkit.training.run_directory import (
     check_output_dir,
     check_same_recipe,

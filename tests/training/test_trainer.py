@@ -11,11 +11,11 @@ import pytest
 import torch
 from transformers import default_data_collator
 
-from bertkit.encoders import head_class
+from bertkit.checkpoint.encoders import head_class
 from bertkit.errors import CheckpointError
+from bertkit.tasks.classification.pooling import pool_windows
 from bertkit.training.batches import LengthGroups
 from bertkit.training.trainer import BertkitTrainer
-from bertkit.windows import pool_windows
 
 from .conftest import arguments_for
 

@@ -1,0 +1,263 @@
+"""Loading models and tokenizers, from a run directory, a folder or the Hub, with errors a user can act on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bertkit.checkpoint.encoders import BERT, check_encoder, config_class, head_class, longest_input, own_fields
+from bertkit.checkpoint.labels import match_labels
+from bertkit.errors import CheckpointError, RecipeError, listed
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
+
+# What every configuration takes, beside the fields of its family.
+_OF_THE_TASK = ("num_labels", "id2label", "label2id", "problem_type", "bertkit_task")
+_HEADS_OF_LABELS = ("BertForSequenceClassification", "BertForTokenClassification")
+# A folder with any of these has a tokenizer, the last ones in forms of older transformers versions.
+_TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spm.model", "spiece.model", "sentencepiece.bpe.model")
+
+
+def load_config(
+    name_or_path: str, changes: Mapping[str, Any] | None = None, *, any_encoder: bool = False
+) -> PreTrainedConfig:
+    """The configuration of a checkpoint, with some fields changed.
+
+    Args:
+        name_or_path: a folder or a Hub id; stock ``bert`` checkpoints are BERT too.
+        changes: fields that win over the checkpoint's: those of its family, and what a task says of its labels. With
+            ``num_labels`` the checkpoint's own names of labels are dropped.
+        any_encoder: whether other encoders than BERT will do, as they do for fine-tuning.
+
+    Returns:
+        A ``BertConfig`` for BERT, transformers' configuration for other encoders.
+
+    Raises:
+        CheckpointError: there is no such checkpoint, or it is no BERT, or no encoder.
+        RecipeError: a changed field does not exist, or is impossible for this checkpoint.
+    """
+    from huggingface_hub.errors import StrictDataclassError
+    from transformers import PreTrainedConfig
+
+    _check_folder(name_or_path, "config.json")
+    changes = changes or {}
+    try:
+        stored, _ = PreTrainedConfig.get_config_dict(name_or_path)
+    except (OSError, ValueError) as error:
+        raise CheckpointError(_not_usable(name_or_path, "config.json", error)) from error
+    family = stored.get("model_type")
+    if family not in BERT and not any_encoder:
+        raise CheckpointError(
+            f"{name_or_path}: a checkpoint of type {family!r}; expected BERT ({' or '.join(BERT)}), which pre-training "
+            "needs; other encoders can be fine-tuned"
+        )
+    configuration = config_class(family, name_or_path)
+    _check_fields(changes, configuration, name_or_path)
+    try:
+        # Not from_pretrained(…, **changes): that sets the fields on a configuration which has been checked before.
+        fields, _ = configuration.get_config_dict(name_or_path)
+        if "num_labels" in changes:  # names of other labels would win over the number
+            fields = {key: value for key, value in fields.items() if key not in ("id2label", "label2id")}
+        config = configuration.from_dict({**fields, **changes})
+    except (ValueError, StrictDataclassError) as error:
+        cause = error.__cause__ or error
+        if changes:
+            raise RecipeError(f"model: the fields {', '.join(changes)} do not fit {name_or_path}: {cause}") from error
+        raise CheckpointError(f"{name_or_path}: config.json is not usable: {cause}") from error
+    check_encoder(config, name_or_path)
+    return config
+
+
+def _check_fields(changes: Mapping[str, Any], configuration: type[PreTrainedConfig], name_or_path: str) -> None:
+    """Refuses fields that a configuration would take and nobody would read.
+
+    Raises:
+        RecipeError: naming each of them, and the fields of like names.
+    """
+    known = own_fields(configuration)
+    faults = []
+    for key in changes:
+        if key not in known and key not in _OF_THE_TASK:
+            near = get_close_matches(key, sorted(known), n=4, cutoff=0.5)
+            hint = f"; similar ones are {', '.join(near)}" if near else ""
+            family = configuration.model_type
+            faults.append(f"model.{key}: {name_or_path} is of type {family!r}, which has no such field{hint}")
+    if faults:
+        raise RecipeError(listed(faults))
+
+
+def check_positions(max_seq_length: int, config: PreTrainedConfig, name: str) -> None:
+    """Refuses inputs that are longer than a model can number.
+
+    Raises:
+        RecipeError: ``max_seq_length`` is more than the model's positions.
+    """
+    longest = longest_input(config)
+    if max_seq_length > longest:
+        raise RecipeError(
+            f"data.max_seq_length: {max_seq_length} tokens, but {name} has positions for {longest}; "
+            "set --max-seq-length to at most that"
+        )
+
+
+def load_model(
+    head: str, name_or_path: str, config: PreTrainedConfig, new_head: bool
+) -> tuple[PreTrainedModel, list[str]]:
+    """An encoder with a head, in float32: bertkit's BERT, or transformers' network for other families.
+
+    Args:
+        head: name of a class in ``bertkit.model.modeling_bert``; other families get theirs of the same purpose.
+        name_or_path: a folder or a Hub id.
+        config: the configuration to build with, from `load_config`; with the head of question answering its
+            ``num_labels`` becomes 2.
+        new_head: whether the checkpoint may lack the head's weights, which are then drawn at random (fine-tuning). A
+            head that was trained for other labels is drawn anew too; one for the same in another order is put in order.
+
+    Returns:
+        The model, and the names of the weights that were drawn at random.
+
+    Raises:
+        CheckpointError: the family has no such head; no weights there, or weights of another shape or missing ones.
+        RecipeError: the configuration has ``feature_layers``, which a new head of this kind would not read.
+    """
+    import torch
+    from safetensors import SafetensorError
+    from transformers.utils import logging as transformers_logging
+
+    model_class = head_class(head, config, name_or_path)
+    if new_head and head != "BertForTokenClassification" and getattr(config, "feature_layers", None) is not None:
+        raise RecipeError("model.feature_layers: these are read for tagging words alone; set model.feature_layers=null")
+    if head == "BertForQuestionAnswering":
+        config.num_labels = 2  # start and end: in other families this sizes the head
+    # transformers reports new heads as a table of warnings; what matters of it is checked below.
+    verbosity = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity_error()
+    try:
+        # A checkpoint in half precision would otherwise be trained in half precision.
+        model, report = model_class.from_pretrained(
+            name_or_path, config=config, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True
+        )
+    except (OSError, RuntimeError, ValueError, SafetensorError) as error:
+        raise CheckpointError(_not_usable(name_or_path, "model", error)) from error
+    finally:
+        transformers_logging.set_verbosity(verbosity)
+    lost = sorted(set(report["missing_keys"]) | {key for key, *_ in report["mismatched_keys"]})
+    # The pooler may be new as a head is: not every family pre-trains one, and not every head has it.
+    prefix = f"{model.base_model_prefix}."
+    encoder = [key for key in lost if key.startswith(prefix) and not key.startswith(f"{prefix}pooler.")]
+    refused = encoder if new_head else encoder or lost
+    shapes = {key: shapes for key, *shapes in report["mismatched_keys"]}
+    for key in refused:
+        if key in shapes:
+            there, here = (tuple(shape) for shape in shapes[key])
+            raise CheckpointError(
+                f"{name_or_path}: {key} has the shape {there}, but the model is to have {here}; leave out the "
+                "model fields that differ from the checkpoint's (a recipe for new weights names sizes of its own)"
+            )
+    if refused:
+        named = ", ".join(refused[:3]) + (" …" if len(refused) > 3 else "")
+        raise CheckpointError(f"{name_or_path}: the weights lack {named}; it is not a complete {model_class.__name__}")
+    if new_head and head in _HEADS_OF_LABELS and all(key.startswith(prefix) for key in lost):
+        stored = model_class.config_class.from_pretrained(name_or_path)
+        lost += match_labels(model, list(stored.id2label.values()), list(config.id2label.values()))
+    return model, lost
+
+
+def load_tokenizer(name_or_path: str | Path, for_pretraining: bool = False) -> PreTrainedTokenizerFast:
+    """The tokenizer of a checkpoint folder or Hub repository, without the truncation and padding that its
+    ``tokenizer.json`` may carry: text is cut and padded where bertkit says so, and nowhere else.
+
+    Args:
+        name_or_path: a folder with ``tokenizer.json``, or with files that transformers makes one from, or a Hub id.
+        for_pretraining: also require the tokens that pre-training writes: [CLS], [SEP], [PAD] and [MASK], by whatever
+            name.
+
+    Raises:
+        CheckpointError: it cannot be loaded, has no fast (``tokenizers``) form, or lacks a token that is required.
+    """
+    from transformers import AutoTokenizer
+
+    _check_folder(name_or_path, *_TOKENIZER_FILES)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(str(name_or_path))
+    except Exception as error:  # the libraries raise OSError, ValueError, KeyError and bare Exception here
+        raise CheckpointError(_not_usable(name_or_path, "tokenizer", error)) from error
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise CheckpointError(
+            f"{name_or_path}: its {type(tokenizer).__name__} has no fast form; expected one with a tokenizer.json"
+        )
+    backend.no_truncation()
+    backend.no_padding()
+    if for_pretraining:
+        roles = {"[CLS]": "cls_token", "[SEP]": "sep_token", "[PAD]": "pad_token", "[MASK]": "mask_token"}
+        missing = [name for name, role in roles.items() if getattr(tokenizer, f"{role}_id") is None]
+        if missing:
+            raise CheckpointError(
+                f"{name_or_path}: this tokenizer has no {', '.join(missing)}, which pre-training writes; "
+                f"give that of a BERT checkpoint, or train one: bertkit tokenizer train"
+            )
+    return tokenizer
+
+
+def new_weights(checkpoint: str | Path, folder: Path, seed: int) -> Path:
+    """Writes a checkpoint's twin before it learned anything: its configuration and tokenizer, weights drawn anew.
+
+    Args:
+        checkpoint: a folder or a Hub id.
+        folder: to write to.
+        seed: of the weights.
+
+    Returns:
+        ``folder``.
+
+    Raises:
+        CheckpointError: as `load_config` and `load_tokenizer`.
+    """
+    from transformers import set_seed
+
+    from bertkit.model.modeling_bert import BertForPreTraining
+
+    set_seed(seed)
+    BertForPreTraining(load_config(str(checkpoint))).save_pretrained(folder)
+    save_tokenizer(load_tokenizer(checkpoint), folder)
+    return folder
+
+
+def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: str | Path) -> None:
+    """Saves a tokenizer without the truncation and padding that its last call left in it."""
+    tokenizer.backend_tokenizer.no_truncation()
+    tokenizer.backend_tokenizer.no_padding()
+    tokenizer.save_pretrained(folder)
+
+
+def _check_folder(name_or_path: str | Path, *files: str) -> None:
+    """Says at once what a Hub client would only find out after several tries over the network.
+
+    Raises:
+        CheckpointError: a path that does not exist, a file, or a folder that has none of ``files``.
+    """
+    path = Path(name_or_path)
+    if path.is_file():
+        raise CheckpointError(f"{name_or_path}: is a file; expected the folder that holds {files[0]}, or a Hub id")
+    if path.is_dir():
+        if not any((path / name).exists() for name in files):
+            found = ", ".join(sorted(entry.name for entry in path.iterdir())[:6]) or "nothing"
+            raise CheckpointError(
+                f"{name_or_path}: no {files[0]} in this folder, which holds {found}; give the folder of a checkpoint"
+            )
+    elif path.is_absolute() or str(name_or_path).startswith(("./", "../", "~")) or str(path).count("/") > 1:
+        raise CheckpointError(f"{name_or_path}: no such folder; expected a folder with {files[0]}, or a Hub id")
+
+
+def _not_usable(name_or_path: str | Path, what: str, error: Exception) -> str:
+    reason = (str(error).strip() or type(error).__name__).split("\n")[0]
+    if Path(name_or_path).is_dir():
+        return f"{name_or_path}: the {what} in this folder cannot be loaded ({reason})"
+    return (
+        f"{name_or_path}: neither a folder here nor a {what} that can be had from the Hub now ({reason}); "
+        "give the folder of a checkpoint, or a Hub id such as google-bert/bert-base-uncased with access to the Hub"
+    )

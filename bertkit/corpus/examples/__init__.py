@@ -1,0 +1,1 @@
+"""Tokens → segments → masks → batches of pre-training."""

@@ -1,0 +1,166 @@
+"""input_ids → masked input_ids, masked_positions, labels (BERT §3.1, task 1).
+
+The rules are those of ``create_masked_lm_predictions`` of the released ``create_pretraining_data.py``, with these
+departures: a random replacement is never a special token (the script draws it from the whole vocabulary); a word never
+reaches over [CLS] or [SEP] (the script joins a ``##`` piece that opens segment B to the last word of A); and an example
+with text always has a prediction (the script's whole-word masking makes none where each word has too many pieces).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bertkit.corpus.examples.randomness import Stream, halves_of_streams
+
+IGNORED = -100
+"""The label of a slot without a prediction: what the cross-entropy of PyTorch ignores."""
+
+MASK_SHARE = 0.8
+RANDOM_SHARE = 0.1
+_LAST = np.uint64(0xFFFFFFFFFFFFFFFF)
+_HALF = np.uint64(32)
+
+
+@dataclass(frozen=True, eq=False)
+class MaskingRules:
+    """How many tokens are predicted, and what takes their place.
+
+    Attributes:
+        seed: of the run.
+        mlm_probability: share of the tokens of an example that is predicted, above 0, at most 1.
+        max_predictions_per_seq: P, the most of them.
+        mask_token_id: what 80 % of them are replaced by.
+        ordinary_ids: ``(N,)`` int64, what 10 % of them are replaced by, drawn evenly; the last 10 % stay.
+        continuation: ``(V,)`` bool by id, True for pieces that go on the word of the piece before them: whole words are
+            chosen. None: single tokens are.
+    """
+
+    seed: int
+    mlm_probability: float
+    max_predictions_per_seq: int
+    mask_token_id: int
+    ordinary_ids: NDArray[np.int64]
+    continuation: NDArray[np.bool_] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class MaskedBatch:
+    """Attributes:
+    input_ids: ``(B, S)`` int64, with the replacements.
+    masked_positions: ``(B, P)`` int64, ascending; a slot without a prediction holds 0.
+    labels: ``(B, P)`` int64, the original ids at these positions; -100 in a slot without a prediction.
+    """
+
+    input_ids: NDArray[np.int64]
+    masked_positions: NDArray[np.int64]
+    labels: NDArray[np.int64]
+
+
+def mask_tokens(
+    input_ids: NDArray[np.int64],
+    candidates: NDArray[np.bool_],
+    lengths: NDArray[np.int64],
+    rules: MaskingRules,
+    epoch: ArrayLike,
+    index: ArrayLike,
+) -> MaskedBatch:
+    """Chooses tokens to predict in each example, without replacement, and hides them.
+
+    An example of ``length`` tokens has
+    ``min(max_predictions_per_seq, max(1, round(length × mlm_probability)))`` tokens to predict, or all its candidates
+    where these are fewer. Each becomes [MASK] with probability 0.8, a random ordinary token with 0.1 (perhaps itself),
+    and stays as it is with 0.1.
+
+    Whole words are drawn in a random order, and each is taken with all its pieces if these still fit into that number,
+    else passed over; so there can be fewer predictions. Where every word has too many pieces, as many of the first ones
+    of the word drawn first are taken as fit: the one case where a word is hidden in part. What becomes of each piece is
+    drawn for itself. Without any continuation the choice is that of single tokens.
+
+    What row b becomes depends on its own ids, ``rules``, ``epoch`` and ``index[b]`` alone, on no other row.
+
+    Args:
+        input_ids: ``(B, S)`` int64; not changed.
+        candidates: ``(B, S)`` bool, True for the tokens of the text, False for [CLS], [SEP] and padding.
+        lengths: ``(B,)``, tokens of each example, [CLS] and [SEP] counted, padding not.
+        rules: of the choice.
+        epoch: ``()`` or ``(B,)`` integers.
+        index: ``(B,)`` integers, which example of its epoch each row is.
+    """
+    width, slots = input_ids.shape[1], rules.max_predictions_per_seq
+    wanted = np.clip(np.rint(lengths * rules.mlm_probability), 1, slots).astype(np.int64)
+    count = np.minimum(wanted, candidates.sum(axis=1))
+    numbers = {Stream.MASKED_POSITIONS: width, Stream.REPLACEMENTS: 2 * slots}
+    drawn, replacements = halves_of_streams(rules.seed, numbers, epoch, index)
+    # None twice in a row: an order by them is then one and the same by any way of sorting.
+    keys = drawn << _HALF | np.arange(width, dtype=np.uint64)
+    if rules.continuation is None:
+        chosen = _tokens(keys, candidates, count)
+    else:
+        before = np.pad(candidates[:, :-1], ((0, 0), (1, 0)))
+        opens_word = candidates & ~(before & rules.continuation[input_ids])
+        chosen = _whole_words(keys, candidates, opens_word, count)
+
+    row, column = np.nonzero(chosen)
+    taken = chosen.sum(axis=1)
+    slot = np.arange(len(row)) - np.repeat(np.cumsum(taken) - taken, taken)
+    originals = input_ids[row, column]
+    positions = np.zeros((len(input_ids), slots), np.int64)
+    positions[row, slot] = column
+    labels = np.full_like(positions, IGNORED)
+    labels[row, slot] = originals
+
+    action, pick = (replacements[row, 2 * slot + which] * 2.0**-32 for which in (0, 1))
+    random_ids = rules.ordinary_ids[(pick * len(rules.ordinary_ids)).astype(np.int64)]
+    masked = input_ids.copy()
+    masked[row, column] = np.where(action < MASK_SHARE + RANDOM_SHARE, random_ids, originals)
+    masked[row[action < MASK_SHARE], column[action < MASK_SHARE]] = rules.mask_token_id
+    return MaskedBatch(masked, positions, labels)
+
+
+def _tokens(keys: NDArray[np.uint64], candidates: NDArray[np.bool_], count: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """The ``count[b]`` candidates of the smallest keys, ``(B, S)``: an even choice without replacement."""
+    ascending = np.sort(np.where(candidates, keys, _LAST), axis=1)
+    largest = np.take_along_axis(ascending, np.maximum(count - 1, 0)[:, None], axis=1)
+    return candidates & (keys <= largest)
+
+
+def _whole_words(
+    keys: NDArray[np.uint64],
+    candidates: NDArray[np.bool_],
+    opens_word: NDArray[np.bool_],
+    count: NDArray[np.int64],
+) -> NDArray[np.bool_]:
+    """The pieces of words drawn by the keys of their first pieces, at most ``count[b]``, ``(B, S)``."""
+    height, width = keys.shape
+    column = np.arange(width)
+    # For each piece, where its word begins; for each beginning, how many pieces there are.
+    beginning = np.maximum.accumulate(np.where(opens_word, column, 0), axis=1)
+    flat = (beginning + width * np.arange(height)[:, None])[candidates]
+    sizes = np.bincount(flat, minlength=height * width).reshape(height, width)
+    order = np.argsort(np.where(opens_word, keys, _LAST), axis=1)
+    fits = _those_that_fit(np.take_along_axis(sizes, order, axis=1), count)
+    taken = np.zeros_like(candidates)
+    np.put_along_axis(taken, order, fits, axis=1)
+    chosen = candidates & np.take_along_axis(taken, beginning, axis=1)
+    first_pieces = (beginning == order[:, :1]) & (column - beginning < count[:, None])
+    return chosen | (candidates & first_pieces & ~fits.any(axis=1, keepdims=True))
+
+
+def _those_that_fit(sizes: NDArray[np.int64], room: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Of things in a row, each taken if it still fits into what is left of ``room[b]``: which are, ``(B, N)``.
+
+    A size of 0 is nothing to take. The rounds are at most as many as the largest size, whatever B and N are.
+    """
+    open_ = sizes > 0
+    while True:
+        total = np.cumsum(np.where(open_, sizes, 0), axis=1)
+        taken = open_ & (total <= room[:, None])
+        left = room - np.where(taken, total, 0).max(axis=1, initial=0)
+        # Whatever is larger than what is left now is larger than what will be left when its turn comes.
+        passed_over = open_ & ~taken & (sizes > left[:, None])
+        if not passed_over.any():
+            return taken
+        open_ &= ~passed_over

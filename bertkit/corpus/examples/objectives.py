@@ -1,0 +1,265 @@
+"""Sentence lengths → the segments of each example, by the rule of the pair objective.
+
+A segment is a range of the tokens of a store, so it is found from the lengths of sentences alone. Each rule goes
+through the documents in order and gives one bounded block of examples at a time, whatever the size of a document. What
+is drawn for a chunk depends on the seed, the epoch, its document and its number within that document alone.
+
+``nsp`` follows ``create_instances_from_document`` of the released ``create_pretraining_data.py``, with one departure: a
+random segment B never comes from the document of its A. The script draws a document up to ten times and then takes what
+it has, which can be the same one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertkit.corpus.examples.randomness import Stream, uniform
+from bertkit.corpus.settings import PairObjective
+from bertkit.corpus.store.token_store import StoreView
+from bertkit.errors import DataError
+
+AS_WRITTEN, OTHERWISE = 0, 1
+_EXAMPLES_AT_ONCE = 1 << 14
+_DOCUMENTS_AT_ONCE = 1 << 14
+_DRAWS_AT_ONCE = 1 << 14
+
+
+class Segments(NamedTuple):
+    """Some examples, one a row. Attributes:
+    starts, lengths: ``(N, 2)`` int64, tokens: of A and of B; B has length 0 where there is none.
+    labels: ``(N,)`` int64: 0 = A and B stand as they were written, 1 = they do not.
+    """
+
+    starts: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    labels: NDArray[np.int64]
+
+
+class _Documents(NamedTuple):
+    """Documents one after the other in a view: place of the first, and of each the number in its store, the first
+    sentence, the one after its last, the tokens its chunks are to reach, and about how many chunks there will be."""
+
+    place: int
+    numbers: NDArray[np.int64]
+    firsts: list[int]
+    ends: list[int]
+    targets: list[int]
+    chunks: list[int]
+
+
+@dataclass(frozen=True, eq=False)
+class EpochOfText:
+    """The text that an epoch goes through.
+
+    Attributes:
+        view: the documents.
+        seed, epoch: of the randomness, both ≥ 0.
+        max_tokens: of the segments of an example together, without special tokens, at least 2.
+        short_seq_prob: probability of a document to be cut by a random target of 2 to ``max_tokens`` tokens.
+    """
+
+    view: StoreView
+    seed: int
+    epoch: int
+    max_tokens: int
+    short_seq_prob: float
+
+    def documents(self) -> Iterator[_Documents]:
+        store = self.view.store
+        for place in range(0, self.view.num_documents, _DOCUMENTS_AT_ONCE):
+            numbers = self.view.documents[place : place + _DOCUMENTS_AT_ONCE]
+            firsts, ends = store.document_offsets[numbers], store.document_offsets[numbers + 1]
+            draws = uniform(self.seed, Stream.TARGET_LENGTH, self.epoch, numbers, 2)
+            shorter = 2 + (draws[:, 1] * (self.max_tokens - 1)).astype(np.int64)
+            targets = np.where(draws[:, 0] < self.short_seq_prob, shorter, self.max_tokens)
+            tokens = store.sentence_offsets[ends] - store.sentence_offsets[firsts]
+            # A chunk uses up 3/4 of the target on average, and a sentence at least.
+            chunks = np.minimum(np.minimum(3 * tokens // (2 * targets) + 4, ends - firsts), _DRAWS_AT_ONCE)
+            cuts = np.flatnonzero(np.diff(np.cumsum(chunks) // _DRAWS_AT_ONCE)) + 1
+            for start, end in zip([0, *cuts], [*cuts, len(numbers)], strict=True):
+                lists = (array[start:end].tolist() for array in (firsts, ends, targets, chunks))
+                yield _Documents(place + int(start), numbers[start:end], *lists)
+
+    def draws(self, documents: NDArray[np.int64], chunks: NDArray[np.int64], n: int) -> NDArray[np.float64]:
+        """``(N, n)`` random numbers for chunks, given by their documents in the store and their numbers in these."""
+        return uniform(self.seed, Stream.PAIRS, self.epoch, documents << 32 | chunks, n)
+
+
+def next_sentence_pairs(text: EpochOfText) -> Iterator[Segments]:
+    """``nsp`` (BERT §3.1, §A.2): B follows A, or is text of another document.
+
+    Sentences are gathered into a chunk until it reaches the target of its document or the document ends. A is a random
+    number of its sentences, at least the first and not all. With probability ½, and always where the chunk is one
+    sentence, B is random: text from a random sentence of another document on, until the target is reached or that
+    document ends; the rest of the chunk is put back and opens the next one. Otherwise B is the rest of the chunk.
+
+    Raises:
+        DataError: there are fewer than two documents, so there is no other one to take a random B from.
+    """
+    view = text.view
+    if view.num_documents < 2:
+        raise DataError(
+            f"next-sentence prediction takes its random segments from other documents, and this corpus has "
+            f"{view.num_documents}: give more files; or say how one file is parted into documents "
+            f"(--document-separator blank-line or a regular expression, or --sentence-per-line); or choose an "
+            f"objective that one document suffices for (--pair-objective sop or none)"
+        )
+    sentence_offsets, document_offsets = view.store.sentence_offsets, view.store.document_offsets
+    for place, chunk, sentence, split, end, target in (rows.T for rows in _blocks(_next_sentence_chunks(text), 6)):
+        # (N, 2): A and B
+        starts = sentence_offsets[np.stack([sentence, split], axis=1)]
+        ends = sentence_offsets[np.stack([split, end], axis=1)]
+        random = split == end
+        drawn = text.draws(view.documents[place[random]], chunk[random], 4)
+        other = (drawn[:, 2] * (view.num_documents - 1)).astype(np.int64)
+        other = view.documents[other + (other >= place[random])]
+        first, last = document_offsets[other], document_offsets[other + 1]
+        first = first + (drawn[:, 3] * (last - first)).astype(np.int64)
+        starts[random, 1] = sentence_offsets[first]
+        reach = starts[random, 1] + target[random] - (ends - starts)[random, 0]
+        ends[random, 1] = sentence_offsets[np.clip(np.searchsorted(sentence_offsets, reach), first + 1, last)]
+        yield Segments(starts, ends - starts, np.where(random, OTHERWISE, AS_WRITTEN))
+
+
+def _next_sentence_chunks(text: EpochOfText) -> Iterator[tuple[int, ...]]:
+    """Place of the document, number of the chunk, first sentence of A, that of B, the one after B, and the target.
+
+    Where B is to be random, the one after B is the first of B.
+    """
+    # A memory view gives Python integers straight from the mapped file: no copy, and faster than numpy scalars.
+    offsets = text.view.store.sentence_offsets.data
+    for group in text.documents():
+        counts = np.array(group.chunks)
+        starts = np.cumsum(counts) - counts
+        chunks = np.arange(counts.sum()) - np.repeat(starts, counts)
+        drawn = text.draws(np.repeat(group.numbers, counts), chunks, 2)
+        split_draws, next_draws = drawn[:, 0].tolist(), drawn[:, 1].tolist()
+        documents = zip(group.numbers.tolist(), group.firsts, group.ends, group.targets, strict=True)
+        for place, (document, sentence, end, target) in enumerate(documents, group.place):
+            start, count = starts[place - group.place], group.chunks[place - group.place]
+            expected = slice(start, start + count)
+            draws = chain(
+                zip(split_draws[expected], next_draws[expected], strict=True), _later_draws(text, document, count)
+            )
+            for chunk, (split_draw, next_draw) in enumerate(draws):
+                # Each sentence has a token at least, so the target is reached in as many.
+                reach = offsets[sentence] + target
+                chunk_end = bisect_left(offsets, reach, sentence + 1, min(end, sentence + target))
+                split = sentence + 1 + int(split_draw * (chunk_end - sentence - 1))
+                if next_draw < 0.5 or chunk_end == sentence + 1:
+                    chunk_end = split
+                yield place, chunk, sentence, split, chunk_end, target
+                sentence = chunk_end
+                if sentence == end:
+                    break
+
+
+def _later_draws(text: EpochOfText, document: int, chunk: int) -> Iterator[Sequence[float]]:
+    """The draws of a document from a chunk on, where more chunks were needed than expected."""
+    while True:
+        chunks = np.arange(chunk, chunk + max(64, min(chunk, _DRAWS_AT_ONCE)))
+        yield from text.draws(np.full(len(chunks), document), chunks, 2).tolist()
+        chunk += len(chunks)
+
+
+def sentence_order_pairs(text: EpochOfText) -> Iterator[Segments]:
+    """``sop`` (ALBERT: Lan et al. 2020, §3.1): A and B follow each other in the text, or are exchanged.
+
+    Chunks are gathered as for ``nsp``. The first segment is a random number of the sentences of a chunk, at least one
+    and not all, the second the rest; with probability ½ they are exchanged. A chunk of one sentence, an over-long one
+    or the last of a document, is parted within it instead, after a random token, so that its text is used and both of
+    its segments are of one document (ALBERT's script takes a random second segment there, as for ``nsp``). A chunk of
+    one token has no two parts and is left out.
+    """
+    offsets = text.view.store.sentence_offsets
+    for document, chunk, first, end in (rows.T for rows in _blocks(_whole_chunks(text), 4)):
+        split_draw, order_draw = text.draws(document, chunk, 2).T
+        start, stop, size = offsets[first], offsets[end], end - first
+        within = start + 1 + (split_draw * (stop - start - 1)).astype(np.int64)
+        between = offsets[first + np.minimum(1 + (split_draw * (size - 1)).astype(np.int64), size)]
+        split = np.where(size == 1, within, between)
+        starts, ends = np.stack([start, split], axis=1), np.stack([split, stop], axis=1)
+        reversed_ = order_draw < 0.5
+        starts[reversed_], ends[reversed_] = starts[reversed_, ::-1], ends[reversed_, ::-1]
+        kept = stop - start > 1
+        yield Segments(starts[kept], (ends - starts)[kept], np.where(reversed_, OTHERWISE, AS_WRITTEN)[kept])
+
+
+def _whole_chunks(text: EpochOfText) -> Iterator[tuple[int, ...]]:
+    """Document in the store, number of the chunk, its first sentence, the one after its last."""
+    offsets = text.view.store.sentence_offsets.data
+    for group in text.documents():
+        for document, sentence, end, target in zip(
+            group.numbers.tolist(), group.firsts, group.ends, group.targets, strict=True
+        ):
+            chunk = 0
+            while sentence < end:
+                reach = offsets[sentence] + target
+                chunk_end = bisect_left(offsets, reach, sentence + 1, min(end, sentence + target))
+                yield document, chunk, sentence, chunk_end
+                sentence = chunk_end
+                chunk += 1
+
+
+def full_sentences(text: EpochOfText) -> Iterator[Segments]:
+    """``none`` (RoBERTa: Liu et al. 2019, §4.2, DOC-SENTENCES): one segment of full sentences, without any B.
+
+    Sentences are gathered while they fit into the target; no example crosses the end of a document, so the last of one
+    can be short. A sentence longer than the target is cut into pieces as long as the target, and the sentences after
+    it go on after the last of these. So every token is in one example of the epoch, and but for its documents with a
+    shorter target an epoch has the same examples as the others, under other masks.
+    """
+    for start, end in (rows.T for rows in _blocks(_filled(text), 2)):
+        nothing = np.zeros_like(start)
+        yield Segments(np.stack([start, nothing], axis=1), np.stack([end - start, nothing], axis=1), nothing)
+
+
+def _filled(text: EpochOfText) -> Iterator[tuple[int, ...]]:
+    """First token, and the one after the last."""
+    offsets = text.view.store.sentence_offsets.data
+    for group in text.documents():
+        for sentence, end, target in zip(group.firsts, group.ends, group.targets, strict=True):
+            start = offsets[sentence]
+            last = offsets[end]
+            while start < last:
+                reach = start + target
+                # Each sentence has a token at least; `start` can lie within `sentence`.
+                fits = bisect_right(offsets, reach, sentence + 1, min(end, sentence + target) + 1) - 1
+                stop = offsets[fits] if fits > sentence else reach
+                yield start, stop
+                start, sentence = stop, fits
+
+
+def _blocks(rows: Iterable[tuple[int, ...]], width: int) -> Iterator[NDArray[np.int64]]:
+    """Rows of ``width`` numbers as arrays ``(N, width)``, each of a bounded number of rows."""
+    numbers = chain.from_iterable(rows)
+    while len(block := np.fromiter(islice(numbers, width * _EXAMPLES_AT_ONCE), np.int64)):
+        yield block.reshape(-1, width)
+
+
+class Objective(NamedTuple):
+    """How a pair objective makes examples.
+
+    Attributes:
+        special_tokens: of an example: 3 for [CLS] A [SEP] B [SEP], 2 for [CLS] A [SEP].
+        has_label: whether there is anything to tell of an example: ``next_sentence_label``.
+        segments: gives all examples of an epoch, in the order of the documents.
+    """
+
+    special_tokens: int
+    has_label: bool
+    segments: Callable[[EpochOfText], Iterator[Segments]]
+
+
+OBJECTIVES: dict[PairObjective, Objective] = {
+    "nsp": Objective(3, True, next_sentence_pairs),
+    "sop": Objective(3, True, sentence_order_pairs),
+    "none": Objective(2, False, full_sentences),
+}

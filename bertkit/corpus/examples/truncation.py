@@ -1,0 +1,57 @@
+"""Pairs of segments → pairs that fit: ``truncate_seq_pair`` of the released ``create_pretraining_data.py``."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertkit.corpus.examples.randomness import Stream, words
+
+_WORDS_AT_ONCE = 1 << 16
+_ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+
+def truncate_pairs(
+    starts: NDArray[np.int64], lengths: NDArray[np.int64], max_tokens: int, seed: int, epoch: int, first_pair: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Starts and lengths of what is left of consecutive pairs of an epoch once each fits into ``max_tokens``.
+
+    The script drops one token at a time from the longer segment, from B where they are equal, and tosses a coin for
+    the end each time. What is left of each follows from the lengths; how many fell at the front is binomial.
+
+    Args:
+        starts, lengths: ``(N, 2)`` int64, tokens: of A and of B.
+        max_tokens: the most that A and B have together, at least 2.
+        seed, epoch: of the coins.
+        first_pair: which pair of the epoch the first row is; the coins of a pair depend on its number.
+    """
+    half_a, half_b = (max_tokens + 1) // 2, max_tokens // 2
+    a, b = lengths[:, 0], lengths[:, 1]
+    fits = a + b <= max_tokens
+    left_a = np.where(fits | (a <= half_a), a, np.where(b <= half_b, max_tokens - b, half_a))
+    left_b = np.where(fits | (b <= half_b), b, max_tokens - left_a)
+    left = np.stack([left_a, left_b], axis=1)
+    heads = _heads((lengths - left).ravel(), seed, epoch, 2 * first_pair)
+    return starts + heads.reshape(starts.shape), left
+
+
+def _heads(tosses: NDArray[np.int64], seed: int, epoch: int, first: int) -> NDArray[np.int64]:
+    """How many of so many fair coin tosses are heads, ``(N,)``: the ones among as many random bits.
+
+    The bits of row i are those of number ``first + i`` of the epoch.
+    """
+    heads = np.zeros_like(tosses)
+    words_needed = (tosses + 63) // 64
+    most = words_needed.max(initial=0)
+    size = 1
+    while size < 2 * most:
+        todo = np.flatnonzero((words_needed > size // 2) & (words_needed <= size))
+        step = max(1, _WORDS_AT_ONCE // size)
+        for rows in (todo[start : start + step] for start in range(0, len(todo), step)):
+            random_words = words(seed, Stream.TRUNCATION, epoch, first + rows, size)
+            bits = np.clip(tosses[rows, None] - 64 * np.arange(size), 0, 64).astype(np.uint64)
+            # A shift by 64 is undefined: all bits is said apart.
+            wanted = np.where(bits == 64, _ALL_BITS, (np.uint64(1) << (bits & np.uint64(63))) - np.uint64(1))
+            heads[rows] = np.bitwise_count(random_words & wanted).sum(axis=1)
+        size *= 2
+    return heads

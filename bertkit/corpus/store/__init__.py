@@ -1,0 +1,1 @@
+"""All tokens of a corpus on disk, memory-mapped."""

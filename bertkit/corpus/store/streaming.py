@@ -1,0 +1,239 @@
+"""A corpus that is read as it is trained on: one block of documents on disk at a time, in place of the whole.
+
+A block is to a stream what an epoch is to a corpus: `PretrainingExamples` pairs, shuffles and masks within it. When
+the text is at its end it begins again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import json
+import multiprocessing
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bertkit.corpus.documents import DocumentForm, Paragraph
+from bertkit.corpus.examples.phases import EPOCHS_OF_A_PHASE
+from bertkit.corpus.sources import Source
+from bertkit.corpus.store.encoding import SentenceEncoder, Splitter
+from bertkit.corpus.store.token_store import FORMAT, StoreView, TokenStore
+from bertkit.corpus.store.writer import splitter_id, write_token_store
+from bertkit.errors import DataError
+from bertkit.files import write_whole
+
+if TYPE_CHECKING:
+    import numpy as np
+    from transformers import PreTrainedTokenizerFast
+
+BLOCK_CHARACTERS = 64 << 20
+_LEAST_DOCUMENTS = 2  # of a block: next-sentence prediction takes its random segments from other documents
+_BLOCKS_KEPT = 4  # on either side: data workers are not all at the same block
+
+
+class StreamedBlocks:
+    """The blocks of a stream, made when they are asked for and removed when they are some blocks behind.
+
+    Which documents a block has depends on the text and ``block_characters`` alone, so a resumed run finds the same
+    ones; it reads the text again up to there, and tokenizes it again, since how many examples a block has shows only
+    then. Processes of one machine share the blocks; one builds, the others wait for it.
+
+    Args:
+        sources: what to read, over and over.
+        form: how their text makes documents.
+        tokenizer: a fast one.
+        splitter: paragraph → sentences.
+        cache_dir: the blocks go into a folder of their own below it.
+        held_out: number of documents in the first block → which of them are for evaluation, int64 ascending; they
+            are in no block.
+        max_documents: read only so many documents that are not held out; ``None`` for all.
+        num_workers: processes that tokenize.
+        block_characters: of a block, or a little more: it ends with a document, and has at least two; ``None`` is
+            64 million.
+
+    Attributes:
+        fingerprint: of the text and how it is read.
+
+    Raises:
+        DataError: the text cannot be read, or there is none.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        form: DocumentForm,
+        tokenizer: PreTrainedTokenizerFast,
+        splitter: Splitter,
+        *,
+        cache_dir: Path,
+        held_out: Callable[[int], np.ndarray],
+        max_documents: int | None = None,
+        num_workers: int = 1,
+        block_characters: int | None = None,
+    ):
+        self.sources = sources
+        self.form = form
+        self.tokenizer = tokenizer
+        self.splitter = splitter
+        self.max_documents = max_documents
+        self.num_workers = num_workers
+        self.block_characters = block_characters or BLOCK_CHARACTERS
+        self._reading: Iterator[tuple[int, Iterator[tuple[int, Paragraph]]]] = iter(())
+        self._next_block = -1  # none: the reading has not begun
+        self._reader = 0
+        self._opened: dict[int, StoreView] = {}
+        self._skipped: frozenset[int] = frozenset()
+        chosen = held_out(self._documents_of_first_block())
+        self._skipped = frozenset(chosen.tolist())
+        origin = {
+            "format": FORMAT,
+            "sources": [source.fingerprint() for source in sources],
+            "form": asdict(form),
+            "splitter": "" if form.sentence_per_line else splitter_id(splitter),
+            "tokenizer": SentenceEncoder(tokenizer, None).tokenizer_digest,
+            "held_out": sorted(self._skipped),
+            "max_documents": max_documents,
+            "block_characters": self.block_characters,
+        }
+        self.fingerprint = hashlib.sha256(json.dumps(origin, sort_keys=True).encode()).hexdigest()
+        self.folder = Path(cache_dir) / f"stream-{self.fingerprint[:32]}"
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def held_out(self) -> StoreView | None:
+        """The documents for evaluation, or ``None`` where there are none."""
+        if not self._skipped:
+            return None
+        with self._lock():
+            return self._store("held-out", self._held_out_paragraphs()).whole()
+
+    def of_epoch(self, epoch: int) -> StoreView:
+        """The block that an epoch goes through; every phase of a run begins with the first.
+
+        Raises:
+            DataError: the text cannot be read.
+        """
+        number = epoch % EPOCHS_OF_A_PHASE
+        if number not in self._opened:
+            with self._lock():
+                block = self._block(number)
+            while len(self._opened) >= _BLOCKS_KEPT:
+                self._opened.pop(next(iter(self._opened)))
+            self._opened[number] = block
+        return self._opened[number]
+
+    def _lock(self) -> contextlib.AbstractContextManager[Any]:
+        from huggingface_hub.utils import WeakFileLock
+
+        return WeakFileLock(self.folder / "lock")
+
+    def _block(self, number: int) -> StoreView:
+        total = self._blocks_of_a_pass()
+        block = number if total is None else number % total
+        name = f"block-{block:06}"
+        if (self.folder / name).is_dir():
+            store = TokenStore.open(self.folder / name)
+        else:
+            paragraphs = self._paragraphs_of_block(block)
+            if paragraphs is None:  # the text has fewer blocks, which is known now
+                return self._block(number)
+            store = self._store(name, paragraphs)
+            if block and store.num_documents < _LEAST_DOCUMENTS:  # what is left at the end of the text
+                self._note_blocks_of_a_pass(block)
+                shutil.rmtree(store.folder)
+                return self._block(number)
+        self._remove_others(block, total)
+        return store.whole()
+
+    def _blocks_of_a_pass(self) -> int | None:
+        file = self.folder / "pass.json"
+        return int(json.loads(file.read_text())["blocks"]) if file.is_file() else None
+
+    def _note_blocks_of_a_pass(self, blocks: int) -> None:
+        write_whole(self.folder / "pass.json", json.dumps({"blocks": blocks}))
+
+    def _paragraphs_of_block(self, block: int) -> Iterator[Paragraph] | None:
+        """The paragraphs of a block, read from where the reading is, if that is before it; ``None`` past the end."""
+        # A forked process must not go on reading what its parent has open: they would share the place in the file.
+        if self._reader != os.getpid() or not 0 <= self._next_block <= block:
+            self._reader = os.getpid()
+            self._reading = itertools.groupby(self._numbered_paragraphs(), key=lambda numbered: numbered[0])
+            self._next_block = 0
+        for number, group in self._reading:
+            self._next_block = number + 1
+            if number == block:
+                return (paragraph for _, paragraph in group)
+        if not self._next_block:
+            raise DataError(f"no text in {', '.join(source.name for source in self.sources)}")
+        self._note_blocks_of_a_pass(self._next_block)
+        self._next_block = -1
+        return None
+
+    def _numbered_paragraphs(self) -> Iterator[tuple[int, Paragraph]]:
+        """The paragraphs of one pass over the text, each with the number of its block."""
+        block = documents = characters = 0
+        for number, paragraph in self._paragraphs():
+            if number in self._skipped:
+                continue
+            if paragraph.starts_document:
+                if self.max_documents is not None and number >= self.max_documents + len(self._skipped):
+                    return
+                if characters >= self.block_characters and documents >= _LEAST_DOCUMENTS:
+                    block, documents, characters = block + 1, 0, 0
+                documents += 1
+            characters += len(paragraph.text)
+            yield block, paragraph
+
+    def _paragraphs(self) -> Iterator[tuple[int, Paragraph]]:
+        """All paragraphs, each with the number of its document."""
+        number = -1
+        for source in self.sources:
+            for paragraph in source.paragraphs(self.form):
+                number += paragraph.starts_document
+                yield number, paragraph
+
+    def _documents_of_first_block(self) -> int:
+        documents = 0
+        for block, paragraph in self._numbered_paragraphs():
+            if block:
+                break
+            documents += paragraph.starts_document
+        return documents
+
+    def _held_out_paragraphs(self) -> Iterator[Paragraph]:
+        last = max(self._skipped)
+        for number, paragraph in self._paragraphs():
+            if number > last:
+                return
+            if number in self._skipped:
+                yield paragraph
+
+    def _store(self, name: str, paragraphs: Iterator[Paragraph]) -> TokenStore:
+        """The store of that name, built from ``paragraphs`` unless it is there."""
+        place = self.folder / name
+        if not place.is_dir():
+            # Data workers may not have processes of their own.
+            num_workers = 1 if multiprocessing.current_process().daemon else self.num_workers
+            draft = self.folder / f".unfinished-{uuid.uuid4().hex}"
+            write_token_store(
+                paragraphs, self.form, self.tokenizer, self.splitter, folder=draft, num_workers=num_workers
+            )
+            draft.rename(place)
+        return TokenStore.open(place)
+
+    def _remove_others(self, block: int, total: int | None) -> None:
+        """Removes the blocks that lie far behind or ahead, and what killed builds left."""
+        near = range(1 - _BLOCKS_KEPT, _BLOCKS_KEPT)
+        kept = {f"block-{(block + distance) % (total or EPOCHS_OF_A_PHASE):06}" for distance in near}
+        for folder in (*self.folder.glob("block-*"), *self.folder.glob(".unfinished-*")):
+            if folder.name not in kept:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A reading cannot be shared; each process has its own.
+        return {**self.__dict__, "_reading": iter(()), "_next_block": -1, "_opened": {}}

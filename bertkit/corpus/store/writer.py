@@ -1,0 +1,235 @@
+"""Sources of text → a `TokenStore` on disk, built once for the same text, tokenizer and rules."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import inspect
+import itertools
+import json
+import logging
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bertkit.corpus.sentences import RULES_VERSION, split_sentences
+from bertkit.corpus.store.draft import StoreDraft
+from bertkit.corpus.store.encoding import Batch, SentenceEncoder, Splitter, batched, encode_batches
+from bertkit.corpus.store.token_store import FORMAT, TokenStore
+from bertkit.errors import DataError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+    from bertkit.corpus.documents import DocumentForm, Paragraph
+    from bertkit.corpus.sources import Source
+
+logger = logging.getLogger(__name__)
+
+Progress = Callable[[int, int], None]
+
+_SMALL_CORPUS = 4 << 20  # bytes; below, it is done about as soon as processes have started
+_DRAFT = ".unfinished-"
+_DRAFTS_KEPT = 24 * 3600  # seconds
+
+
+def build_token_store(
+    sources: Sequence[Source],
+    form: DocumentForm,
+    tokenizer: PreTrainedTokenizerFast,
+    splitter: Splitter = split_sentences,
+    *,
+    cache_dir: str | Path,
+    splitter_version: str | None = None,
+    num_workers: int = 1,
+    progress: Progress | None = None,
+) -> TokenStore:
+    """The store of the tokens of ``sources``: the one in ``cache_dir`` if it was built before, else a new one.
+
+    A store is found again by the content of the sources in their order, the tokenizer, ``form`` and the splitter; names
+    and dates of files do not count, nor does ``num_workers``. It is written beside its place and moved there when
+    whole, so a build that is killed leaves nothing that could be taken for a store; what it does leave goes with a
+    build a day later. A store found damaged is built anew. Memory does not grow with the corpus; while it works, the
+    folder needs about twice the room of the store.
+
+    Text stays text: no special tokens are added, and a "[MASK]" that is written in a file is tokenized as its
+    characters.
+
+    Args:
+        sources: from `find_sources`.
+        form: how their text makes documents.
+        tokenizer: a fast one; its truncation and padding settings are not used and not changed.
+        splitter: paragraph → sentences; not asked where the form has a sentence a line.
+        cache_dir: folder of the stores; made if need be.
+        splitter_version: says when the results of ``splitter`` change; the default is that of `splitter_id`.
+        num_workers: processes that split and tokenize; 1 is this one alone, which also does a corpus below 4 MB.
+        progress: called as ``progress(done_bytes, total_bytes)`` while the text is tokenized; the last call has both
+            equal. Not called when the store is found, or where the size of a source is unknown.
+
+    Raises:
+        DataError: what the sources raise; or there is no text in any of them.
+        PlacementError: as `encode_batches`.
+        ValueError: as `splitter_id`.
+    """
+    asked = None if form.sentence_per_line else splitter
+    encode = SentenceEncoder(tokenizer, asked)
+    origin: dict[str, Any] = {
+        "format": FORMAT,
+        "sources": [source.fingerprint() for source in sources],
+        "form": asdict(form),
+        "splitter": splitter_id(asked, splitter_version) if asked else "",
+        "tokenizer": encode.tokenizer_digest,
+    }
+    key = hashlib.sha256(json.dumps(origin, sort_keys=True).encode()).hexdigest()[:32]
+    place = Path(cache_dir) / key
+    if place.exists():
+        try:
+            return TokenStore.open(place)
+        except DataError as error:
+            logger.warning("built anew: %s", error)
+    Path(cache_dir).mkdir(parents=True, exist_ok=True)
+    _remove_abandoned(Path(cache_dir))
+    draft = place.with_name(f"{_DRAFT}{key[:8]}-{uuid.uuid4().hex}")
+    reading = _Reading(sources, form, progress)
+    if reading.total is not None and reading.total < _SMALL_CORPUS:
+        num_workers = 1
+    origin["names"] = [source.name for source in sources]
+    try:
+        _write(batched(reading, reading.position), encode, num_workers, draft, origin, reading.report)
+        _move_into_place(draft, place)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return TokenStore.open(place)
+
+
+def write_token_store(
+    paragraphs: Iterable[Paragraph],
+    form: DocumentForm,
+    tokenizer: PreTrainedTokenizerFast,
+    splitter: Splitter = split_sentences,
+    *,
+    folder: str | Path,
+    num_workers: int = 1,
+) -> TokenStore:
+    """The store of the tokens of ``paragraphs``, written into the new ``folder``, of which nothing is left if it fails.
+
+    `build_token_store` says what is written and what the other arguments are.
+
+    Raises:
+        DataError: there is no text.
+        FileExistsError: ``folder`` exists.
+        PlacementError: as `encode_batches`.
+        Exception: whatever ``paragraphs`` raises.
+    """
+    encode = SentenceEncoder(tokenizer, None if form.sentence_per_line else splitter)
+    origin = {"format": FORMAT, "form": asdict(form), "tokenizer": encode.tokenizer_digest}
+    _write(batched(paragraphs), encode, num_workers, Path(folder), origin)
+    return TokenStore.open(folder)
+
+
+class _Reading:
+    """The paragraphs of all sources, and how far into their bytes it is."""
+
+    def __init__(self, sources: Sequence[Source], form: DocumentForm, progress: Progress | None):
+        self._sources = sources
+        self._form = form
+        self._progress = progress
+        self._ends = list(itertools.accumulate(source.size or 0 for source in sources))
+        self._number = 0
+        self.total = None if any(source.size is None for source in sources) else self._ends[-1]
+
+    def __iter__(self) -> Iterator[Paragraph]:
+        for number, source in enumerate(self._sources):
+            self._number = number
+            yield from source.paragraphs(self._form)
+
+    def position(self) -> int:
+        source, end = self._sources[self._number], self._ends[self._number]
+        size = source.size or 0
+        return end - size + min(source.position, size)
+
+    def report(self, position: int | None) -> None:
+        """What was read up to ``position`` is written; None: all."""
+        if self._progress and self.total is not None and position != self.total:
+            self._progress(self.total if position is None else position, self.total)
+
+
+def _write(
+    batches: Iterable[Batch],
+    encode: SentenceEncoder,
+    num_workers: int,
+    folder: Path,
+    origin: dict[str, Any],
+    report: Callable[[int | None], None] = lambda position: None,
+) -> None:
+    folder.mkdir(parents=True)
+    try:
+        with (
+            contextlib.closing(encode_batches(batches, encode, num_workers)) as encoded,
+            contextlib.closing(StoreDraft(folder, encode.token_type)) as draft,
+        ):
+            for batch in encoded:
+                draft.append(batch)
+                report(batch.position)
+            if not draft.num_tokens:
+                names = origin.get("names", ["the paragraphs given"])
+                raise DataError(f"no text in any of the {len(names)} sources: {', '.join(names[:5])}")
+            draft.finish(origin)
+            report(None)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _move_into_place(draft: Path, place: Path) -> None:
+    """Moves a finished store to its place, unless another process has put the same store there meanwhile."""
+    for attempt in range(2):
+        try:
+            os.rename(draft, place)
+            return
+        except OSError:
+            if attempt:
+                raise
+        try:
+            TokenStore.open(place)
+            return
+        except DataError:
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def _remove_abandoned(cache_dir: Path) -> None:
+    """Removes what killed builds left, once it has not been touched for a day."""
+    for draft in cache_dir.glob(f"{_DRAFT}*"):
+        with contextlib.suppress(OSError):  # another process removes it as well
+            newest = max(path.stat().st_mtime for path in (draft, *draft.iterdir()))
+            if newest < time.time() - _DRAFTS_KEPT:
+                shutil.rmtree(draft, ignore_errors=True)
+
+
+def splitter_id(splitter: Splitter, version: str | None = None) -> str:
+    """What tells a splitter from another one, or from itself with other results: its name and its version.
+
+    Args:
+        splitter: paragraph → sentences.
+        version: by default that of bertkit's own rules, the ``version`` attribute of another one, or a digest of its
+            source.
+
+    Raises:
+        ValueError: none of these is to be had.
+    """
+    name = f"{getattr(splitter, '__module__', '')}.{getattr(splitter, '__qualname__', type(splitter).__qualname__)}"
+    if version is None and splitter is split_sentences:
+        version = RULES_VERSION
+    if version is None:
+        version = getattr(splitter, "version", None)
+    if version is None:
+        try:
+            version = hashlib.sha256(inspect.getsource(splitter).encode()).hexdigest()
+        except (OSError, TypeError) as error:
+            raise ValueError(f"splitter_version: needed, since the source of {name} cannot be read") from error
+    return f"{name}:{version}"

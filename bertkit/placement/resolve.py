@@ -1,0 +1,356 @@
+"""Where a run happens: devices, precision, and how the global batch is cut into what one device takes.
+
+Nothing here may change what a run computes (beyond rounding): the recipe's ``train.global_train_batch_size`` is kept
+whatever the placement, as ``per-device batch × gradient accumulation × processes``.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from bertkit.errors import PlacementError
+from bertkit.placement.settings import PlacementSettings
+
+# Tokens that one device takes at once where the user does not say: 32 and 256 sequences of 128, enough to keep it busy.
+_USUAL_TOKENS = {"cpu": 32 * 128, "cuda": 256 * 128}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """A placement worked out for the machine at hand; ``batch`` sizes count sequences."""
+
+    device: str
+    num_processes: int
+    strategy: Literal["single", "ddp", "fsdp"]
+    mixed_precision: Literal["no", "bf16", "fp16"]
+    per_device_train_batch_size: int
+    gradient_accumulation_steps: int
+    settings: PlacementSettings
+
+    @property
+    def global_train_batch_size(self) -> int:
+        return self.per_device_train_batch_size * self.gradient_accumulation_steps * self.num_processes
+
+    @property
+    def fixed_shapes(self) -> bool:
+        """Whether every batch has one shape."""
+        return self.device == "xla" if self.settings.fixed_shapes is None else self.settings.fixed_shapes
+
+    @property
+    def fast_dropout(self) -> bool:
+        """Whether dropout is `bertkit.training.cpu.dropout`'s."""
+        return self._speeds_up("fast_dropout")
+
+    @property
+    def compact_embedding(self) -> bool:
+        """Whether rows of the token embedding that do not occur are kept from the optimizer."""
+        return self._speeds_up("compact_embedding") and self.strategy != "fsdp"
+
+    @property
+    def joint_projections(self) -> bool:
+        """Whether queries, keys and values are one product."""
+        return self._speeds_up("joint_projections") and self.strategy != "fsdp"
+
+    @property
+    def group_lengths(self) -> bool:
+        """Whether a step of pre-training is computed by length, without padding that no example needs."""
+        return self._speeds_up("group_lengths") and not self.fixed_shapes
+
+    @property
+    def few_lengths(self) -> bool:
+        """Whether batches of fine-tuning are padded to rounded lengths."""
+        return self._speeds_up("few_lengths") and not self.fixed_shapes
+
+    def _speeds_up(self, switch: str) -> bool:
+        """Whether a switch for CPUs is on, as it is there unless turned off."""
+        return self.device == "cpu" and getattr(self.settings, switch) is not False
+
+    @property
+    def autocast_on_xla(self) -> bool:
+        """Whether to compute in bf16 on XLA, which is not accelerate's to do: see `training_arguments`."""
+        return self.device == "xla" and self.mixed_precision == "bf16"
+
+    @property
+    def preprocessing_num_workers(self) -> int:
+        usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return self.settings.preprocessing_num_workers or usable
+
+    def training_arguments(self) -> dict[str, Any]:
+        """This placement in the words of ``transformers.TrainingArguments``.
+
+        On XLA ``bf16`` stays off: accelerate would store weights and optimizer state in bf16 there, by XLA_USE_BF16;
+        `bertkit.training.placements.xla` has an autocast, as there is elsewhere.
+
+        Raises:
+            PlacementError: the CPU is asked for, where accelerate would take XLA all the same.
+        """
+        if self.device == "cpu" and _finds_xla():
+            raise PlacementError(
+                "placement.device: cpu is asked for, but accelerate trains on XLA wherever torch_xla is installed; set "
+                "USE_TORCH_XLA=0 in the environment to train on the CPU"
+            )
+        return {
+            "per_device_train_batch_size": self.per_device_train_batch_size,
+            "per_device_eval_batch_size": self.settings.per_device_eval_batch_size,
+            "gradient_accumulation_steps": self.gradient_accumulation_steps,
+            "bf16": self.mixed_precision == "bf16" and self.device != "xla",
+            "fp16": self.mixed_precision == "fp16",
+            "use_cpu": self.device == "cpu",
+            "dataloader_num_workers": self.settings.dataloader_num_workers,
+            "dataloader_pin_memory": self.device not in ("cpu", "xla"),
+            "activation_checkpointing": self.settings.gradient_checkpointing and self.strategy != "fsdp",
+            **({"fsdp": True, "fsdp_config": self._fsdp_config()} if self.strategy == "fsdp" else {}),
+        }
+
+    def _fsdp_config(self) -> dict[str, Any]:
+        """PyTorch's second FSDP, layer by layer; checkpoints are whole, so that any placement can go on from them."""
+        return {
+            "version": 2,
+            "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",  # the layers that the model names in _no_split_modules
+            "state_dict_type": "FULL_STATE_DICT",
+            "activation_checkpointing": self.settings.gradient_checkpointing,
+        }
+
+    def describe_processes(self) -> str:
+        """How many processes, and what they share."""
+        return "1 process" if self.num_processes == 1 else f"{self.num_processes} processes ({self.strategy})"
+
+    def describe_precision(self) -> str:
+        """What is computed in."""
+        return {"no": "float32", "bf16": "bf16 autocast", "fp16": "fp16 autocast"}[self.mixed_precision]
+
+    def describe_batch(self) -> str:
+        """How the global batch is cut.
+
+        >>> Placement(device="cpu", num_processes=1, strategy="single", mixed_precision="no",
+        ...           per_device_train_batch_size=8, gradient_accumulation_steps=4,
+        ...           settings=PlacementSettings()).describe_batch()
+        '32 sequences a step = 8 a device × 4 accumulated × 1 process'
+        """
+        processes = f"{self.num_processes} process{'es' if self.num_processes > 1 else ''}"
+        device, accumulated = self.per_device_train_batch_size, self.gradient_accumulation_steps
+        cut = f"{device} a device × {accumulated} accumulated × {processes}"
+        return f"{self.global_train_batch_size} sequences a step = {cut}"
+
+
+class ProcessesNeeded(PlacementError):
+    """The placement wants several processes, and this one was started alone.
+
+    Attributes:
+        num_processes: how many; the ``bertkit`` command starts them (`bertkit.placement.launch`).
+    """
+
+    def __init__(self, num_processes: int):
+        super().__init__(
+            f"placement: {num_processes} processes are wanted, and this is one; the bertkit command starts them, or "
+            f"torchrun --nproc-per-node {num_processes}, or accelerate launch --num_processes {num_processes}"
+        )
+        self.num_processes = num_processes
+
+
+def is_main_process() -> bool:
+    """Whether this process is the one that writes and speaks; true where there is only one."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def place(settings: PlacementSettings, global_train_batch_size: int, max_seq_length: int = 128) -> Placement:
+    """Works out where a run goes on this machine and how its batch is cut.
+
+    Args:
+        settings: the ``placement`` block.
+        global_train_batch_size: sequences per optimizer step over all processes, at least 1.
+        max_seq_length: tokens of the longest of them.
+
+    Raises:
+        ProcessesNeeded: as `check_processes`.
+        PlacementError: as `check_processes`; or the batch cannot be cut as asked, or the device or the precision is not
+            to be had, or XLA would be of several processes.
+    """
+    check_processes(settings)
+    device = _device(settings)
+    num_processes = _started_processes()
+    if global_train_batch_size % num_processes:
+        raise PlacementError(
+            f"train.global_train_batch_size: {global_train_batch_size} sequences cannot be shared evenly by "
+            f"{num_processes} processes; use a multiple of {num_processes}"
+        )
+    per_process = global_train_batch_size // num_processes
+    usual = _USUAL_TOKENS.get(device, _USUAL_TOKENS["cuda"]) // max(max_seq_length, 128)
+    per_device = settings.per_device_train_batch_size or largest_divisor(per_process, max(usual, 1))
+    if per_process % per_device:
+        works = ", ".join(str(size) for size in range(1, per_process + 1) if per_process % size == 0)
+        raise PlacementError(
+            f"placement.per_device_train_batch_size: {per_device} does not divide the {per_process} sequences that "
+            f"each of {num_processes} process(es) takes of the global batch of {global_train_batch_size}; "
+            f"one of these does: {works}"
+        )
+    strategy = _strategy(settings) if num_processes > 1 else "single"
+    precision = _precision(settings.mixed_precision, device)
+    if strategy == "fsdp" and precision == "fp16":
+        raise PlacementError("placement.mixed_precision: fp16 cannot be had with fsdp; use bf16, no or auto")
+    return Placement(
+        device=device,
+        num_processes=num_processes,
+        strategy=strategy,
+        mixed_precision=precision,
+        per_device_train_batch_size=per_device,
+        gradient_accumulation_steps=per_process // per_device,
+        settings=settings,
+    )
+
+
+def check_processes(settings: PlacementSettings) -> None:
+    """Compares the processes that a placement wants with those that a launcher has started.
+
+    Raises:
+        ProcessesNeeded: several are wanted, and there was no launcher.
+        PlacementError: the launcher has started another number; it is not known how many are wanted; there is one where
+            the model is to be shared; or several GPUs are visible to one process (transformers would silently wrap the
+            model in DataParallel).
+    """
+    world = os.environ.get("WORLD_SIZE")
+    if world is not None:
+        here = int(os.environ.get("LOCAL_WORLD_SIZE", world))
+        if settings.num_processes not in (None, here):
+            raise PlacementError(
+                f"placement.num_processes: {settings.num_processes}, but the launcher has started {here} on this "
+                f"machine; give --num-processes {here}, or leave one of the two out"
+            )
+        if _strategy(settings) == "fsdp" and world == "1":
+            raise PlacementError("placement.strategy: fsdp shares a model among at least 2 processes, and this is one")
+        return
+    if settings.num_processes == 1:
+        return
+    if settings.num_processes is not None:
+        raise ProcessesNeeded(settings.num_processes)
+    gpus = 0 if settings.device == "cpu" else visible_gpus()
+    if settings.strategy != "auto":
+        if gpus == 0:
+            raise PlacementError(
+                f"placement.strategy: {settings.strategy} on CPUs: how many processes? Give --num-processes, such as 2"
+            )
+        if gpus > 1:
+            raise ProcessesNeeded(gpus)
+        if settings.strategy == "fsdp":
+            raise PlacementError("placement.strategy: fsdp shares a model among at least 2 GPUs, and 1 is visible")
+    elif gpus > 1:
+        raise PlacementError(
+            f"{gpus} GPUs are visible; --placement ddp trains on all of them, with a process for each (fsdp where the "
+            "model is too large for one), and --placement single_gpu on the first"
+        )
+
+
+def inference_device(device: Literal["auto", "cpu"] = "auto") -> str:
+    """Where one process predicts: the accelerator, the first of several, else the CPU.
+
+    Beside XLA that is the CPU, since inputs to predict come in many shapes.
+
+    Raises:
+        PlacementError: a launcher has started several processes, which would all do the same.
+    """
+    processes = _started_processes()
+    if processes > 1:
+        raise PlacementError(f"predictions are made by one process, and this is one of {processes}; use plain bertkit")
+    found = _device(PlacementSettings(device=device))
+    return "cpu" if found == "xla" else found
+
+
+def _started_processes() -> int:
+    """How many processes a launcher has started, on all machines; 1 without one."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def visible_gpus() -> int:
+    """How many devices of the accelerator's kind this process sees."""
+    import torch
+
+    return torch.accelerator.device_count() if torch.accelerator.is_available() else 0
+
+
+def _strategy(settings: PlacementSettings) -> Literal["ddp", "fsdp"]:
+    if settings.strategy == "auto":
+        return "fsdp" if os.environ.get("ACCELERATE_USE_FSDP", "").lower() in ("1", "true") else "ddp"
+    return settings.strategy
+
+
+def _device(settings: PlacementSettings) -> str:
+    import torch
+
+    if settings.device == "xla" or (settings.device == "auto" and _finds_xla()):
+        return _xla_device()
+    available = torch.accelerator.is_available()
+    if settings.device == "gpu" and not available:
+        raise PlacementError("placement.device: gpu, but this machine has none that torch can use; take auto or cpu")
+    if settings.device == "cpu" or not available:
+        return "cpu"
+    kind = torch.accelerator.current_accelerator()
+    assert kind is not None  # is_available() said so
+    return str(kind.type)
+
+
+def _finds_xla() -> bool:
+    """Whether accelerate would train on XLA: torch_xla is there, and USE_TORCH_XLA does not say no."""
+    from accelerate.utils import is_torch_xla_available
+
+    return bool(is_torch_xla_available())
+
+
+def _xla_device() -> str:
+    """``xla``, where there is one and it is one process's."""
+    if not _finds_xla():
+        raise PlacementError(
+            "placement.device: xla, but torch_xla cannot be imported, or USE_TORCH_XLA says no; install the torch_xla "
+            "that belongs to this torch (docs/tpu.md), or choose another placement"
+        )
+    from torch_xla import runtime
+
+    processes = max(runtime.world_size(), _started_processes())
+    if processes > 1:
+        raise PlacementError(f"{processes} processes on XLA: a run is of one process there; start a single one")
+    return "xla"
+
+
+def _precision(asked: str, device: str) -> Literal["no", "bf16", "fp16"]:
+    if asked == "auto":
+        launcher = os.environ.get("ACCELERATE_MIXED_PRECISION")
+        if launcher in ("bf16", "fp16"):  # its "no" is what it says where nobody asked for anything
+            return _precision(launcher, device)
+        return "bf16" if computes_bf16_fast(device) else "no"
+    if asked == "fp16" and device in ("cpu", "xla"):
+        raise PlacementError(
+            f"placement.mixed_precision: fp16 needs a GPU; on this {device.upper()} use bf16, no or auto"
+        )
+    if asked == "fp16":
+        return "fp16"
+    return "bf16" if asked == "bf16" else "no"
+
+
+def computes_bf16_fast(device: str, cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
+    """Whether matrix products in bf16 pay on ``device``: GPUs that have them, TPUs, CPUs with AVX512-BF16 or AMX.
+
+    A CPU without those instructions computes bf16 by conversion, several times slower than float32.
+    """
+    import torch
+
+    if device == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if device == "xla":
+        from torch_xla import runtime
+
+        return bool(runtime.device_type() == "TPU")
+    if device != "cpu" or not cpuinfo.exists():
+        return False
+    flags = next((line for line in cpuinfo.read_text().splitlines() if line.startswith("flags")), "").split()
+    return "avx512_bf16" in flags or "amx_bf16" in flags
+
+
+def largest_divisor(number: int, limit: int) -> int:
+    """The largest divisor of ``number`` that is at most ``limit``.
+
+    >>> largest_divisor(256, 32), largest_divisor(100, 32), largest_divisor(7, 4)
+    (32, 25, 1)
+    """
+    return max(size for size in range(1, min(number, limit) + 1) if number % size == 0)

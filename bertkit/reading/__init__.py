@@ -1,0 +1,1 @@
+"""Bytes → text → rows: UTF-8, compressed files, text, JSON lines, Parquet, data sets of the Hub."""

@@ -1,0 +1,131 @@
+"""Data sets of the Hub: found, checked, and downloaded or streamed, with errors a user can act on."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from bertkit.errors import DataError, did_you_mean
+from bertkit.reading.row_files import missing_column
+from bertkit.reading.text_files import file_kind
+
+if TYPE_CHECKING:
+    from datasets import Dataset, DatasetBuilder, IterableDataset
+
+_HUB_ID = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
+
+
+def may_be_hub_id(given: str) -> bool:
+    """Whether something that is no file or folder here has the form of a Hub id.
+
+    >>> [may_be_hub_id(given) for given in ("wikimedia/wikipedia", "imdb", "./texts", "a/b/c", "text.jsonl.gz", "*.md")]
+    [True, True, False, False, False, False]
+    """
+    return _HUB_ID.fullmatch(given) is not None and file_kind(given) is None
+
+
+def find_set(hub_id: str, config: str | None, split: str | None) -> DatasetBuilder:
+    """What ``datasets`` knows of a set before any of its data is fetched; ``hash`` is the commit that it was found at.
+
+    Args:
+        hub_id: ``owner/name``.
+        config: one of its configurations; None where it has only one, or a default.
+        split: such as ``train``, or an expression of ``datasets``, such as ``train[:1%]`` or ``train+test``; None asks
+            for none.
+
+    Raises:
+        DataError: no such set can be had (neither from the Hub nor from the cache), or it has no such configuration or
+            split; the message lists those it has.
+    """
+    import datasets
+
+    try:
+        builder = datasets.load_dataset_builder(hub_id, config)
+        if builder.repo_id is None:  # "text", "json" and the like are loaders of the library, for files here
+            raise FileNotFoundError(f"{hub_id!r} is no id of the Hub")
+    except Exception as error:  # the libraries raise OSError, ValueError, RuntimeError, HTTP errors and others here
+        configs = _configs(hub_id) if isinstance(error, ValueError) else []
+        if len(configs) > 1 and config is None:
+            raise DataError(f"{hub_id}: has several configurations, name one of them: {_listed(configs)}") from error
+        if configs and config is not None and config not in configs:
+            near = did_you_mean(config, configs)
+            raise DataError(f"{hub_id}: no configuration {config!r}; there is {_listed(configs)}{near}") from error
+        raise DataError(
+            f"{hub_id}: neither a file or folder here nor a data set that can be had from the Hub now "
+            f"({_reason(error)}); give files, folders, or a Hub id such as wikimedia/wikipedia with access to the Hub"
+        ) from error
+    splits = split_names(builder)
+    wanted = [] if split is None else [part.partition("[")[0].strip() for part in split.split("+")]
+    for name in wanted:
+        if splits and name not in splits and name != "all":
+            raise DataError(f"{hub_id}: no split {name!r}; there is {_listed(splits)}{did_you_mean(name, splits)}")
+    return builder
+
+
+def split_names(builder: DatasetBuilder) -> list[str]:
+    """The splits of a set, in its own order; none where nothing is known of them before the data is read."""
+    return list(map(str, builder.config.data_files or builder.info.splits or ()))
+
+
+def load_set(
+    builder: DatasetBuilder, hub_id: str, split: str, column: str | None, streaming: bool
+) -> Dataset | IterableDataset:
+    """The rows of a split; downloaded unless they are in the cache, or streamed.
+
+    Args:
+        builder: from `find_set`.
+        hub_id: what messages call the set.
+        split: as for `find_set`.
+        column: the only one of the rows; None keeps all.
+        streaming: read them over the network at every reading.
+
+    Raises:
+        DataError: the data cannot be had or read, the split cannot be made, or there is no such column; the message
+            lists those there are.
+    """
+    if streaming and "[" in split:
+        raise DataError(
+            f"{hub_id}: {split!r} is a part of a split, which cannot be streamed; "
+            f"stream the whole, or leave --streaming out"
+        )
+    try:
+        if streaming:
+            rows = builder.as_streaming_dataset(split=split)
+        else:
+            builder.download_and_prepare()
+            rows = builder.as_dataset(split=split)
+        if column is None:
+            return rows
+        columns = rows.column_names
+        if columns is None:  # a streamed set knows its columns only when it is read
+            columns = list(next(iter(rows), {}))
+        if column in columns:
+            return rows.select_columns([column])
+    except Exception as error:  # as above
+        raise unreadable(hub_id, error) from error
+    raise DataError(f"{hub_id}: {missing_column(column, columns)}")
+
+
+def unreadable(hub_id: str, error: Exception) -> DataError:
+    """What to raise where the rows of a set cannot be had."""
+    return DataError(f"{hub_id}: cannot be read from the Hub or the cache now ({_reason(error)})")
+
+
+def _configs(hub_id: str) -> list[str]:
+    import datasets
+
+    try:
+        return datasets.get_dataset_config_names(hub_id)
+    except Exception:  # the error that made us ask says more
+        return []
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(map(repr, names[:30]))
+    return shown if len(names) <= 30 else f"{shown} and {len(names) - 30} more"
+
+
+def _reason(error: Exception) -> str:
+    """The first words of an error, or of the one that led to it where the first says nothing."""
+    cause = error.__cause__ if type(error).__name__ == "DatasetGenerationError" and error.__cause__ else error
+    return (str(cause).strip() or type(cause).__name__).split("\n")[0]

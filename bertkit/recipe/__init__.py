@@ -1,0 +1,1 @@
+"""Recipes: found, loaded and checked."""

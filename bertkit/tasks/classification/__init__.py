@@ -1,0 +1,1 @@
+"""Classification and regression of one text or a pair."""

@@ -1,0 +1,257 @@
+"""GLUE: classification of one sentence or a pair, from the Hub set or from GLUE's own TSV folder.
+
+One recipe file describes one GLUE task (Wang et al. 2018, arXiv:1804.07461); nothing here knows a task by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bertkit import metrics
+from bertkit.errors import DataError, noted, raise_all
+from bertkit.tables import Table, read_table
+from bertkit.tables.labels import class_ids, texts
+from bertkit.tasks.arrays import Outputs, one_array
+from bertkit.tasks.classification.text_classification import TextClassification, TextData
+from bertkit.tasks.splits import Columns, Split, is_labelled
+
+if TYPE_CHECKING:
+    from datasets import Dataset, DatasetDict
+
+_FILES = {"train": "train.tsv", "validation": "dev.tsv", "test": "test.tsv"}
+_INDEX_COLUMNS = ("index", "id")  # of a test set, for the leaderboard; a task without either counts its rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSettings:
+    """One GLUE task.
+
+    Attributes:
+        name: as users and the Hub call it (``sst2``).
+        folder: its folder in GLUE's TSV download (``SST-2``).
+        text_columns: the column of the sentence, or the two columns of the pair, as the Hub names them.
+        label_names: the classes, in the order of their ids; none where a number is predicted.
+        label_column: the column of the class or number, as the Hub names it.
+        file_text_columns, file_label_column: what the TSV files call these, where it is something else.
+        file_labels: the classes as the TSV files and the leaderboard write them, in the order of ``label_names``; empty
+            where they write the names.
+        file_columns: split → the columns of a TSV file that has no header line.
+        files: split → TSV file, below ``folder``.
+        broken_rows: rows of the TSV files with a field too few or too many are an ``error``; or they are left out and
+            counted (``skip``), for a set that was published with some.
+        metric: what scores it, a name of ``bertkit.metrics``.
+        main_metric: the key of the metric by which checkpoints are compared.
+        hub_dataset: the data set on the Hub; ``name`` is its configuration.
+        hub_splits: split → what the Hub calls it (``validation_matched``), or configuration and split (``ax/test``).
+        number_range: the least and the greatest number that the leaderboard takes.
+        submission: split → the file that the leaderboard takes its predictions in (``SST-2.tsv``).
+    """
+
+    name: str
+    folder: str
+    text_columns: list[str]
+    label_names: list[str] = field(default_factory=list)
+    label_column: str = "label"
+    file_text_columns: list[str] = field(default_factory=list)
+    file_label_column: str | None = None
+    file_labels: list[str] = field(default_factory=list)
+    file_columns: dict[str, list[str]] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=lambda: dict(_FILES))
+    broken_rows: str = "error"
+    metric: str
+    main_metric: str
+    hub_dataset: str = "nyu-mll/glue"
+    hub_splits: dict[str, str] = field(default_factory=dict)
+    number_range: list[float] = field(default_factory=list)
+    submission: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len(self.text_columns) not in (1, 2):
+            raise ValueError(f"text_columns: expected one or two columns, got {self.text_columns}")
+        if len(self.label_names) == 1:
+            raise ValueError(f"label_names: expected at least two classes, or none for numbers, got {self.label_names}")
+        for name, others in (("file_labels", self.label_names), ("file_text_columns", self.text_columns)):
+            value = getattr(self, name)
+            if value and len(value) != len(others):
+                raise ValueError(f"{name}: expected one for each of {others}, got {value}")
+        if self.broken_rows not in ("error", "skip"):
+            raise ValueError(f"broken_rows: expected error or skip, got {self.broken_rows!r}")
+        if self.metric not in metrics.names():
+            raise ValueError(f"metric: unknown metric {self.metric!r}; expected one of {', '.join(metrics.names())}")
+        if self.number_range and len(self.number_range) != 2:
+            raise ValueError(f"number_range: expected the least and the greatest number, got {self.number_range}")
+        for name in ("file_columns", "hub_splits", "submission"):
+            if unknown := getattr(self, name).keys() - self.files.keys():
+                raise ValueError(f"{name}: {', '.join(sorted(unknown))} is none of the splits {', '.join(self.files)}")
+
+
+class DataSettings(TextData):
+    """GLUE needs nothing beyond what all classification of texts shares."""
+
+
+class GlueTask(TextClassification):
+    """Classification of a sentence or a pair of sentences, or a number for a pair."""
+
+    kind = "glue"
+    task: TaskSettings
+
+    def __init__(self, task: TaskSettings, data: DataSettings):
+        super().__init__(task, data)
+        self.main_metric = task.main_metric
+        self.splits = tuple(task.files)
+
+    @property
+    def dataset(self) -> tuple[str, str, str] | None:
+        if self.data.data_dir is not None:
+            return None
+        return self.task.hub_dataset, self.task.name, self.task.hub_splits.get("validation", "validation")
+
+    # ---- load -------------------------------------------------------------------------------------------------------
+
+    def load(self, splits: Sequence[str] | None = None) -> dict[str, Split]:
+        splits = self.splits if splits is None else splits
+        found = self._load_folder(splits) if self.data.data_dir is not None else self._load_hub(splits)
+        return {name: self.data.limited(name, split) for name, split in found.items()}
+
+    def _load_folder(self, splits: Sequence[str]) -> dict[str, Split]:
+        folder = self.folder()
+        found: dict[str, Split] = {}
+        faults: list[str] = []
+        for name in splits:
+            path = folder / self.task.files[name]
+            if not path.is_file():
+                if is_labelled(name):  # leaderboard files need a test set, training does not
+                    faults.append(f"{path}: no such file")
+                continue
+            with noted(faults):
+                table = read_table(
+                    path, columns=self.task.file_columns.get(name), skip_ragged=self.task.broken_rows == "skip"
+                )
+                found[name] = self._split_of(table, name)
+        raise_all(faults)
+        return found
+
+    def folder(self) -> Path:
+        """The folder of the task's TSV files: ``data_dir``, or the one of the task's name in it.
+
+        Raises:
+            DataError: there is no validation file in either.
+        """
+        assert self.data.data_dir is not None
+        root, wanted = Path(self.data.data_dir), self.task.files["validation"]
+        for folder in (root / self.task.folder, root):
+            if (folder / wanted).is_file():
+                return folder
+        raise DataError(
+            f"{root}: no {self.task.folder}/{wanted} and no {wanted} there; --data-dir takes GLUE's TSV folder, or the "
+            f"folder of {self.task.folder} itself"
+        )
+
+    def _split_of(self, table: Table, name: str) -> Split:
+        """The examples of a TSV file.
+
+        Raises:
+            DataError: a column is missing, or a label is none.
+        """
+        from datasets import Dataset
+
+        files = self.task.file_text_columns or self.task.text_columns
+        columns = {ours: table.column(theirs) for ours, theirs in zip(self.task.text_columns, files, strict=True)}
+        index = next((column for column in _INDEX_COLUMNS if column in table.columns), None)
+        columns["idx"] = table.column(index) if index else [str(row) for row in range(len(table))]
+        if is_labelled(name):
+            columns["labels"] = self._labels(table)
+        notes = (f"{table.skipped} broken rows left out",) if table.skipped else ()
+        return Split(Dataset.from_dict(columns), table.source, table.fingerprint, notes)
+
+    def _labels(self, table: Table) -> list[int] | list[float]:
+        column = self.task.file_label_column or self.task.label_column
+        if not self.task.label_names:
+            return table.numbers(column)
+        return class_ids(table, column, self.task.file_labels or self.task.label_names)
+
+    def columns_of(self, table: Table) -> dict[str, list[str]]:
+        """Named as on the Hub, or as in the task's TSV files."""
+        named = [self.task.text_columns, self.task.file_text_columns]
+        theirs = next((names for names in named if names and set(names) <= table.columns.keys()), named[0])
+        return {ours: texts(table, column) for ours, column in zip(self.task.text_columns, theirs, strict=True)}
+
+    def _load_hub(self, splits: Sequence[str]) -> dict[str, Split]:
+        loaded: dict[str, DatasetDict] = {}
+        found = {}
+        for name in splits:
+            config, _, split = self.task.hub_splits.get(name, name).rpartition("/")
+            config = config or self.task.name
+            source = f"{self.task.hub_dataset} ({config})"
+            if config not in loaded:
+                loaded[config] = self._hub_config(config, source)
+            if split in loaded[config]:
+                dataset = loaded[config][split]
+                examples = self._hub_examples(dataset, f"{source}, {split}", labelled=is_labelled(name))
+                found[name] = Split(examples, source, str(dataset._fingerprint))
+            elif is_labelled(name):
+                raise DataError(f"data set {source} has no split {split!r}, only {', '.join(loaded[config])}")
+        return found
+
+    def _hub_config(self, config: str, source: str) -> DatasetDict:
+        from datasets import load_dataset
+
+        try:
+            return load_dataset(self.task.hub_dataset, config)
+        except (OSError, ValueError) as error:
+            raise DataError(
+                f"data set {source} cannot be loaded: {str(error).strip().splitlines()[0]}; "
+                "without access to the Hub give GLUE's TSV folder with --data-dir"
+            ) from error
+
+    def _hub_examples(self, dataset: Dataset, source: str, labelled: bool) -> Dataset:
+        wanted = [*self.task.text_columns, *([self.task.label_column] if labelled else [])]
+        missing = [column for column in wanted if column not in dataset.column_names]
+        if missing:
+            raise DataError(f"data set {source}: no column {missing[0]!r} among {', '.join(dataset.column_names)}")
+        if "idx" not in dataset.column_names:
+            dataset = dataset.add_column("idx", list(range(len(dataset))))
+        examples = dataset.select_columns([*self.task.text_columns, "idx"])
+        if not labelled:  # the Hub writes -1 for the labels that the leaderboard keeps
+            return examples
+        labels = np.asarray(dataset[self.task.label_column][:])
+        wrong = np.flatnonzero((labels < 0) | (labels >= len(self.task.label_names)))
+        if self.task.label_names and len(wrong):
+            raise DataError(
+                f"data set {source}, row {wrong[0]}: label {labels[wrong[0]]} is none of the "
+                f"{len(self.task.label_names)} classes {', '.join(self.task.label_names)}"
+            )
+        return examples.add_column("labels", labels.tolist())
+
+    # ---- the leaderboard --------------------------------------------------------------------------------------------
+
+    def write_predictions(
+        self, split: str, outputs: Outputs, features: Columns, examples: Columns, folder: Path
+    ) -> Path:
+        path = folder / self.predictions_file(split)
+        rows = zip(examples["idx"], self._written(one_array(outputs)), strict=True)
+        path.write_text("index\tprediction\n" + "".join(f"{index}\t{label}\n" for index, label in rows))
+        return path
+
+    def predictions_file(self, split: str) -> str:
+        """The name of the file in a run directory that has the predictions of a split.
+
+        They begin like the other results of a run; the leaderboard's own names are ``submission``.
+        """
+        return f"predict_results_{self.name + split.removeprefix('test') if split.startswith('test') else split}.tsv"
+
+    def _written(self, logits: np.ndarray) -> list[str]:
+        """Predictions as the leaderboard takes them: labels of the files, or numbers within their range."""
+        if self.task.label_names:
+            labels = self.task.file_labels or self.task.label_names
+            return [labels[index] for index in logits.argmax(axis=-1)]
+        least, greatest = self.task.number_range or (-np.inf, np.inf)
+        return [f"{number:.3f}" for number in logits[:, 0].clip(least, greatest)]
+
+
+TASK = GlueTask

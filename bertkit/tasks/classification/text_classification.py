@@ -1,0 +1,221 @@
+"""Classification and regression of one text or a pair: ([CLS] A [SEP] B [SEP]) goes in, the pooled [CLS] goes through
+one linear layer (BERT §4.1).
+
+What all such tasks share; `glue` and `classification` are two.
+
+Dimension letters: N inputs, B examples of a batch, W windows of a batch, S tokens, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from bertkit import metrics
+from bertkit.checkpoint.labels import label_fields
+from bertkit.errors import DataError, RecipeError
+from bertkit.tables.labels import texts
+from bertkit.tasks.arrays import Outputs, labels_of, one_array, padded, softmax
+from bertkit.tasks.base import Task
+from bertkit.tasks.splits import Columns, WindowedData
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from bertkit.tables import Table
+
+ProblemType = Literal["single_label_classification", "multi_label_classification", "regression"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextData(WindowedData):
+    """The ``data`` block of a task that classifies texts.
+
+    Attributes:
+        long_text: what happens to a text of more than ``max_seq_length`` tokens: ``cut``, or ``chunk``: overlapping
+            windows of that length go through the encoder, their [CLS] vectors are pooled, and the text gets one
+            prediction; trained end to end.
+        pooling: of the windows' vectors; ``None`` is ``mean``.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = (*WindowedData.kept, "long_text", "pooling")
+
+    long_text: Literal["cut", "chunk"] = "cut"
+    pooling: Literal["mean", "max"] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.long_text == "cut":
+            for name in ("stride", "pooling"):
+                if getattr(self, name) is not None:
+                    raise ValueError(f"{name}: {getattr(self, name)!r} is for long_text: chunk; give that, or leave it")
+        else:
+            self.check_overlap()
+
+
+class TextClassification(Task):
+    """Classes or numbers for a text or a pair of texts.
+
+    ``task`` has ``name``, ``text_columns`` (one or two), ``label_names`` (none for regression), ``label_column`` and
+    ``metric``.
+    """
+
+    head = "BertForSequenceClassification"
+    pipeline_tag = "text-classification"
+    data: TextData
+
+    @property
+    def remedy(self) -> str:
+        if len(self.task.text_columns) == 1 and self.data.long_text == "cut":
+            return "a larger --max-seq-length cuts less, --long-text chunk nothing; both take longer"
+        return super().remedy
+
+    @property
+    def problem_type(self) -> ProblemType:
+        """What the labels are, in transformers' words."""
+        return "single_label_classification" if self.task.label_names else "regression"
+
+    def config(self) -> dict[str, Any]:
+        names = self.task.label_names or [self.task.label_column]
+        return {**label_fields(names), "problem_type": self.problem_type}
+
+    # ---- encode -----------------------------------------------------------------------------------------------------
+
+    def encode(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Any]]:
+        texts = [list(examples[column]) for column in self.task.text_columns]
+        features = self._windows(texts, tokenizer) if self.data.long_text == "chunk" else self._cut(texts, tokenizer)
+        if "labels" in examples:
+            features["labels"] = list(examples["labels"])
+        return features
+
+    def _cut(self, texts: list[list[str]], tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Any]]:
+        whole = dict(tokenizer(*texts, truncation=False, padding=False, return_token_type_ids=True, verbose=False))
+        full_lengths = [len(ids) for ids in whole["input_ids"]]
+        long = [row for row, length in enumerate(full_lengths) if length > self.data.max_seq_length]
+        if long:
+            cut = tokenizer(
+                *[[column[row] for row in long] for column in texts],
+                truncation=True,
+                max_length=self.data.max_seq_length,
+                padding=False,
+                return_token_type_ids=True,
+            )
+            for name, column in whole.items():
+                for row, values in zip(long, cut[name], strict=True):
+                    column[row] = values
+        return {**whole, "length": [len(ids) for ids in whole["input_ids"]], "full_length": full_lengths}
+
+    def _windows(self, texts: list[list[str]], tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Any]]:
+        """Every column but the lengths has a list of windows for each text."""
+        if len(texts) != 1:
+            raise RecipeError(
+                f"data.long_text: chunk is for one text, and {self.name} has pairs "
+                f"({', '.join(self.task.text_columns)}); leave it out"
+            )
+        room = self.data.max_seq_length - tokenizer.num_special_tokens_to_add()
+        if self.data.overlap >= room:  # the library would panic
+            raise RecipeError(f"data.stride: windows with room for {room} tokens cannot share {self.data.overlap}")
+        cut = tokenizer(
+            *texts,
+            truncation=True,
+            max_length=self.data.max_seq_length,
+            stride=self.data.overlap,
+            return_overflowing_tokens=True,
+            padding=False,
+            return_token_type_ids=True,
+        )
+        owners = cut.pop("overflow_to_sample_mapping")
+        features: dict[str, list[Any]] = {name: [[] for _ in texts[0]] for name in cut}
+        for name, windows in cut.items():
+            for owner, window in zip(owners, windows, strict=True):
+                features[name][owner].append(window)
+        features["length"] = [sum(map(len, windows)) for windows in features["input_ids"]]
+        return {**features, "full_length": features["length"]}
+
+    def collate(
+        self, rows: Sequence[Mapping[str, Any]], tokenizer: PreTrainedTokenizerBase, inputs: Sequence[str]
+    ) -> dict[str, Tensor]:
+        """As in `Task`; with windows the inputs are (W, S), and ``window_counts`` (B,) says how many each text has."""
+        if self.data.long_text == "cut":
+            return super().collate(rows, tokenizer, inputs)
+        import torch
+
+        windows = [
+            dict(zip(inputs, window, strict=True))
+            for row in rows
+            for window in zip(*(row[name] for name in inputs), strict=True)
+        ]
+        counts = torch.tensor([len(row["input_ids"]) for row in rows])
+        return labels_of(rows) | {"window_counts": counts} | dict(padded(windows, tokenizer, inputs))
+
+    def prepare(self, model: PreTrainedModel) -> None:
+        if self.data.long_text == "chunk":
+            from bertkit.tasks.classification.pooling import pool_windows
+
+            pool_windows(model, self.data.pooling or "mean")
+
+    # ---- decode → score ---------------------------------------------------------------------------------------------
+
+    def decode(self, outputs: Outputs, features: Columns, examples: Columns) -> list[dict[str, Any]]:
+        """Predictions for logits (N, C).
+
+        One class of several: ``label``, its ``probability``, and the ``probabilities`` of all. Several at once:
+        ``labels``, those of a probability of at least 0.5, and ``probabilities``. A number: ``score``.
+        """
+        logits, names = one_array(outputs), self.task.label_names
+        if self.problem_type == "regression":
+            return [{"score": float(value)} for value in logits[:, 0]]
+        if self.problem_type == "multi_label_classification":
+            chances = 0.5 * (1 + np.tanh(0.5 * logits.astype(np.float64)))  # the logistic function, without overflow
+            return [
+                {
+                    "labels": [name for name, logit in zip(names, scores, strict=True) if logit >= 0],  # as in `score`
+                    "probabilities": dict(zip(names, map(float, row), strict=True)),
+                }
+                for row, scores in zip(chances, logits, strict=True)
+            ]
+        return [
+            {
+                "label": names[int(row.argmax())],
+                "probability": float(row.max()),
+                "probabilities": dict(zip(names, map(float, row), strict=True)),
+            }
+            for row in softmax(logits)
+        ]
+
+    def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
+        logits, labels = one_array(outputs), np.asarray(features["labels"])
+        if self.problem_type == "regression":
+            predictions = logits[:, 0]
+        elif self.problem_type == "multi_label_classification":
+            predictions, labels = (logits >= 0).astype(np.int64), labels.astype(np.int64)
+        else:
+            predictions = logits.argmax(axis=-1)
+        return dict(metrics.load(self.task.metric).compute(predictions=predictions, references=labels))
+
+    def read_input(self, lines: Sequence[str], first: int = 1) -> dict[str, list[str]]:
+        columns = self.task.text_columns
+        if len(columns) == 1:
+            return {columns[0]: list(lines)}
+        pairs = [line.split("\t") for line in lines]
+        for number, pair in enumerate(pairs, first):
+            if len(pair) != 2:
+                raise DataError(
+                    f"input {number}: expected two texts with a tab between them, got {lines[number - first]!r}"
+                )
+        return {column: [pair[position] for pair in pairs] for position, column in enumerate(columns)}
+
+    def columns_of(self, table: Table) -> dict[str, list[str]]:
+        return {column: texts(table, column) for column in self.task.text_columns}
+
+    def line(self, prediction: Mapping[str, Any]) -> str:
+        if "score" in prediction:
+            return f"{prediction['score']:.4f}"
+        if "labels" in prediction:
+            chances = [f"{prediction['probabilities'][label]:.4f}" for label in prediction["labels"]]
+            return f"{', '.join(prediction['labels'])}\t{', '.join(chances)}"
+        return f"{prediction['label']}\t{prediction['probability']:.4f}"

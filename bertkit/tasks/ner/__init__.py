@@ -1,0 +1,1 @@
+"""Tags for the words of sentences."""

@@ -1,0 +1,109 @@
+"""The pieces of a sentence → what the model reads, and where in it each word is tagged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain
+from typing import NamedTuple
+
+from bertkit.errors import RecipeError
+from bertkit.tasks.ner.windows import Window, most_context, widened, windows
+
+NO_WORD = -1
+IGNORED = -100  # a label that no loss counts
+
+
+class TaggedInput(NamedTuple):
+    """One input of S tokens.
+
+    Attributes:
+        input_ids: with [CLS] and [SEP].
+        word_ids: at the first piece of each word that is tagged in this input the number of the word in its sentence,
+            from 0; elsewhere `NO_WORD`.
+        labels: the labels of those words, `IGNORED` elsewhere; all ignored for a sentence without labels.
+    """
+
+    input_ids: list[int]
+    word_ids: list[int]
+    labels: list[int]
+
+
+@dataclass(frozen=True)
+class InputForm:
+    """How sentences become inputs.
+
+    Attributes:
+        max_seq_length: tokens of one input with [CLS] and [SEP].
+        overlap: pieces that neighbouring windows of a long sentence share.
+        cls, sep: the ids of [CLS] and [SEP].
+        inside: for each label the one that the further pieces of a word get; None leaves these without.
+
+    Raises:
+        RecipeError: ``overlap`` leaves nothing new for a window to read.
+    """
+
+    max_seq_length: int
+    overlap: int
+    cls: int
+    sep: int
+    inside: Sequence[int] | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.overlap < self.room:
+            raise RecipeError(f"data.stride: windows with room for {self.room} tokens cannot share {self.overlap}")
+
+    @property
+    def room(self) -> int:
+        """Pieces of one input."""
+        return self.max_seq_length - 2
+
+    def inputs(
+        self,
+        sentence: Sequence[Sequence[int]],
+        before: Sequence[Sequence[int]] = (),
+        after: Sequence[Sequence[int]] = (),
+        labels: Sequence[int] | None = None,
+    ) -> list[TaggedInput]:
+        """The inputs of a sentence: one, or overlapping windows where it is too long.
+
+        Every word that has a piece is tagged once: in the window where its first piece has most context. A sentence
+        that fits is read with as much of its neighbours as there is room for; these are not tagged.
+
+        Args:
+            sentence: the pieces of every word.
+            before, after: those of the words next to it.
+            labels: one a word.
+
+        Returns:
+            At least one.
+        """
+        pieces = list(chain.from_iterable(sentence))
+        if len(pieces) <= self.room:
+            text = list(chain(*before, pieces, *after))
+            start = sum(map(len, before))
+            spans = [widened(Window(start, start + len(pieces)), self.room, len(text))]
+        else:
+            start, text, spans = 0, pieces, windows(len(pieces), self.room, self.overlap)
+        inputs = [
+            TaggedInput(
+                [self.cls, *text[span.start : span.end], self.sep],
+                [NO_WORD] * (span.end - span.start + 2),
+                [IGNORED] * (span.end - span.start + 2),
+            )
+            for span in spans
+        ]
+        begins = accumulate(map(len, sentence), initial=start)
+        for word, (begin, of_word) in enumerate(zip(begins, sentence, strict=False)):
+            if not of_word:
+                continue
+            chosen = most_context(begin, spans, len(text)) if len(spans) > 1 else 0
+            span, (_, word_ids, label_ids) = spans[chosen], inputs[chosen]
+            at = begin - span.start + 1  # after [CLS]
+            word_ids[at] = word
+            if labels is not None:
+                label_ids[at] = labels[word]
+                if self.inside is not None:
+                    end = min(at + len(of_word), len(label_ids) - 1)
+                    label_ids[at + 1 : end] = [self.inside[labels[word]]] * (end - at - 1)
+        return inputs

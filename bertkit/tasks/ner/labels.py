@@ -1,0 +1,98 @@
+"""The tags of words as labels: which labels there are, and the id of each word's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+
+from bertkit.errors import DataError, RecipeError, raise_listed
+from bertkit.metrics.entities import OUTSIDE, is_entity_tag
+from bertkit.tables import Table
+from bertkit.tasks.ner.schemes import Scheme, detect_scheme, find_impossible, iob2_labels, to_iob2
+from bertkit.tasks.ner.sentences import place_of_word
+
+_SHOWN_IMPOSSIBLE = 3
+
+
+def find_labels(
+    table: Table, column: str, tags: Sequence[Sequence[str]], scheme: Scheme | None, names: Sequence[str]
+) -> tuple[Scheme, list[str]]:
+    """The scheme of a training set, and its labels in the order of their ids.
+
+    Entities have IOB2's labels for each type that occurs or that the table names. Plain tags are their own labels, the
+    most frequent first: it is that of words which the model never sees.
+
+    Args:
+        table: of sentences.
+        column: of the tags.
+        tags: from `bertkit.tasks.ner.sentences.read_tags`.
+        scheme: the one that was asked for; None detects it.
+        names: the labels that were asked for; none are those of the tags.
+
+    Raises:
+        DataError: no scheme has such tags, or there is only one label.
+        RecipeError: ``names`` are given and are not IOB2's for their types.
+    """
+    scheme = scheme or detect_scheme(tags, partial(place_of_word, table))
+    counts = Counter(tag for of_sentence in tags for tag in of_sentence)
+    counts.update(dict.fromkeys(table.class_names.get(column, ()), 0))
+    if scheme == "plain":
+        found = list(names) or sorted(counts, key=lambda tag: (-counts[tag], tag))
+    else:
+        found = list(names) or iob2_labels(counts)
+        if set(found) != (needed := set(iob2_labels(found))):
+            raise RecipeError(f"task.label_names: expected {', '.join(sorted(needed))}, got {', '.join(found)}")
+    if len(found) == 1:
+        raise DataError(f"{table.source}: every word has the tag {found[0]!r}; expected at least two")
+    return scheme, found
+
+
+def label_ids(table: Table, tags: Sequence[Sequence[str]], names: Sequence[str], scheme: Scheme) -> list[list[int]]:
+    """The id of the label of every word.
+
+    Args:
+        table: of sentences.
+        tags: of each, in any scheme of entities unless they are plain.
+        names: of the labels.
+        scheme: of the training set.
+
+    Raises:
+        DataError: a tag is of no label; at most ten such places are named.
+    """
+    ids = {name: index for index, name in enumerate(names)}
+    faults: list[str] = []
+    found: list[list[int]] = []
+    for row, of_row in enumerate(tags):
+        readable = [scheme == "plain" or is_entity_tag(tag) for tag in of_row]
+        written = of_row
+        if scheme != "plain":
+            written = to_iob2([tag if fine else OUTSIDE for tag, fine in zip(of_row, readable, strict=True)])
+        faults += [
+            f"{place_of_word(table, row, word)}: tag {of_row[word]!r} is of no label of the training set; "
+            "mend it, or name all labels in task.label_names"
+            for word, (tag, fine) in enumerate(zip(written, readable, strict=True))
+            if not fine or tag not in ids
+        ]
+        found.append([ids.get(tag, 0) for tag in written])
+    raise_listed(faults)
+    return found
+
+
+def notes_on_tags(table: Table, tags: Sequence[Sequence[str]], scheme: Scheme) -> list[str]:
+    """What is to be said of the tags of a table: their scheme, and where they break its rules."""
+    if scheme == "plain":
+        return []
+    notes = [f"tags in {scheme}" + ("" if scheme == "IOB2" else ", converted to IOB2")]
+    wrong = [
+        f"{place_of_word(table, row, word)}: {what}"
+        for row, of_row in enumerate(tags)
+        for word, what in find_impossible(of_row, scheme)
+    ]
+    if wrong:
+        more = f"; and {len(wrong) - _SHOWN_IMPOSSIBLE} more" if len(wrong) > _SHOWN_IMPOSSIBLE else ""
+        notes.append(
+            f"warning: tags break the rules of {scheme} in {len(wrong)} places, where they are read as conlleval "
+            f"does (what cannot go on begins an entity): {'; '.join(wrong[:_SHOWN_IMPOSSIBLE])}{more}"
+        )
+    return notes

@@ -1,0 +1,353 @@
+"""Tags for the words of sentences: named entities, chunks, parts of speech (BERT §5.3).
+
+The label of a word is predicted from its first piece, as in the paper. However a text is split and however long it is,
+every word gets exactly one tag.
+
+Dimension letters: N inputs, S tokens, C labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from bertkit import metrics
+from bertkit.checkpoint.labels import label_fields
+from bertkit.errors import CheckpointError, DataError, noted, raise_all
+from bertkit.metrics.entities import OUTSIDE, find_entities, split_tag
+from bertkit.tables import Table
+from bertkit.tasks.arrays import Outputs, one_array, padded, softmax
+from bertkit.tasks.ner import sentences
+from bertkit.tasks.ner.conll import write_conll
+from bertkit.tasks.ner.highlighting import Span, highlight
+from bertkit.tasks.ner.inputs import NO_WORD, InputForm
+from bertkit.tasks.ner.labels import find_labels, label_ids, notes_on_tags
+from bertkit.tasks.ner.neighbours import neighbours
+from bertkit.tasks.ner.pieces import word_pieces
+from bertkit.tasks.ner.schemes import Scheme, inside
+from bertkit.tasks.ner.words import split_words
+from bertkit.tasks.splits import Columns, Split, WindowedData
+from bertkit.tasks.table_data import TableData, TableTask
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from torch import Tensor
+    from transformers import PreTrainedTokenizerBase
+
+_NEIGHBOURS = ("before", "after")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSettings:
+    """What the tags are. What is left open here is found in the training data, and kept in the checkpoint.
+
+    Attributes:
+        name: what results call it.
+        token_column, tag_column: by name, or by number from 1 in files of columns; ``None`` are found by their usual
+            names, in files of columns the first and the last.
+        scheme: how the data's tags write entities; the checkpoint's labels are always IOB2.
+        label_names: the labels in the order of their ids, in IOB2 unless ``scheme`` is ``plain``; none are those of the
+            training data.
+        label_all_subwords: train every piece of a word, and not the first alone: in an entity the others are inside.
+        strict: score only entities that follow the rules of IOB2; by default any tags are read as conlleval does.
+    """
+
+    name: str = "ner"
+    token_column: str | int | None = None
+    tag_column: str | int | None = None
+    scheme: Scheme | None = None
+    label_names: list[str] = field(default_factory=list)
+    label_all_subwords: bool = False
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        if self.token_column is not None and str(self.token_column) == str(self.tag_column):
+            raise ValueError(f"tag_column: {self.tag_column} is the column of the tokens; name another")
+        if len(set(self.label_names)) < len(self.label_names):
+            raise ValueError(f"label_names: expected each once, got {', '.join(self.label_names)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSettings(TableData, WindowedData):
+    """Where the sentences come from, and what the model reads at once.
+
+    Attributes:
+        context: ``document`` fills each input up with the sentences around it, of the same document (BERT §5.3: "the
+            maximal document context provided by the data").
+    """
+
+    kept: ClassVar[tuple[str, ...]] = (*WindowedData.kept, *TableData.kept, "context")
+
+    context: Literal["sentence", "document"] = "sentence"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_overlap()
+
+    def _table(self, place: str) -> Table:
+        return super()._table(place) if self.dataset_name is not None else sentences.read_sentences(place)
+
+
+class NerTask(TableTask):
+    """One tag for each word of a sentence."""
+
+    kind = "ner"
+    head = "BertForTokenClassification"
+    pipeline_tag = "token-classification"
+    task: TaskSettings
+    data: DataSettings
+
+    @property
+    def main_metric(self) -> str:  # type: ignore[override]
+        return "accuracy" if self._plain else "overall_f1"
+
+    @property
+    def _plain(self) -> bool:
+        return self.task.scheme == "plain"
+
+    def config(self) -> dict[str, Any]:
+        return label_fields(self.task.label_names)
+
+    # ---- load -------------------------------------------------------------------------------------------------------
+
+    def load(self, splits: Sequence[str] | None = None) -> dict[str, Split]:
+        splits = self.splits if splits is None else splits
+        tables = self.data.tables(splits)
+        faults: list[str] = []
+        read: dict[str, tuple[list[list[str]], list[list[str]] | None]] = {}
+        for name, table in tables.items():
+            with noted(faults):
+                read[name] = self._read(name, table)
+        raise_all(faults)
+        if not (self.task.scheme and self.task.label_names):
+            first = next(iter(tables))  # the training set, where it is read
+            column = sentences.tag_column(tables[first], self.task.tag_column)
+            scheme, names = find_labels(
+                tables[first], column, read[first][1] or [], self.task.scheme, self.task.label_names
+            )
+            self.task = replace(self.task, scheme=scheme, label_names=names)
+        found: dict[str, Split] = {}
+        for name, table in tables.items():
+            with noted(faults):
+                found[name] = self._split_of(table, *read[name])
+        raise_all(faults)
+        return self._limited(splits, self._with_validation(splits, found))
+
+    def _read(self, name: str, table: Table) -> tuple[list[list[str]], list[list[str]] | None]:
+        """The words of a table and their tags, which a test set may lack."""
+        tokens = sentences.token_column(table, self.task.token_column)
+        words = sentences.read_words(table, tokens)
+        if name == "test" and not sentences.has_tags(table, self.task.tag_column):
+            return words, None
+        tags = sentences.tag_column(table, self.task.tag_column)
+        if tags == tokens:
+            raise DataError(
+                f"{table.source}: column {tags} holds the words; say with --tag-column which holds the tags"
+            )
+        return words, sentences.read_tags(table, tags, words)
+
+    def _split_of(self, table: Table, words: list[list[str]], tags: list[list[str]] | None) -> Split:
+        from datasets import Dataset
+
+        columns: dict[str, list[Any]] = {"tokens": words, **self._context(table, words)}
+        notes: list[str] = []
+        if tags is not None:
+            scheme = self.task.scheme or "plain"
+            columns["labels"] = label_ids(table, tags, self.task.label_names, scheme)
+            notes = notes_on_tags(table, tags, scheme)
+        return Split(Dataset.from_dict(columns), table.source, table.fingerprint, tuple(notes))
+
+    def _context(self, table: Table, words: list[list[str]]) -> dict[str, list[list[str]]]:
+        if self.data.context == "sentence":
+            return {}
+        before, after = neighbours(words, sentences.document_ids(table), self.data.max_seq_length)
+        return {"before": before, "after": after}
+
+    # ---- encode -----------------------------------------------------------------------------------------------------
+
+    def encode(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Any]]:
+        """As in `Task`; ``word_ids`` says at which token each word is tagged, see `bertkit.tasks.ner.inputs`."""
+        form = self._form(tokenizer)
+        columns = [word_pieces(examples["tokens"], tokenizer)]
+        for name in _NEIGHBOURS:
+            columns.append(word_pieces(examples[name], tokenizer) if name in examples else [[] for _ in columns[0]])
+        labelled = "labels" in examples
+        features: dict[str, list[Any]] = {"input_ids": [], "word_ids": [], "example": []}
+        if labelled:
+            features["labels"] = []
+        for example, (pieces, before, after) in enumerate(zip(*columns, strict=True)):
+            labels = examples["labels"][example] if labelled else None
+            for row in form.inputs(pieces, before, after, labels):
+                features["input_ids"].append(row.input_ids)
+                features["word_ids"].append(row.word_ids)
+                features["example"].append(example)
+                if labelled:
+                    features["labels"].append(row.labels)
+        lengths = [len(ids) for ids in features["input_ids"]]
+        features["attention_mask"] = [[1] * length for length in lengths]
+        features["token_type_ids"] = [[0] * length for length in lengths]
+        return {**features, "length": lengths, "full_length": lengths}
+
+    def _form(self, tokenizer: PreTrainedTokenizerBase) -> InputForm:
+        cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
+        if cls is None or sep is None:
+            raise CheckpointError("this tokenizer has no [CLS] or no [SEP], by whatever name; give that of an encoder")
+        ids = {name: index for index, name in enumerate(self.task.label_names)}
+        further = None
+        if self.task.label_all_subwords:
+            further = [index if self._plain else ids[inside(name)] for name, index in ids.items()]
+        return InputForm(self.data.max_seq_length, self.data.overlap, cls, sep, further)
+
+    def collate(
+        self, rows: Sequence[Mapping[str, Any]], tokenizer: PreTrainedTokenizerBase, inputs: Sequence[str]
+    ) -> dict[str, Tensor]:
+        """As in `Task`; ``labels`` are (B, S), padded with -100."""
+        import torch
+        from torch.nn.utils.rnn import pad_sequence
+
+        batch = dict(padded(rows, tokenizer, inputs))
+        if "labels" not in rows[0]:
+            return batch
+        labels = [torch.tensor(row["labels"]) for row in rows]
+        return {"labels": pad_sequence(labels, batch_first=True, padding_value=-100), **batch}
+
+    # ---- decode → score ---------------------------------------------------------------------------------------------
+
+    def _chances(self, outputs: Outputs, features: Columns, examples: Columns) -> list[np.ndarray]:
+        """The probabilities of the labels of each word, an array (words, C) an example.
+
+        A word that has no piece, which the model never sees, has a label for certain: ``O``, or where there is none the
+        first, which is the most frequent of the training set.
+        """
+        logits, names = one_array(outputs), self.task.label_names
+        unseen = np.eye(1, len(names), names.index(OUTSIDE) if OUTSIDE in names else 0)
+        chances = [np.repeat(unseen, len(words), axis=0) for words in examples["tokens"]]
+        for row, example, word_ids in zip(logits, features["example"], features["word_ids"], strict=True):
+            words = np.asarray(word_ids)
+            tokens = np.flatnonzero(words != NO_WORD)
+            if len(tokens):
+                chances[example][words[tokens]] = softmax(row[tokens])
+        return chances
+
+    def _tags(self, ids: Sequence[int] | np.ndarray) -> list[str]:
+        return [self.task.label_names[index] for index in ids]
+
+    def decode(self, outputs: Outputs, features: Columns, examples: Columns) -> list[dict[str, Any]]:
+        """Predictions for sentences.
+
+        Of words: ``tags``, one for each, and their ``probabilities``. Of raw texts: ``entities``, each with its
+        ``text``, ``type``, ``probability`` (the mean of those of its words' tags), ``start`` and ``end`` in characters;
+        or of plain tags ``words``, likewise with a ``tag``.
+        """
+        found: list[dict[str, Any]] = []
+        for example, chances in enumerate(self._chances(outputs, features, examples)):
+            tags, best = self._tags(chances.argmax(axis=-1)), chances.max(axis=-1, initial=0)
+            if "text" not in examples:
+                found.append({"tags": tags, "probabilities": best.tolist()})
+                continue
+            text, starts, ends = (examples[name][example] for name in ("text", "starts", "ends"))
+            if self._plain:
+                spans = [("tag", tag, word, word + 1) for word, tag in enumerate(tags)]
+            else:
+                spans = [("type", *entity) for entity in find_entities(tags)]
+            found.append(
+                {
+                    "words" if self._plain else "entities": [
+                        {
+                            "text": text[starts[first] : ends[end - 1]],
+                            key: value,
+                            "probability": float(best[first:end].mean()),
+                            "start": starts[first],
+                            "end": ends[end - 1],
+                        }
+                        for key, value, first, end in spans
+                    ]
+                }
+            )
+        return found
+
+    def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
+        """``accuracy`` of plain tags; else what ``seqeval`` has, with ``PER_f1`` and the like for each type."""
+        predicted = [chances.argmax(axis=-1) for chances in self._chances(outputs, features, examples)]
+        expected = examples["labels"]
+        if self._plain:
+            flat, flat_expected = np.concatenate(predicted), np.concatenate(expected)
+            return dict(metrics.load("accuracy").compute(predictions=flat, references=flat_expected))
+        strict = {"mode": "strict", "scheme": "IOB2"} if self.task.strict else {}
+        scores = metrics.load("seqeval").compute(
+            predictions=list(map(self._tags, predicted)), references=list(map(self._tags, expected)), **strict
+        )
+        of_types = {name: scores.pop(name) for name in list(scores) if isinstance(scores[name], dict)}
+        return scores | {
+            f"{name}_{score}": of_type[score]
+            for name, of_type in of_types.items()
+            for score in ("precision", "recall", "f1")
+        }
+
+    # ---- what users give and get ------------------------------------------------------------------------------------
+
+    def read_input(self, lines: Sequence[str], first: int = 1) -> dict[str, list[Any]]:
+        """Raw texts, whose words are found by `bertkit.tasks.ner.words`."""
+        words = [split_words(line) for line in lines]
+        return {
+            "text": list(lines),
+            "tokens": [[word.text for word in of_line] for of_line in words],
+            "starts": [[word.start for word in of_line] for of_line in words],
+            "ends": [[word.end for word in of_line] for of_line in words],
+        }
+
+    @property
+    def reads_neighbours(self) -> bool:
+        return self.data.context == "document"
+
+    def columns_of(self, table: Table) -> dict[str, list[Any]]:
+        words = sentences.read_words(table, sentences.token_column(table, self.task.token_column))
+        return {"tokens": words, **self._context(table, words)}
+
+    def shown(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
+        """All but the neighbours, which only the model reads."""
+        return {name: values for name, values in columns.items() if name not in _NEIGHBOURS}
+
+    def line(self, prediction: Mapping[str, Any]) -> str:
+        if "tags" in prediction:
+            return " ".join(prediction["tags"])
+        if "words" in prediction:
+            return " ".join(f"{word['text']}/{word['tag']}" for word in prediction["words"])
+        return "; ".join(
+            f"{entity['text']} ({entity['type']} {entity['probability']:.4f})" for entity in prediction["entities"]
+        )
+
+    def highlighted(self, row: Mapping[str, Any]) -> str | None:
+        if "entities" in row:
+            text, spans = row["text"], [Span(each["start"], each["end"], each["type"]) for each in row["entities"]]
+        elif "tags" in row and not self._plain:
+            text, starts = " ".join(row["tokens"]), [0]
+            for token in row["tokens"]:
+                starts.append(starts[-1] + len(token) + 1)
+            spans = [Span(starts[start], starts[end] - 1, kind) for kind, start, end in find_entities(row["tags"])]
+        else:
+            return None
+        return highlight(text, spans, sorted({split_tag(name)[1] for name in self.task.label_names if name != OUTSIDE}))
+
+    def splits_to_write(self, splits: Collection[str]) -> list[str]:
+        return ["test" if "test" in splits else "validation"]
+
+    def write_predictions(
+        self, split: str, outputs: Outputs, features: Columns, examples: Columns, folder: Path
+    ) -> Path:
+        """Writes ``predictions.conll``: token, gold tag where there is one, predicted tag; labels are in IOB2."""
+        columns = [examples["tokens"]]
+        if "labels" in examples:
+            columns.append([self._tags(ids) for ids in examples["labels"]])
+        columns.append([prediction["tags"] for prediction in self.decode(outputs, features, examples)])
+        path = folder / "predictions.conll"
+        write_conll(path, columns)
+        return path
+
+
+TASK = NerTask

@@ -1,0 +1,84 @@
+"""SQuAD's own JSON → a table of one question a row."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bertkit.errors import DataError, raise_listed
+from bertkit.reading.utf8 import decode_text
+from bertkit.tables import Table
+
+JSON = ".json"
+_FORM = '{"data": [{"paragraphs": [{"context": …, "qas": [{"id": …, "question": …, "answers": […]}]}]}]}'
+
+
+def read_nested(path: str | Path) -> Table:
+    """The questions in a file of SQuAD's form, 1.1 or 2.0, in their order.
+
+    Args:
+        path: a ``.json`` file, UTF-8; ``~`` is the home folder.
+
+    Returns:
+        Columns ``id``, ``context`` and ``question``, and ``answers``, a list of ``{"text", "answer_start"}``, where any
+        question has them: None for one that lacks the key. ``plausible_answers`` of 2.0 are no answers, and left out.
+
+    Raises:
+        DataError: the file cannot be read, is no JSON, or has another form; or a question is said to be impossible, and
+            has answers. All faults are named in one message, at most ten of them, with their places in the file.
+    """
+    path = Path(os.path.expanduser(path))
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+    try:
+        document = json.loads(decode_text(content, str(path), path))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: no JSON ({error}); expected SQuAD's form {_FORM}") from error
+    faults: list[str] = []
+    rows = [
+        {"id": question.get("id"), "context": paragraph.get("context"), "question": question.get("question")}
+        | {"answers": _answers(question, place, faults)}
+        for place, paragraph, question in _questions(document, faults)
+    ]
+    if not rows and not faults:
+        faults.append(f"no question; expected SQuAD's form {_FORM}")
+    raise_listed([f"{path}: {fault}" for fault in faults])
+    names = [name for name in rows[0] if name != "answers" or any(row["answers"] is not None for row in rows)]
+    fingerprint = f"sha256:{hashlib.sha256(content).hexdigest()[:16]}"
+    return Table({name: [row[name] for row in rows] for name in names}, str(path), fingerprint)
+
+
+def _questions(document: Any, faults: list[str]) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Every question with its place and its paragraph; lists and objects that are missing become faults."""
+    for at_article, article in _each(document, "data", "", faults):
+        for at_paragraph, paragraph in _each(article, "paragraphs", f"{at_article}.", faults):
+            for place, question in _each(paragraph, "qas", f"{at_paragraph}.", faults):
+                yield place, paragraph, question
+
+
+def _each(parent: Any, key: str, place: str, faults: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    children = parent.get(key) if isinstance(parent, dict) else None
+    if not isinstance(children, list):
+        faults.append(f"no list {place}{key}; expected SQuAD's form {_FORM}, or rows in a .jsonl file")
+        return
+    for index, child in enumerate(children):
+        if isinstance(child, dict):
+            yield f"{place}{key}[{index}]", child
+        else:
+            faults.append(f"{place}{key}[{index}] is {str(child)[:40]!r}; expected an object")
+
+
+def _answers(question: dict[str, Any], place: str, faults: list[str]) -> Any:
+    answers = question.get("answers")
+    impossible = question.get("is_impossible", False)
+    if not isinstance(impossible, bool):
+        faults.append(f"{place}.is_impossible is {impossible!r}; expected true or false")
+    elif impossible and answers:
+        faults.append(f"{place} (id {question.get('id')}): is_impossible is true, and there are answers; keep one")
+    return [] if impossible and answers is None else answers

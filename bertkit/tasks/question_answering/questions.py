@@ -1,0 +1,159 @@
+"""Questions with their answers, from a table of any source; each answer is looked up in the text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bertkit.errors import DataError, noted, raise_all, raise_listed
+from bertkit.tables import Table, read_table
+from bertkit.tables.labels import texts
+from bertkit.tasks.question_answering.nested import JSON, read_nested
+
+Answers = dict[str, list[Any]]
+"""``text`` and ``answer_start`` of each answer to a question; the start is in characters (code points) of the context,
+from 0. Both are empty where there is no answer."""
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Questions to train on or to be scored on, one a row.
+
+    Attributes:
+        columns: ``id``, ``context``, ``question``, and ``answers`` as in `Answers`.
+        misplaced: a line for each answer that does not stand in its context where it should: the id of the question,
+            the answer, and what stands there.
+        dropped: how many questions were left out, because none of their answers stands where it should.
+    """
+
+    columns: dict[str, list[Any]]
+    misplaced: tuple[str, ...]
+    dropped: int = 0
+
+    def notes(self, given: int) -> tuple[str, ...]:
+        """What is unusual about them, in words; ``given`` is how many questions there were."""
+        if not self.misplaced:
+            return ()
+        what = f"{self.dropped} of {given} questions dropped" if self.dropped else "no question dropped"
+        counted = f"answers that do not stand in the context at answer_start: {len(self.misplaced)}, {what}"
+        return (f"{counted}: {'; '.join(self.misplaced)}",)
+
+
+def read_questions(path: str | Path) -> Table:
+    """The table in a file of questions: SQuAD's own JSON (``.json``), or rows as `bertkit.tables.read_table` reads.
+
+    Raises:
+        DataError: the file cannot be read, or is of another kind.
+    """
+    return read_nested(path) if str(path).lower().endswith(JSON) else read_table(path)
+
+
+def texts_of(table: Table) -> dict[str, list[str]]:
+    """``question`` and ``context`` of every row.
+
+    Raises:
+        DataError: one is missing, empty or no text; all such rows are named.
+    """
+    found, faults = {}, list[str]()
+    for name in ("question", "context"):
+        with noted(faults):
+            found[name] = texts(table, name)
+    raise_all(faults)
+    return found
+
+
+def questions_of(table: Table, *, unanswerable: bool, drop: bool) -> Questions:
+    """The questions of a table with ``id``, ``question``, ``context`` and ``answers``.
+
+    Args:
+        table: its answers are ``{"text": […], "answer_start": […]}`` or a list of ``{"text", "answer_start"}``.
+        unanswerable: whether there may be questions without answers.
+        drop: leave out answers that do not stand where they should, and questions whose answers are all such: as data
+            to train on they would teach wrong places. Else they stay, since scores compare texts alone.
+
+    Raises:
+        DataError: something is missing or of another form, two questions have the same id, or no question is left. All
+            faults are named in one message, at most ten of each kind, with their places.
+    """
+    faults: list[str] = []
+    columns: dict[str, list[Any]] = {"id": [], "answers": []}
+    with noted(faults):
+        columns["id"] = _ids(table)
+    with noted(faults):
+        columns |= texts_of(table)
+    with noted(faults):
+        columns["answers"] = _answers(table, unanswerable)
+    raise_all(faults)
+    misplaced: list[str] = []
+    kept: list[int] = []
+    for row, (key, context, answers) in enumerate(
+        zip(columns["id"], columns["context"], columns["answers"], strict=True)
+    ):
+        there = []
+        for text, start in zip(answers["text"], answers["answer_start"], strict=True):
+            found = context[start : start + len(text)]
+            there.append(start >= 0 and found == text)
+            if not there[-1]:
+                misplaced.append(f"{key} ({text!r}, where {found!r} stands)" if start >= 0 else f"{key} (at {start})")
+        if drop and not all(there):
+            columns["answers"][row] = {
+                name: [value for value, stands in zip(values, there, strict=True) if stands]
+                for name, values in answers.items()
+            }
+        if not drop or not there or any(there):
+            kept.append(row)
+    if not kept:
+        raise DataError(
+            f"{table.source}: no answer stands in its context at answer_start, of the first question "
+            f"{misplaced[0]}; answer_start counts characters (code points) from 0, not bytes"
+        )
+    left = {name: [values[row] for row in kept] for name, values in columns.items()}
+    return Questions(left, tuple(misplaced), len(table) - len(kept))
+
+
+def _ids(table: Table) -> list[str]:
+    ids = [str(value) for value in table.column("id")]
+    repeated = [key for key, count in Counter(ids).items() if count > 1]
+    raise_listed([f"{table.source}: several questions have the id {key!r}; make them differ" for key in repeated])
+    return ids
+
+
+def _answers(table: Table, unanswerable: bool) -> list[Answers]:
+    faults: list[str] = []
+    found = [
+        _in_columns(value, f"{table.place(row)}{_named(table, row)}", unanswerable, faults)
+        for row, value in enumerate(table.columns.get("answers") or table.column("answers"))
+    ]
+    raise_listed(faults)
+    return found
+
+
+def _named(table: Table, row: int) -> str:
+    return f" (id {table.columns['id'][row]})" if "id" in table.columns else ""
+
+
+def _in_columns(value: Any, place: str, unanswerable: bool, faults: list[str]) -> Answers:
+    """The answers to one question in the one form; what is wrong with them is added to ``faults``."""
+    none: Answers = {"text": [], "answer_start": []}
+    if isinstance(value, dict):
+        lists: Sequence[Any] = [value.get("text"), value.get("answer_start")]
+    elif isinstance(value, list) and all(isinstance(each, dict) for each in value):
+        lists = [[each.get(name) for each in value] for name in none]
+    else:
+        lists = []
+    if not lists or not all(isinstance(each, list) for each in lists) or len(lists[0]) != len(lists[1]):
+        faults.append(
+            f"{place}: answers is {str(value)[:60]!r}; expected {{'text': […], 'answer_start': […]}}, of equal lengths"
+        )
+        return none
+    for text, start in zip(*lists, strict=True):
+        if not isinstance(text, str) or not text.strip():
+            faults.append(f"{place}: an answer is {text!r}; expected text")
+        elif not isinstance(start, int) or isinstance(start, bool):
+            faults.append(f"{place}: answer_start is {start!r}; expected a whole number")
+    if not lists[0] and not unanswerable:
+        faults.append(f"{place}: no answer; --version-2-with-negative is for questions that may have none")
+    return dict(zip(none, map(list, lists), strict=True))

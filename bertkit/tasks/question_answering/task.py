@@ -1,0 +1,321 @@
+"""Question answering by a span of a text: ([CLS] question [SEP] text [SEP]) goes in, and two vectors score every token
+as the answer's first and as its last (BERT §4.2, §4.3; SQuAD 1.1 and 2.0).
+
+How texts become windows and scores become answers is in `bertkit.spans`.
+
+Dimension letters: N windows, B windows of a batch, S tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from bertkit import metrics
+from bertkit.errors import DataError, noted, raise_all
+from bertkit.tables import Table, load_hub_table
+from bertkit.tasks.arrays import Outputs
+from bertkit.tasks.base import Task
+from bertkit.tasks.question_answering.decoding import Decoded, decode_spans
+from bertkit.tasks.question_answering.files import answer_at, write_answers
+from bertkit.tasks.question_answering.padding import mask_padding
+from bertkit.tasks.question_answering.questions import questions_of, read_questions, texts_of
+from bertkit.tasks.question_answering.windows import NOWHERE, WindowSizes, encode_windows
+from bertkit.tasks.splits import Columns, FineTuningData, Split
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from torch import Tensor
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+_POSITIONS = ("start_positions", "end_positions")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSettings:
+    """What is asked, and what may be answered.
+
+    Attributes:
+        name: what results call it.
+        hub_dataset: on the Hub; read where no files are given.
+        version_2_with_negative: whether a question may have no answer in its text, as in SQuAD 2.0.
+        max_answer_length: tokens of the longest answer.
+        n_best_size: how many answers to a question are looked at and written.
+        null_score_diff_threshold: "no answer" is predicted where its score is above that of the best answer by more
+            than this; scores and files of a run are by it.
+        predict_threshold: the same for ``bertkit predict``; None is ``null_score_diff_threshold``. A run puts here what
+            was best on its validation set (``best_f1_thresh``), and the checkpoint keeps it.
+    """
+
+    name: str = "squad"
+    hub_dataset: str = "rajpurkar/squad"
+    version_2_with_negative: bool = False
+    max_answer_length: int = 30
+    n_best_size: int = 20
+    null_score_diff_threshold: float = 0.0
+    predict_threshold: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("max_answer_length", "n_best_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: {getattr(self, name)} is not at least 1")
+        for name, default in (("null_score_diff_threshold", 0.0), ("predict_threshold", None)):
+            if getattr(self, name) != default and not self.version_2_with_negative:
+                raise ValueError(f"{name}: is for version_2_with_negative; give that, or leave it out")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSettings(FineTuningData):
+    """Where the questions come from, and how long the windows of their texts are.
+
+    Attributes:
+        train_file, validation_file: SQuAD's own JSON, or rows with ``id``, ``context``, ``question`` and ``answers`` in
+            ``.jsonl`` or ``.parquet``.
+        dataset_name, dataset_config: a set of the Hub with such rows in its splits ``train`` and ``validation``.
+        doc_stride: tokens of the text that neighbouring windows share: the overlap, not the step.
+        max_query_length: tokens of a question; more are cut off, and counted.
+    """
+
+    paths: ClassVar[tuple[str, ...]] = ("train_file", "validation_file")
+    kept: ClassVar[tuple[str, ...]] = ("max_seq_length", "doc_stride", "max_query_length")
+
+    train_file: str | None = None
+    validation_file: str | None = None
+    dataset_name: str | None = None
+    dataset_config: str | None = None
+    max_seq_length: int = 384
+    doc_stride: int = 128
+    max_query_length: int = 64
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.sizes.check()
+        if self.data_dir is not None:
+            raise ValueError("data_dir: questions are in files; give train_file and validation_file")
+        if self.dataset_name is not None and (self.train_file or self.validation_file):
+            raise ValueError("dataset_name: either a set of the Hub or files, and there are files too")
+        if self.dataset_config is not None and self.dataset_name is None:
+            raise ValueError("dataset_config: is of a set of the Hub; give dataset_name, or leave it out")
+
+    @property
+    def sizes(self) -> WindowSizes:
+        """Of the windows."""
+        return WindowSizes(self.max_seq_length, self.doc_stride, self.max_query_length)
+
+
+class QuestionAnsweringTask(Task):
+    """Answers to questions about texts, cut out of these; and whether there is one."""
+
+    kind: ClassVar[str] = "question_answering"
+    command = "squad"
+    head = "BertForQuestionAnswering"
+    pipeline_tag = "question-answering"
+    main_metric = "f1"
+    splits = ("train", "validation")
+    task: TaskSettings
+    data: DataSettings
+
+    @property
+    def dataset(self) -> tuple[str, str, str] | None:
+        if self.data.train_file or self.data.validation_file:
+            return None
+        return self.data.dataset_name or self.task.hub_dataset, self.data.dataset_config or "default", "validation"
+
+    @property
+    def remedy(self) -> str:
+        return "a larger --max-query-length keeps more of the questions; their texts are read whole, in windows"
+
+    def config(self) -> dict[str, Any]:
+        return {}
+
+    # ---- load -------------------------------------------------------------------------------------------------------
+
+    def load(self, splits: Sequence[str] | None = None) -> dict[str, Split]:
+        found: dict[str, Split] = {}
+        faults: list[str] = []
+        for name in self.splits if splits is None else splits:
+            with noted(faults):
+                found[name] = self._split_of(name, self._table(name))
+        raise_all(faults)
+        return {name: self.data.limited(name, split) for name, split in found.items()}
+
+    def _table(self, split: str) -> Table:
+        files = {"train": self.data.train_file, "validation": self.data.validation_file}
+        if self.dataset is not None:
+            return load_hub_table(self.dataset[0], self.data.dataset_config, split)
+        file = files[split]
+        if file is None:
+            raise DataError(f"no questions to {'train on' if split == 'train' else 'score'}; give --{split}-file")
+        return read_questions(file)
+
+    def _split_of(self, name: str, table: Table) -> Split:
+        from datasets import Dataset
+
+        negative = self.task.version_2_with_negative
+        questions = questions_of(table, unanswerable=negative, drop=name == "train")
+        notes = questions.notes(len(table))
+        if negative and all(each["text"] for each in questions.columns["answers"]):
+            notes += ("warning: every question has an answer; leave --version-2-with-negative out for SQuAD 1.1",)
+        return Split(Dataset.from_dict(questions.columns), table.source, table.fingerprint, notes)
+
+    def is_labelled(self, examples: Dataset) -> bool:
+        return "answers" in examples.column_names
+
+    def splits_to_write(self, splits: Collection[str]) -> list[str]:
+        """The validation set: SQuAD's test sets are not public, its official scorers take predictions of this one."""
+        return [name for name in splits if name == "validation"]
+
+    # ---- encode -----------------------------------------------------------------------------------------------------
+
+    def encode(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Any]]:
+        """Windows, as `bertkit.tasks.question_answering.windows.encode_windows` describes them."""
+        answers = examples.get("answers")
+        return encode_windows(examples["question"], examples["context"], answers, tokenizer, self.data.sizes)
+
+    def encoding_notes(self, features: Dataset) -> tuple[str, ...]:
+        owners, starts = (features.data.column(name).to_numpy() for name in ("example", "start_positions"))
+        lost = len(np.unique(owners[starts == NOWHERE]))
+        return (f"answers of which no token has a character, left out of the loss: {lost}",) if lost else ()
+
+    def collate(
+        self, rows: Sequence[Mapping[str, Any]], tokenizer: PreTrainedTokenizerBase, inputs: Sequence[str]
+    ) -> dict[str, Tensor]:
+        """As in `Task`; instead of labels ``start_positions`` and ``end_positions``, (B,) int64, where the rows have
+        them."""
+        import torch
+
+        positions = {name: torch.tensor([row[name] for row in rows]) for name in _POSITIONS if name in rows[0]}
+        return positions | super().collate(rows, tokenizer, inputs)
+
+    def prepare(self, model: PreTrainedModel) -> None:
+        mask_padding(model)
+
+    # ---- decode → score ---------------------------------------------------------------------------------------------
+
+    def _decoded(self, outputs: Outputs, features: Columns, examples: Columns) -> list[Decoded]:
+        start_logits, end_logits = outputs
+        return decode_spans(
+            start_logits,
+            end_logits,
+            features,
+            examples["context"],
+            max_answer_length=self.task.max_answer_length,
+            n_best_size=self.task.n_best_size,
+            may_be_unanswerable=self.task.version_2_with_negative,
+        )
+
+    @property
+    def _threshold(self) -> float | None:
+        """By which a run scores and writes; None where every question has an answer."""
+        return self.task.null_score_diff_threshold if self.task.version_2_with_negative else None
+
+    def decode(self, outputs: Outputs, features: Columns, examples: Columns) -> list[dict[str, Any]]:
+        """The answer to each question, at the threshold that was best on the validation set.
+
+        ``answer`` with its ``probability``; ``start`` and ``end``, its first character in the context and the one after
+        its last. Where no answer is predicted, ``answer`` is empty, ``start`` and ``end`` are None, and ``probability``
+        is that of no answer, which a checkpoint of SQuAD 2.0 always gives as ``no_answer_probability``.
+        """
+        threshold = self._threshold if self.task.predict_threshold is None else self.task.predict_threshold
+        found = []
+        for decoded in self._decoded(outputs, features, examples):
+            if answer_at(decoded, threshold):
+                best = decoded.spans[0]
+                row = {"answer": best.text, "probability": best.probability, "start": best.start, "end": best.end}
+            else:
+                row = {"answer": "", "probability": decoded.null_probability, "start": None, "end": None}
+            if threshold is not None:
+                row["no_answer_probability"] = decoded.null_probability
+            found.append(row)
+        return found
+
+    def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
+        """SQuAD's scores in per cent.
+
+        Those of 2.0 are at ``null_score_diff_threshold``; the best thresholds are searched with the best spans of all
+        questions, also of those to which no answer is predicted.
+        """
+        decoded = self._decoded(outputs, features, examples)
+        references = [
+            {"id": key, "answers": answers} for key, answers in zip(examples["id"], examples["answers"], strict=True)
+        ]
+        predictions = [
+            {"id": key, "prediction_text": answer_at(each, None)}
+            for key, each in zip(examples["id"], decoded, strict=True)
+        ]
+        if self._threshold is None:
+            return dict(metrics.load("squad").compute(predictions=predictions, references=references))
+        for prediction, each in zip(predictions, decoded, strict=True):
+            prediction["no_answer_probability"] = each.null_odds
+        return dict(
+            metrics.load("squad_v2").compute(
+                predictions=predictions, references=references, no_answer_threshold=self._threshold
+            )
+        )
+
+    def learn_from(self, evaluation: Mapping[str, float]) -> str | None:
+        if not self.task.version_2_with_negative:
+            return None
+        never = 100 * evaluation.get("eval_NoAns_total", 0) / evaluation["eval_total"]
+        if evaluation["eval_best_f1"] <= never:
+            return (
+                f"warning: to answer nothing would score best on the validation set (F1 {never:.2f}), whatever the "
+                f"threshold: train longer, or on more. `bertkit predict` decides at {self._threshold}"
+            )
+        threshold = evaluation["eval_best_f1_thresh"]
+        self.task = replace(self.task, predict_threshold=threshold)
+        return (
+            f"`bertkit predict` says no answer where its score is more than {threshold:.4g} above the best span's, the "
+            f"best on the validation set; scores and files of this run are at {self._threshold}"
+        )
+
+    def write_predictions(
+        self, split: str, outputs: Outputs, features: Columns, examples: Columns, folder: Path
+    ) -> Path:
+        return write_answers(folder, examples["id"], self._decoded(outputs, features, examples), self._threshold)
+
+    # ---- predict ----------------------------------------------------------------------------------------------------
+
+    def read_input(self, lines: Sequence[str], first: int = 1) -> dict[str, list[str]]:
+        """A question and its text in a line, with a tab between them."""
+        pairs = [line.split("\t") for line in lines]
+        for number, pair in enumerate(pairs, first):
+            if len(pair) != 2 or not all(text.strip() for text in pair):
+                raise DataError(
+                    f"input {number}: expected a question and a text with a tab between them, got "
+                    f"{lines[number - first][:60]!r}; or give --question with --context"
+                )
+        return {"question": [pair[0] for pair in pairs], "context": [pair[1] for pair in pairs]}
+
+    def read_fields(self, fields: Mapping[str, str | Sequence[str]]) -> dict[str, list[str]]:
+        """``question`` and ``context``; one context for several questions, or one for each."""
+        if fields.keys() != {"question", "context"}:
+            raise DataError(f"{self.name}: expected question and context, got {', '.join(fields)}")
+        questions, contexts = (
+            [value] if isinstance(value, str) else list(value) for value in (fields["question"], fields["context"])
+        )
+        if isinstance(fields["context"], str):
+            contexts *= len(questions)
+        if len(questions) != len(contexts):
+            raise DataError(f"{len(questions)} questions, {len(contexts)} contexts; expected one context, or as many")
+        found = {"question": questions, "context": contexts}
+        empty = [name for name, values in found.items() if not all(value.strip() for value in values)]
+        raise_all([f"{name}: an empty one among them; write a text" for name in empty])
+        return found
+
+    def columns_of(self, table: Table) -> dict[str, list[str]]:
+        return texts_of(table)
+
+    def shown(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
+        """The question: a context may be long, and many questions may have the same."""
+        return {"question": columns["question"]}
+
+    def line(self, prediction: Mapping[str, Any]) -> str:
+        return f"{prediction['answer'] or '(no answer)'}\t{prediction['probability']:.4f}"
+
+
+TASK = QuestionAnsweringTask

@@ -1,0 +1,241 @@
+"""A question and a text of any length → inputs of the encoder, overlapping windows; and which tokens the answer is.
+
+An answer is the smallest span of tokens that has all of its characters (but white space at its ends, which no token
+has). From these tokens come back exactly the answer's characters where it has all characters of each; else those of
+the whole span, a few more. A token's characters are those that the
+tokenizer says it stands for, without white space at either end, and with the accents (combining marks) and invisible
+format characters right after it that the tokenizer has left out: ``e`` + U+0301 is one letter.
+
+Special tokens and their places are the tokenizer's own; the question comes first. Every window has the whole question.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from bertkit.errors import CheckpointError, RecipeError
+from bertkit.tasks.question_answering.questions import Answers
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+NOWHERE = -100
+"""The position of an answer whose characters no token has; the loss ignores it."""
+
+
+@dataclass(frozen=True)
+class WindowSizes:
+    """How long windows are, in tokens.
+
+    Attributes:
+        max_seq_length: a window with question and special tokens.
+        doc_stride: tokens of the text that neighbouring windows share: the *overlap*, as in the tokenizers library.
+            Google's released run_squad.py has a flag of this name for the *step* from window to window.
+        max_query_length: tokens of the question; more are cut off its end.
+    """
+
+    max_seq_length: int
+    doc_stride: int
+    max_query_length: int
+
+    def check(self, special_tokens: int = 3) -> None:
+        """Refuses sizes that leave no new token for a window beside the longest question.
+
+        Raises:
+            ValueError: its message begins with the name of the size.
+        """
+        room = self.max_seq_length - special_tokens - self.max_query_length
+        if self.max_query_length < 1 or room < 1:
+            raise ValueError(
+                f"max_query_length: {self.max_query_length} tokens of the question and {special_tokens} special ones "
+                f"leave {max(room, 0)} of max_seq_length {self.max_seq_length} for the text; expected 1 to "
+                f"{self.max_seq_length - special_tokens - 1}"
+            )
+        if not 0 <= self.doc_stride < room:
+            raise ValueError(
+                f"doc_stride: {self.doc_stride}, the overlap of windows, which have {room} tokens of the text beside "
+                f"the longest question (max_seq_length {self.max_seq_length}, max_query_length "
+                f"{self.max_query_length}); expected 0 to {room - 1}"
+            )
+
+
+@dataclass(frozen=True)
+class PairForm:
+    """How a tokenizer puts a question and a text together: three runs of special tokens, and the type of each token.
+
+    Attributes:
+        specials: ids before the question, between both, and after the text.
+        types: ``token_type_ids`` of these three runs.
+        question_type, text_type: those of a token of the question and of the text.
+        answerless: the position of [CLS] among the specials, to which an answer points that is not there: the number of
+            its run, and its place in it.
+    """
+
+    specials: tuple[list[int], list[int], list[int]]
+    types: tuple[list[int], list[int], list[int]]
+    question_type: int
+    text_type: int
+    answerless: tuple[int, int]
+
+    @property
+    def count(self) -> int:
+        """How many special tokens there are."""
+        return sum(map(len, self.specials))
+
+
+def pair_form(tokenizer: PreTrainedTokenizerBase) -> PairForm:
+    """The form of a tokenizer's pairs, found by letting it put one together.
+
+    Raises:
+        CheckpointError: it does not tell which characters a token stands for, or has no [CLS].
+    """
+    if not tokenizer.is_fast:
+        raise CheckpointError(
+            f"{type(tokenizer).__name__} does not tell which characters a token stands for; question answering needs a "
+            "tokenizer of the tokenizers library"
+        )
+    probe = tokenizer("a", "a", truncation=False, padding=False, return_token_type_ids=True)
+    ids, types, owners = probe["input_ids"], probe["token_type_ids"], probe.sequence_ids(0)
+    first, second = owners.index(0), owners.index(1)
+    runs = [
+        (0, first),
+        (len(owners) - owners[::-1].index(0), second),
+        (len(owners) - owners[::-1].index(1), len(owners)),
+    ]
+    specials, special_types = ([values[start:end] for start, end in runs] for values in (ids, types))
+    cls = tokenizer.cls_token_id
+    places = [(run, token.index(cls)) for run, token in enumerate(specials) if cls in token]
+    if not places or second < first:
+        raise CheckpointError(
+            f"{type(tokenizer).__name__} puts no [CLS] beside a question and a text, which says that there is no answer"
+        )
+    return PairForm(tuple(specials), tuple(special_types), types[first], types[second], places[0])
+
+
+def encode_windows(
+    questions: Sequence[str],
+    contexts: Sequence[str],
+    answers: Sequence[Answers] | None,
+    tokenizer: PreTrainedTokenizerBase,
+    sizes: WindowSizes,
+) -> dict[str, list[Any]]:
+    """The windows of N examples, a row each, those of an example one after another.
+
+    Args:
+        questions, contexts: texts.
+        answers: of each question; the first one is trained on. None where they are not known.
+        tokenizer: of the tokenizers library.
+        sizes: of windows.
+
+    Returns:
+        ``input_ids``, ``attention_mask``, ``token_type_ids``; ``example``, the index of the row's example; ``cls``, the
+        position of [CLS]; ``context_begin``, that of the first token of the text; ``first_token``, which token of the
+        whole text that is, from 0; ``char_starts`` and ``char_ends``, the characters in the context of each token of
+        the text in this window; ``length``, tokens; ``full_length``, the same with what was cut off the question, in
+        an example's first row.
+
+        With answers ``start_positions`` and ``end_positions``, those of the answer's first and last token: of [CLS]
+        where a window does not have all of the answer, or there is none; `NOWHERE` in every row where no token has any
+        of its characters.
+
+    Raises:
+        RecipeError: the sizes are impossible with this tokenizer's special tokens.
+        CheckpointError: as `pair_form`.
+    """
+    form = pair_form(tokenizer)
+    try:
+        sizes.check(form.count)
+    except ValueError as error:
+        raise RecipeError(f"data.{error}") from error
+    plain = {"add_special_tokens": False, "truncation": False, "padding": False, "verbose": False}
+    asked = tokenizer(list(questions), **plain)["input_ids"]
+    # Several questions are asked of one text.
+    texts = list(dict.fromkeys(contexts))
+    read = tokenizer(texts, return_offsets_mapping=True, **plain)
+    characters = [_characters(offsets, text) for offsets, text in zip(read["offset_mapping"], texts, strict=True)]
+    place = {text: index for index, text in enumerate(texts)}
+    rows: list[dict[str, Any]] = []
+    for example, (question, context) in enumerate(zip(asked, contexts, strict=True)):
+        text, (starts, ends) = read["input_ids"][place[context]], characters[place[context]]
+        lost = max(len(question) - sizes.max_query_length, 0)
+        question = question[: sizes.max_query_length]
+        span = None if answers is None else _tokens_of(answers[example], starts, ends, context)
+        for first, count in _spans(len(text), sizes.max_seq_length - form.count - len(question), sizes.doc_stride):
+            part = slice(first, first + count)
+            row = _input(form, question, text[part])
+            row |= {"example": example, "first_token": first, "char_starts": starts[part], "char_ends": ends[part]}
+            row["full_length"] = row["length"] + (lost if not first else 0)
+            if span is not None:
+                inside = first <= span[0] and span[1] < first + count
+                positions = [row["context_begin"] + token - first if inside else row["cls"] for token in span]
+                positions = [NOWHERE, NOWHERE] if span == (NOWHERE, NOWHERE) else positions
+                row["start_positions"], row["end_positions"] = positions
+            rows.append(row)
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def _input(form: PairForm, question: list[int], text: list[int]) -> dict[str, Any]:
+    before, between, after = form.specials
+    types = form.types
+    ids = [*before, *question, *between, *text, *after]
+    begins = (0, len(before) + len(question), len(ids) - len(after))
+    run, place = form.answerless
+    return {
+        "input_ids": ids,
+        "attention_mask": [1] * len(ids),
+        "token_type_ids": [
+            *types[0],
+            *[form.question_type] * len(question),
+            *types[1],
+            *[form.text_type] * len(text),
+            *types[2],
+        ],
+        "cls": begins[run] + place,
+        "context_begin": begins[1] + len(between),
+        "length": len(ids),
+    }
+
+
+def _spans(tokens: int, room: int, overlap: int) -> list[tuple[int, int]]:
+    """First token and number of tokens of each window; the last window ends with the text.
+
+    >>> _spans(10, 4, 1), _spans(4, 4, 1), _spans(0, 4, 1)
+    ([(0, 4), (3, 4), (6, 4)], [(0, 4)], [(0, 0)])
+    """
+    step = room - overlap
+    firsts = range(0, max(tokens - overlap, 1), step)
+    return [(first, min(room, tokens - first)) for first in firsts]
+
+
+def _characters(offsets: Sequence[tuple[int, int]], context: str) -> tuple[list[int], list[int]]:
+    """Of each token the first character and the one after its last."""
+    starts, ends = [start for start, _ in offsets], [end for _, end in offsets]
+    for token, (start, end) in enumerate(offsets):
+        if start < end and (context[start].isspace() or context[end - 1].isspace()):
+            inner = context[start:end]
+            if inner.strip():
+                starts[token] = start + len(inner) - len(inner.lstrip())
+                ends[token] = end - (len(inner) - len(inner.rstrip()))
+    if not context.isascii():
+        marks = {place for place, sign in enumerate(context) if unicodedata.category(sign) in ("Mn", "Mc", "Me", "Cf")}
+        for token, end in enumerate(ends):
+            if end in marks and starts[token] < end:
+                limit = next((start for start in islice(starts, token + 1, None) if start >= end), len(context))
+                ends[token] = next(place for place in range(end, limit + 1) if place == limit or place not in marks)
+    return starts, ends
+
+
+def _tokens_of(answers: Answers, starts: list[int], ends: list[int], context: str) -> tuple[int, int]:
+    """First and last token of the first answer; (-1, -1), which no window has, without one, and `NOWHERE` twice where
+    no token has any of its characters."""
+    if not answers["text"]:
+        return -1, -1
+    begin, end = answers["answer_start"][0], answers["answer_start"][0] + len(answers["text"][0])
+    text = context[begin:end] if begin >= 0 else ""
+    begin, end = begin + len(text) - len(text.lstrip()), end - (len(text) - len(text.rstrip()))
+    has = [token for token, (start, stop) in enumerate(zip(starts, ends, strict=True)) if start < end and stop > begin]
+    return (has[0], has[-1]) if has and text.strip() else (NOWHERE, NOWHERE)

@@ -1,0 +1,66 @@
+"""The best checkpoint of a fine-tuning by its task's score, and a training that ends when it gets no better."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from transformers import EarlyStoppingCallback, TrainerCallback, TrainingArguments
+
+from bertkit.errors import RecipeError
+from bertkit.recipe.load import Recipe
+from bertkit.training.run_directory import last_checkpoint
+
+
+def keeping_the_best(recipe: Recipe) -> dict[str, Any]:
+    """What of the Trainer's arguments follows from keeping the best checkpoint, where the recipe asks for that.
+
+    The last checkpoint stays beside the best, so that the run can always be resumed.
+
+    Raises:
+        RecipeError: nothing is evaluated on the way.
+    """
+    train = recipe.train
+    asked = [name for name in ("early_stopping_patience", "load_best_model_at_end") if train.get(name)]
+    if train.get("save_strategy") == "best":
+        asked.append("save_strategy")
+    if not asked:
+        return {}
+    strategy = train.get("eval_strategy", "no")
+    if strategy == "no":
+        raise RecipeError(
+            f"train.{asked[0]}: nothing is evaluated on the way; set train.eval_strategy to epoch or steps"
+        )
+    if asked == ["save_strategy"]:
+        return {}
+    fixed: dict[str, Any] = {"load_best_model_at_end": True}
+    if train["save_total_limit"] == 1:
+        fixed["save_total_limit"] = 2
+    if not {"save_strategy", "save_steps"} & train.keys():
+        fixed |= {"save_strategy": strategy, "save_steps": train.get("eval_steps") or train["logging_steps"]}
+    return fixed | {"restore_callback_states_from_checkpoint": "early_stopping_patience" in asked}
+
+
+def choose_the_best_by(metric: str, arguments: TrainingArguments, recipe: Recipe) -> None:
+    """Makes a score the one that checkpoints are compared by, larger being better, unless the recipe names another."""
+    if "metric_for_best_model" in recipe.train:
+        return
+    if arguments.load_best_model_at_end or arguments.save_strategy == "best":
+        arguments.metric_for_best_model, arguments.greater_is_better = metric, True
+
+
+def early_stopping(recipe: Recipe) -> list[TrainerCallback]:
+    """What ends a training that gets no better, where the recipe asks for that."""
+    patience = recipe.train.get("early_stopping_patience")
+    return [] if patience is None else [EarlyStoppingCallback(patience)]
+
+
+def has_stopped_early(recipe: Recipe, output_dir: Path) -> bool:
+    """Whether a run lost its patience at its last checkpoint: transformers would train on from there."""
+    patience, checkpoint = recipe.train.get("early_stopping_patience"), last_checkpoint(output_dir)
+    if patience is None or checkpoint is None:
+        return False
+    callbacks = json.loads((Path(checkpoint) / "trainer_state.json").read_text())["stateful_callbacks"]
+    waited: int = callbacks[EarlyStoppingCallback.__name__]["attributes"]["early_stopping_patience_counter"]
+    return waited >= patience

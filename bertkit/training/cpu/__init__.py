@@ -1,0 +1,1 @@
+"""Speed-ups of training on CPUs."""

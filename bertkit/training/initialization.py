@@ -1,0 +1,120 @@
+"""What a pre-training starts from: a tokenizer and new weights, or a checkpoint with the tokenizer that it has."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+from bertkit import __version__
+from bertkit.checkpoint.load import check_positions, load_config, load_model, load_tokenizer
+from bertkit.corpus.sources import Source, TextLines
+from bertkit.corpus.vocabulary.tokenizer import train_tokenizer
+from bertkit.errors import RecipeError
+from bertkit.model import modeling_bert
+from bertkit.model.configuration_bert import BertConfig
+from bertkit.progress import say, without_library_bars
+from bertkit.recipe.load import Recipe
+from bertkit.tasks.pretraining import DataSettings
+from bertkit.training.tokenizer import save_trained_tokenizer
+
+
+@dataclass(frozen=True)
+class StartingPoint:
+    """Tokenizer and configuration, checked against each other.
+
+    Attributes:
+        checkpoint: folder or Hub id to go on from; ``None`` for new weights.
+        head: class of the model: without pairs there is no next-sentence head to train.
+    """
+
+    checkpoint: str | None
+    tokenizer: PreTrainedTokenizerFast
+    config: BertConfig
+    head: str
+
+    def model(self) -> PreTrainedModel:
+        """The weights: the checkpoint's, or new ones, drawn from torch's generator."""
+        if self.checkpoint is None:
+            return getattr(modeling_bert, self.head)(self.config)
+        with without_library_bars():
+            model, new = load_model(self.head, self.checkpoint, self.config, new_head=True)
+        if new:
+            say(f"not in {self.checkpoint}, so drawn at random: {', '.join(new)}")
+        return model
+
+
+def starting_point(recipe: Recipe, sources: list[Source], cache_dir: Path, resumed: Path | None) -> StartingPoint:
+    """Loads or trains the tokenizer, loads or builds the configuration.
+
+    Args:
+        recipe: of a pre-training.
+        sources: the corpus, to train a tokenizer on.
+        cache_dir: where trained tokenizers are kept.
+        resumed: the run's directory where it is resumed; its tokenizer is not trained again.
+
+    Raises:
+        BertkitError: a checkpoint or tokenizer cannot be had, or values do not fit each other.
+    """
+    data: DataSettings = recipe.data
+    checkpoint = recipe.model.get("name_or_path")
+    changes = {key: value for key, value in recipe.model.items() if key != "name_or_path"}
+    head = "BertForMaskedLM" if recipe.task.pair_objective == "none" else "BertForPreTraining"
+    if checkpoint is not None:
+        config = load_config(checkpoint, changes)
+        tokenizer = load_tokenizer(checkpoint, for_pretraining=True)
+    else:
+        positions = changes.get("max_position_embeddings", BertConfig().max_position_embeddings)
+        tokenizer = _tokenizer(data, sources, positions, cache_dir, resumed)
+        config = _new_config(recipe, changes, tokenizer)
+    if config.vocab_size < _ids(tokenizer):
+        raise RecipeError(f"model.vocab_size: {config.vocab_size}, but the tokenizer's ids need {_ids(tokenizer)}")
+    check_positions(max(length for length, _ in data.lengths()), config, checkpoint or "the model")
+    return StartingPoint(checkpoint, tokenizer, config, head)
+
+
+def _tokenizer(
+    data: DataSettings, sources: list[Source], positions: int, cache_dir: Path, resumed: Path | None
+) -> PreTrainedTokenizerFast:
+    """The tokenizer to use: given, trained now for a model of so many ``positions``, or trained before."""
+    if data.tokenizer is not None:
+        return load_tokenizer(data.tokenizer, for_pretraining=True)
+    if resumed is not None and (resumed / "tokenizer.json").is_file():
+        return load_tokenizer(resumed, for_pretraining=True)
+    assert data.vocab_size is not None
+    settings: dict[str, Any] = {
+        "vocab_size": data.vocab_size,
+        "lowercase": not data.cased,
+        "model_max_length": positions,
+        "merge_score": data.merge_score,
+        "min_frequency": data.min_pair_frequency,
+    }
+    trainers = [__version__, version("tokenizers")]
+    origin = {"sources": [source.fingerprint() for source in sources], "trainers": trainers, **settings}
+    key = hashlib.sha256(json.dumps(origin, sort_keys=True).encode()).hexdigest()
+    place = cache_dir / f"tokenizer-{key[:32]}"
+    if not (place / "tokenizer.json").is_file():
+        say(f"training a tokenizer of {data.vocab_size} pieces")
+        save_trained_tokenizer(train_tokenizer(TextLines(sources), **settings), place)
+    return load_tokenizer(place, for_pretraining=True)
+
+
+def _ids(tokenizer: PreTrainedTokenizerFast) -> int:
+    """How many ids there are, gaps between them counted."""
+    return max(tokenizer.get_vocab().values()) + 1
+
+
+def _new_config(recipe: Recipe, changes: dict[str, object], tokenizer: PreTrainedTokenizerFast) -> BertConfig:
+    """A new model's configuration; the vocabulary is the tokenizer's, or larger where the recipe says so."""
+    try:
+        config = BertConfig(**{"vocab_size": _ids(tokenizer), **changes, "pad_token_id": tokenizer.pad_token_id})
+    except ValueError as error:
+        raise RecipeError(f"recipe {recipe.name}: model: {error.__cause__ or error}") from error
+    if changes.get("pad_token_id", config.pad_token_id) != config.pad_token_id:
+        raise RecipeError(f"model.pad_token_id: it is the tokenizer's, {config.pad_token_id}; leave it out")
+    return config

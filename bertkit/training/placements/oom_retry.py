@@ -1,0 +1,121 @@
+"""A step that runs out of memory is done again with fewer examples at once: the same global batch, the same numbers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
+from transformers import Trainer
+
+from bertkit.errors import PlacementError
+from bertkit.placement.resolve import largest_divisor
+from bertkit.training.batches import batch_size, part_of_batch
+
+
+class MemorySavingTrainer(Trainer):
+    """Trainer whose steps go on with half the examples at once when a device has too little memory for all.
+
+    A loss that is a sum over items, divided by their number in the global batch, is the same sum in parts: so a device
+    computes its micro-batch in two, four, … parts, whose gradients add up, and neither the loader nor the other
+    processes see a difference. (transformers' ``auto_find_batch_size`` begins the training again, with a smaller
+    global batch.) Dropout alone is drawn anew.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        self._at_once: int | None = None  # examples a device computes at once, where that is fewer than it is given
+        self._batches: list[dict[str, torch.Tensor]] = []  # of this step
+        self._micro_batch = -1  # which of them is computed
+        self._is_backward = False
+        super().__init__(*args, **kwargs)
+
+    def get_batch_samples(
+        self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
+    ) -> tuple[list[Any], torch.Tensor | int | None]:
+        samples = super().get_batch_samples(epoch_iterator, num_batches, device)
+        self._batches, self._micro_batch = samples[0], -1
+        return samples
+
+    def training_step(
+        self, model: torch.nn.Module, inputs: dict[str, Any], num_items_in_batch: torch.Tensor | int | None = None
+    ) -> torch.Tensor:
+        """Loss and gradients of the next micro-batch; where memory runs out, the step so far is computed again.
+
+        Raises:
+            PlacementError: memory does not suffice for a single example, or the processes were exchanging tensors, so
+                that one of them alone cannot go back.
+        """
+        current = self._micro_batch + 1
+        again = False
+        while True:
+            try:
+                for self._micro_batch in range(current) if again else ():
+                    with self.accelerator.no_sync(model):
+                        self._in_parts(model, self._batches[self._micro_batch], num_items_in_batch)
+                self._micro_batch = current
+                return self._in_parts(model, inputs, num_items_in_batch)
+            except RuntimeError as error:
+                if not should_reduce_batch_size(error):
+                    raise
+                message = str(error).partition("\n")[0]
+            # Only now have the frames of the failed computation let go of their tensors.
+            self._halve(batch_size(self._batches[self._micro_batch]), message)
+            model.zero_grad()
+            self.forget_step()
+            clear_device_cache(garbage_collection=True)
+            again = True
+
+    def forget_step(self) -> None:
+        """Called before the micro-batches of a step are computed again: what was kept of them is to go."""
+
+    def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
+        self._is_backward = False
+        loss = super().compute_loss(*args, **kwargs)
+        self._is_backward = True
+        return loss
+
+    def _in_parts(
+        self, model: torch.nn.Module, inputs: dict[str, Any], num_items_in_batch: torch.Tensor | int | None
+    ) -> torch.Tensor:
+        examples = batch_size(inputs)
+        at_once = self._at_once or examples
+        losses = []
+        for start in range(0, examples, at_once):
+            is_last = start + at_once >= examples
+            self._is_exchanged = is_last and self._micro_batch == len(self._batches) - 1
+            part = inputs if at_once >= examples else part_of_batch(inputs, start, start + at_once)
+            with nullcontext() if is_last else self.accelerator.no_sync(model):
+                losses.append(super().training_step(model, part, num_items_in_batch))
+        return torch.stack(losses).sum()
+
+    def _halve(self, examples: int, message: str) -> None:
+        """Has fewer examples computed at once from here on, and says so.
+
+        Raises:
+            PlacementError: as `training_step` says.
+        """
+        at_once = min(self._at_once or examples, examples)
+        what = f"out of memory with {at_once} sequence{'s' if at_once > 1 else ''} at once on a device ({message})"
+        if at_once == 1:
+            raise PlacementError(
+                f"{what}; set placement.gradient_checkpointing=true, shorten --max-seq-length, or share the model "
+                "among several devices with --placement fsdp"
+            )
+        half = largest_divisor(self.args.train_batch_size, at_once // 2)
+        setting = f"--set placement.per_device_train_batch_size={half}"
+        several = self.args.world_size > 1
+        if several and (self.is_fsdp_enabled or (self._is_backward and self._is_exchanged)):
+            raise PlacementError(
+                f"{what}, while the processes exchanged tensors, so that the step cannot be done again; go on from the "
+                f"last checkpoint with --resume {setting} or a smaller divisor: the numbers stay the same"
+            )
+        self._at_once = half
+        where = f"process {self.args.process_index}: " if several else ""
+        print(
+            f"{where}{what}: from here on {half} at once, accumulated more often; the global batch and the numbers "
+            f"stay the same. To begin so: {setting}",
+            file=sys.stderr,
+        )

@@ -1,0 +1,238 @@
+"""Placement: the global batch is kept, whatever the processes; what cannot be is refused with what can."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from bertkit.errors import PlacementError
+from bertkit.placement.resolve import ProcessesNeeded, check_processes, computes_bf16_fast, inference_device, place
+from bertkit.placement.settings import PlacementSettings
+
+CPU = {"device": "cpu", "mixed_precision": "no"}
+CPU_SWITCHES = ["fast_dropout", "compact_embedding", "joint_projections", "group_lengths", "few_lengths"]
+
+
+@pytest.mark.parametrize(
+    ("processes", "per_device", "expected"),
+    [(1, None, (32, 1)), (1, 4, (4, 8)), (2, None, (16, 1)), (2, 4, (4, 4)), (32, None, (1, 1))],
+)
+def test_the_global_batch_is_per_device_times_accumulation_times_processes(
+    monkeypatch, processes, per_device, expected
+):
+    monkeypatch.setenv("WORLD_SIZE", str(processes))
+    placement = place(PlacementSettings(per_device_train_batch_size=per_device, **CPU), 32)
+    assert (placement.per_device_train_batch_size, placement.gradient_accumulation_steps) == expected
+    assert placement.global_train_batch_size == 32
+
+
+def test_a_large_batch_is_accumulated_on_a_cpu():
+    placement = place(PlacementSettings(**CPU), 256)
+    assert (placement.per_device_train_batch_size, placement.gradient_accumulation_steps) == (32, 8)
+
+
+def test_longer_sequences_make_smaller_batches_a_device_and_the_same_global_one():
+    placement = place(PlacementSettings(**CPU), 256, max_seq_length=512)
+    assert (placement.per_device_train_batch_size, placement.gradient_accumulation_steps) == (8, 32)
+    assert place(PlacementSettings(per_device_train_batch_size=64, **CPU), 256, 512).per_device_train_batch_size == 64
+
+
+def test_a_batch_that_cannot_be_cut_is_refused_with_sizes_that_can(monkeypatch):
+    with pytest.raises(PlacementError, match=r"5 does not divide the 32 .* one of these does: 1, 2, 4, 8, 16, 32"):
+        place(PlacementSettings(per_device_train_batch_size=5, **CPU), 32)
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    with pytest.raises(
+        PlacementError, match="32 sequences cannot be shared evenly by 3 processes; use a multiple of 3"
+    ):
+        place(PlacementSettings(**CPU), 32)
+
+
+def test_fp16_on_a_cpu_is_refused():
+    with pytest.raises(PlacementError, match="fp16 needs a GPU"):
+        place(PlacementSettings(device="cpu", mixed_precision="fp16"), 8)
+
+
+@pytest.mark.parametrize(
+    ("flags", "fast"), [("fpu avx512f avx512_bf16", True), ("amx_bf16", True), ("fpu avx512f", False)]
+)
+def test_bf16_is_chosen_where_the_cpu_has_instructions_for_it(tmp_path, flags, fast):
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text(f"processor\t: 0\nflags\t\t: {flags}\n")
+    assert computes_bf16_fast("cpu", cpuinfo) is fast
+    assert not computes_bf16_fast("cpu", tmp_path / "missing")
+
+
+def test_the_arguments_say_what_was_decided():
+    arguments = place(PlacementSettings(device="cpu", mixed_precision="bf16"), 8).training_arguments()
+    assert arguments["bf16"]
+    assert not arguments["fp16"]
+    assert arguments["use_cpu"]
+    assert arguments["per_device_train_batch_size"] * arguments["gradient_accumulation_steps"] == 8
+
+
+# ---- processes ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    """``gpus(n)``: as on a machine with n of them."""
+
+    def see(number: int) -> None:
+        monkeypatch.setattr("bertkit.placement.resolve.visible_gpus", lambda: number)
+
+    return see
+
+
+@pytest.mark.parametrize(
+    ("number", "settings", "wanted"),
+    [
+        (0, {"num_processes": 2}, 2),
+        (8, {"num_processes": 2}, 2),
+        (8, {"strategy": "ddp"}, 8),
+        (8, {"strategy": "fsdp"}, 8),
+        (8, {"strategy": "fsdp", "num_processes": 4}, 4),
+        (8, {"device": "cpu", "num_processes": 3}, 3),
+    ],
+)
+def test_processes_are_needed_where_no_launcher_has_started_them(gpus, number, settings, wanted):
+    gpus(number)
+    with pytest.raises(ProcessesNeeded, match=f"{wanted} processes are wanted") as error:
+        check_processes(PlacementSettings(**settings))
+    assert error.value.num_processes == wanted
+
+
+@pytest.mark.parametrize(
+    ("number", "settings"),
+    [(0, {}), (1, {}), (1, {"strategy": "ddp"}), (8, {"num_processes": 1}), (8, {"device": "cpu"})],
+)
+def test_one_process_is_enough(gpus, number, settings):
+    gpus(number)
+    check_processes(PlacementSettings(**settings))
+
+
+@pytest.mark.parametrize(
+    ("number", "settings", "message"),
+    [
+        (4, {}, "4 GPUs are visible; --placement ddp trains on all of them"),
+        (0, {"strategy": "ddp"}, "Give --num-processes"),
+        (4, {"strategy": "ddp", "device": "cpu"}, "Give --num-processes"),
+        (1, {"strategy": "fsdp"}, "at least 2 GPUs, and 1 is visible"),
+    ],
+)
+def test_what_cannot_be_started_is_refused(gpus, number, settings, message):
+    gpus(number)
+    with pytest.raises(PlacementError, match=message) as error:
+        check_processes(PlacementSettings(**settings))
+    assert not isinstance(error.value, ProcessesNeeded)
+
+
+def test_a_launcher_must_have_started_as_many_as_are_wanted_on_each_machine(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    check_processes(PlacementSettings(num_processes=2))
+    check_processes(PlacementSettings(strategy="fsdp"))
+    with pytest.raises(PlacementError, match="num_processes: 4, but the launcher has started 2 on this machine"):
+        check_processes(PlacementSettings(num_processes=4))
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    with pytest.raises(PlacementError, match="fsdp shares a model among at least 2 processes, and this is one"):
+        check_processes(PlacementSettings(strategy="fsdp"))
+
+
+def test_a_gpu_that_is_insisted_on_must_be_there(monkeypatch):
+    monkeypatch.setattr("torch.accelerator.is_available", lambda: False)
+    with pytest.raises(PlacementError, match=r"placement.device: gpu, but this machine has none"):
+        place(PlacementSettings(device="gpu", num_processes=1), 8)
+
+
+def test_accelerates_launcher_may_say_strategy_and_precision(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
+    placement = place(PlacementSettings(device="cpu"), 8)
+    assert (placement.strategy, placement.mixed_precision) == ("fsdp", "bf16")
+    placement = place(PlacementSettings(strategy="ddp", **CPU), 8)
+    assert (placement.strategy, placement.mixed_precision) == ("ddp", "no")
+    monkeypatch.setattr("bertkit.placement.resolve._device", lambda settings: "cuda")
+    with pytest.raises(PlacementError, match="fp16 cannot be had with fsdp"):
+        place(PlacementSettings(strategy="fsdp", mixed_precision="fp16"), 8)
+
+
+def test_one_process_predicts(gpus, monkeypatch):
+    gpus(8)
+    assert inference_device("cpu") == "cpu"
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(PlacementError, match="by one process, and this is one of 2; use plain bertkit"):
+        inference_device("cpu")
+
+
+# ---- XLA ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def on_xla(monkeypatch):
+    """``on_xla("TPU")``: a machine on which torch_xla is, and computes on that."""
+
+    def pretend(device_type: str, processes: int = 1) -> None:
+        runtime = SimpleNamespace(device_type=lambda: device_type, world_size=lambda: processes)
+        monkeypatch.setitem(sys.modules, "torch_xla", SimpleNamespace(runtime=runtime))
+        monkeypatch.setattr("bertkit.placement.resolve._finds_xla", lambda: True)
+
+    return pretend
+
+
+@pytest.mark.parametrize(("device_type", "precision"), [("TPU", "bf16"), ("CPU", "no")])
+def test_xla_is_found_and_bf16_chosen_on_a_tpu(on_xla, device_type, precision):
+    on_xla(device_type)
+    placement = place(PlacementSettings(), 32)
+    assert (placement.device, placement.mixed_precision, placement.fixed_shapes) == ("xla", precision, True)
+    assert inference_device() == "cpu"
+    assert not place(PlacementSettings(fixed_shapes=False), 32).fixed_shapes
+
+
+def test_bf16_on_xla_is_not_left_to_accelerate_which_would_store_weights_in_it(on_xla):
+    on_xla("TPU")
+    placement = place(PlacementSettings(), 32)
+    assert placement.autocast_on_xla
+    assert not placement.training_arguments()["bf16"]
+    assert not place(PlacementSettings(mixed_precision="no"), 32).autocast_on_xla
+
+
+def test_the_cpu_is_refused_where_accelerate_would_take_xla(on_xla):
+    on_xla("CPU")
+    placement = place(PlacementSettings(device="cpu"), 32)  # enough to predict, which accelerate has no part in
+    assert placement.device == "cpu"
+    with pytest.raises(PlacementError, match="USE_TORCH_XLA=0"):
+        placement.training_arguments()
+
+
+def test_what_xla_cannot_do_is_refused(on_xla, monkeypatch):
+    monkeypatch.setattr("bertkit.placement.resolve._finds_xla", lambda: False)
+    with pytest.raises(PlacementError, match="torch_xla cannot be imported"):
+        place(PlacementSettings(device="xla"), 32)
+    on_xla("TPU", processes=4)
+    with pytest.raises(PlacementError, match="4 processes on XLA"):
+        place(PlacementSettings(device="xla"), 32)
+    on_xla("TPU")
+    with pytest.raises(PlacementError, match="fp16 needs a GPU; on this XLA"):
+        place(PlacementSettings(mixed_precision="fp16"), 32)
+
+
+@pytest.mark.parametrize("switch", CPU_SWITCHES)
+@pytest.mark.parametrize(("asked", "found"), [(None, True), (True, True), (False, False)])
+def test_speed_switches_of_cpus(switch, asked, found):
+    assert getattr(place(PlacementSettings(**{switch: asked}, **CPU), 8), switch) is found
+
+
+@pytest.mark.parametrize("switch", CPU_SWITCHES)
+def test_speed_switches_of_cpus_on_a_gpu_are_refused(switch):
+    with pytest.raises(ValueError, match=f"{switch}: it is for CPUs, and device is gpu"):
+        PlacementSettings(device="gpu", **{switch: True})
+
+
+def test_shards_of_an_embedding_have_all_its_rows_and_those_of_layers_are_left_as_they_are():
+    placement = dataclasses.replace(place(PlacementSettings(**CPU), 8), strategy="fsdp", num_processes=2)
+    assert not placement.compact_embedding
+    assert not placement.joint_projections

@@ -1,0 +1,267 @@
+"""Recipes: found by name, overridden by key, and every fault of a recipe in one message."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from bertkit.errors import OutputError, RecipeError
+from bertkit.placement.settings import PlacementSettings
+from bertkit.recipe.find import copy_recipe, find_recipe, list_recipes, parse_value
+from bertkit.recipe.load import load_placement
+from bertkit.tasks.registry import TASKS, load_recipe, validate_recipes
+
+NAMES = list_recipes()
+
+
+def test_there_are_recipes_of_every_family():
+    assert {name.split("/")[0] for name in NAMES} == {"pretrain", "finetune", "placement", "quickstart"}
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("placement/")])
+def test_every_recipe_loads_and_comes_back_from_its_own_dictionary(name):
+    recipe = load_recipe(name)
+    assert load_recipe(recipe.to_dict()).to_dict() == recipe.to_dict()
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("placement/")])
+def test_every_placement_loads(name):
+    PlacementSettings(**load_placement(name.removeprefix("placement/")))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_recipe_opens_with_what_it_is_for_and_how_to_run_it(name):
+    header = [line for line in find_recipe(name).read_text().splitlines() if line.startswith("#")]
+    assert len(header) > 2
+    assert any("bertkit " in line for line in header)
+
+
+def test_the_papers_values():
+    sst2 = load_recipe("finetune/glue/sst2")
+    assert sst2.train["global_train_batch_size"] in (16, 32)
+    assert 2e-5 <= sst2.train["learning_rate"] <= 5e-5
+    assert 2 <= sst2.train["num_train_epochs"] <= 4
+
+
+SIZES = {  # layers, hidden size, heads, intermediate size
+    "bert-tiny": (2, 128, 2, 512),
+    "bert-mini": (4, 256, 4, 1024),
+    "bert-small": (4, 512, 8, 2048),
+    "bert-medium": (8, 512, 8, 2048),
+    "bert-base": (12, 768, 12, 3072),
+    "bert-large": (24, 1024, 16, 4096),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_pre_training_follows_the_paper_in_every_size(name):
+    recipe = load_recipe(name)
+    fields = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")
+    assert tuple(recipe.model[field] for field in fields) == SIZES[name]
+    train = recipe.train
+    assert (train["learning_rate"], train["global_train_batch_size"], train["max_steps"]) == (1e-4, 256, 1_000_000)
+    assert train["warmup_steps"] * train["max_steps"] == 10_000
+    assert (train["adam_beta1"], train["adam_beta2"], train["adam_epsilon"]) == (0.9, 0.999, 1e-6)
+    assert (train["weight_decay"], train["lr_scheduler_type"]) == (0.01, "linear")
+    data = recipe.data
+    assert data.lengths() == [(128, 0.9), (512, 0.1)]
+    assert [data.examples(length, 0).predictions_per_seq for length, _ in data.lengths()] == [20, 77]
+    assert (recipe.task.pair_objective, data.mlm_probability, data.short_seq_prob) == ("nsp", 0.15, 0.1)
+
+
+def test_a_shorter_longest_input_cuts_every_phase():
+    assert load_recipe("bert-tiny", {"data.max_seq_length": 128}).data.lengths() == [(128, 1.0)]
+    assert load_recipe("bert-tiny", {"data.max_seq_length": 256}).data.lengths() == [(128, 0.9), (256, 0.1)]
+
+
+def test_phases_are_saved_and_read_back(tmp_path):
+    recipe = load_recipe("bert-tiny", {"data.phases": {64: 0.5, 128: 0.5}})
+    recipe.save(tmp_path / "recipe.yaml", "of a run")
+    assert load_recipe(tmp_path / "recipe.yaml").data == recipe.data
+
+
+def test_a_recipe_saved_beside_a_run_gives_the_same_recipe(tmp_path):
+    recipe = load_recipe("sst2", {"train.learning_rate": 3e-5, "placement.mixed_precision": "no", "train.max_steps": 7})
+    recipe.save(tmp_path / "recipe.yaml", "bertkit …")
+    assert load_recipe(tmp_path / "recipe.yaml").to_dict() == recipe.to_dict()
+
+
+def test_overrides_win_and_reach_every_block():
+    recipe = load_recipe(
+        "sst2",
+        {
+            "train.save_steps": 10,
+            "train.logging_steps": 1,
+            "placement.per_device_train_batch_size": 4,
+            "placement.mixed_precision": "no",
+            "model.hidden_dropout_prob": 0,
+            "data.max_seq_length": 64,
+            "task.main_metric": "accuracy",
+        },
+    )
+    assert (recipe.train["save_steps"], recipe.train["logging_steps"]) == (10, 1)
+    assert (recipe.placement.per_device_train_batch_size, recipe.placement.mixed_precision) == (4, "no")
+    assert recipe.model["hidden_dropout_prob"] == 0
+    assert recipe.data.max_seq_length == 64
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("no", "no"), ("1e-4", 1e-4), ("3", 3), ("true", True), ("[a, b]", ["a", "b"]), ("null", None), ("'1'", "1")],
+)
+def test_values_are_read_as_people_mean_them(text, value):
+    assert parse_value(text) == value
+    assert type(parse_value(text)) is type(value)
+
+
+def test_three_wrong_keys_are_named_at_once_with_file_and_line(tmp_path):
+    path = tmp_path / "mine.yaml"
+    text = find_recipe("sst2").read_text()
+    text = text.replace("  learning_rate:", "  learnign_rate:").replace("  max_seq_length:", "  max_length:")
+    path.write_text(text + "modle:\n  hidden_size: 3\n")
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(path)
+    message = str(caught.value)
+    lines = path.read_text().splitlines()
+    for wrong, right in (("learnign_rate", "learning_rate"), ("modle", "model")):
+        number = next(index for index, line in enumerate(lines, 1) if wrong in line)
+        assert f"{path}, line {number}: " in message
+        assert f"did you mean '{right}'?" in message
+    assert "data.max_length: unknown key" in message
+    assert message.startswith(f"recipe {path}: 3 faults:")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("train.learning_rate", "fast", "train.learning_rate: expected float, got 'fast'"),
+        ("train.learning_rate", -1, "train.learning_rate: expected more than 0, got -1"),
+        ("train.max_steps", 0, "train.max_steps: expected more than 0, got 0"),
+        ("train.lr_scheduler_type", "linaer", "did you mean 'linear'?"),
+        ("train.bf16", True, "train.bf16: not set in a recipe; use placement.mixed_precision"),
+        ("train.hub_model_id", "x/y", "use --push-to-hub, and the block hub"),
+        ("hub.license", "Apache 2.0", "hub.license: expected an identifier as the Hub has it, such as mit"),
+        ("hub.language", ["english"], "hub.language: expected ISO 639 codes such as en or de"),
+        ("train.global_train_batch_size", 0, "expected at least 1 sequence, got 0"),
+        ("placement.mixed_precision", "bf61", "expected one of auto, no, bf16, fp16, got 'bf61'; did you mean 'bf16'?"),
+        ("placement.per_device_train_batch_size", 0, "0 is not at least 1"),
+        ("data.max_seq_length", 2, "data.max_seq_length: 2 leaves no room"),
+        ("data.max_train_samples", 0, "data.max_train_samples: 0 is not at least 1"),
+        ("task.kind", "gleu", "unknown task 'gleu'"),
+        ("task.metric", "glue/sst3", "task.metric: unknown metric 'glue/sst3'"),
+        ("speed.fast", True, "--set speed.fast: expected block.key with a block of task, model"),
+        ("train", 3, "--set train: expected block.key"),
+    ],
+)
+def test_a_wrong_value_is_answered_with_key_value_and_what_is_expected(key, value, expected):
+    with pytest.raises(RecipeError) as caught:
+        load_recipe("sst2", {key: value})
+    assert expected in str(caught.value)
+
+
+def test_the_fields_of_a_new_model_are_known_and_those_of_a_checkpoint_are_its_own():
+    with pytest.raises(RecipeError, match=r"model\.hidden_sise: unknown key; did you mean 'hidden_size'\?"):
+        load_recipe("bert-mini", {"model.hidden_sise": 3})
+    # a field of DistilBERT: whether the checkpoint has it shows when its configuration is loaded
+    assert load_recipe("sst2", {"model.seq_classif_dropout": 0.3}).model["seq_classif_dropout"] == 0.3
+    with pytest.raises(RecipeError, match=r"model\.hidden_dropout_prob: expected float"):
+        load_recipe("sst2", {"model.hidden_dropout_prob": "much"})
+
+
+def test_an_impossible_model_is_refused_with_the_recipe():
+    with pytest.raises(RecipeError, match="hidden_size"):
+        load_recipe("bert-mini", {"model.hidden_size": 250})
+
+
+def test_a_key_given_twice_in_a_file_is_refused(tmp_path):
+    path = tmp_path / "twice.yaml"
+    path.write_text("train:\n  seed: 1\n  seed: 2\n")
+    with pytest.raises(RecipeError, match=r"line 3: train\.seed is given twice"):
+        load_recipe(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [("task: [", "not valid YAML"), ("- 1\n", "expected the blocks"), ("", "expected the blocks")],
+)
+def test_a_file_that_is_no_recipe_is_refused(tmp_path, content, expected):
+    path = tmp_path / "broken.yaml"
+    path.write_text(content)
+    with pytest.raises(RecipeError, match=expected):
+        load_recipe(path)
+
+
+def test_a_missing_key_without_default_is_named():
+    with pytest.raises(RecipeError, match=r"task\.name: missing"):
+        load_recipe({"task": {"kind": "glue", "folder": "X"}})
+
+
+def test_an_unknown_recipe_suggests_the_nearest():
+    with pytest.raises(RecipeError, match="did you mean 'bert-mini'"):
+        load_recipe("bert-mni")
+    with pytest.raises(RecipeError, match="no such file"):
+        load_recipe("missing.yaml")
+
+
+def test_a_recipe_is_found_by_its_whole_name_its_last_part_and_as_a_file():
+    path = find_recipe("finetune/glue/sst2")
+    assert path == find_recipe("sst2") == find_recipe(path)
+    assert path.name == "sst2.yaml"
+
+
+def test_copying_keeps_comments_and_never_overwrites(tmp_path):
+    target = copy_recipe("sst2", tmp_path)
+    assert target == tmp_path / "sst2.yaml"
+    assert target.read_bytes() == find_recipe("sst2").read_bytes()
+    with pytest.raises(OutputError, match="exists"):
+        copy_recipe("sst2", target)
+    with pytest.raises(OutputError, match="there is no folder"):
+        copy_recipe("sst2", tmp_path / "missing" / "a.yaml")
+
+
+def test_validating_names_the_faults_of_every_file(tmp_path):
+    for name, wrong in (("a.yaml", "train.lr"), ("b.yaml", "data.length")):
+        block, key = wrong.split(".")
+        (tmp_path / name).write_text(find_recipe("sst2").read_text() + f"\n{block}2:\n  {key}: 1\n")
+    with pytest.raises(RecipeError, match=r"(?s)2 faults.*a\.yaml.*b\.yaml"):
+        validate_recipes([tmp_path / "a.yaml", tmp_path / "b.yaml"])
+    validate_recipes([find_recipe("sst2"), find_recipe("placement/cpu")])
+
+
+def test_a_placement_with_another_block_or_value_is_refused(tmp_path):
+    path = tmp_path / "p.yaml"
+    path.write_text("train:\n  seed: 1\n")
+    with pytest.raises(RecipeError, match="expected one block, placement"):
+        load_placement(path)
+    path.write_text("placement:\n  device: tpu9\n")
+    with pytest.raises(
+        RecipeError, match=r"line 2: placement\.device: expected one of auto, cpu, gpu, xla, got 'tpu9'"
+    ):
+        load_placement(path)
+
+
+def test_every_task_module_is_a_kind_with_its_settings():
+    kinds = ["classification", "glue", "multiple_choice", "ner", "pretraining", "question_answering"]
+    assert TASKS.kinds() == kinds
+    for kind in TASKS.kinds():
+        assert all(map(dataclasses.is_dataclass, TASKS.settings(kind)))
+
+
+def test_epochs_that_are_asked_for_win_over_a_recipes_steps():
+    recipe = load_recipe("bert-mini", {"train.num_train_epochs": 3})
+    assert "max_steps" not in recipe.train
+    both = load_recipe("bert-mini", {"train.num_train_epochs": 3, "train.max_steps": 7})
+    assert both.train["max_steps"] == 7
+
+
+@pytest.mark.parametrize("content", ["train: {seed: {{ x }}}\n", "train:\n  seed: !env X\n", "train:\n  5: 1\n"])
+def test_yaml_that_is_no_plain_data_is_refused(tmp_path, content):
+    path = tmp_path / "odd.yaml"
+    path.write_text(content)
+    with pytest.raises(RecipeError, match=r"odd\.yaml"):
+        load_recipe(path)
+
+
+def test_numbers_with_a_leading_zero_are_decimal():
+    assert (parse_value("010"), parse_value("08")) == (10, 8)

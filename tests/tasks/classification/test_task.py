@@ -1,0 +1,416 @@
+"""Classification of anybody's table: what is found in it, refused, held out and kept."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertkit import BertConfig
+from bertkit.errors import CheckpointError, DataError
+from bertkit.tables import Table
+from bertkit.tasks import table_data
+from bertkit.tasks.base import task_of_checkpoint, task_of_recipe
+from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
+from bertkit.tasks.registry import load_recipe
+
+TRAIN = "text,label\ngood film,pos\nbad film,neg\n"
+
+
+@pytest.fixture
+def task(tmp_path):
+    """Makes a task of files, each given by its content: ``task(train_csv=…, test_jsonl=…, stride=…, problem=…)``."""
+
+    def make(**given: Any) -> ClassificationTask:
+        data, settings = {}, {}
+        for name, value in given.items():
+            split, _, kind = name.rpartition("_")
+            if kind in ("csv", "tsv", "jsonl"):
+                path = tmp_path / f"{split}.{kind}"
+                path.write_text(value, encoding="utf-8")
+                data[f"{split}_file"] = str(path)
+            else:
+                (settings if name in TaskSettings.__dataclass_fields__ else data)[name] = value
+        return ClassificationTask(TaskSettings(**settings), DataSettings(**data))
+
+    return make
+
+
+def rows(**columns: list[Any]) -> str:
+    """JSON lines."""
+    return "".join(
+        json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in zip(*columns.values(), strict=True)
+    )
+
+
+def many(classes: str = "pos neg", count: int = 40) -> str:
+    names = classes.split()
+    return "text,label\n" + "".join(f"text {row},{names[row % len(names)]}\n" for row in range(count))
+
+
+def message(task: ClassificationTask, folder: Path, splits: list[str] | None = None) -> str:
+    """What `load` refuses, without the folder."""
+    with pytest.raises(DataError) as caught:
+        task.load(splits)
+    return str(caught.value).replace(f"{folder}/", "")
+
+
+def through_checkpoint(task: ClassificationTask, **data: Any) -> ClassificationTask:
+    """The task as it comes back from the ``config.json`` of what was trained."""
+    config = BertConfig(**task.config(), bertkit_task=task.describe())
+    found = task_of_checkpoint(BertConfig.from_dict(json.loads(config.to_json_string())), "here", **data)
+    assert isinstance(found, ClassificationTask)
+    return found
+
+
+# ---- what the labels are --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("train", "problem", "names", "labels", "main_metric"),
+    [
+        (rows(text=["a", "b", "c"], label=["y", "n", "y"]), "single_label", ["n", "y"], [1, 0, 1], "accuracy"),
+        (rows(text=["a", "b", "c"], label=[10, 9, 9]), "single_label", ["9", "10"], [1, 0, 0], "accuracy"),
+        (rows(text=["a", "b"], label=["null", "NA"]), "single_label", ["NA", "null"], [1, 0], "accuracy"),
+        (rows(text=["a", "b"], label=[True, False]), "single_label", ["False", "True"], [1, 0], "accuracy"),
+        (rows(text=["a", "b"], label=[1, 2.5]), "regression", [], [1.0, 2.5], "pearson"),
+        (rows(text=["a", "b"], label=[["x", "y"], []]), "multi_label", ["x", "y"], [[1, 1], [0, 0]], "f1_micro"),
+    ],
+)
+def test_problem_and_classes_are_found_in_the_training_data(task, train, problem, names, labels, main_metric):
+    found = task(train_jsonl=train)
+    assert found.load(["train"])["train"].examples["labels"][:] == labels
+    assert found.task == TaskSettings(problem=problem, text_columns=["text"], label_column="label", label_names=names)
+    assert found.main_metric == main_metric
+
+
+def test_the_problem_that_is_given_wins(task):
+    fractions = "text,label\na,1.5\nb,2.5\nc,1.5\n"
+    assert task(train_csv=fractions, problem="single_label").load(["train"])["train"].examples["labels"][:] == [0, 1, 0]
+    whole = task(train_csv="text,label\na,1\nb,3\n", problem="regression").load(["train"])["train"]
+    assert whole.examples["labels"][:] == [1.0, 3.0]
+    assert isinstance(whole.examples["labels"][0], float)
+
+
+def test_several_labels_stand_in_one_field_with_a_separator(task):
+    found = task(train_tsv="text\tlabel\na\tx|y\nb\t\nc\ty\n", label_separator="|")
+    assert found.load(["train"])["train"].examples["labels"][:] == [[1, 1], [0, 0], [0, 1]]
+    assert found.task.problem == "multi_label"
+
+
+def test_names_that_are_given_set_the_order_and_refuse_others(task, tmp_path):
+    found = task(train_csv=TRAIN, label_names=["pos", "neg"])
+    assert found.load(["train"])["train"].examples["labels"][:] == [0, 1]
+    numbers = task(train_csv="text,label\na,1.5\nb,2.5\n", label_names=["2.5", "1.5"])
+    assert numbers.load(["train"])["train"].examples["labels"][:] == [1, 0]
+    refused = message(task(train_csv=TRAIN, label_names=["pos", "negative"]), tmp_path, ["train"])
+    assert refused == "train.csv, line 3: label 'neg' is none of 'pos', 'negative'"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "expected"),
+    [
+        ({"text_columns": ["a", "b", "c"]}, "text_columns: expected one, or two of pairs, got a, b, c"),
+        ({"text_columns": ["a", "a"]}, "text_columns: expected two of pairs, got a twice"),
+        ({"label_separator": ""}, "label_separator: '' is for several labels a row"),
+        ({"label_separator": ",", "problem": "single_label"}, "label_separator: ',' is for several"),
+        ({"label_names": ["a"], "problem": "regression"}, "label_names: numbers have no classes"),
+    ],
+)
+def test_impossible_settings_are_refused(wrong, expected):
+    with pytest.raises(ValueError, match=expected):
+        TaskSettings(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "expected"),
+    [
+        ({"validation_fraction": 0.0}, "validation_fraction: expected a share between 0 and 1, got 0.0"),
+        ({"validation_fraction": 1.0}, "validation_fraction: expected a share"),
+        ({"data_dir": "x"}, "data_dir: a table is a file"),
+        ({"dataset_name": "org/x", "test_file": "t.csv"}, "dataset_name: either a set .* and test_file is given too"),
+        ({"dataset_config": "en"}, "dataset_config: is of a set of the Hub; give dataset_name"),
+    ],
+)
+def test_impossible_data_are_refused(wrong, expected):
+    with pytest.raises(ValueError, match=expected):
+        DataSettings(**wrong)
+
+
+# ---- faults ---------------------------------------------------------------------------------------------------------
+
+
+def test_all_faults_of_all_files_are_told_at_once(task, tmp_path):
+    train = "text,label\ngood,pos\n,neg\n  ,pos\nNA,\n"
+    assert message(task(train_csv=train, validation_csv="text,label\na,pos\nb,other\nc,\n"), tmp_path).splitlines() == [
+        "2 faults:",
+        "  - train.csv, line 3: text is empty; write a text, or leave the row out",
+        "  - train.csv, line 4: text is empty; write a text, or leave the row out",
+        "train.csv, line 5: no value for 'label'",
+        "2 faults:",
+        "  - validation.csv, line 3: label 'other' is none of 'neg', 'pos'",
+        "  - validation.csv, line 4: no value for 'label'",
+    ]
+
+
+def test_both_texts_of_a_pair_are_checked(task, tmp_path):
+    pairs = task(train_tsv="sentence1\tsentence2\tlabel\na\t\t1\n \tb\t0\n")
+    assert [line.split(";")[0] for line in message(pairs, tmp_path, ["train"]).splitlines()] == [
+        "train.tsv, line 3: sentence1 is empty",
+        "train.tsv, line 2: sentence2 is empty",
+    ]
+
+
+def test_labels_that_only_the_test_set_has_are_named(task, tmp_path):
+    refused = message(task(train_csv=many(), test_csv="text,label\na,pos\nb,new\n"), tmp_path)
+    assert refused == "test.csv, line 3: label 'new' is none of 'neg', 'pos'"
+
+
+def test_one_class_alone_is_refused_together_with_other_faults(task, tmp_path):
+    assert message(task(train_csv="text,label\na,pos\n,pos\n"), tmp_path, ["train"]).splitlines() == [
+        "train.csv: every row has the label 'pos'; expected at least two classes",
+        "train.csv, line 3: text is empty; write a text, or leave the row out",
+    ]
+
+
+def test_no_class_at_all_is_refused(task, tmp_path):
+    none = task(train_jsonl=rows(text=["a", "b"], label=[[], []]))
+    assert message(none, tmp_path, ["train"]) == "train.jsonl: no row has a label in 'label'"
+    missing = message(task(train_csv="text,label\na,\nb, \n"), tmp_path, ["train"])
+    assert "train.csv, line 2: no value for 'label'" in missing
+    assert "train.csv, line 3: no value for 'label'" in missing
+
+
+def test_a_number_that_is_missing_or_none_does_not_make_classes_of_the_others(task, tmp_path):
+    missing = message(task(train_csv="text,score\na,1.5\nb,\nc,2\n"), tmp_path, ["train"])
+    assert missing == "train.csv, line 3: 'score' is ''; expected a number"
+    word = message(task(train_csv="text,score\na,1.5\nb,high\n", problem="regression"), tmp_path, ["train"])
+    assert word == "train.csv, line 3: 'score' is 'high'; expected a number"
+
+
+def test_several_labels_without_a_separator_are_pointed_to_it(task, tmp_path):
+    refused = message(task(train_csv="text,label\na,x;y\n", problem="multi_label"), tmp_path, ["train"])
+    assert refused.startswith("train.csv, line 2: expected a list of labels, got 'x;y'; ")
+    assert "--label-separator" in refused
+
+
+def test_columns_are_asked_for_where_they_cannot_be_told(task, tmp_path):
+    refused = message(task(train_csv=TRAIN, label_column="lable"), tmp_path)
+    assert refused == "train.csv: --label-column lable: no such column among text, label; did you mean 'label'?"
+    everything = {"problem": "single_label", "label_names": ["pos", "neg"], "label_column": "label"}
+    leak = task(train_csv=TRAIN, text_columns=["label"], **everything)
+    assert message(leak, tmp_path) == "train.csv: --text-column label: this column holds the labels; name another"
+    named = task(train_csv="labels,sentiment\na,1\nb,0\n", label_column="sentiment")
+    assert message(named, tmp_path) == "train.csv: a column of texts cannot be named 'labels'; rename it"
+
+
+def test_without_a_table_the_ways_to_give_one_are_told(task):
+    for given in ({}, {"validation_csv": TRAIN}, {"test_csv": TRAIN}):
+        with pytest.raises(DataError, match=r"no table to read; give --train-file .* or --dataset-name"):
+            task(**given).load()
+
+
+# ---- splits ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_validation_set_is_held_out_by_class_where_none_is_given(task, tmp_path):
+    splits = task(train_csv=many("a a a b", 80)).load()
+    held = splits["validation"]
+    assert sorted(held.examples["labels"][:]) == [0] * 6 + [1] * 2  # tenths of 60 and of 20
+    assert len(splits["train"].examples) == 72
+    assert not set(held.examples["text"]) & set(splits["train"].examples["text"])
+    assert held.notes == (f"8 of 80 rows of {tmp_path}/train.csv, drawn with data.split_seed 42",)
+
+
+def test_the_held_out_rows_do_not_depend_on_what_else_is_asked(task):
+    held = task(train_csv=many()).load()["validation"].examples["text"][:]
+    assert task(train_csv=many()).load(["validation"])["validation"].examples["text"][:] == held
+    limited = task(train_csv=many(), max_train_samples=3).load()
+    assert len(limited["train"].examples) == 3
+    assert limited["validation"].examples["text"][:] == held
+    assert task(train_csv=many(), split_seed=1).load()["validation"].examples["text"][:] != held
+    assert len(task(train_csv=many(), max_eval_samples=1).load()["validation"].examples) == 1
+
+
+def test_a_checkpoint_is_scored_on_the_rows_that_were_held_out_from_it(task, tmp_path):
+    trained = task(train_csv=many(), split_seed=7, validation_fraction=0.3)
+    held = trained.load()["validation"].examples["text"][:]
+    later = through_checkpoint(trained, train_file=str(tmp_path / "train.csv"))
+    assert later.load(["validation"])["validation"].examples["text"][:] == held
+
+
+def test_rare_classes_stay_in_training(task):
+    splits = task(train_csv=many("a", 30) + "once,rare\n").load()
+    assert splits["train"].examples["text"][-1] == "once"
+    assert splits["validation"].examples["labels"][:] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("train", "of"), [(many(count=8), "each class"), (rows(text=["a", "b"], label=[0.5, 1.5]), "them")]
+)
+def test_too_few_rows_to_hold_out_are_refused(task, tmp_path, train, of):
+    kind = "csv" if train.startswith("text") else "jsonl"
+    refused = message(task(**{f"train_{kind}": train}), tmp_path)
+    count = 8 if kind == "csv" else 2
+    assert refused == (
+        f"train.{kind}: {count} rows are too few to hold out 0.1 of {of}; give --validation-file, or a larger "
+        "data.validation_fraction"
+    )
+
+
+def test_rows_of_the_validation_set_that_were_trained_on_are_told(task):
+    validation = "text,label\nbad film,neg\nnew,pos\ngood film,neg\n"
+    splits = task(train_csv=TRAIN, validation_csv=validation).load()
+    assert splits["validation"].notes == (
+        "warning: the texts of 2 of 3 rows also stand in the training set, which makes the scores too good; the first "
+        "is 'bad film'",
+    )
+    assert splits["train"].notes == ()
+    fresh = task(train_csv=TRAIN, validation_csv="text,label\nnew,pos\n").load()
+    assert fresh["validation"].notes == ()
+
+
+def test_a_pair_repeats_only_as_a_whole(task):
+    header = "text_a,text_b,label\n"
+    splits = task(train_csv=header + "a,b,1\nc,d,0\n", validation_csv=header + "a,d,1\nb,a,0\nc,d,1\n").load()
+    assert "1 of 3 rows" in splits["validation"].notes[0]
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        {"test_csv": "text\na\nb\n"},
+        {"test_csv": "text,label\na,\nb, \n"},
+        {"test_jsonl": rows(text=["a", "b"], label=[None, None])},
+    ],
+)
+def test_a_test_set_may_lack_labels(task, test):
+    split = task(train_csv=many(), **test).load()["test"]
+    assert split.examples.column_names == ["text"]
+    assert split.examples["text"][:] == ["a", "b"]
+
+
+def test_a_split_that_is_not_given_is_absent(task):
+    assert task(train_csv=many()).load(["test"]) == {}
+    assert list(task(train_csv=many()).load()) == ["train", "validation"]
+
+
+def test_a_test_set_of_several_labels_may_lack_them_too(task):
+    train = "text,label\na,x;y\nb,x\n"
+    empty = task(train_csv=train, validation_csv=train, test_csv="text,label\na,\nb,\n", label_separator=";")
+    assert "labels" not in empty.load()["test"].examples.column_names
+    some = task(train_csv=train, validation_csv=train, test_csv="text,label\na,\nb,y\n", label_separator=";")
+    assert some.load()["test"].examples["labels"][:] == [[0, 0], [0, 1]]
+
+
+def test_a_test_set_with_labels_keeps_them_and_then_lacks_none(task, tmp_path):
+    assert task(train_csv=many(), test_csv="text,label\na,pos\n").load()["test"].examples["labels"][:] == [1]
+    partly = message(task(train_csv=many(), test_csv="text,label\na,pos\nb,\n"), tmp_path)
+    assert partly == "test.csv, line 3: no value for 'label'"
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """Serves tables as splits of the Hub's set ``org/x``."""
+
+    def serve(class_names: dict[str, list[str]], **splits: dict[str, list[Any]]) -> None:
+        tables = {
+            name: Table(columns, f"org/x ({name})", "", class_names=class_names) for name, columns in splits.items()
+        }
+        monkeypatch.setattr(table_data, "hub_splits", lambda name, config: list(tables))
+        monkeypatch.setattr(table_data, "load_hub_table", lambda name, config, split: tables[split])
+
+    return serve
+
+
+def test_a_set_of_the_hub_keeps_the_order_of_its_classes_and_minus_one_is_missing(hub, task):
+    hub(
+        {"label": ["zebra", "ant", "never"]},
+        train={"text": ["a", "b"], "label": [1, 0]},
+        validation={"text": ["c"], "label": [0]},
+        test={"text": ["d"], "label": [-1]},
+        extra={"text": ["d"], "label": [9]},
+    )
+    found = task(dataset_name="org/x")
+    splits = found.load()
+    assert found.task.label_names == ["zebra", "ant", "never"]
+    assert splits["train"].examples["labels"][:] == [1, 0]
+    assert splits["test"].examples.column_names == ["text"]
+    assert list(splits) == ["train", "validation", "test"]
+    assert found.dataset == ("org/x", "default", "validation")
+
+
+def test_scores_on_rows_held_out_of_a_hub_set_belong_to_its_training_split(hub, task):
+    hub({}, train={"text": list("abcdefgh"), "label": ["x", "y"] * 4})
+    found = task(dataset_name="org/x", validation_fraction=0.5)
+    assert len(found.load()["validation"].examples) == 4
+    assert found.dataset == ("org/x", "default", "train")
+
+
+def test_rows_without_a_class_in_a_hub_set_are_named(hub, task):
+    hub({"label": ["n", "y"]}, train={"text": ["a", "b", "c"], "label": [1, -1, 0]})
+    with pytest.raises(DataError, match=r"^org/x \(train\), row 2: no value for 'label'$"):
+        task(dataset_name="org/x").load()
+
+
+def test_several_classes_of_a_hub_set_have_its_names(hub, task):
+    hub({"labels": ["joy", "anger"]}, train={"text": ["a", "b"], "labels": [[1, 0], []]})
+    found = task(dataset_name="org/x")
+    assert found.load(["train"])["train"].examples["labels"][:] == [[1, 1], [0, 0]]
+    assert (found.task.problem, found.task.label_names) == ("multi_label", ["joy", "anger"])
+
+
+# ---- the checkpoint -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("train", "problem_type", "id2label"),
+    [
+        (rows(text=["a", "b"], label=["y", "n"]), "single_label_classification", {0: "n", 1: "y"}),
+        (rows(text=["a", "b"], label=[["y"], ["n"]]), "multi_label_classification", {0: "n", 1: "y"}),
+        (rows(text=["a", "b"], score=[0.5, 1]), "regression", {0: "score"}),
+    ],
+)
+def test_a_checkpoint_knows_the_columns_and_classes(task, train, problem_type, id2label):
+    trained = task(train_jsonl=train, max_seq_length=77)
+    trained.load(["train"])
+    config = BertConfig.from_dict(json.loads(BertConfig(**trained.config()).to_json_string()))
+    assert (config.num_labels, config.problem_type, config.id2label) == (len(id2label), problem_type, id2label)
+    assert config.label2id == {name: index for index, name in id2label.items()}
+    later = through_checkpoint(trained)
+    assert asdict(later.task) == asdict(trained.task)
+    assert later.data.max_seq_length == 77
+    assert later.data.train_file is None
+
+
+def test_a_checkpoint_reads_tables_that_have_its_columns_only(task, tmp_path):
+    trained = task(train_csv="body,text,kind\na,x,1\nb,x,2\n", text_columns=["body"], label_column="kind")
+    trained.load(["train"])
+    (tmp_path / "later.csv").write_text("body,label\nc,9\n")
+    later = through_checkpoint(trained, test_file=str(tmp_path / "later.csv"))
+    assert later.load(["test"])["test"].examples.to_dict() == {"body": ["c"]}
+    later = through_checkpoint(trained, validation_file=str(tmp_path / "later.csv"))
+    assert message(later, tmp_path, ["validation"]) == "later.csv: no column 'kind'; there is 'body', 'label'"
+
+
+def test_a_checkpoint_refuses_labels_that_it_was_not_trained_on(task, tmp_path):
+    trained = task(train_csv=TRAIN)
+    trained.load(["train"])
+    (tmp_path / "later.csv").write_text("text,label\na,neg\nb,neutral\n")
+    later = through_checkpoint(trained, validation_file=str(tmp_path / "later.csv"))
+    assert message(later, tmp_path, ["validation"]) == "later.csv, line 3: label 'neutral' is none of 'neg', 'pos'"
+
+
+def test_a_checkpoint_with_settings_of_another_version_is_refused():
+    unknown = {"kind": "classification", "task": {"colour": "red"}, "data": {}}
+    with pytest.raises(CheckpointError, match="this version of bertkit does not know"):
+        task_of_checkpoint(BertConfig(bertkit_task=unknown), "here")
+
+
+def test_the_recipe_describes_this_task():
+    found = task_of_recipe(load_recipe("finetune/classification", {"data.train_file": "x.csv", "task.name": "mine"}))
+    assert isinstance(found, ClassificationTask)
+    assert (found.name, found.data.train_file, found.dataset) == ("mine", "x.csv", None)

@@ -1,0 +1,140 @@
+"""Classification of texts: what logits are decoded to, how they are scored, and what is taken for prediction."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from bertkit import metrics
+from bertkit.errors import DataError
+from bertkit.tables import read_table
+from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
+
+
+def settled(problem: str, *names: str, texts: tuple[str, ...] = ("text",)) -> ClassificationTask:
+    settings = {"problem": problem, "text_columns": list(texts), "label_column": "label", "label_names": list(names)}
+    return ClassificationTask(TaskSettings(**settings), DataSettings())
+
+
+def test_one_label_has_the_worked_probability():
+    """Softmax of (0, ln 3, ln 4): 1, 3 and 4 eighths."""
+    task = settled("single_label", "a", "b", "c")
+    (prediction,) = task.decode(np.log([[1.0, 3.0, 4.0]]), {}, {})
+    assert prediction["label"] == "c"
+    assert prediction["probability"] == pytest.approx(0.5)
+    assert prediction["probabilities"] == pytest.approx({"a": 0.125, "b": 0.375, "c": 0.5})
+    assert task.line(prediction) == "c\t0.5000"
+
+
+def test_several_labels_have_the_worked_probabilities():
+    """The logistic function: ln 3 → 3/4, 0 → 1/2, -ln 4 → 1/5."""
+    task = settled("multi_label", "a", "b", "c")
+    first, none = task.decode(np.array([[np.log(3), 0.0, -np.log(4)], [-9.0, -9.0, -9.0]]), {}, {})
+    assert first["labels"] == ["a", "b"]
+    assert first["probabilities"] == pytest.approx({"a": 0.75, "b": 0.5, "c": 0.2})
+    assert task.line(first) == "a, b\t0.7500, 0.5000"
+    assert none["labels"] == []
+    assert task.line(none) == "\t"
+
+
+def test_a_number_is_the_logit():
+    task = settled("regression")
+    assert task.decode(np.array([[2.5], [-1.0]]), {}, {}) == [{"score": 2.5}, {"score": -1.0}]
+    assert task.line({"score": 2.5}) == "2.5000"
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_large_logits_do_not_overflow(dtype):
+    extreme = np.array([[1e4, -1e4]], dtype=dtype)
+    assert settled("single_label", "a", "b").decode(extreme, {}, {})[0]["probabilities"] == {"a": 1.0, "b": 0.0}
+    assert settled("multi_label", "a", "b").decode(extreme, {}, {})[0] == {
+        "labels": ["a"],
+        "probabilities": {"a": 1.0, "b": 0.0},
+    }
+
+
+def test_what_is_decoded_is_what_is_scored():
+    """Logits around the threshold, also those too small for a probability to differ from one half."""
+    task = settled("multi_label", "a", "b")
+    logits = np.array([[-1e-30, 1e-30], [0.0, -0.0], [3.0, -3.0]])
+    decoded = np.array([[float(name in row["labels"]) for name in "ab"] for row in task.decode(logits, {}, {})])
+    assert task.score(logits, {"labels": decoded}, {})["accuracy"] == 1.0
+
+
+def test_scores_are_those_of_the_metrics():
+    logits, labels = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]), np.array([0, 1, 0])
+    assert settled("single_label", "a", "b").score(logits, {"labels": labels}, {}) == metrics.load(
+        "classification"
+    ).compute(predictions=[0, 1, 1], references=labels)
+    marks = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]], dtype=np.float32)
+    # Predicted are a and b, b, b: two are right (a of the first, b of the second), two too many, one a is missed.
+    scores = settled("multi_label", "a", "b").score(
+        np.array([[1.0, 0.0], [-1.0, 1.0], [-1.0, 1.0]]), {"labels": marks}, {}
+    )
+    assert scores["f1_micro"] == pytest.approx(2 * 2 / (2 * 2 + 2 + 1))
+    assert settled("regression").score(np.array([[1.0], [2.0], [4.0]]), {"labels": [1.0, 2.0, 3.0]}, {}) == {
+        "mse": pytest.approx(1 / 3),
+        "pearson": pytest.approx(3 / (28 / 3) ** 0.5),
+        "spearmanr": pytest.approx(1.0),
+    }
+
+
+@pytest.mark.parametrize("problem", ["single_label", "multi_label", "regression"])
+def test_the_main_metric_is_among_the_scores(problem):
+    task = settled(problem, *([] if problem == "regression" else "ab"))
+    labels = {"single_label": [0, 1], "multi_label": [[1.0, 0.0], [0.0, 1.0]], "regression": [0.5, 1.5]}[problem]
+    assert task.main_metric in task.score(np.array([[1.0, -1.0], [-1.0, 1.0]]), {"labels": labels}, {})
+
+
+@pytest.mark.parametrize(
+    ("labels", "dtype"), [([0, 1], torch.int64), ([0.5, 1.5], torch.float32), ([[1.0, 0.0]] * 2, torch.float32)]
+)
+def test_labels_have_the_type_that_their_loss_takes(labels, dtype, checkpoint):
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+    task = settled("single_label", "a", "b")
+    features = task.encode({"text": ["a good film", "bad"], "labels": labels}, tokenizer)
+    examples = [{name: values[row] for name, values in features.items()} for row in range(2)]
+    batch = task.collate(examples, tokenizer, ["input_ids", "attention_mask"])
+    assert (batch["labels"].dtype, batch["labels"].tolist()) == (dtype, labels)
+    assert next(iter(batch)) == "labels"
+    assert batch["attention_mask"].sum(dim=1).tolist() == features["length"]
+
+
+# ---- inputs and outputs of prediction -------------------------------------------------------------------------------
+
+
+def test_lines_are_texts_or_pairs_with_a_tab():
+    assert settled("regression").read_input(["a\tb", ""]) == {"text": ["a\tb", ""]}
+    pair = settled("regression", texts=("first", "second"))
+    assert pair.read_input(["a\tb", "c\t"]) == {"first": ["a", "c"], "second": ["b", ""]}
+    with pytest.raises(DataError, match="input 2: expected two texts with a tab between them, got 'a'"):
+        pair.read_input(["a\tb", "a"])
+
+
+def test_tables_give_the_columns_of_training(tmp_path):
+    (tmp_path / "x.csv").write_text("label,second,first\n?,b,a\n")
+    pair = settled("regression", texts=("first", "second"))
+    assert pair.columns_of(read_table(tmp_path / "x.csv")) == {"first": ["a"], "second": ["b"]}
+    (tmp_path / "y.csv").write_text("first,secnd\na,b\n")
+    with pytest.raises(DataError, match=r"y\.csv: no column 'second'; .* did you mean 'secnd'\?"):
+        pair.columns_of(read_table(tmp_path / "y.csv"))
+
+
+def test_test_predictions_are_json_lines_in_order(tmp_path):
+    task = settled("single_label", "no", "über")
+    path = task.write_predictions("test", np.log([[1.0, 3.0], [1.0, 1.0]]), {}, {}, tmp_path)
+    assert path == tmp_path / "predictions.jsonl"
+    first, second = path.read_text(encoding="utf-8").splitlines()
+    assert "über" in first
+    assert json.loads(first) == {
+        "index": 0,
+        "label": "über",
+        "probability": pytest.approx(0.75),
+        "probabilities": {"no": pytest.approx(0.25), "über": pytest.approx(0.75)},
+    }
+    assert json.loads(second)["index"] == 1

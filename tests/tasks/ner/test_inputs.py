@@ -1,0 +1,133 @@
+"""Pieces and inputs: whatever the words and however many, every word with a piece is tagged exactly once."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
+from transformers import BertTokenizer, PreTrainedTokenizerFast
+
+from bertkit.errors import RecipeError
+from bertkit.tasks.ner.inputs import IGNORED, NO_WORD, InputForm
+from bertkit.tasks.ner.pieces import word_pieces
+
+SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+
+
+@pytest.fixture(scope="module")
+def wordpiece():
+    """A tokenizer of BERT's kind: a few words, and the letters for pieces of others."""
+    letters = "abcdefghijklmnopqrstuvwxyz0123456789.,'-"
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "john", "##son", "new", "york", *letters]
+    vocabulary = [*words, *(f"##{letter}" for letter in letters)]
+    return BertTokenizer(vocab={word: index for index, word in enumerate(vocabulary)})
+
+
+@pytest.fixture(scope="module")
+def byte_level():
+    """A tokenizer of RoBERTa's kind: the space before a word is a part of its first piece."""
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=320, special_tokens=SPECIAL, initial_alphabet=alphabet)
+    backend.train_from_iterator(["they live in new york now"] * 5, trainer)
+    backend.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    roles = {"cls_token": "<s>", "sep_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **roles)
+
+
+def test_pieces_of_words(wordpiece):
+    found = word_pieces([["Johnson", "", "\u200b", "in", "\x07", "New"], []], wordpiece)
+    tokens = [[wordpiece.convert_ids_to_tokens(ids) for ids in sentence] for sentence in found]
+    assert tokens == [[["john", "##son"], [], [], ["i", "##n"], [], ["new"]], []]
+
+
+def test_words_have_the_pieces_that_they_have_within_a_text(byte_level):
+    (found,) = word_pieces([["new", "york", "now"]], byte_level)
+    assert list(chain(*found)) == byte_level(" new york now", add_special_tokens=False)["input_ids"]
+    assert byte_level.convert_ids_to_tokens(found[1]) == ["Ġyork"]
+    # The tokenizer itself stays as it was.
+    assert byte_level("york", add_special_tokens=False).tokens() != ["Ġyork"]
+
+
+WORDS = st.one_of(
+    st.text(max_size=8),
+    st.text("abc12.-", min_size=1, max_size=12),
+    st.sampled_from(
+        ["", " ", "\u200b", "\u00ad", "\x00", "\ufeff", "\u0301", "e\u0301", "北京", "👩\u200d👧", "नमस्ते", "ﷺ"]
+    ),
+).filter(lambda word: not any("\ud800" <= character <= "\udfff" for character in word))
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    words=st.one_of(
+        st.lists(WORDS, max_size=30),
+        st.tuples(st.lists(WORDS, min_size=1, max_size=5), st.integers(1, 3000)).map(
+            lambda given: (given[0] * given[1])[: given[1]]
+        ),
+    ),
+    room=st.integers(1, 60),
+    data=st.data(),
+)
+def test_every_word_with_a_piece_is_tagged_once(wordpiece, words, room, data):
+    form = InputForm(room + 2, data.draw(st.integers(0, room - 1)), cls=2, sep=3)
+    (pieces,) = word_pieces([words], wordpiece)
+    assert len(pieces) == len(words)
+    inputs = form.inputs(pieces, labels=list(range(len(words))))
+    tagged = []
+    for ids, word_ids, labels in inputs:
+        assert len(ids) == len(word_ids) == len(labels) <= room + 2
+        assert (ids[0], ids[-1]) == (2, 3)
+        assert [label for label in labels if label != IGNORED] == [word for word in word_ids if word != NO_WORD]
+        for token, word in zip(ids, word_ids, strict=True):
+            if word != NO_WORD:
+                assert token == pieces[word][0]
+                tagged.append(word)
+    assert sorted(tagged) == [word for word, of_word in enumerate(pieces) if of_word]
+    if sum(map(len, pieces)) <= room:
+        assert [row.input_ids for row in inputs] == [[2, *chain(*pieces), 3]]
+
+
+def test_a_worked_example_of_windows():
+    # Six words of two pieces each, read eight at a time with four in common: words 0 to 3, and 2 to 5.
+    form = InputForm(10, 4, cls=101, sep=102)
+    first, second = form.inputs([[word * 2, word * 2 + 1] for word in range(6)], labels=[10, 11, 12, 13, 14, 15])
+    assert first.input_ids == [101, 0, 1, 2, 3, 4, 5, 6, 7, 102]
+    assert second.input_ids == [101, 4, 5, 6, 7, 8, 9, 10, 11, 102]
+    # Word 2 has three pieces after it in the first window and none before it in the second; word 3 has one and two.
+    assert first.labels == [-100, 10, -100, 11, -100, 12, -100, -100, -100, -100]
+    assert second.labels == [-100, -100, -100, 13, -100, 14, -100, 15, -100, -100]
+    assert second.word_ids == [-1, -1, -1, 3, -1, 4, -1, 5, -1, -1]
+
+
+def test_further_pieces_get_the_label_of_the_inside_if_asked_for():
+    sentence, labels = [[7, 8, 9], [], [6], [5, 4]], [1, 1, 0, 2]  # O, B and I are 0, 1 and 2
+    (first,) = InputForm(10, 2, cls=1, sep=2).inputs(sentence, labels=labels)
+    assert first.labels == [-100, 1, -100, -100, 0, 2, -100, -100]
+    (every,) = InputForm(10, 2, cls=1, sep=2, inside=[0, 2, 2]).inputs(sentence, labels=labels)
+    assert every.labels == [-100, 1, 2, 2, 0, 2, 2, -100]
+    assert first.word_ids == every.word_ids == [-1, 0, -1, -1, 2, 3, -1, -1]
+
+
+def test_a_word_longer_than_a_window_ends_with_it():
+    rows = InputForm(6, 1, cls=1, sep=2, inside=[0, 2, 2]).inputs([[5] * 9, [6]], labels=[1, 0])
+    assert [row.labels for row in rows] == [
+        [-100, 1, 2, 2, 2, -100], [-100] * 6, [-100, -100, -100, -100, 0, -100]
+    ]  # fmt: skip
+
+
+def test_neighbours_fill_the_window_and_are_not_tagged():
+    form = InputForm(8, 2, cls=1, sep=2)
+    (row,) = form.inputs([[10], [11, 12]], before=[[20, 21], [22]], after=[[30], [31]], labels=[5, 6])
+    assert row.input_ids == [1, 22, 10, 11, 12, 30, 31, 2]
+    assert row.labels == [-100, -100, 5, 6, -100, -100, -100, -100]
+    assert row.word_ids == [-1, -1, 0, 1, -1, -1, -1, -1]
+
+
+def test_an_overlap_that_leaves_nothing_new_is_refused():
+    with pytest.raises(RecipeError, match=r"data\.stride: windows with room for 4 tokens cannot share 4"):
+        InputForm(6, 4, cls=1, sep=2)

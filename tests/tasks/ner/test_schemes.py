@@ -1,0 +1,133 @@
+"""Schemes of tags: told apart, checked, converted."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bertkit.errors import DataError
+from bertkit.metrics.entities import Entity, find_entities
+from bertkit.tasks.ner.schemes import detect_scheme, find_impossible, inside, iob2_labels, to_iob2
+
+
+def place(sentence, word):
+    return f"{sentence}.{word}"
+
+
+def detect(*sentences):
+    return detect_scheme([sentence.split() for sentence in sentences], place)
+
+
+# Peter Smith from Berlin Germany (two entities of one type side by side), in every scheme.
+WRITTEN = {
+    "IOB1": "I-PER I-PER O I-LOC B-LOC",
+    "IOB2": "B-PER I-PER O B-LOC B-LOC",
+    "IOBES": "B-PER E-PER O S-LOC S-LOC",
+    "BILOU": "B-PER L-PER O U-LOC U-LOC",
+}
+
+
+@pytest.mark.parametrize("scheme", WRITTEN)
+def test_every_scheme_is_found_has_no_fault_and_becomes_iob2(scheme):
+    tags = WRITTEN[scheme]
+    assert detect(tags) == scheme
+    assert find_impossible(tags.split(), scheme) == []
+    assert " ".join(to_iob2(tags.split())) == WRITTEN["IOB2"]
+
+
+@pytest.mark.parametrize(
+    ("sentences", "scheme"),
+    [
+        (["B-A O", "B-A I-A", "I-A O"], "IOB2"),  # most entities begin with B: the I is a fault
+        (["I-A O", "I-A I-A", "B-A O"], "IOB1"),
+        (["B-A", "I-A"], "IOB2"),  # as many of each
+        (["O O"], "plain"),
+        (["DT NN", "NN ,"], "plain"),
+        (["-LRB- : HYPH"], "plain"),
+        (["B I O B"], "IOB2"),  # prefixes alone
+        (["I I O", "I B O"], "IOB1"),
+        (["I-geo-loc I-geo-loc"], "IOB1"),
+    ],
+)
+def test_schemes_by_what_there_is(sentences, scheme):
+    assert detect(*sentences) == scheme
+
+
+@pytest.mark.parametrize(
+    ("sentences", "expected"),
+    [
+        (["O B-A", "O PER 0"], "2 faults:\n  - 1.1: tag 'PER' has none of the prefixes B, I, E, S, L, U, .* 'B-A'\n"),
+        (["S-A E-A", "U-A"], "1.0: tag 'U-A' is of BILOU, and other tags are of IOBES"),
+    ],
+)
+def test_mixed_tags_are_refused_with_their_places(sentences, expected):
+    with pytest.raises(DataError, match=expected):
+        detect(*sentences)
+
+
+@pytest.mark.parametrize(
+    ("tags", "scheme", "words"),
+    [
+        ("I-A O", "IOB2", [0]),
+        ("B-A I-B I-A I-A", "IOB2", [1, 2]),
+        ("B-A O", "IOB1", [0]),
+        ("I-A B-A I-B B-A", "IOB1", [3]),
+        ("B-A I-A O", "IOBES", [2]),  # the entity was not ended
+        ("B-A", "IOBES", [0]),
+        ("S-A I-A E-A E-A", "IOBES", [1, 3]),
+        ("S-A", "IOB2", [0]),
+        ("U-A L-A", "BILOU", [1]),
+        ("NN NN", "plain", []),
+    ],
+)
+def test_impossible_sequences_are_found_where_they_are(tags, scheme, words):
+    assert [fault.word for fault in find_impossible(tags.split(), scheme)] == words
+
+
+def test_what_is_wrong_is_said():
+    assert [what for _, what in find_impossible("I-A O I-B B-A".split(), "IOB2")] == [
+        "I-A at the start of a sentence",
+        "I-B after O",
+    ]
+    assert find_impossible(["S-A"], "IOB2")[0].what == "S-A, a tag that IOB2 does not have"
+
+
+ENTITIES = st.lists(st.tuples(st.sampled_from("AB"), st.integers(1, 3), st.integers(0, 2)), max_size=5)
+
+
+@settings(deadline=None)
+@given(entities=ENTITIES, scheme=st.sampled_from(list(WRITTEN)))
+def test_entities_survive_every_scheme(entities, scheme):
+    """Entities (type, words, words outside before it), written by the definition of the scheme, are read back."""
+    tags: list[str] = []
+    expected = []
+    for kind, length, gap in entities:
+        follows = not gap and bool(tags) and tags[-1].endswith(f"-{kind}")
+        tags += ["O"] * gap
+        expected.append(Entity(kind, len(tags), len(tags) + length))
+        prefixes = {
+            "IOB1": ("B" if follows else "I") + "I" * (length - 1),
+            "IOB2": "B" + "I" * (length - 1),
+            "IOBES": "S" if length == 1 else "B" + "I" * (length - 2) + "E",
+            "BILOU": "U" if length == 1 else "B" + "I" * (length - 2) + "L",
+        }[scheme]
+        tags += [f"{prefix}-{kind}" for prefix in prefixes]
+    assert find_entities(tags) == expected
+    assert find_impossible(tags, scheme) == []
+    converted = to_iob2(tags)
+    assert len(converted) == len(tags)
+    assert find_entities(converted, strict=True) == expected
+
+
+@settings(deadline=None)
+@given(tags=st.lists(st.sampled_from([f"{p}-{k}" for p in "BIESLU" for k in "AB"] + ["O"])))
+def test_any_tags_become_sound_iob2_of_the_same_entities(tags):
+    converted = to_iob2(tags)
+    assert find_impossible(converted, "IOB2") == []
+    assert find_entities(converted) == find_entities(tags)
+    assert set(converted) <= set(iob2_labels(tags))
+
+
+def test_further_pieces_of_a_word_are_inside():
+    assert [inside(tag) for tag in ("B-A", "I-A", "O", "B")] == ["I-A", "I-A", "O", "I"]

