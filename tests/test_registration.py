@@ -15,6 +15,8 @@ from transformers.models.auto import modeling_auto
 import bertkit
 from bertkit import registration
 
+pytestmark = pytest.mark.numeric
+
 AUTO_CLASSES = {
     name: value
     for name, value in vars(modeling_auto).items()

@@ -15,6 +15,8 @@ from bertkit.checkpoint.load import check_positions, load_config, load_model, lo
 from bertkit.corpus.vocabulary.tokenizer import train_tokenizer
 from bertkit.errors import CheckpointError, RecipeError
 
+pytestmark = pytest.mark.numeric
+
 HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering", "MultipleChoice")
 
 

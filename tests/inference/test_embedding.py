@@ -19,6 +19,8 @@ from bertkit.errors import CheckpointError, DataError, OutputError, RecipeError
 from bertkit.inference import embedding_files
 from bertkit.inference.embedding_files import embed_texts
 
+pytestmark = pytest.mark.numeric
+
 TEXTS = ["the film is lovely", "a plot", "the good, bad or awful story of a film"]
 
 

@@ -12,6 +12,8 @@ from bertkit.checkpoint.load import load_config, load_tokenizer
 from bertkit.errors import CheckpointError, DataError, RecipeError
 from bertkit.inference.fill_mask import MaskFiller
 
+pytestmark = pytest.mark.numeric
+
 
 @pytest.fixture(scope="module")
 def bert(checkpoint: Path):

@@ -9,6 +9,8 @@ import torch
 from bertkit import BertConfig, BertForSequenceClassification, BertModel
 from bertkit.model.modeling_bert import BertSelfAttention
 
+pytestmark = pytest.mark.numeric
+
 both_kernels = pytest.mark.parametrize("kernel", ["eager", "sdpa"])
 
 

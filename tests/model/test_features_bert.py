@@ -9,6 +9,8 @@ from transformers import AutoModelForTokenClassification
 from bertkit import BertConfig, BertForTokenClassification
 from bertkit.model.features_bert import BertFeatures
 
+pytestmark = pytest.mark.numeric
+
 WIDTH = 4
 
 

@@ -26,6 +26,8 @@ from bertkit.model import loss_bert
 from bertkit.model.loss_bert import mean_cross_entropy, position_loss, problem_type, sequence_classification_loss
 from bertkit.model.modeling_bert import BertEmbeddings
 
+pytestmark = pytest.mark.numeric
+
 
 def logits_with_loss(loss: float, classes: int, label: int) -> Tensor:
     """Logits whose softmax gives the label the probability exp(-loss) and shares the rest."""

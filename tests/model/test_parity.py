@@ -23,6 +23,8 @@ from torch import Tensor, nn
 
 import bertkit
 
+pytestmark = pytest.mark.numeric
+
 LABELS = 3
 
 

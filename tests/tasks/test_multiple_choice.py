@@ -23,6 +23,8 @@ from bertkit.tasks.base import task_of_checkpoint, task_of_recipe
 from bertkit.tasks.multiple_choice import DataSettings, MultipleChoiceTask, TaskSettings
 from bertkit.tasks.registry import load_recipe
 
+pytestmark = pytest.mark.numeric
+
 WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] he she opens a the door and goes in out sings .".split()
 TOKENIZER = BertTokenizer(vocab={word: index for index, word in enumerate(WORDS)})
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")

@@ -22,6 +22,8 @@ from bertkit.training.trainer import BertkitTrainer
 
 from .conftest import TINY, arguments_for
 
+pytestmark = pytest.mark.numeric
+
 TOKENIZER: Any = SimpleNamespace(pad_token_id=7, pad_token_type_id=2)
 LENGTH = 12
 

@@ -18,6 +18,8 @@ from bertkit.training.cpu.dropout import FastDropout
 from bertkit.training.cpu.joint_projections import JointSelfAttention
 from bertkit.training.trainer import BertkitTrainer
 
+pytestmark = pytest.mark.numeric
+
 FAST = {
     "data.max_seq_length": 16,
     "train.learning_rate": 5e-3,

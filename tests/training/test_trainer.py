@@ -19,6 +19,8 @@ from bertkit.training.trainer import BertkitTrainer
 
 from .conftest import arguments_for
 
+pytestmark = pytest.mark.numeric
+
 LENGTHS = random.Random(0).choices(range(5, 60), k=640)
 
 

@@ -18,6 +18,8 @@ from bertkit.inference.predictor import Predictor
 from bertkit.tasks.base import task_of_checkpoint
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 
+pytestmark = pytest.mark.numeric
+
 WORDS = [f"w{number}" for number in range(50)]
 PAD, CLS, SEP, FIRST = 0, 2, 3, 5  # ids; w0 is FIRST
 TOKENIZER = BertTokenizer(

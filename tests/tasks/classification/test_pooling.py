@@ -12,6 +12,8 @@ from bertkit.checkpoint.encoders import head_class
 from bertkit.errors import CheckpointError
 from bertkit.tasks.classification.pooling import pool_windows
 
+pytestmark = pytest.mark.numeric
+
 COUNTS = [2, 1, 3]  # documents of six windows in all
 POOLINGS = pytest.mark.parametrize("pooling", ["mean", "max"])
 

@@ -9,6 +9,8 @@ from bertkit.checkpoint.encoders import head_class
 from bertkit.errors import CheckpointError
 from bertkit.tasks.question_answering.padding import mask_padding
 
+pytestmark = pytest.mark.numeric
+
 
 def test_padding_takes_no_part(encoder):
     encoder.num_labels = 2

@@ -27,6 +27,8 @@ from bertkit.training.cpu.compact_embedding import (
 )
 from bertkit.training.estimate import estimate_memory
 
+pytestmark = pytest.mark.numeric
+
 BATCHES = [[[2, 7, 9, 3], [2, 30, 3, 0]], [[2, 9, 9, 3], [2, 8, 41, 3]], [[2, 0, 9, 3], [2, 8, 3, 0]]]
 OTHERS = [[2, 5, 55, 3]]  # 5 and 55 do not occur
 SET = Dataset.from_dict({"input_ids": [row for batch in BATCHES for row in batch]})

@@ -19,6 +19,8 @@ from bertkit.training.cpu.dropout import (
     kept_units,
 )
 
+pytestmark = pytest.mark.numeric
+
 SHAPE = torch.Size([2, 3, 5, 4])  # (B, A, S, D)
 
 

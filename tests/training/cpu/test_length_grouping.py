@@ -14,6 +14,8 @@ from bertkit.training.trainer import BertkitTrainer
 
 from .test_pretrain import curve, run
 
+pytestmark = pytest.mark.numeric
+
 PADDED_TO, PREDICTIONS = 72, 3
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
