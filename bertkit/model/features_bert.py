@@ -41,8 +41,9 @@ class BertFeatures(nn.Module):
             weights = self.layer_weights.softmax(dim=0)
             features = torch.stack([weight * states for weight, states in zip(weights, chosen, strict=True)]).sum(dim=0)
         features = features.to(next(self.lstm.parameters()).dtype)  # autocast leaves them in half precision
-        if attention_mask is None:
-            return self.lstm(features)[0]
-        lengths = attention_mask.sum(dim=-1).cpu()
-        packed = pack_padded_sequence(features, lengths, batch_first=True, enforce_sorted=False)
-        return pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=features.shape[1])[0]
+        with torch.autocast("cpu", enabled=False):  # oneDNN has no LSTM in bf16 for CPUs without AVX512
+            if attention_mask is None:
+                return self.lstm(features)[0]
+            lengths = attention_mask.sum(dim=-1).cpu()
+            packed = pack_padded_sequence(features, lengths, batch_first=True, enforce_sorted=False)
+            return pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=features.shape[1])[0]
