@@ -40,8 +40,11 @@ def room(path: Path) -> str:
     return first.removesuffix(".py")
 
 
+NAMED = re.compile(r"bertkit(\.[a-z_0-9]+)+(\.|:\w+)?")  # "bertkit.tasks.ner.task:NerTask", f"bertkit.metrics.{name}"
+
+
 def imported(path: Path) -> set[str]:
-    """The rooms of bertkit that a module imports, anywhere in it, annotations included."""
+    """The rooms of bertkit that a module imports, anywhere in it, annotations and imports by name included."""
     rooms = set()
     for node in ast.walk(ast.parse(path.read_text())):
         names = []
@@ -50,8 +53,16 @@ def imported(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             above = ["bertkit", *path.relative_to(PACKAGE).parts][: -node.level] if node.level else []
             names = [".".join([*above, *([node.module] if node.module else []), alias.name]) for alias in node.names]
-        rooms |= {name.split(".")[1] for name in names if name.startswith("bertkit.")}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and NAMED.fullmatch(node.value):
+            names = [node.value]
+        rooms |= {name.split(".")[1].partition(":")[0] for name in names if name.startswith("bertkit.")}
     return rooms - {"__version__"}
+
+
+def test_an_import_by_name_is_seen(tmp_path):
+    path = tmp_path / "module.py"
+    path.write_text('load = import_module("bertkit.tasks.ner")\nnext = import_module(f"bertkit.metrics.{name}")\n')
+    assert imported(path) == {"tasks", "metrics"}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
