@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import evaluate
 
-from bertkit.metrics import formulas
-from bertkit.metrics.numeric import CLASS_IDS, NumericMetric, metric_info
+from bertkit.metrics.numeric import CLASS_IDS, Integers, NumericMetric, metric_info
 
 
 class Accuracy(NumericMetric):
@@ -16,8 +13,10 @@ class Accuracy(NumericMetric):
     def _info(self) -> evaluate.MetricInfo:
         return metric_info("The share of predictions that equal their reference.", CLASS_IDS)
 
-    def _compute(self, predictions: Any, references: Any) -> dict[str, float]:
-        return {"accuracy": formulas.accuracy(predictions, references)}
+    def _scores(self, predictions: Integers, references: Integers) -> dict[str, float]:
+        from sklearn.metrics import accuracy_score
+
+        return {"accuracy": float(accuracy_score(references, predictions))}
 
 
 METRIC = Accuracy

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import evaluate
 
-from bertkit.metrics import formulas
-from bertkit.metrics.numeric import CLASS_IDS, NumericMetric, metric_info
+from bertkit.metrics.numeric import CLASS_IDS, Integers, NumericMetric, metric_info
 
 
 class Classification(NumericMetric):
@@ -20,10 +17,12 @@ class Classification(NumericMetric):
     def _info(self) -> evaluate.MetricInfo:
         return metric_info("Accuracy, and the mean of the F1 of the classes that occur.", CLASS_IDS)
 
-    def _compute(self, predictions: Any, references: Any) -> dict[str, float]:
+    def _scores(self, predictions: Integers, references: Integers) -> dict[str, float]:
+        from sklearn.metrics import accuracy_score, f1_score
+
         return {
-            "accuracy": formulas.accuracy(predictions, references),
-            "f1_macro": formulas.f1_macro(predictions, references),
+            "accuracy": float(accuracy_score(references, predictions)),
+            "f1_macro": float(f1_score(references, predictions, average="macro", zero_division=0)),
         }
 
 

@@ -52,8 +52,8 @@ class Counts(NamedTuple):
     def scores(self) -> tuple[float, float, float]:
         """Precision, recall and F1, in [0, 1]; 0 where the divisor is.
 
-        >>> Counts(right=2, predicted=4, actual=3).scores()
-        (0.5, 0.6666666666666666, 0.5714285714285714)
+        >>> [round(score, 3) for score in Counts(right=2, predicted=4, actual=3).scores()]
+        [0.5, 0.667, 0.571]
         """
         return (
             self.right / max(self.predicted, 1),

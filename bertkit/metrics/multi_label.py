@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import evaluate
 
-from bertkit.metrics import formulas
-from bertkit.metrics.numeric import LABEL_SETS, NumericMetric, metric_info
+from bertkit.metrics.numeric import LABEL_SETS, Integers, NumericMetric, metric_info
 
 
 class MultiLabel(NumericMetric):
@@ -21,11 +18,16 @@ class MultiLabel(NumericMetric):
     def _info(self) -> evaluate.MetricInfo:
         return metric_info("F1 of all labels together, mean of the F1 of each, and examples all right.", LABEL_SETS)
 
-    def _compute(self, predictions: Any, references: Any) -> dict[str, float]:
+    def _scores(self, predictions: Integers, references: Integers) -> dict[str, float]:
+        from sklearn.metrics import accuracy_score, f1_score
+
+        # scikit-learn reads a single column as two classes, 0 and 1, whose mean would count the absence of the label.
+        average = "macro" if references.shape[1] > 1 else "binary"
         return {
-            "f1_micro": formulas.multi_label_f1_micro(predictions, references),
-            "f1_macro": formulas.multi_label_f1_macro(predictions, references),
-            "accuracy": formulas.subset_accuracy(predictions, references),
+            # All labels together are the binary labels of N · C cells.
+            "f1_micro": float(f1_score(references.ravel(), predictions.ravel(), zero_division=0)),
+            "f1_macro": float(f1_score(references, predictions, average=average, zero_division=0)),
+            "accuracy": float(accuracy_score(references, predictions)),
         }
 
 

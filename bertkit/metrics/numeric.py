@@ -7,8 +7,12 @@ from typing import Any
 import datasets
 import evaluate
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+from bertkit.errors import DataError
 from bertkit.metrics.in_memory import InMemoryMetric
+
+Integers = NDArray[np.int64]
 
 CLASS_IDS = "one class id an example, (N,) int64"
 LABEL_SETS = "0 or 1 for each label of each example, (N, C) int64"
@@ -73,6 +77,13 @@ class NumericMetric(InMemoryMetric):
         """
         self.add_batch(predictions=[prediction], references=[reference], **kwargs)
 
+    def _compute(self, predictions: Any, references: Any) -> dict[str, float]:
+        return self._scores(*checked(predictions, references, self.inputs_description))
+
+    def _scores(self, predictions: Any, references: Any) -> dict[str, float]:
+        """Computes the scores of inputs that `checked` has admitted."""
+        raise NotImplementedError
+
     def _array(self, name: str, values: Any) -> np.ndarray:
         try:
             array = np.asarray(values)
@@ -86,3 +97,33 @@ class NumericMetric(InMemoryMetric):
             if fractions.size:
                 raise ValueError(f"{name} hold {fractions[0]}; expected {self.inputs_description}, no probabilities")
         return array
+
+
+def checked(predictions: ArrayLike, references: ArrayLike, expected: str) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Returns predictions and references as int64, or float64 for ``NUMBERS``, whatever precision comes in.
+
+    Args:
+        predictions, references: (N,), or (N, C) for ``LABEL_SETS``.
+        expected: ``CLASS_IDS``, ``LABEL_SETS`` or ``NUMBERS``.
+
+    Raises:
+        DataError: there are no examples.
+        ValueError: the shapes differ, or the values are not what is expected.
+    """
+    arrays = {"predictions": np.asarray(predictions), "references": np.asarray(references)}
+    shapes = [array.shape for array in arrays.values()]
+    if not any(array.size for array in arrays.values()):
+        raise DataError("nothing to score: there are no predictions and no references")
+    if shapes[0] != shapes[1]:
+        raise ValueError(f"predictions are {shapes[0]}, references {shapes[1]}; expected the same of both: {expected}")
+    dtype = np.float64 if expected == NUMBERS else np.int64
+    for name, array in arrays.items():
+        # An integer is a valid float, but 0.7 is not a class id.
+        if array.ndim != (2 if expected == LABEL_SETS else 1) or not np.can_cast(array.dtype, dtype, "same_kind"):
+            raise ValueError(f"{name} are {array.dtype} of shape {array.shape}; expected {expected}")
+        if expected == LABEL_SETS:
+            wrong = np.argwhere((array != 0) & (array != 1))
+            if wrong.size:
+                row, column = wrong[0]
+                raise ValueError(f"{name}[{row}, {column}] is {array[row, column]}; expected {expected}")
+    return arrays["predictions"].astype(dtype), arrays["references"].astype(dtype)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import evaluate
+import numpy as np
 
-from bertkit.metrics import formulas
+from bertkit.metrics.correlation import Floats, pearson, spearman
 from bertkit.metrics.numeric import NUMBERS, NumericMetric, metric_info
 
 
@@ -20,11 +19,12 @@ class Regression(NumericMetric):
     def _info(self) -> evaluate.MetricInfo:
         return metric_info("Mean squared error, linear correlation and rank correlation.", NUMBERS)
 
-    def _compute(self, predictions: Any, references: Any) -> dict[str, float]:
+    def _scores(self, predictions: Floats, references: Floats) -> dict[str, float]:
         return {
-            "mse": formulas.mean_squared_error(predictions, references),
-            "pearson": formulas.pearson(predictions, references),
-            "spearmanr": formulas.spearman(predictions, references),
+            # Not scikit-learn's, which refuses the NaN of a model that has diverged.
+            "mse": float(np.mean(np.square(predictions - references))),
+            "pearson": pearson(predictions, references),
+            "spearmanr": spearman(predictions, references),
         }
 
 
