@@ -229,6 +229,16 @@ def test_validating_names_the_faults_of_every_file(tmp_path):
     validate_recipes([find_recipe("sst2"), find_recipe("placement/cpu")])
 
 
+def test_a_file_of_accelerate_config_is_accelerates_to_read(tmp_path):
+    path = tmp_path / "my_accelerate.yaml"
+    path.write_text("compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_processes: 2\n")
+    message = f"accelerate launch --config_file {path} -m bertkit …, without --placement"
+    with pytest.raises(RecipeError, match=message):
+        load_placement(path)
+    with pytest.raises(RecipeError, match=message):
+        validate_recipes([path])
+
+
 def test_a_placement_with_another_block_or_value_is_refused(tmp_path):
     path = tmp_path / "p.yaml"
     path.write_text("train:\n  seed: 1\n")
