@@ -1,4 +1,4 @@
-"""Accuracy alone, for tasks whose classes mean nothing by themselves, such as the positions of endings."""
+"""Accuracy alone, for tasks whose class ids carry no meaning, such as the positions of endings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Accuracy(NumericMetric):
     """``accuracy``, in [0, 1]. ``predictions`` and ``references`` are class ids, (N,) int64."""
 
     def _info(self) -> evaluate.MetricInfo:
-        return metric_info("The share of predictions that equal their reference.", CLASS_IDS)
+        return metric_info("Fraction of predictions that equal their reference.", CLASS_IDS)
 
     def _scores(self, predictions: Integers, references: Integers) -> dict[str, float]:
         from sklearn.metrics import accuracy_score

@@ -37,7 +37,7 @@ def _matthews_correlation(predictions: Integers, references: Integers) -> float:
     """Computes the correlation of classes (Gorodkin 2004), in [-1, 1]; 0 where either side has one class only."""
     from sklearn.metrics import matthews_corrcoef
 
-    if np.ptp(references) == 0:  # scikit-learn returns 0 as well, but warns where both sides have the same single class
+    if np.ptp(references) == 0:  # scikit-learn warns if both sides have the same single class
         return 0.0
     return float(matthews_corrcoef(references, predictions))
 
@@ -52,14 +52,13 @@ _SCORES: dict[str, Callable[[Any, Any], float]] = {
 
 
 class Glue(NumericMetric):
-    """The scores of one task, ``config_name``, named as in the evaluate library's ``glue``: see ``GLUE_SCORES``.
+    """Scores of one task, ``config_name``, named as in the evaluate library's ``glue``: see ``GLUE_SCORES``.
 
-    Where there are two, ``combined_score`` is their mean, as in transformers' ``run_glue.py`` and in GLUE's own average
-    over its tasks. ``predictions`` and ``references`` are class ids, (N,) int64; those of STS-B are similarities, (N,)
-    float64.
+    If there are two, ``combined_score`` is their mean, as in transformers' ``run_glue.py`` and in GLUE's average over
+    its tasks. ``predictions`` and ``references`` are class ids, (N,) int64, for STS-B similarities, (N,) float64.
 
     Raises:
-        KeyError: ``config_name`` is no task of GLUE.
+        KeyError: ``config_name`` is not a GLUE task.
     """
 
     def _info(self) -> evaluate.MetricInfo:

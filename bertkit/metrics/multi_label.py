@@ -1,4 +1,4 @@
-"""Classification with any number of labels an example."""
+"""Classification with any number of labels per example."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from bertkit.metrics.numeric import LABEL_SETS, Integers, NumericMetric, metric_
 class MultiLabel(NumericMetric):
     """``f1_micro``, ``f1_macro`` and ``accuracy``, all in [0, 1].
 
-    F1 of all occurrences of labels together; the mean of the F1 of each label, 0 for one that is never predicted and
-    never true; the share of examples with all labels right. ``predictions`` and ``references`` are (N, C) int64, 1
-    where the example has the label, else 0.
+    ``f1_micro`` is F1 over all labels of all examples; ``f1_macro`` the mean F1 of the labels, 0 for a label that is
+    never predicted and never true; ``accuracy`` the fraction of examples with all labels right. ``predictions`` and
+    ``references`` are (N, C) int64, 1 if the example has the label, else 0.
     """
 
     def _info(self) -> evaluate.MetricInfo:
-        return metric_info("F1 of all labels together, mean of the F1 of each, and examples all right.", LABEL_SETS)
+        return metric_info("Micro F1, macro F1, and the fraction of examples with all labels right.", LABEL_SETS)
 
     def _scores(self, predictions: Integers, references: Integers) -> dict[str, float]:
         from sklearn.metrics import accuracy_score, f1_score

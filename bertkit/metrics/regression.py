@@ -1,4 +1,4 @@
-"""Regression: one number an example."""
+"""Regression: one number per example."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bertkit.metrics.numeric import NUMBERS, NumericMetric, metric_info
 class Regression(NumericMetric):
     """``mse``, at least 0, and the correlations ``pearson`` and ``spearmanr``, in [-1, 1].
 
-    A correlation is NaN where predictions or references are all the same. ``predictions`` and ``references`` are
+    A correlation is NaN if predictions or references are all equal. ``predictions`` and ``references`` are
     numbers, (N,) float64.
     """
 

@@ -139,7 +139,7 @@ def test_predictions_and_references_have_to_agree_in_number(expected):
 
 
 def test_logits_are_no_class_ids():
-    with pytest.raises(ValueError, match=r"predictions are float64 of shape .* expected one class id an example"):
+    with pytest.raises(ValueError, match=r"predictions are float64 of shape .* expected one class id per example"):
         checked([0.7, 1.0], [1, 1], CLASS_IDS)
     with pytest.raises(ValueError, match="references are object of shape"):
         checked([1, 1], [1, None], CLASS_IDS)
