@@ -20,6 +20,6 @@ PY
 echo "$lowest"
 # torch first: its CPU build has to be chosen before another package asks for any torch
 "$folder/bin/pip" install --quiet "$(grep '^torch==' <<<"$lowest")"
-"$folder/bin/pip" install --quiet $lowest pytest hypothesis scikit-learn scipy seqeval
+"$folder/bin/pip" install --quiet $lowest pytest hypothesis seqeval
 "$folder/bin/pip" install --quiet --no-deps -e .
 "$folder/bin/pytest"

@@ -63,9 +63,7 @@ MaxTrainSamples = Annotated[int | None, typer.Option(help="Only the first so man
 MaxEvalSamples = Annotated[int | None, typer.Option(help="Only the first so many examples.", show_default=False)]
 Placement = Annotated[
     str | None,
-    typer.Option(
-        help="Where to run: auto, cpu, single_gpu, ddp, fsdp, a file of your own, or accelerate's.", show_default=False
-    ),
+    typer.Option(help="Where to run: auto, cpu, single_gpu, ddp, fsdp, or a file of your own.", show_default=False),
 ]
 NumProcesses = Annotated[
     int | None,

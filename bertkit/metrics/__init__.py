@@ -1,8 +1,8 @@
 """Metrics as ``evaluate.Metric`` classes that need no network.
 
-``evaluate.load`` fetches a script from the Hub at call time; these are part of the package. What is called
-``glue/sst2`` is configuration ``sst2`` of the ``METRIC`` in ``glue.py``; the names of its scores are those of the same
-configuration of the evaluate library's ``glue``.
+``evaluate.load`` fetches a script from the Hub at call time; these metrics are part of the package. ``glue/sst2`` is
+configuration ``sst2`` of the ``METRIC`` in ``glue.py``; its scores have the names of the same configuration of the
+evaluate library's ``glue``.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ GLUE_SCORES = {
     "stsb": ("pearson", "spearmanr"),
     "wnli": ("accuracy",),
 }
-"""What each task of GLUE is scored by (Wang et al. 2018, table 1), and ``ax``, its diagnostic set."""
+"""Scores of each GLUE task (Wang et al. 2018, table 1) and of ``ax``, the diagnostic set."""
 
 
 def names() -> list[str]:
-    """What `load` accepts.
+    """Returns the names that `load` accepts.
 
     >>> names()  # doctest: +NORMALIZE_WHITESPACE
     ['accuracy', 'classification', 'glue/ax', 'glue/cola', 'glue/mnli', 'glue/mnli_matched', 'glue/mnli_mismatched',
@@ -45,10 +45,10 @@ def names() -> list[str]:
 
 
 def load(name: str) -> evaluate.Metric:
-    """The metric of that name, which keeps what it is given in memory: several can be at work at once.
+    """Returns the metric of that name, which keeps its inputs in memory, so that several can be in use at once.
 
     Raises:
-        RecipeError: there is none of that name.
+        RecipeError: the name is unknown.
     """
     if name not in names():
         raise RecipeError(f"unknown metric {name!r}; expected one of {', '.join(names())}{did_you_mean(name, names())}")

@@ -1,7 +1,7 @@
-"""How SQuAD compares answers: the rules of its official scorers (Rajpurkar et al. 2016, 2018).
+"""Comparison of SQuAD answers by the rules of the official scorers (Rajpurkar et al. 2016, 2018).
 
-The rules of the two versions are the same but for answers of which the normalisation leaves nothing: in 1.1 two such
-answers have no word in common and F1 0, in 2.0 they are equal and have F1 1.
+The two versions differ only in answers that are empty after normalization: in 1.1 two such answers share no word and
+have F1 0, in 2.0 they are equal and have F1 1.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
-_PUNCTUATION = str.maketrans("", "", string.punctuation)  # of ASCII; “ and – remain
+_PUNCTUATION = str.maketrans("", "", string.punctuation)  # ASCII only; “ and – remain
 
 
 def normalized(text: str) -> str:
-    r"""An answer as it is compared: lower case, without ASCII punctuation, articles and excess white space.
+    r"""Normalizes an answer: lower case, without ASCII punctuation, articles and extra white space.
 
-    Punctuation goes first, so that it can join words, and only then what are articles: ``\b`` is Unicode's.
+    Punctuation is removed before articles, so its removal can join words; ``\b`` is Unicode's word boundary.
 
     >>> normalized("The  Eiffel-Tower, a sight!"), normalized("an"), normalized("“A” Été")
     ('eiffeltower sight', '', '“ ” été')
@@ -27,12 +27,12 @@ def normalized(text: str) -> str:
 
 
 def exact(prediction: str, answer: str) -> float:
-    """1 where two answers are the same after normalisation, else 0."""
+    """Returns 1 if two answers are equal after normalization, else 0."""
     return float(normalized(prediction) == normalized(answer))
 
 
 def f1(prediction: str, answer: str) -> float:
-    """The harmonic mean of precision and recall of a prediction's words, in [0, 1]; 0 where no word is in common.
+    """Computes F1 over the words of a prediction and an answer, in [0, 1]; 0 if they share no word.
 
     >>> f1("the red house", "a red brick house"), f1("the", "a")
     (0.8, 0.0)
@@ -46,7 +46,7 @@ def f1(prediction: str, answer: str) -> float:
 
 
 def f1_or_both_empty(prediction: str, answer: str) -> float:
-    """`f1`, but 1 where nothing is left of both answers: the rule of 2.0, where no answer is one.
+    """Computes `f1`, but 1 if both texts are empty after normalization: the rule of 2.0 for unanswerable questions.
 
     >>> f1_or_both_empty("the", ""), f1_or_both_empty("x", "")
     (1.0, 0.0)
@@ -55,5 +55,5 @@ def f1_or_both_empty(prediction: str, answer: str) -> float:
 
 
 def best(score: Callable[[str, str], float], prediction: str, answers: Sequence[str]) -> float:
-    """The score of a prediction against the answer that suits it best; there is at least one answer."""
+    """Returns the highest score of a prediction against any of the answers, of which there is at least one."""
     return max(score(prediction, answer) for answer in answers)

@@ -1,9 +1,9 @@
-"""Tags of words → entities, by the rules of CoNLL's evaluation script, and the scores of entities.
+"""Entities from the tags of words, by the rules of CoNLL's evaluation script, and their scores.
 
 A tag is ``O``, or a prefix and a type with a hyphen between them: ``B-PER``. The rules are those of ``conlleval``, the
-script of the CoNLL-2000 shared task (Tjong Kim Sang and Buchholz 2000): an entity counts as found when its type, its
-first and its last word are right. They read IOB1, IOB2, IOBES and BILOU alike, and every sequence of tags, also one
-that no scheme allows, has exactly one reading.
+script of the CoNLL-2000 shared task (Tjong Kim Sang and Buchholz 2000): an entity is correct if its type, first word
+and last word are. The same rules read IOB1, IOB2, IOBES and BILOU, and give every sequence of tags exactly one reading,
+including sequences that no scheme allows.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from bertkit.errors import DataError
 
 OUTSIDE = "O"
 PREFIXES = ("B", "I", "E", "S", "L", "U")
-"""Begin, inside, end, single; BILOU writes last for end and unit for single."""
+"""Begin, inside, end, single; BILOU has last for end and unit for single."""
 
-_LASTS_WITHIN = ("B", "I")  # an entity whose last word has one of these can go on
+_LASTS_WITHIN = ("B", "I")  # after a word with one of these prefixes an entity can continue
 _GOES_ON = ("I", "E", "L")
 
 
 class Entity(NamedTuple):
-    """Words of one sentence that have a type together.
+    """Consecutive words of one sentence that form an entity.
 
     Attributes:
-        type: what stands after the prefix; empty for a prefix alone.
-        start: its first word, from 0.
-        end: the word after its last.
+        type: the part of the tag after the prefix; empty for a prefix alone.
+        start: index of its first word, from 0.
+        end: index after its last word.
     """
 
     type: str
@@ -37,12 +37,12 @@ class Entity(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Entities, counted.
+    """Numbers of entities.
 
     Attributes:
-        right: predicted with type, first and last word as in the reference.
-        predicted: all predicted.
-        actual: all of the references.
+        right: predicted entities whose type, first and last word are those of the reference.
+        predicted: all predicted entities.
+        actual: all entities of the references.
     """
 
     right: int
@@ -50,10 +50,10 @@ class Counts(NamedTuple):
     actual: int
 
     def scores(self) -> tuple[float, float, float]:
-        """Precision, recall and F1, in [0, 1]; 0 where the divisor is.
+        """Computes precision, recall and F1, in [0, 1]; 0 where the divisor is 0.
 
-        >>> Counts(right=2, predicted=4, actual=3).scores()
-        (0.5, 0.6666666666666666, 0.5714285714285714)
+        >>> [round(score, 3) for score in Counts(right=2, predicted=4, actual=3).scores()]
+        [0.5, 0.667, 0.571]
         """
         return (
             self.right / max(self.predicted, 1),
@@ -63,7 +63,7 @@ class Counts(NamedTuple):
 
 
 def is_entity_tag(tag: str) -> bool:
-    """Whether a tag is ``O`` or begins with a prefix.
+    """Returns whether a tag is ``O`` or begins with a prefix.
 
     >>> is_entity_tag("B-PER"), is_entity_tag("O"), is_entity_tag("NN"), is_entity_tag("O-PER")
     (True, True, False, False)
@@ -72,10 +72,10 @@ def is_entity_tag(tag: str) -> bool:
 
 
 def split_tag(tag: str) -> tuple[str, str]:
-    """The prefix and the type of a tag; the type is all that follows the first hyphen.
+    """Splits a tag into prefix and type; the type is everything after the first hyphen.
 
     Raises:
-        DataError: it is neither ``O`` nor does it begin with a prefix.
+        DataError: the tag is not ``O`` and does not begin with a prefix.
 
     >>> split_tag("B-geo-loc"), split_tag("O")
     (('B', 'geo-loc'), ('O', ''))
@@ -87,14 +87,14 @@ def split_tag(tag: str) -> tuple[str, str]:
 
 
 def find_entities(tags: Sequence[str], strict: bool = False) -> list[Entity]:
-    """The entities of a sentence, in their order.
+    """Returns the entities of a sentence, in order.
 
-    An entity goes on over a word whose prefix is I, E or L, if the word before it has the same type and the prefix B or
-    I. Every other word with a prefix begins one: so does I after O or after another type.
+    A word with prefix I, E or L continues an entity if the word before it has the same type and prefix B or I. Every
+    other word with a prefix begins an entity, including I after O or after another type.
 
     Args:
-        tags: one a word.
-        strict: only B begins an entity and only I goes on, as IOB2 has it: I after O or after another type, and words
+        tags: one tag per word.
+        strict: as in IOB2, only B begins an entity and only I continues one: I after O or after another type, and words
             with other prefixes, belong to no entity.
 
     Raises:
@@ -108,7 +108,7 @@ def find_entities(tags: Sequence[str], strict: bool = False) -> list[Entity]:
     """
     found: list[Entity] = []
     begins, goes_on = (("B",), ("I",)) if strict else (PREFIXES, _GOES_ON)
-    open_type: str | None = None  # of the entity that the word before can be followed in
+    open_type: str | None = None  # type of the entity that the current word may continue
     for word, tag in enumerate(tags):
         prefix, kind = split_tag(tag)
         if prefix in goes_on and kind == open_type:
@@ -124,7 +124,7 @@ def find_entities(tags: Sequence[str], strict: bool = False) -> list[Entity]:
 def count_entities(
     predictions: Iterable[Sequence[str]], references: Iterable[Sequence[str]], strict: bool = False
 ) -> dict[str, Counts]:
-    """Counts by type, for the types that occur in predictions or references, in the order of the alphabet.
+    """Counts entities by type, in alphabetical order, for the types that occur in predictions or references.
 
     Args:
         predictions, references: the tags of each sentence.

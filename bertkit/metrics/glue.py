@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import evaluate
+import numpy as np
 
-from bertkit.metrics import GLUE_SCORES, formulas
-from bertkit.metrics.numeric import CLASS_IDS, NUMBERS, NumericMetric, metric_info
+from bertkit.metrics import GLUE_SCORES
+from bertkit.metrics.correlation import pearson, spearman
+from bertkit.metrics.numeric import CLASS_IDS, NUMBERS, Integers, NumericMetric, metric_info
 
 _CITATION = """@inproceedings{wang2018glue,
   title={GLUE: A Multi-Task Benchmark and Analysis Platform for Natural Language Understanding},
@@ -16,24 +19,46 @@ _CITATION = """@inproceedings{wang2018glue,
   year={2018}
 }"""
 
-_FORMULAS = {
-    "accuracy": formulas.accuracy,
-    "f1": formulas.f1,
-    "matthews_correlation": formulas.matthews_correlation,
-    "pearson": formulas.pearson,
-    "spearmanr": formulas.spearman,
+
+def _accuracy(predictions: Integers, references: Integers) -> float:
+    from sklearn.metrics import accuracy_score
+
+    return float(accuracy_score(references, predictions))
+
+
+def _f1(predictions: Integers, references: Integers) -> float:
+    """Computes F1 of class 1, in [0, 1]; 0 where it is neither predicted nor true."""
+    from sklearn.metrics import f1_score
+
+    return float(f1_score(references == 1, predictions == 1, zero_division=0))
+
+
+def _matthews_correlation(predictions: Integers, references: Integers) -> float:
+    """Computes the correlation of classes (Gorodkin 2004), in [-1, 1]; 0 where either side has one class only."""
+    from sklearn.metrics import matthews_corrcoef
+
+    if np.ptp(references) == 0:  # scikit-learn warns if both sides have the same single class
+        return 0.0
+    return float(matthews_corrcoef(references, predictions))
+
+
+_SCORES: dict[str, Callable[[Any, Any], float]] = {
+    "accuracy": _accuracy,
+    "f1": _f1,
+    "matthews_correlation": _matthews_correlation,
+    "pearson": pearson,
+    "spearmanr": spearman,
 }
 
 
 class Glue(NumericMetric):
-    """The scores of one task, ``config_name``, named as in the evaluate library's ``glue``: see ``GLUE_SCORES``.
+    """Scores of one task, ``config_name``, named as in the evaluate library's ``glue``: see ``GLUE_SCORES``.
 
-    Where there are two, ``combined_score`` is their mean, as in transformers' ``run_glue.py`` and in GLUE's own average
-    over its tasks. ``predictions`` and ``references`` are class ids, (N,) int64; those of STS-B are similarities, (N,)
-    float64.
+    If there are two, ``combined_score`` is their mean, as in transformers' ``run_glue.py`` and in GLUE's average over
+    its tasks. ``predictions`` and ``references`` are class ids, (N,) int64, for STS-B similarities, (N,) float64.
 
     Raises:
-        KeyError: ``config_name`` is no task of GLUE.
+        KeyError: ``config_name`` is not a GLUE task.
     """
 
     def _info(self) -> evaluate.MetricInfo:
@@ -41,9 +66,9 @@ class Glue(NumericMetric):
         inputs = NUMBERS if "pearson" in scores else CLASS_IDS
         return metric_info(f"GLUE's {self.config_name}: {', '.join(scores)}.", inputs, _CITATION)
 
-    def _compute(self, predictions: Any, references: Any) -> dict[str, float]:
+    def _scores(self, predictions: Any, references: Any) -> dict[str, float]:
         names = GLUE_SCORES[self.config_name]
-        scores = {name: _FORMULAS[name](predictions, references) for name in names}
+        scores = {name: _SCORES[name](predictions, references) for name in names}
         return scores if len(names) == 1 else {**scores, "combined_score": sum(scores.values()) / len(names)}
 
 

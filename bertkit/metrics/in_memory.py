@@ -1,4 +1,4 @@
-"""What all metrics share, where the evaluate library would leave a trace or fail without a reason."""
+"""Base class of all metrics: no files in memory mode, and a clear error for empty inputs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from bertkit.errors import DataError
 
 
 class InMemoryMetric(evaluate.Metric):
-    """``evaluate.Metric``, departing from it in two things.
+    """``evaluate.Metric`` with two differences.
 
-    Scoring nothing at all is an error that says so: ``compute`` raises ``DataError``. And a metric that is kept in
-    memory makes no folder either, so that it works beside a cache that cannot be written.
+    ``compute`` without any examples raises ``DataError``. A metric that is kept in memory creates no folder, so that it
+    works with a read-only cache.
     """
 
     def _build_data_dir(self) -> str:

@@ -1,31 +1,33 @@
-"""Classification with any number of labels an example."""
+"""Classification with any number of labels per example."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import evaluate
 
-from bertkit.metrics import formulas
-from bertkit.metrics.numeric import LABEL_SETS, NumericMetric, metric_info
+from bertkit.metrics.numeric import LABEL_SETS, Integers, NumericMetric, metric_info
 
 
 class MultiLabel(NumericMetric):
     """``f1_micro``, ``f1_macro`` and ``accuracy``, all in [0, 1].
 
-    F1 of all occurrences of labels together; the mean of the F1 of each label, 0 for one that is never predicted and
-    never true; the share of examples with all labels right. ``predictions`` and ``references`` are (N, C) int64, 1
-    where the example has the label, else 0.
+    ``f1_micro`` is F1 over all labels of all examples; ``f1_macro`` the mean F1 of the labels, 0 for a label that is
+    never predicted and never true; ``accuracy`` the fraction of examples with all labels right. ``predictions`` and
+    ``references`` are (N, C) int64, 1 if the example has the label, else 0.
     """
 
     def _info(self) -> evaluate.MetricInfo:
-        return metric_info("F1 of all labels together, mean of the F1 of each, and examples all right.", LABEL_SETS)
+        return metric_info("Micro F1, macro F1, and the fraction of examples with all labels right.", LABEL_SETS)
 
-    def _compute(self, predictions: Any, references: Any) -> dict[str, float]:
+    def _scores(self, predictions: Integers, references: Integers) -> dict[str, float]:
+        from sklearn.metrics import accuracy_score, f1_score
+
+        # scikit-learn reads a single column as two classes, 0 and 1, whose mean would count the absence of the label.
+        average = "macro" if references.shape[1] > 1 else "binary"
         return {
-            "f1_micro": formulas.multi_label_f1_micro(predictions, references),
-            "f1_macro": formulas.multi_label_f1_macro(predictions, references),
-            "accuracy": formulas.subset_accuracy(predictions, references),
+            # All labels together are the binary labels of N · C cells.
+            "f1_micro": float(f1_score(references.ravel(), predictions.ravel(), zero_division=0)),
+            "f1_macro": float(f1_score(references, predictions, average=average, zero_division=0)),
+            "accuracy": float(accuracy_score(references, predictions)),
         }
 
 

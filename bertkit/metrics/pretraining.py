@@ -1,4 +1,4 @@
-"""How pre-training is scored: masked LM and the pair task apart, over all held-out examples."""
+"""Scores of pre-training, for masked LM and the pair task separately, over all held-out examples."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ PAIRS: dict[str, tuple[str, ...]] = {
     "sop": ("sentence_order_loss", "sentence_order_accuracy"),
     "none": (),
 }
-"""What the scores of each pair objective are called."""
+"""Names of the scores of each pair objective."""
 
 
 def score_names(pair_objective: str) -> tuple[str, ...]:
-    """The loss and the accuracy of masked LM, then of the pair task if there is one.
+    """Returns the names of loss and accuracy of masked LM, then of the pair task if there is one.
 
     >>> score_names("none")
     ('masked_lm_loss', 'masked_lm_accuracy')
@@ -31,15 +31,15 @@ def score_names(pair_objective: str) -> tuple[str, ...]:
 def reduce_logits(
     logits: torch.Tensor | tuple[torch.Tensor, ...], labels: torch.Tensor | tuple[torch.Tensor, ...]
 ) -> torch.Tensor:
-    """What evaluation keeps of a batch: a few numbers an example, so that memory does not grow with the vocabulary.
+    """Reduces logits to a few numbers per example, so that an evaluation's memory does not grow with the vocabulary.
 
     Args:
-        logits: the model's outputs: MLM logits (B, P, V) alone, or as the last two MLM logits and pair logits (B, 2).
-        labels: MLM labels (B, P) with -100 on empty slots; where there are pairs, also their labels (B,).
+        logits: MLM logits (B, P, V), or a tuple of outputs that ends with MLM logits and pair logits (B, 2).
+        labels: MLM labels (B, P) with -100 in empty slots, or a tuple of these and pair labels (B,).
 
     Returns:
-        (B, 3) float32: sum of MLM losses in nats, correct and all masked tokens; where there are pairs (B, 5), then
-        loss in nats and whether correct.
+        (B, 3) float32: sum of MLM losses in nats, number of correct and of all masked tokens; with pairs (B, 5): also
+        the pair loss in nats, and 1 if the pair is classified correctly, else 0.
     """
     import torch
     from torch.nn.functional import cross_entropy
@@ -61,21 +61,21 @@ def reduce_logits(
 
 
 def score(reduced: np.ndarray, pair_objective: str = "nsp") -> dict[str, float]:
-    """The scores over all examples.
+    """Computes the scores over all examples.
 
     Args:
         reduced: (N, 3) or (N, 5), rows of `reduce_logits`.
         pair_objective: ``nsp``, ``sop`` or ``none``.
 
     Returns:
-        Losses in nats, ``loss`` being their sum; accuracies in [0, 1]; ``perplexity`` = exp of the MLM loss.
+        Losses in nats, where ``loss`` is their sum; accuracies in [0, 1]; ``perplexity`` = exp of the MLM loss.
 
     >>> scores = score(np.array([[2.0, 1, 2, 0.2, 1], [1.0, 0, 1, 0.6, 0]]))
     >>> [round(float(value), 3) for value in scores.values()]
     [1.4, 1.0, 0.333, 2.718, 0.4, 0.5]
     """
     mlm_loss, mlm_correct, masked, *pairs = reduced.astype(np.float64).sum(axis=0)
-    # Not means of batch means, as the Trainer would have it.
+    # Sums over all examples: the Trainer's mean of batch means depends on the batch size.
     mlm = dict(zip(MASKED_LM, (mlm_loss / masked, mlm_correct / masked), strict=True))
     pair = dict(zip(PAIRS[pair_objective], np.array(pairs) / len(reduced), strict=True))
     loss = sum(value for name, value in {**mlm, **pair}.items() if name.endswith("_loss"))

@@ -1,4 +1,4 @@
-"""Entities of tagged sentences, scored as by CoNLL's evaluation script."""
+"""Scores of entities in tagged sentences, as computed by CoNLL's evaluation script."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _INPUTS = "the tags of each sentence, such as [['B-PER', 'I-PER', 'O']]"
 
 
 class Seqeval(InMemoryMetric):
-    """Precision, recall and F1 of entities, and the share of words with the right tag, all in [0, 1].
+    """Precision, recall and F1 of entities, and the fraction of words with the right tag, all in [0, 1].
 
     Inputs and results are those of the evaluate library's ``seqeval``: ``predictions`` and ``references`` are lists of
     lists of tags; the result has ``overall_precision``, ``overall_recall``, ``overall_f1`` and ``overall_accuracy``,
-    and for each type a dictionary of ``precision``, ``recall``, ``f1`` and ``number``, how many the references have.
-    The rules are in ``bertkit.metrics.entities``. ``compute(mode="strict", scheme="IOB2")`` counts only what IOB2
-    allows.
+    and for each type a dictionary of ``precision``, ``recall``, ``f1`` and ``number`` (of entities in the references).
+    The rules are in ``bertkit.metrics.entities``. ``compute(mode="strict", scheme="IOB2")`` counts only entities that
+    IOB2 allows.
 
-    Departs from that library in two things: a score whose divisor is 0 is 0 without a warning, and a tag without a
-    prefix is refused, not read as one.
+    Two differences from that library: a score whose divisor is 0 is 0 without a warning, and a tag without a prefix is
+    an error.
     """
 
     def _info(self) -> evaluate.MetricInfo:
@@ -50,12 +50,12 @@ class Seqeval(InMemoryMetric):
         mode: str | None = None,
         scheme: str | None = None,
     ) -> dict[str, Any]:
-        """The scores.
+        """Computes the scores.
 
         Raises:
-            ValueError: a sentence has another number of tags in the predictions than in the references; or ``mode`` and
-                ``scheme`` are neither both left out nor ``strict`` and ``IOB2``.
-            DataError: a tag has no prefix; or there is no word at all.
+            ValueError: a sentence differs in its number of tags between predictions and references; or ``mode`` and
+                ``scheme`` are neither both omitted nor ``strict`` and ``IOB2``.
+            DataError: a tag has no prefix, or there are no words.
         """
         if (mode, scheme) not in ((None, None), ("strict", "IOB2")):
             raise ValueError(f"mode {mode!r} with scheme {scheme!r}; expected neither, or 'strict' with 'IOB2'")

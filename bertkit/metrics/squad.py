@@ -28,21 +28,21 @@ REFERENCES = datasets.Features(
         ),
     }
 )
-"""What both versions are scored against: of each question its answers, and where in the context they begin."""
+"""References of both versions: the answers of each question, and where they begin in the context."""
 
 
 class Squad(InMemoryMetric):
     """``exact_match`` and ``f1`` in per cent, as SQuAD 1.1's official scorer computes them.
 
     ``predictions`` are ``{"id", "prediction_text"}``, ``references`` ``{"id", "answers": {"text", "answer_start"}}``,
-    in any order. A question counts with the answer that suits its prediction best; one without a prediction
-    counts 0. ``compute`` raises ``DataError`` where a reference has no answers, or nothing can be scored.
+    in any order. The score of a question is the highest over its answers, 0 without a prediction. ``compute`` raises
+    ``DataError`` if a reference has no answers, or no prediction has the id of a question.
     """
 
     def _info(self) -> evaluate.MetricInfo:
         prediction = {"id": datasets.Value("string"), "prediction_text": datasets.Value("string")}
         return evaluate.MetricInfo(
-            description="Share of answers that are exactly right, and their mean F1 over words.",
+            description="Fraction of answers that match exactly, and their mean F1 over words.",
             citation=_CITATION,
             inputs_description="predictions: id and prediction_text; references: id and answers (text, answer_start)",
             features=datasets.Features({"predictions": prediction, "references": REFERENCES}),
@@ -67,15 +67,15 @@ class Squad(InMemoryMetric):
 
 
 def check_ids(texts: Mapping[str, str], references: Sequence[Mapping[str, Any]], consequence: str) -> None:
-    """Warns of questions that no prediction has the id of.
+    """Warns about questions without a prediction.
 
     Args:
-        texts: predicted, by id.
+        texts: predicted texts by id.
         references: the questions.
-        consequence: what the scorer does with such questions.
+        consequence: effect on the score, for the warning.
 
     Raises:
-        DataError: all questions are such.
+        DataError: no question has a prediction.
     """
     missing = [each["id"] for each in references if each["id"] not in texts]
     if len(missing) == len(references):

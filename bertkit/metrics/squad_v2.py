@@ -20,27 +20,27 @@ _CITATION = """@inproceedings{rajpurkar2018know,
 }"""
 
 Scores = dict[str, float]
-"""Of each question, by its id."""
+"""One score per question, by its id."""
 
 
 class SquadV2(InMemoryMetric):
-    """SQuAD 2.0's scores as its official scorer computes them, in per cent.
+    """SQuAD 2.0's scores in per cent, as computed by its official scorer.
 
     ``predictions`` are ``{"id", "prediction_text", "no_answer_probability"}``, ``references`` ``{"id", "answers":
-    {"text", "answer_start"}}``, in any order; a question without answers is unanswerable, and an empty text says so.
-    The "probability" may be any number that is larger the likelier there is no answer. Where it is above
-    ``no_answer_threshold``, an argument of ``compute``, no answer is taken as predicted whatever the text says.
+    {"text", "answer_start"}}``, in any order. A question without answers is unanswerable, and an empty text predicts
+    that. The "probability" may be any number that grows with the odds of there being no answer. If it is above
+    ``no_answer_threshold``, an argument of ``compute``, the prediction counts as "no answer" whatever its text.
 
-    Returned are ``exact``, ``f1`` and ``total``, the number of questions; the same of the answerable ones as
-    ``HasAns_exact`` and so on and of the others as ``NoAns_exact``, where there are such; and ``best_exact`` and
-    ``best_f1``, the best that any threshold gives, with ``best_exact_thresh`` and ``best_f1_thresh``.
+    The scores are ``exact``, ``f1`` and ``total``, the number of questions; the same for the answerable questions
+    (``HasAns_exact`` …) and the unanswerable ones (``NoAns_exact`` …), if there are any; and ``best_exact`` and
+    ``best_f1``, the highest that any threshold gives, with ``best_exact_thresh`` and ``best_f1_thresh``.
     """
 
     def _info(self) -> evaluate.MetricInfo:
         prediction = {
             "id": datasets.Value("string"),
             "prediction_text": datasets.Value("string"),
-            # float32, as the evaluate library has it, would change thresholds.
+            # The evaluate library's float32 would change thresholds.
             "no_answer_probability": datasets.Value("float64"),
         }
         return evaluate.MetricInfo(
@@ -64,7 +64,7 @@ class SquadV2(InMemoryMetric):
         raw: dict[str, Scores] = {"exact": {}, "f1": {}}
         for each in references:
             if each["id"] in texts:
-                # Of an answer that is all articles and punctuation nothing is left: no words would be right.
+                # An answer of articles and punctuation only is empty after normalization: no words are right.
                 answers = [text for text in each["answers"]["text"] if normalized(text)] or [""]
                 raw["exact"][each["id"]] = best(exact, texts[each["id"]], answers)
                 raw["f1"][each["id"]] = best(f1_or_both_empty, texts[each["id"]], answers)
@@ -94,17 +94,17 @@ def _means(scores: Mapping[str, Scores], keys: Sequence[str]) -> dict[str, float
 def best_threshold(
     scores: Scores, texts: Mapping[str, str], odds: Mapping[str, float], answerable: Mapping[str, bool]
 ) -> tuple[float, float]:
-    """The best mean score that any threshold gives, in per cent, and the smallest such threshold.
+    """Returns the highest mean score that any threshold gives, in per cent, and the smallest such threshold.
 
-    It begins with no answer to any question, and gives the predicted texts one after another, the surest first. As in
-    the official scorer, questions of the same odds are taken one by one in their order, and the threshold is 0 where
+    Starts without an answer to any question, then adds the predicted texts in order of increasing odds. As in the
+    official scorer, questions with equal odds are added one by one in their order, and the threshold is 0 if predicting
     no answer at all is best.
 
     Args:
-        scores: of the texts, in [0, 1].
-        texts: predicted; empty ones change nothing.
+        scores: scores of the texts, in [0, 1].
+        texts: predicted texts; empty ones change nothing.
         odds: the larger, the likelier there is no answer.
-        answerable: whether there is one.
+        answerable: whether the question has an answer.
     """
     current = highest = float(sum(not has_answer for has_answer in answerable.values()))
     threshold = 0.0

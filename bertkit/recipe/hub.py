@@ -7,6 +7,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Form = Literal["bert", "bertkit"]
+ANY_DATA = "any"
+"""The key of ``citations`` whose entries do not depend on the data."""
+
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+_BIBTEX_ENTRY = re.compile(r"@\w+\s*\{\s*[^\s,{}]+\s*,")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +25,8 @@ class HubSettings:
             public unless the organisation says something else. One that exists stays what it is.
         revision: the branch to push to, created if need be; ``None`` is ``main``.
         form: ``bert``, which plain transformers loads, or ``bertkit``, which brings its own code.
+        citations: BibTeX entries for the model card, beside that of the BERT paper. The key is the Hub id of a data
+            set, whose entries are cited where the scores belong to it, or ``any`` for entries that are always cited.
     """
 
     license: str | None = None
@@ -27,6 +34,7 @@ class HubSettings:
     private: bool = False
     revision: str | None = None
     form: Form = "bert"
+    citations: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.license is not None and not re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", self.license):
@@ -34,3 +42,10 @@ class HubSettings:
         for code in self.language:
             if not re.fullmatch(r"[a-z]{2,3}(-[A-Za-z0-9]+)*", code):
                 raise ValueError(f"language: expected ISO 639 codes such as en or de, got {code!r}")
+        for name, entries in self.citations.items():
+            if name != ANY_DATA and not _HUB_ID.fullmatch(name):
+                raise ValueError(f"citations: expected the Hub id of a data set, or {ANY_DATA}, got the key {name!r}")
+            if not _BIBTEX_ENTRY.match(entries.strip()) or entries.count("{") != entries.count("}"):
+                raise ValueError(
+                    f"citations: expected BibTeX entries for {name}, such as @misc{{key, title={{…}}}}, got {entries!r}"
+                )

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, get_args, get_origin, get_type_hints
 
 from bertkit.errors import RecipeError, did_you_mean, listed
-from bertkit.placement.accelerate_files import is_accelerate_file, placement_of
 from bertkit.placement.settings import PlacementSettings
 from bertkit.recipe.find import find_recipe, read_recipe_file, to_yaml
 from bertkit.recipe.hub import HubSettings
@@ -36,6 +35,8 @@ _TRAIN_DEFAULTS: dict[str, Any] = {
 
 OWN_TRAIN_KEYS: dict[str, Any] = {"global_train_batch_size": int, "early_stopping_patience": int | None}
 """The keys of the ``train`` block that are not transformers', and their types."""
+
+_ACCELERATE_KEY = "distributed_type"  # every file of `accelerate config` has it
 
 _SEEDS = 2**32  # numpy takes no larger ones
 
@@ -154,20 +155,22 @@ def load_recipe(
 
 
 def load_placement(source: str | Path) -> dict[str, Any]:
-    """The values of a placement: a recipe file that has only a ``placement`` block, or a file of ``accelerate config``.
+    """Loads the values of a placement: a recipe file that has only a ``placement`` block.
 
     Args:
         source: a name (``cpu``, for ``recipes/placement/cpu.yaml``) or a file.
 
     Raises:
-        RecipeError: no such placement, another block in it, a wrong value, or one in accelerate's file that bertkit
-            cannot heed itself.
+        RecipeError: no such placement, another block in it, a wrong value, or a file of ``accelerate config``.
     """
     is_file = Path(source).suffix in (".yaml", ".yml")
     path = find_recipe(source if is_file or "/" in str(source) else f"placement/{source}")
     blocks, places = read_recipe_file(path)
-    if is_accelerate_file(blocks):
-        blocks = {"placement": placement_of(blocks, path)}
+    if _ACCELERATE_KEY in blocks:
+        raise RecipeError(
+            f"placement {source}: this is a file of accelerate config, which accelerate itself reads: run "
+            f"accelerate launch --config_file {path} -m bertkit …, without --placement"
+        )
     if set(blocks) != {"placement"}:
         raise RecipeError(f"placement {source}: expected one block, placement, in {path}; got {', '.join(blocks)}")
     faults: list[str] = []
@@ -188,7 +191,7 @@ def validate_recipes(files: Sequence[Path], tasks: Tasks) -> None:
     for file in files:
         try:
             blocks, _ = read_recipe_file(find_recipe(file))
-            is_placement = set(blocks) == {"placement"} or is_accelerate_file(blocks)
+            is_placement = set(blocks) == {"placement"} or _ACCELERATE_KEY in blocks
             load_placement(file) if is_placement else load_recipe(file, None, tasks)
         except RecipeError as error:
             faults.append(str(error))

@@ -11,11 +11,17 @@ from typing import Any
 
 from bertkit.progress import METRIC_NAMES
 from bertkit.recipe.find import to_yaml
-from bertkit.sharing.citations import citations
+from bertkit.recipe.hub import ANY_DATA
 
 ADDRESS = "PATH_OR_HUB_ID"
 """Where the checkpoint can be had, as long as that is not known."""
 
+_BERT = """@inproceedings{devlin2019bert,
+  title={{BERT}: Pre-training of Deep Bidirectional Transformers for Language Understanding},
+  author={Devlin, Jacob and Chang, Ming-Wei and Lee, Kenton and Toutanova, Kristina},
+  booktitle={Proceedings of NAACL-HLT},
+  year={2019}
+}"""
 # From a slash that begins a word, over folders, to the last name.
 _PATH_WITHIN = re.compile(r"(?<![^\s'\"`(=])/(?:[^\s/'\"`()]+/)+([^\s/'\"`(),;]*)")
 _REGISTERS = "import bertkit  # registers the model with the Auto classes; without it pass trust_remote_code=True\n"
@@ -209,15 +215,30 @@ before you rely on it.
 `bertkit` repeats the run from this recipe, which also lies beside the weights as `recipe.yaml`:
 
 ```yaml
-{to_yaml(without_paths(facts.recipe)).strip()}
+{to_yaml(_shown_recipe(facts.recipe)).strip()}
 ```
 
 ## Citation
 
 ```bibtex
-{(chr(10) * 2).join(citations(facts.dataset))}
+{(chr(10) * 2).join(_citations(facts))}
 ```
 """
+
+
+def _citations(facts: CardFacts) -> list[str]:
+    """Returns the BibTeX entry of the BERT paper, then those that the recipe has for the data."""
+    names = (ANY_DATA, facts.dataset[0] if facts.dataset else None)
+    known = facts.recipe.get("hub", {}).get("citations", {})
+    return [_BERT, *(entries.strip() for name, entries in known.items() if name in names)]
+
+
+def _shown_recipe(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the recipe without paths, and without citations: the card has those that apply in their own section."""
+    shown = without_paths(recipe)
+    if "hub" in shown:
+        shown["hub"] = {key: value for key, value in shown["hub"].items() if key != "citations"}
+    return shown
 
 
 def _use(facts: CardFacts) -> str:

@@ -20,18 +20,15 @@ pytestmark = pytest.mark.multiprocess
 # accelerate takes torchrun's way where it is told that there are several devices.
 ACCELERATE = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1"]
 ACCELERATE += ["--mixed_precision", "no", "--dynamo_backend", "no"]
-FILE = "distributed_type: MULTI_CPU\nnum_processes: 2\nmixed_precision: 'no'\nuse_cpu: true\n"
 RUN = "--global-train-batch-size 8 --max-steps 2 --set train.logging_steps=1 --json".split()
 
 
 def test_every_launcher_gives_the_same_run(bertkit, tmp_path, start, ner_files):
-    (tmp_path / "my_accelerate.yaml").write_text(FILE)
     command = ["finetune", "ner", "--model", start, *RUN]
     command += [part for split, file in ner_files.items() for part in (f"--{split}-file", file)]
     on_cpu = ["--set", "placement.device=cpu", "--set", "placement.mixed_precision=no"]
     ways = {
         "bertkit": ([], ["--placement", "ddp", "--num-processes", "2", *on_cpu]),
-        "accelerate's file": ([], ["--placement", tmp_path / "my_accelerate.yaml"]),
         "torchrun": (TORCHRUN, ["--placement", "cpu"]),
         "accelerate": (ACCELERATE, ["--placement", "cpu"]),
     }

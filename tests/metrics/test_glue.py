@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bertkit import metrics
 from bertkit.metrics.glue import Glue
@@ -45,6 +48,30 @@ def test_a_constant_prediction_is_scored_like_any_other(references, accuracy):
     assert scores == {"accuracy": accuracy, "f1": accuracy, "combined_score": accuracy}
     scores = metrics.load("glue/cola").compute(predictions=predictions, references=references)
     assert scores == {"matthews_correlation": 0}
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(-1, 2), st.integers(-1, 2)), min_size=1, max_size=12))
+def test_f1_and_matthews_are_their_definitions_for_any_few_examples(pairs):
+    predictions, references = zip(*pairs, strict=True)
+    scores = metrics.load("glue/mrpc").compute(predictions=predictions, references=references)
+    positive = predictions.count(1) + references.count(1)
+    assert scores["f1"] == pytest.approx(2 * pairs.count((1, 1)) / max(positive, 1), rel=1e-12)
+    # The correlation of all pairs of indicators: Σₖ cov(xₖ, yₖ) / √(Σₖ cov(xₖ, xₖ) · Σₖ cov(yₖ, yₖ)).
+    x, y = (np.array([[value == each for each in range(-1, 3)] for value in row]) for row in (predictions, references))
+    x, y = x - x.mean(axis=0), y - y.mean(axis=0)
+    size = math.sqrt((x * x).sum() * (y * y).sum())
+    scores = metrics.load("glue/cola").compute(predictions=predictions, references=references)
+    expected = (x * y).sum() / size if size > 1e-9 else 0.0
+    assert scores["matthews_correlation"] == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+def test_a_million_examples_overflow_nothing():
+    """Half of class 1 is found, and no class 0 is taken for it: TP 250,000, FN 250,000, TN 500,000."""
+    references = np.repeat([0, 1], 500_000)
+    predictions = np.repeat([0, 0, 0, 1], 250_000)
+    scores = metrics.load("glue/cola").compute(predictions=predictions, references=references)
+    assert scores == {"matthews_correlation": pytest.approx(1 / math.sqrt(3), rel=1e-12)}
 
 
 def test_similarities_all_alike_have_no_score():

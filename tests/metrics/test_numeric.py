@@ -13,6 +13,7 @@ import torch
 
 from bertkit import metrics
 from bertkit.errors import DataError, RecipeError
+from bertkit.metrics.numeric import CLASS_IDS, LABEL_SETS, NUMBERS, checked
 
 KINDS = ("glue/sst2", "classification", "multi_label", "regression")
 
@@ -121,6 +122,44 @@ def test_a_value_that_is_missing_is_no_number(name):
 def test_label_sets_of_unequal_lengths_are_refused():
     with pytest.raises(ValueError, match=r"references are of unequal lengths; expected .*\(N, C\)"):
         metrics.load("multi_label").compute(predictions=[[0, 1], [1, 1]], references=[[0], [0, 1]])
+
+
+@pytest.mark.parametrize("expected", [CLASS_IDS, LABEL_SETS, NUMBERS])
+def test_no_examples_have_no_score(expected):
+    with pytest.raises(DataError, match="nothing to score"):
+        checked([], [], expected)
+
+
+@pytest.mark.parametrize("expected", [CLASS_IDS, NUMBERS])
+def test_predictions_and_references_have_to_agree_in_number(expected):
+    with pytest.raises(ValueError, match=r"predictions are \(1,\), references \(2,\); expected .*\(N,\)"):
+        checked([1], [1, 0], expected)
+    with pytest.raises(ValueError, match=r"predictions are int64 of shape \(2, 1\); expected .*\(N,\)"):
+        checked([[1], [0]], [[1], [0]], expected)
+
+
+def test_logits_are_no_class_ids():
+    with pytest.raises(ValueError, match=r"predictions are float64 of shape .* expected one class id per example"):
+        checked([0.7, 1.0], [1, 1], CLASS_IDS)
+    with pytest.raises(ValueError, match="references are object of shape"):
+        checked([1, 1], [1, None], CLASS_IDS)
+
+
+def test_label_sets_hold_nothing_but_0_and_1():
+    with pytest.raises(ValueError, match=r"references\[1, 0\] is 2; expected 0 or 1"):
+        checked([[0, 1], [1, 1]], [[0, 1], [2, 1]], LABEL_SETS)
+    with pytest.raises(ValueError, match=r"predictions are \(1, 2\), references \(1, 3\)"):
+        checked([[0, 1]], [[0, 1, 1]], LABEL_SETS)
+
+
+def test_the_libraries_of_scores_are_imported_when_something_is_scored():
+    code = (
+        "import sys; from bertkit import metrics; from bertkit.metrics import accuracy, classification, correlation, "
+        "glue, multi_label, regression; before = 'sklearn' in sys.modules; m = metrics.load('glue/sst2'); "
+        "m.compute(predictions=[1], references=[1]); print(before, 'sklearn' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False True\n"
 
 
 def test_the_types_are_those_declared():

@@ -18,6 +18,19 @@ def test_scores_by_hand():
     assert scores == pytest.approx(expected)
 
 
+def test_a_score_of_half_precision_inputs_is_not_rounded_to_it():
+    """4096 differences of 1 and one of 0.5: the nearest float16 is 1."""
+    predictions = np.ones(4097, np.float16)
+    predictions[0] = 0.5
+    scores = metrics.load("regression").compute(predictions=predictions, references=np.zeros_like(predictions))
+    assert scores["mse"] == pytest.approx(4096.25 / 4097, rel=1e-12)
+
+
+def test_predictions_that_are_nan_have_scores_that_are_nan():
+    scores = metrics.load("regression").compute(predictions=[1.0, math.nan], references=[1.0, 2.0])
+    assert all(map(math.isnan, scores.values()))
+
+
 def test_a_difference_beyond_float32_counts():
     """2²⁴ and 2²⁴ + 1 are one number in float32."""
     predictions = np.array([2.0**24, 2.0**24 + 1])

@@ -87,6 +87,13 @@ def test_a_recipe_saved_beside_a_run_gives_the_same_recipe(tmp_path):
     assert load_recipe(tmp_path / "recipe.yaml").to_dict() == recipe.to_dict()
 
 
+def test_citations_are_saved_readably_and_read_back(tmp_path):
+    recipe = load_recipe("sst2", {"hub.citations": {"any": "@misc{a,\n  title={B}\n}", "ada/set": " @misc{c,\n}\n\n"}})
+    recipe.save(tmp_path / "recipe.yaml", "bertkit …")
+    assert "    any: |-\n      @misc{a,\n        title={B}\n      }\n" in (tmp_path / "recipe.yaml").read_text()
+    assert load_recipe(tmp_path / "recipe.yaml").hub == recipe.hub
+
+
 def test_overrides_win_and_reach_every_block():
     recipe = load_recipe(
         "sst2",
@@ -143,6 +150,18 @@ def test_three_wrong_keys_are_named_at_once_with_file_and_line(tmp_path):
         ("train.hub_model_id", "x/y", "use --push-to-hub, and the block hub"),
         ("hub.license", "Apache 2.0", "hub.license: expected an identifier as the Hub has it, such as mit"),
         ("hub.language", ["english"], "hub.language: expected ISO 639 codes such as en or de"),
+        (
+            "hub.citations",
+            {"glue": "@misc{a,}"},
+            "hub.citations: expected the Hub id of a data set, or any, got the key 'glue'",
+        ),
+        (
+            "hub.citations",
+            {"any": "see our paper"},
+            "hub.citations: expected BibTeX entries for any, such as @misc{key, ",
+        ),
+        ("hub.citations", {"any": "@misc{a, title={B}"}, "hub.citations: expected BibTeX entries for any"),
+        ("hub.citations", ["@misc{a,}"], "hub.citations: expected dict[str, str], got ['@misc{a,}']"),
         ("train.global_train_batch_size", 0, "expected at least 1 sequence, got 0"),
         ("placement.mixed_precision", "bf61", "expected one of auto, no, bf16, fp16, got 'bf61'; did you mean 'bf16'?"),
         ("placement.per_device_train_batch_size", 0, "0 is not at least 1"),
@@ -227,6 +246,16 @@ def test_validating_names_the_faults_of_every_file(tmp_path):
     with pytest.raises(RecipeError, match=r"(?s)2 faults.*a\.yaml.*b\.yaml"):
         validate_recipes([tmp_path / "a.yaml", tmp_path / "b.yaml"])
     validate_recipes([find_recipe("sst2"), find_recipe("placement/cpu")])
+
+
+def test_a_file_of_accelerate_config_is_accelerates_to_read(tmp_path):
+    path = tmp_path / "my_accelerate.yaml"
+    path.write_text("compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_processes: 2\n")
+    message = f"accelerate launch --config_file {path} -m bertkit …, without --placement"
+    with pytest.raises(RecipeError, match=message):
+        load_placement(path)
+    with pytest.raises(RecipeError, match=message):
+        validate_recipes([path])
 
 
 def test_a_placement_with_another_block_or_value_is_refused(tmp_path):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 
+import pytest
 import yaml
 
 from bertkit.sharing.model_card import CardFacts, model_card, recorded_facts
+from bertkit.tasks.registry import load_recipe
 
 FACTS = CardFacts(
     title="BERT fine-tuned on sst2",
@@ -22,6 +25,7 @@ FACTS = CardFacts(
         "task": {"kind": "glue"},
         "data": {"data_dir": "/home/ada/GLUE"},
         "train": {"global_train_batch_size": 32, "learning_rate": 2e-5, "num_train_epochs": 3.0},
+        "hub": load_recipe("sst2").to_dict()["hub"],
     },
     seed=7,
     truncation={"train": "3 of 9 inputs cut"},
@@ -77,6 +81,43 @@ def test_licence_and_language_are_there_only_where_somebody_gave_them():
     assert not {"license", "language"} & card()[0].keys()
     metadata, _ = card(license="mit", language=("en", "de"))
     assert (metadata["license"], metadata["language"]) == ("mit", ["en", "de"])
+
+
+def cited(name, dataset, **changes):
+    """The section of citations in the card of a run of a shipped recipe."""
+    recipe = load_recipe(name, changes).to_dict()
+    return card(recipe=recipe, dataset=dataset and (dataset, "config", "validation"))[1].partition("## Citation")[2]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "dataset", "keys"),
+    [
+        ("glue/cola", "nyu-mll/glue", ["wang2019glue", "warstadt2019cola"]),
+        ("glue/sst2", "nyu-mll/glue", ["wang2019glue", "socher2013recursive"]),
+        ("glue/mrpc", "nyu-mll/glue", ["wang2019glue", "dolan2005automatically"]),
+        ("glue/stsb", "nyu-mll/glue", ["wang2019glue", "cer2017semeval"]),
+        ("glue/qqp", "nyu-mll/glue", ["wang2019glue"]),
+        ("glue/mnli", "nyu-mll/glue", ["wang2019glue", "williams2018broad"]),
+        ("glue/qnli", "nyu-mll/glue", ["wang2019glue", "rajpurkar2016squad"]),
+        ("glue/rte", "nyu-mll/glue", ["wang2019glue", "dagan2005pascal"]),
+        ("glue/wnli", "nyu-mll/glue", ["wang2019glue", "levesque2012winograd"]),
+        ("squad/v1", "rajpurkar/squad", ["rajpurkar2016squad"]),
+        ("squad/v2", "rajpurkar/squad_v2", ["rajpurkar2018know"]),
+        ("finetune/ner", "tomaarsen/conll2003", ["tjongkimsang2003introduction"]),
+        ("finetune/ner-features", "lhoestq/conll2003", ["tjongkimsang2003introduction"]),
+        ("finetune/multiple-choice", "allenai/swag", ["zellers2018swag"]),
+        ("finetune/multiple-choice", None, []),
+        ("finetune/multiple-choice", "ada/endings", []),
+        ("bert-tiny", None, []),
+    ],
+)
+def test_a_recipe_cites_its_own_data_and_no_other(recipe, dataset, keys):
+    assert re.findall(r"^@\w+{(\w+),$", cited(recipe, dataset), re.M) == ["devlin2019bert", *keys]
+
+
+def test_a_recipe_may_cite_something_whatever_the_data():
+    own = {"any": "@misc{ada,\n  title={Reviews}\n}"}
+    assert "\n\n@misc{ada,\n  title={Reviews}\n}\n```" in cited("sst2", None, **{"hub.citations": own})
 
 
 def test_the_data_are_cited_beside_bert():
