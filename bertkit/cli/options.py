@@ -10,8 +10,9 @@ from typing import Annotated, Any, Literal
 import typer
 
 from bertkit.errors import RecipeError, did_you_mean
-from bertkit.recipe.find import list_recipes, parse_value
+from bertkit.recipe.find import list_recipes
 from bertkit.recipe.load import load_placement
+from bertkit.recipe.yaml_files import parse_value
 
 CORPUS_HELP = "Text: files (.txt, .jsonl, .parquet, also .gz, .zst), folders, patterns, Hub ids. Repeatable."
 OutputDir = Annotated[Path, typer.Option("--output-dir", help="The run directory; new or empty.", show_default=False)]

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.progress import METRIC_NAMES
-from bertkit.recipe.find import to_yaml
 from bertkit.recipe.hub import ANY_DATA
+from bertkit.recipe.yaml_files import to_yaml
 
 ADDRESS = "PATH_OR_HUB_ID"
 """Where the checkpoint can be had, as long as that is not known."""

@@ -19,8 +19,8 @@ from bertkit.checkpoint.encoders import BERT, head_of
 from bertkit.checkpoint.load import load_config, load_model, load_tokenizer, save_tokenizer
 from bertkit.errors import BertkitError, HubError, RecipeError
 from bertkit.progress import without_library_bars
-from bertkit.recipe.find import read_recipe_file, to_yaml
 from bertkit.recipe.hub import Form, HubSettings
+from bertkit.recipe.yaml_files import read_recipe_file, to_yaml
 from bertkit.sharing.export import export_stock
 from bertkit.sharing.model_card import CardFacts, model_card, recorded_facts, without_paths
 

@@ -24,7 +24,8 @@ from bertkit.errors import PlacementError, RecipeError
 from bertkit.model.loss_bert import mean_cross_entropy, position_loss, sequence_classification_loss
 from bertkit.model.modeling_bert import BertPreTrainedModel
 from bertkit.placement.resolve import Placement
-from bertkit.recipe.load import OWN_TRAIN_KEYS, Recipe
+from bertkit.recipe.check import OWN_TRAIN_KEYS
+from bertkit.recipe.load import Recipe
 from bertkit.training.batches import GlobalBatches, LengthGroups, labelled_items, part_of_batch
 from bertkit.training.cpu.clipping import ClippingTrainer
 from bertkit.training.cpu.compact_embedding import compact_embeddings

@@ -8,8 +8,9 @@ import pytest
 
 from bertkit.errors import OutputError, RecipeError
 from bertkit.placement.settings import PlacementSettings
-from bertkit.recipe.find import copy_recipe, find_recipe, list_recipes, parse_value
+from bertkit.recipe.find import copy_recipe, find_recipe, list_recipes
 from bertkit.recipe.load import load_placement
+from bertkit.recipe.yaml_files import parse_value
 from bertkit.tasks.registry import TASKS, load_recipe, validate_recipes
 
 NAMES = list_recipes()

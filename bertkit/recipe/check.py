@@ -1,0 +1,219 @@
+"""The values of a recipe, checked against the dataclasses that they fill; every fault with its place."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any, Literal, Protocol, get_args, get_origin, get_type_hints
+
+from bertkit.errors import did_you_mean
+
+BLOCKS = ("task", "model", "data", "train", "placement", "hub")
+
+# Defaults of every run that differ from transformers'; a recipe may set each of them.
+_TRAIN_DEFAULTS: dict[str, Any] = {
+    "global_train_batch_size": 32,
+    "seed": 42,
+    "logging_steps": 50,
+    "save_total_limit": 2,
+    "report_to": "none",
+}
+
+OWN_TRAIN_KEYS: dict[str, Any] = {"global_train_batch_size": int, "early_stopping_patience": int | None}
+"""The keys of the ``train`` block that are not transformers', and their types."""
+
+_SEEDS = 2**32  # the limit of numpy
+
+# TrainingArguments that a recipe must not set → what sets them.
+_NOT_IN_TRAIN: dict[str, str] = {
+    "per_device_train_batch_size": "use train.global_train_batch_size, and placement.per_device_train_batch_size",
+    "per_device_eval_batch_size": "use placement.per_device_eval_batch_size",
+    "gradient_accumulation_steps": "it follows from train.global_train_batch_size and the placement",
+    "auto_find_batch_size": "it would change the global batch",
+    "average_tokens_across_devices": "losses are means over the global batch",
+    "fsdp": "use --placement fsdp",
+    "fsdp_config": "use --placement fsdp",
+    "bf16": "use placement.mixed_precision",
+    "fp16": "use placement.mixed_precision",
+    "use_cpu": "use placement.device",
+    "dataloader_num_workers": "use placement.dataloader_num_workers",
+    "dataloader_pin_memory": "it follows from the placement",
+    "activation_checkpointing": "use placement.gradient_checkpointing",
+    "gradient_checkpointing": "use placement.gradient_checkpointing",
+    "output_dir": "use --output-dir",
+    "resume_from_checkpoint": "use --resume",
+    "do_train": "use the command of that name",
+    "do_eval": "use the command of that name",
+    "do_predict": "use the command of that name",
+    "disable_tqdm": "bars are shown on a terminal and nowhere else",
+    "remove_unused_columns": "the task decides which columns the model gets",
+    "local_rank": "the launcher sets it",
+}
+
+
+class Tasks(Protocol):
+    """Finds the settings of tasks by ``task.kind``."""
+
+    def kinds(self) -> Sequence[str]:
+        """Returns the names of all tasks, sorted."""
+
+    def settings(self, kind: str) -> tuple[type, type]:
+        """Returns the dataclasses of the blocks ``task`` and ``data``."""
+
+
+def blocks_of(given: Mapping[str, Any], places: dict[str, str], faults: list[str]) -> dict[str, dict[str, Any]]:
+    """Returns the known blocks as dictionaries; notes unknown blocks and those that are no mapping as faults."""
+    blocks: dict[str, dict[str, Any]] = {block: {} for block in BLOCKS}
+    for block, values in given.items():
+        place = places.get(block, block)
+        if block not in BLOCKS:
+            faults.append(f"{place}: unknown block; expected {', '.join(BLOCKS)}{did_you_mean(str(block), BLOCKS)}")
+        elif values is not None and not isinstance(values, Mapping):
+            faults.append(f"{place}: expected keys and values, got {values!r}")
+        else:
+            blocks[block] = dict(values or {})
+    return blocks
+
+
+class Checker:
+    """Checks the blocks of a recipe against the settings that they fill, and collects the faults.
+
+    Args:
+        blocks: block → key → value, from `blocks_of`.
+        places: dotted key → where it stands, for messages.
+        faults: those found so far; more are appended.
+    """
+
+    def __init__(self, blocks: dict[str, dict[str, Any]], places: Mapping[str, str], faults: list[str]):
+        self.blocks, self.places, self.faults = blocks, places, faults
+
+    def _place(self, block: str, key: str) -> str:
+        dotted = f"{block}.{key}"
+        return self.places.get(dotted, dotted)
+
+    def task_settings(self, kind: Any, tasks: Tasks) -> tuple[type, type] | None:
+        """Returns the dataclasses of the blocks ``task`` and ``data``; None where there is no such task."""
+        known = tasks.kinds()
+        if isinstance(kind, str) and kind in known:
+            return tasks.settings(kind)
+        place, expected = self._place("task", "kind"), ", ".join(known)
+        if not isinstance(kind, str) or not kind.isidentifier():
+            self.faults.append(f"{place}: expected the name of a task, one of {expected}, got {kind!r}")
+        else:
+            self.faults.append(f"{place}: unknown task {kind!r}; expected {expected}{did_you_mean(kind, known)}")
+        return None
+
+    def settings(self, block: str, settings: type) -> Any:
+        """Builds the dataclass ``settings`` from a block whose values are checked against its annotations."""
+        hints = get_type_hints(settings)
+        hints = {field.name: hints[field.name] for field in dataclasses.fields(settings)}
+        required = {
+            field.name
+            for field in dataclasses.fields(settings)
+            if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        }
+        values = self._checked(block, hints)
+        missing = required - self.blocks[block].keys()
+        self.faults += [f"{block}.{key}: missing" for key in sorted(missing)]
+        if values.keys() != self.blocks[block].keys() or missing:
+            return None
+        try:
+            return settings(**values)
+        except ValueError as error:
+            key = str(error).partition(":")[0]
+            self.faults.append(f"{self._place(block, key)}:{str(error).partition(':')[2]}")
+            return None
+
+    def _checked(self, block: str, hints: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the values of a block whose key is known and whose type is that of the key; the others are faults."""
+        from huggingface_hub.dataclasses import type_validator
+
+        good: dict[str, Any] = {}
+        for key, value in self.blocks[block].items():
+            place = self._place(block, key)
+            if key not in hints:
+                self.faults.append(f"{place}: unknown key{did_you_mean(str(key), hints)}")
+                continue
+            # 1 is accepted for 1.0.
+            if isinstance(value, int) and not isinstance(value, bool) and _is_float(hints[key]):
+                value = float(value)
+            try:
+                type_validator(key, value, hints[key])
+                _named_choice(hints[key], value)
+            except (TypeError, ValueError) as error:
+                self.faults.append(f"{place}: {_expected(hints[key], value, error)}")
+            else:
+                good[key] = value
+        return good
+
+    def model(self) -> dict[str, Any]:
+        """Returns the fields of ``BertConfig`` that are given, and ``name_or_path``."""
+        from bertkit.model.configuration_bert import BertConfig
+
+        # Only what BertConfig itself declares: labels, dtype and the like are the task's and the placement's.
+        own = {field.name: field.type for field in dataclasses.fields(BertConfig) if field.name in vars(BertConfig)}
+        given = self.blocks["model"]
+        if given.get("name_or_path") is not None:
+            # The other fields are the checkpoint's, of whatever family: `load_config` checks their names.
+            others = {key: Any for key in given if key not in own}
+            return self._checked("model", {**others, "name_or_path": str | None, **own})
+        values = self._checked("model", {"name_or_path": str | None, **own})
+        try:
+            BertConfig(**{key: value for key, value in values.items() if key != "name_or_path"})
+        except ValueError as error:
+            self.faults.append(f"model: {error.__cause__ or error}")
+        return values
+
+    def train(self) -> dict[str, Any]:
+        """Returns the ``train`` block with the defaults of every run."""
+        from transformers import TrainingArguments
+
+        hints = get_type_hints(TrainingArguments)
+        fields = {field.name: hints[field.name] for field in dataclasses.fields(TrainingArguments)}
+        for key in list(self.blocks["train"]):
+            if key in _NOT_IN_TRAIN or str(key).startswith(("hub_", "push_to_hub")):
+                instead = _NOT_IN_TRAIN.get(key, "use --push-to-hub, and the block hub")
+                self.faults.append(f"{self._place('train', key)}: not set in a recipe; {instead}")
+                del self.blocks["train"][key]
+        values = self._checked("train", {**OWN_TRAIN_KEYS, **fields})
+        train = {**_TRAIN_DEFAULTS, **values}
+        if train["global_train_batch_size"] < 1:
+            self.faults.append(
+                f"{self._place('train', 'global_train_batch_size')}: "
+                f"expected at least 1 sequence, got {train['global_train_batch_size']}"
+            )
+        for key in ("learning_rate", "num_train_epochs", "max_steps", "early_stopping_patience"):
+            if values.get(key) is not None and not values[key] > 0 and not (key == "max_steps" and values[key] == -1):
+                self.faults.append(f"{self._place('train', key)}: expected more than 0, got {values[key]}")
+        if not 0 <= train["seed"] < _SEEDS:
+            self.faults.append(f"{self._place('train', 'seed')}: expected 0 to {_SEEDS - 1}, got {train['seed']}")
+        return train
+
+
+def _is_float(hint: Any) -> bool:
+    return hint is float or (float in getattr(hint, "__args__", ()) and int not in getattr(hint, "__args__", ()))
+
+
+def _choices(hint: Any) -> list[str]:
+    """Returns the values that a Literal or an Enum (alone or beside ``str``) admits; none for other annotations."""
+    if get_origin(hint) is Literal:
+        return [str(choice) for choice in get_args(hint)]
+    enums = [each for each in (hint, *get_args(hint)) if isinstance(each, type) and issubclass(each, Enum)]
+    return [str(member.value) for enum in enums for member in enum]
+
+
+def _named_choice(hint: Any, value: Any) -> None:
+    """Refuses a string that is no member of an Enum: TrainingArguments annotates names as ``SomeEnum | str``."""
+    choices = _choices(hint)
+    if choices and isinstance(value, str) and value not in choices:
+        raise ValueError(value)
+
+
+def _expected(hint: Any, value: Any, error: Exception) -> str:
+    if choices := _choices(hint):
+        near = did_you_mean(str(value), choices)
+        return f"expected one of {', '.join(choices)}, got {value!r}{near}"
+    wanted = hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
+    inner = f" ({error.__cause__})" if error.__cause__ else ""
+    return f"expected {wanted}, got {value!r}{inner}"
