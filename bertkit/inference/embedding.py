@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from bertkit.checkpoint.load import check_positions, load_model
 from bertkit.errors import CheckpointError, RecipeError
 from bertkit.progress import Bar, Reached, without_library_bars
 from bertkit.tasks.arrays import padded
+from bertkit.tasks.windows import WindowedText, encode_in_windows, most_context
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -157,46 +158,28 @@ class Embedder:
         check_positions(length, self.model.config, self.name)
         overlap = length // 4 if stride is None else stride
         room = length - self.tokenizer.num_special_tokens_to_add()
-        if not 0 <= overlap < room:  # the library would panic
+        if not 0 <= overlap < room:
             raise RecipeError(
                 f"stride {overlap}: expected 0 to {room - 1}, as a window of {length} has room for {room}"
             )
         return length, overlap
 
     def _windows(self, texts: Sequence[str], length: int, overlap: int) -> list[list[_Window]]:
-        cut = self.tokenizer(
-            list(texts),
-            truncation=True,
-            max_length=length,
-            stride=overlap,
-            return_overflowing_tokens=True,
-            return_offsets_mapping=True,
-            return_special_tokens_mask=True,
-            return_token_type_ids=True,
-            padding=False,
-        )
-        rows: list[list[int]] = [[] for _ in texts]
-        for row, owner in enumerate(cut["overflow_to_sample_mapping"]):
-            rows[owner].append(row)
-        return [self._windows_of_text(cut, of_text, overlap) for of_text in rows]
+        return [self._windows_of_text(text) for text in encode_in_windows(texts, self.tokenizer, length, overlap)]
 
-    def _windows_of_text(self, cut: Any, rows: Sequence[int], overlap: int) -> list[_Window]:
-        special = [np.asarray(cut["special_tokens_mask"][row], bool) for row in rows]
-        sizes = [int((~each).sum()) for each in special]
-        starts = np.cumsum([0, *(size - overlap for size in sizes[:-1])])  # in tokens of the text
-        best = np.full(starts[-1] + sizes[-1], -1)
-        owner = np.zeros(len(best), int)
-        for number, (start, size) in enumerate(zip(starts, sizes, strict=True)):
-            context = np.minimum(np.arange(size), np.arange(size)[::-1])
-            better = context > best[start : start + size]
-            best[start : start + size][better] = context[better]
-            owner[start : start + size][better] = number
+    def _windows_of_text(self, text: WindowedText) -> list[_Window]:
+        owner = most_context(text.windows)
+        around = (text.special_tokens_before, text.special_tokens_after)
         windows = []
-        for number, (row, start, size) in enumerate(zip(rows, starts, sizes, strict=True)):
-            own = special[number].copy()  # and [CLS] and [SEP] are every window's own
-            own[~special[number]] = owner[start : start + size] == number
-            inputs = {name: cut[name][row] for name in self.inputs}
-            windows.append(_Window(inputs, np.asarray(cut["offset_mapping"][row]), special[number], own))
+        for number, ((start, end), inputs) in enumerate(zip(text.windows, text.inputs, strict=True)):
+            windows.append(
+                _Window(
+                    {name: inputs[name] for name in self.inputs},
+                    np.pad(text.offsets[start:end], [around, (0, 0)]),
+                    np.pad(np.zeros(end - start, bool), around, constant_values=True),
+                    np.pad(owner[start:end] == number, around, constant_values=True),  # [CLS] is every window's own
+                )
+            )
         return windows
 
     def _states(self, windows: Sequence[_Window], layers: Sequence[int]) -> list[np.ndarray]:

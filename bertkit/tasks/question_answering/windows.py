@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from bertkit.errors import CheckpointError, RecipeError
 from bertkit.tasks.question_answering.questions import Answers
+from bertkit.tasks.windows import windows
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -164,13 +165,13 @@ def encode_windows(
         lost = max(len(question) - sizes.max_query_length, 0)
         question = question[: sizes.max_query_length]
         span = None if answers is None else _tokens_of(answers[example], starts, ends, context)
-        for first, count in _spans(len(text), sizes.max_seq_length - form.count - len(question), sizes.doc_stride):
-            part = slice(first, first + count)
+        for first, end in windows(len(text), sizes.max_seq_length - form.count - len(question), sizes.doc_stride):
+            part = slice(first, end)
             row = _input(form, question, text[part])
             row |= {"example": example, "first_token": first, "char_starts": starts[part], "char_ends": ends[part]}
             row["full_length"] = row["length"] + (lost if not first else 0)
             if span is not None:
-                inside = first <= span[0] and span[1] < first + count
+                inside = first <= span[0] and span[1] < end
                 positions = [row["context_begin"] + token - first if inside else row["cls"] for token in span]
                 positions = [NOWHERE, NOWHERE] if span == (NOWHERE, NOWHERE) else positions
                 row["start_positions"], row["end_positions"] = positions
@@ -198,17 +199,6 @@ def _input(form: PairForm, question: list[int], text: list[int]) -> dict[str, An
         "context_begin": begins[1] + len(between),
         "length": len(ids),
     }
-
-
-def _spans(tokens: int, room: int, overlap: int) -> list[tuple[int, int]]:
-    """First token and number of tokens of each window; the last window ends with the text.
-
-    >>> _spans(10, 4, 1), _spans(4, 4, 1), _spans(0, 4, 1)
-    ([(0, 4), (3, 4), (6, 4)], [(0, 4)], [(0, 0)])
-    """
-    step = room - overlap
-    firsts = range(0, max(tokens - overlap, 1), step)
-    return [(first, min(room, tokens - first)) for first in firsts]
 
 
 def _characters(offsets: Sequence[tuple[int, int]], context: str) -> tuple[list[int], list[int]]:
