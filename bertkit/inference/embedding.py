@@ -9,16 +9,17 @@ size.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from bertkit.checkpoint.encoders import longest_input, model_inputs
 from bertkit.checkpoint.load import check_positions, load_model
 from bertkit.errors import CheckpointError, RecipeError
+from bertkit.inference.forward import forward_in_batches
 from bertkit.progress import Bar, Reached, without_library_bars
 from bertkit.tasks.arrays import padded
 from bertkit.tasks.windows import WindowedText, encode_in_windows, most_context
@@ -76,7 +77,7 @@ class Embedder:
     """An encoder with its tokenizer; `bertkit.load` builds it."""
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, batch_size: int, name: str):
-        self.model = model.eval()
+        self.model = model
         self.tokenizer = tokenizer
         self.batch_size = batch_size
         self.name = name
@@ -183,21 +184,21 @@ class Embedder:
         return windows
 
     def _states(self, windows: Sequence[_Window], layers: Sequence[int]) -> list[np.ndarray]:
-        """(S, K * H) float32 of each window; windows of like length share a batch."""
+        """Returns the chosen layers' states of each window, (S, K * H) float32."""
         import torch
 
-        order = np.argsort([-len(window.offsets) for window in windows], kind="stable")
-        states: list[np.ndarray] = [np.empty(0)] * len(windows)
-        for start in range(0, len(order), self.batch_size):
-            chosen = order[start : start + self.batch_size]
-            batch = padded([windows[index].inputs for index in chosen], self.tokenizer, self.inputs)
-            on_device = {name: values.to(self.model.device) for name, values in batch.items()}
-            with torch.inference_mode():
-                hidden = self.model(**on_device, output_hidden_states=True).hidden_states
-                joined = torch.cat([hidden[layer] for layer in layers], dim=-1).float().cpu().numpy()
-            for index, values in zip(chosen, joined, strict=True):
-                states[index] = values[: len(windows[index].offsets)].copy()
-        return states
+        def collate(chosen: list[int]) -> Mapping[str, torch.Tensor]:
+            return padded([windows[number].inputs for number in chosen], self.tokenizer, self.inputs)
+
+        def keep(chosen: list[int], outputs: Any) -> list[np.ndarray]:
+            joined = torch.cat([outputs.hidden_states[layer] for layer in layers], dim=-1).float().cpu().numpy()
+            # Copies, so that the padding of the whole batch is not kept with them.
+            return [
+                values[: len(windows[number].offsets)].copy() for number, values in zip(chosen, joined, strict=True)
+            ]
+
+        lengths = [len(window.offsets) for window in windows]
+        return forward_in_batches(self.model, lengths, collate, keep, self.batch_size, output_hidden_states=True)
 
 
 def _pooled(windows: Sequence[_Window], states: Sequence[np.ndarray], pooling: Pooling) -> np.ndarray:
