@@ -15,6 +15,7 @@ from bertkit.checkpoint.load import check_positions, load_config, load_model, lo
 from bertkit.errors import DataError, PlacementError
 from bertkit.inference.forward import forward_in_batches
 from bertkit.inference.onnx_model import OnnxModel, is_onnx
+from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.placement.resolve import inference_device
 from bertkit.progress import Bar, Reached, without_library_bars
 from bertkit.tasks.arrays import Outputs
@@ -114,7 +115,7 @@ def _to_one_length(rows: Sequence[np.ndarray]) -> np.ndarray:
     lengths = {len(row) for row in rows}
     if len(lengths) == 1:
         return np.stack(rows)
-    whole = np.full((len(rows), max(lengths), *rows[0].shape[1:]), -100, rows[0].dtype)
+    whole = np.full((len(rows), max(lengths), *rows[0].shape[1:]), IGNORE_INDEX, rows[0].dtype)
     for index, row in enumerate(rows):
         whole[index, : len(row)] = row
     return whole

@@ -8,11 +8,11 @@ from itertools import accumulate, chain
 from typing import NamedTuple
 
 from bertkit.errors import RecipeError
+from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.tasks.ner.neighbours import widened
 from bertkit.tasks.windows import Window, check_overlap, most_context, windows
 
 NO_WORD = -1
-IGNORED = -100  # a label that no loss counts
 
 
 class TaggedInput(NamedTuple):
@@ -22,7 +22,7 @@ class TaggedInput(NamedTuple):
         input_ids: with [CLS] and [SEP].
         word_ids: at the first piece of each word that is tagged in this input the number of the word in its sentence,
             from 0; elsewhere `NO_WORD`.
-        labels: the labels of those words, `IGNORED` elsewhere; all ignored for a sentence without labels.
+        labels: the labels of those words, `IGNORE_INDEX` elsewhere; all ignored for a sentence without labels.
     """
 
     input_ids: list[int]
@@ -92,7 +92,7 @@ class InputForm:
             TaggedInput(
                 [self.cls, *text[span.start : span.end], self.sep],
                 [NO_WORD] * (span.end - span.start + 2),
-                [IGNORED] * (span.end - span.start + 2),
+                [IGNORE_INDEX] * (span.end - span.start + 2),
             )
             for span in spans
         ]

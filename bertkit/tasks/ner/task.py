@@ -19,6 +19,7 @@ from bertkit import metrics
 from bertkit.checkpoint.labels import label_fields
 from bertkit.errors import CheckpointError, DataError, noted, raise_all
 from bertkit.metrics.entities import OUTSIDE, find_entities, split_tag
+from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.tables import Table
 from bertkit.tasks.arrays import Outputs, one_array, padded, softmax
 from bertkit.tasks.ner import sentences
@@ -214,7 +215,7 @@ class NerTask(TableTask):
         if "labels" not in rows[0]:
             return batch
         labels = [torch.tensor(row["labels"]) for row in rows]
-        return {"labels": pad_sequence(labels, batch_first=True, padding_value=-100), **batch}
+        return {"labels": pad_sequence(labels, batch_first=True, padding_value=IGNORE_INDEX), **batch}
 
     # ---- decode → score ---------------------------------------------------------------------------------------------
 
