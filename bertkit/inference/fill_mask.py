@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Filling:
-    """One guess for one mask.
+class MaskPrediction:
+    """One prediction for one mask.
 
     Attributes:
         token: the piece of the vocabulary.
@@ -42,7 +42,7 @@ class MaskFiller:
         self.inputs = model_inputs(model.config)
         self.mask_id = tokenizer.mask_token_id
 
-    def fill(self, texts: Sequence[str], top_k: int) -> list[list[list[Filling]]]:
+    def fill(self, texts: Sequence[str], top_k: int) -> list[list[list[MaskPrediction]]]:
         """See `bertkit.inference.loaded.LoadedCheckpoint.fill_mask`."""
         pieces = len(self.tokenizer)
         if not 1 <= top_k <= pieces:
@@ -55,14 +55,14 @@ class MaskFiller:
             rows = [{name: encoded[name][row] for name in self.inputs} for row in chosen]
             return padded(rows, self.tokenizer, self.inputs)
 
-        def keep(chosen: list[int], outputs: Any) -> Iterator[list[list[Filling]]]:
+        def keep(chosen: list[int], outputs: Any) -> Iterator[list[list[MaskPrediction]]]:
             for row, scores in zip(chosen, outputs.logits, strict=True):
                 masks = [position for position, token in enumerate(ids[row]) if token == self.mask_id]
                 best = scores[masks].float().softmax(dim=-1).topk(top_k)
                 offsets = encoded["offset_mapping"][row]
                 guesses = zip(best.indices.tolist(), best.values.tolist(), strict=True)
                 yield [
-                    [self._filling(texts[row], offsets[position], *guess) for guess in zip(*each, strict=True)]
+                    [self._prediction(texts[row], offsets[position], *guess) for guess in zip(*each, strict=True)]
                     for position, each in zip(masks, guesses, strict=True)
                 ]
 
@@ -83,10 +83,10 @@ class MaskFiller:
                 faults.append(f"text {number}: {len(of_text)} tokens, and {self.name} reads {longest}; give less of it")
         raise_all(faults)
 
-    def _filling(self, text: str, where: tuple[int, int], token_id: int, probability: float) -> Filling:
+    def _prediction(self, text: str, where: tuple[int, int], token_id: int, probability: float) -> MaskPrediction:
         start, end = where
         token = self.tokenizer.convert_ids_to_tokens(token_id)
         before = text[:start]
         if token.startswith("##"):  # it goes on with the word before
-            return Filling(token, probability, before.rstrip() + token[2:] + text[end:])
-        return Filling(token, probability, before + self.tokenizer.decode([token_id]).strip() + text[end:])
+            return MaskPrediction(token, probability, before.rstrip() + token[2:] + text[end:])
+        return MaskPrediction(token, probability, before + self.tokenizer.decode([token_id]).strip() + text[end:])

@@ -161,13 +161,14 @@ class TextClassification(Task):
         if self.problem_type == "regression":
             return [{"score": float(value)} for value in logits[:, 0]]
         if self.problem_type == "multi_label_classification":
-            chances = 0.5 * (1 + np.tanh(0.5 * logits.astype(np.float64)))  # the logistic function, without overflow
+            # The logistic function, written so that it does not overflow.
+            probabilities = 0.5 * (1 + np.tanh(0.5 * logits.astype(np.float64)))
             return [
                 {
                     "labels": [name for name, logit in zip(names, scores, strict=True) if logit >= 0],  # as in `score`
                     "probabilities": dict(zip(names, map(float, row), strict=True)),
                 }
-                for row, scores in zip(chances, logits, strict=True)
+                for row, scores in zip(probabilities, logits, strict=True)
             ]
         return [
             {
@@ -207,6 +208,6 @@ class TextClassification(Task):
         if "score" in prediction:
             return f"{prediction['score']:.4f}"
         if "labels" in prediction:
-            chances = [f"{prediction['probabilities'][label]:.4f}" for label in prediction["labels"]]
-            return f"{', '.join(prediction['labels'])}\t{', '.join(chances)}"
+            probabilities = [f"{prediction['probabilities'][label]:.4f}" for label in prediction["labels"]]
+            return f"{', '.join(prediction['labels'])}\t{', '.join(probabilities)}"
         return f"{prediction['label']}\t{prediction['probability']:.4f}"
