@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from bertkit.errors import OutputError
+
+UNFINISHED = ".unfinished-"
+"""The name of a folder from `new_folder` begins so until it is whole; a killed process leaves it behind."""
 
 
 def check_new_file(path: Path, name: str) -> None:
@@ -37,6 +42,36 @@ def partial_name(path: Path) -> Path:
     'labels.csv.partial'
     """
     return path.with_name(path.name + ".partial")
+
+
+@contextmanager
+def new_folder(place: Path, is_there: Callable[[], bool] = lambda: False) -> Iterator[Path]:
+    """Yields a folder to write to that becomes ``place`` at the end, or vanishes where something goes wrong.
+
+    Args:
+        place: new, or an empty folder; folders above it are made.
+        is_there: asked if ``place`` is taken at the end: whether another process has put the same content there
+            meanwhile, so that this one is not needed.
+
+    Raises:
+        OutputError: the folder cannot be made.
+        OSError: ``place`` is taken at the end.
+    """
+    draft = place.with_name(f"{UNFINISHED}{place.name[:32]}-{uuid.uuid4().hex}")
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        draft.mkdir()
+    except OSError as error:
+        raise OutputError(f"{place}: cannot be written: {error.strerror}") from error
+    try:
+        yield draft
+        try:
+            os.rename(draft, place)
+        except OSError:
+            if not is_there():
+                raise
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
 
 
 @contextmanager

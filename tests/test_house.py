@@ -96,3 +96,10 @@ def test_every_public_name_can_be_had():
     for name in bertkit.__all__:
         assert getattr(bertkit, name) is not None
     assert set(bertkit.__all__) <= set(dir(bertkit))
+
+
+def test_the_label_of_nothing_has_one_name():
+    """-100 stands in `bertkit.model.labels_bert` alone."""
+    for path in MODULES:
+        numbers = [ast.unparse(node) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.UnaryOp)]
+        assert ("-100" in numbers) == (path == PACKAGE / "model" / "labels_bert.py"), path

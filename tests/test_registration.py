@@ -202,7 +202,7 @@ print("same")
 def test_a_process_without_bertkit_loads_every_head_from_the_checkpoint_itself(checkpoint: Path) -> None:
     assert run(REMOTE, checkpoint.parent, str(checkpoint)) == "same\n"
     again = checkpoint.with_name("checkpoint-again")
-    for name in ("configuration_bert.py", "modeling_bert.py", "loss_bert.py"):
+    for name in ("configuration_bert.py", "modeling_bert.py", "loss_bert.py", "labels_bert.py"):
         assert (again / name).read_bytes() == (checkpoint / name).read_bytes()
     first, second = (json.loads((folder / "config.json").read_text()) for folder in (checkpoint, again))
     assert first == second

@@ -20,20 +20,35 @@ CONTINUATION = "##"
 
 
 @dataclass(frozen=True, kw_only=True)
-class PretrainingData:
-    """How text becomes pre-training examples (BERT §3.1 and §A.2).
+class ExampleSettings:
+    """The settings of pre-training examples that a recipe's ``data`` block has too (BERT §3.1 and §A.2).
 
     Attributes:
-        max_seq_length: S, tokens of an example with [CLS] and both [SEP]; at least 5.
-        mlm_probability: share of an example's tokens, [CLS] and [SEP] counted, that is predicted; above 0, at most 1.
-        max_predictions_per_seq: P, the most tokens of an example that are predicted; None gives
+        max_seq_length: S, tokens of an example with [CLS] and every [SEP]; at least 5.
+        max_predictions_per_seq: P, the most tokens of an example that are predicted; ``None`` gives
             ``max_seq_length × mlm_probability``, rounded up: 20 at 128 and 15 %, 77 at 512.
+        mlm_probability: share of an example's tokens, [CLS] and [SEP] counted, that is predicted; above 0, at most 1
+            (BERT §3.1: 0.15).
+        whole_word_mask: choose words to predict, with all their ``##`` pieces, instead of single tokens.
         short_seq_prob: probability that a document is cut into examples of a random shorter length in this epoch; 0 to
             1. (The released script draws it once a document and pass; the paper says 10 % of the time.)
+    """
+
+    max_seq_length: int = 128
+    max_predictions_per_seq: int | None = None
+    mlm_probability: float = 0.15
+    whole_word_mask: bool = False
+    short_seq_prob: float = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainingData(ExampleSettings):
+    """How text becomes pre-training examples.
+
+    Attributes:
         pair_objective: what the segments of an example are (`bertkit.corpus.examples.objectives`). ``nsp``: B follows
             A, or is from another document (BERT §3.1); ``sop``: A and B follow each other, in this order or the other
             (ALBERT §3.1); ``none``: one segment of full sentences of one document (RoBERTa §4.2, DOC-SENTENCES).
-        whole_word_mask: choose words to predict, with all their ``##`` pieces, instead of single tokens.
         seed: of the pairs and the masks; at least 0.
 
     Raises:
@@ -43,12 +58,7 @@ class PretrainingData:
     20
     """
 
-    max_seq_length: int = 128
-    mlm_probability: float = 0.15
-    max_predictions_per_seq: int | None = None
-    short_seq_prob: float = 0.1
     pair_objective: PairObjective = "nsp"
-    whole_word_mask: bool = False
     seed: int = 42
 
     def __post_init__(self) -> None:

@@ -9,7 +9,7 @@ size.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,8 +19,10 @@ import numpy as np
 from bertkit.checkpoint.encoders import longest_input, model_inputs
 from bertkit.checkpoint.load import check_positions, load_model
 from bertkit.errors import CheckpointError, RecipeError
+from bertkit.inference.forward import forward_in_batches
 from bertkit.progress import Bar, Reached, without_library_bars
 from bertkit.tasks.arrays import padded
+from bertkit.tasks.windows import WindowedText, encode_in_windows, most_context
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -75,7 +77,7 @@ class Embedder:
     """An encoder with its tokenizer; `bertkit.load` builds it."""
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, batch_size: int, name: str):
-        self.model = model.eval()
+        self.model = model
         self.tokenizer = tokenizer
         self.batch_size = batch_size
         self.name = name
@@ -157,64 +159,46 @@ class Embedder:
         check_positions(length, self.model.config, self.name)
         overlap = length // 4 if stride is None else stride
         room = length - self.tokenizer.num_special_tokens_to_add()
-        if not 0 <= overlap < room:  # the library would panic
+        if not 0 <= overlap < room:
             raise RecipeError(
                 f"stride {overlap}: expected 0 to {room - 1}, as a window of {length} has room for {room}"
             )
         return length, overlap
 
     def _windows(self, texts: Sequence[str], length: int, overlap: int) -> list[list[_Window]]:
-        cut = self.tokenizer(
-            list(texts),
-            truncation=True,
-            max_length=length,
-            stride=overlap,
-            return_overflowing_tokens=True,
-            return_offsets_mapping=True,
-            return_special_tokens_mask=True,
-            return_token_type_ids=True,
-            padding=False,
-        )
-        rows: list[list[int]] = [[] for _ in texts]
-        for row, owner in enumerate(cut["overflow_to_sample_mapping"]):
-            rows[owner].append(row)
-        return [self._windows_of_text(cut, of_text, overlap) for of_text in rows]
+        return [self._windows_of_text(text) for text in encode_in_windows(texts, self.tokenizer, length, overlap)]
 
-    def _windows_of_text(self, cut: Any, rows: Sequence[int], overlap: int) -> list[_Window]:
-        special = [np.asarray(cut["special_tokens_mask"][row], bool) for row in rows]
-        sizes = [int((~each).sum()) for each in special]
-        starts = np.cumsum([0, *(size - overlap for size in sizes[:-1])])  # in tokens of the text
-        best = np.full(starts[-1] + sizes[-1], -1)
-        owner = np.zeros(len(best), int)
-        for number, (start, size) in enumerate(zip(starts, sizes, strict=True)):
-            context = np.minimum(np.arange(size), np.arange(size)[::-1])
-            better = context > best[start : start + size]
-            best[start : start + size][better] = context[better]
-            owner[start : start + size][better] = number
+    def _windows_of_text(self, text: WindowedText) -> list[_Window]:
+        owner = most_context(text.windows)
+        around = (text.special_tokens_before, text.special_tokens_after)
         windows = []
-        for number, (row, start, size) in enumerate(zip(rows, starts, sizes, strict=True)):
-            own = special[number].copy()  # and [CLS] and [SEP] are every window's own
-            own[~special[number]] = owner[start : start + size] == number
-            inputs = {name: cut[name][row] for name in self.inputs}
-            windows.append(_Window(inputs, np.asarray(cut["offset_mapping"][row]), special[number], own))
+        for number, ((start, end), inputs) in enumerate(zip(text.windows, text.inputs, strict=True)):
+            windows.append(
+                _Window(
+                    {name: inputs[name] for name in self.inputs},
+                    np.pad(text.offsets[start:end], [around, (0, 0)]),
+                    np.pad(np.zeros(end - start, bool), around, constant_values=True),
+                    np.pad(owner[start:end] == number, around, constant_values=True),  # [CLS] is every window's own
+                )
+            )
         return windows
 
     def _states(self, windows: Sequence[_Window], layers: Sequence[int]) -> list[np.ndarray]:
-        """(S, K * H) float32 of each window; windows of like length share a batch."""
+        """Returns the chosen layers' states of each window, (S, K * H) float32."""
         import torch
 
-        order = np.argsort([-len(window.offsets) for window in windows], kind="stable")
-        states: list[np.ndarray] = [np.empty(0)] * len(windows)
-        for start in range(0, len(order), self.batch_size):
-            chosen = order[start : start + self.batch_size]
-            batch = padded([windows[index].inputs for index in chosen], self.tokenizer, self.inputs)
-            on_device = {name: values.to(self.model.device) for name, values in batch.items()}
-            with torch.inference_mode():
-                hidden = self.model(**on_device, output_hidden_states=True).hidden_states
-                joined = torch.cat([hidden[layer] for layer in layers], dim=-1).float().cpu().numpy()
-            for index, values in zip(chosen, joined, strict=True):
-                states[index] = values[: len(windows[index].offsets)].copy()
-        return states
+        def collate(chosen: list[int]) -> Mapping[str, torch.Tensor]:
+            return padded([windows[number].inputs for number in chosen], self.tokenizer, self.inputs)
+
+        def keep(chosen: list[int], outputs: Any) -> list[np.ndarray]:
+            joined = torch.cat([outputs.hidden_states[layer] for layer in layers], dim=-1).float().cpu().numpy()
+            # Copies, so that the padding of the whole batch is not kept with them.
+            return [
+                values[: len(windows[number].offsets)].copy() for number, values in zip(chosen, joined, strict=True)
+            ]
+
+        lengths = [len(window.offsets) for window in windows]
+        return forward_in_batches(self.model, lengths, collate, keep, self.batch_size, output_hidden_states=True)
 
 
 def _pooled(windows: Sequence[_Window], states: Sequence[np.ndarray], pooling: Pooling) -> np.ndarray:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bertkit.checkpoint.encoders import longest_input, model_inputs
 from bertkit.errors import RecipeError, raise_all
+from bertkit.inference.forward import forward_in_batches
 from bertkit.tasks.arrays import padded
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True)
-class Filling:
-    """One guess for one mask.
+class MaskPrediction:
+    """One prediction for one mask.
 
     Attributes:
         token: the piece of the vocabulary.
@@ -33,41 +35,38 @@ class MaskFiller:
     """A masked language model with its tokenizer; `bertkit.load` builds it."""
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, batch_size: int, name: str):
-        self.model = model.eval()
+        self.model = model
         self.tokenizer = tokenizer
         self.batch_size = batch_size
         self.name = name
         self.inputs = model_inputs(model.config)
         self.mask_id = tokenizer.mask_token_id
 
-    def fill(self, texts: Sequence[str], top_k: int) -> list[list[list[Filling]]]:
+    def fill(self, texts: Sequence[str], top_k: int) -> list[list[list[MaskPrediction]]]:
         """See `bertkit.inference.loaded.LoadedCheckpoint.fill_mask`."""
-        import torch
-
         pieces = len(self.tokenizer)
         if not 1 <= top_k <= pieces:
             raise RecipeError(f"top_k {top_k}: expected 1 to {pieces}, the pieces that there are")
         encoded = self.tokenizer(list(texts), return_offsets_mapping=True, return_token_type_ids=True)
         self._check(texts, encoded["input_ids"])
-        found: list[list[list[Filling]]] = []
-        for start in range(0, len(texts), self.batch_size):
-            rows = range(start, min(start + self.batch_size, len(texts)))
-            inputs = [{name: encoded[name][row] for name in self.inputs} for row in rows]
-            batch = padded(inputs, self.tokenizer, self.inputs)
-            with torch.inference_mode():
-                logits = self.model(**{name: values.to(self.model.device) for name, values in batch.items()}).logits
-            for row, scores in zip(rows, logits, strict=True):
-                masks = [at for at, token in enumerate(encoded["input_ids"][row]) if token == self.mask_id]
+        ids = encoded["input_ids"]
+
+        def collate(chosen: list[int]) -> Mapping[str, Tensor]:
+            rows = [{name: encoded[name][row] for name in self.inputs} for row in chosen]
+            return padded(rows, self.tokenizer, self.inputs)
+
+        def keep(chosen: list[int], outputs: Any) -> Iterator[list[list[MaskPrediction]]]:
+            for row, scores in zip(chosen, outputs.logits, strict=True):
+                masks = [position for position, token in enumerate(ids[row]) if token == self.mask_id]
                 best = scores[masks].float().softmax(dim=-1).topk(top_k)
                 offsets = encoded["offset_mapping"][row]
                 guesses = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-                found.append(
-                    [
-                        [self._filling(texts[row], offsets[at], *guess) for guess in zip(*each, strict=True)]
-                        for at, each in zip(masks, guesses, strict=True)
-                    ]
-                )
-        return found
+                yield [
+                    [self._prediction(texts[row], offsets[position], *guess) for guess in zip(*each, strict=True)]
+                    for position, each in zip(masks, guesses, strict=True)
+                ]
+
+        return forward_in_batches(self.model, list(map(len, ids)), collate, keep, self.batch_size)
 
     def _check(self, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> None:
         """Refuses texts without a mask, and longer ones than the model reads.
@@ -84,10 +83,10 @@ class MaskFiller:
                 faults.append(f"text {number}: {len(of_text)} tokens, and {self.name} reads {longest}; give less of it")
         raise_all(faults)
 
-    def _filling(self, text: str, where: tuple[int, int], token_id: int, probability: float) -> Filling:
+    def _prediction(self, text: str, where: tuple[int, int], token_id: int, probability: float) -> MaskPrediction:
         start, end = where
         token = self.tokenizer.convert_ids_to_tokens(token_id)
         before = text[:start]
         if token.startswith("##"):  # it goes on with the word before
-            return Filling(token, probability, before.rstrip() + token[2:] + text[end:])
-        return Filling(token, probability, before + self.tokenizer.decode([token_id]).strip() + text[end:])
+            return MaskPrediction(token, probability, before.rstrip() + token[2:] + text[end:])
+        return MaskPrediction(token, probability, before + self.tokenizer.decode([token_id]).strip() + text[end:])

@@ -12,7 +12,7 @@ import numpy as np
 from bertkit.checkpoint.load import load_config, load_model, load_tokenizer
 from bertkit.errors import CheckpointError
 from bertkit.inference.embedding import Embedder, Pooling, TokenEmbeddings, load_encoder
-from bertkit.inference.fill_mask import Filling, MaskFiller
+from bertkit.inference.fill_mask import MaskFiller, MaskPrediction
 from bertkit.inference.predictor import Predictor
 from bertkit.inference.predictor import load as load_predictor
 from bertkit.placement.resolve import inference_device
@@ -135,7 +135,7 @@ class LoadedCheckpoint:
             return self.embedder.tokens(given, layers, max_seq_length, stride)
         return self.embedder.pooled(given, pooling, layers, max_seq_length, stride)
 
-    def fill_mask(self, texts: str | Sequence[str], *, top_k: int = 5) -> list[list[list[Filling]]]:
+    def fill_mask(self, texts: str | Sequence[str], *, top_k: int = 5) -> list[list[list[MaskPrediction]]]:
         """What the model expects in place of each mask.
 
         Args:

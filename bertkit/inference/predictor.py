@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,7 +13,9 @@ import numpy as np
 from bertkit.checkpoint.encoders import model_inputs
 from bertkit.checkpoint.load import check_positions, load_config, load_model, load_tokenizer
 from bertkit.errors import DataError, PlacementError
+from bertkit.inference.forward import forward_in_batches
 from bertkit.inference.onnx_model import OnnxModel, is_onnx
+from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.placement.resolve import inference_device
 from bertkit.progress import Bar, Reached, without_library_bars
 from bertkit.tasks.arrays import Outputs
@@ -21,6 +23,7 @@ from bertkit.tasks.base import Task, task_of_checkpoint
 from bertkit.tasks.splits import Columns, ColumnsOf
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 
@@ -88,29 +91,21 @@ class Predictor:
     def outputs(self, features: Columns, reached: Reached | None = None) -> Outputs:
         """What the model gives for N encoded inputs, float32, in the order given.
 
-        Inputs of like length share a batch, so that little is computed on padding. What is returned is what
-        transformers' Trainer returns for the same inputs.
+        What is returned is what transformers' Trainer returns for the same inputs.
         """
-        import torch
-
-        # Predictions must not depend on the company: padding is masked, dropout is off.
-        self.model.eval()
-        order = np.argsort([-length for length in features["length"]], kind="stable")
         columns = {name: features[name] for name in self.inputs}
         ignored = getattr(self.model.config, "keys_to_ignore_at_inference", ())
-        rows: list[list[np.ndarray]] = [[] for _ in order]
+
+        def collate(chosen: list[int]) -> Mapping[str, Tensor]:
+            rows = [{name: column[row] for name, column in columns.items()} for row in chosen]
+            return self.task.collate(rows, self.tokenizer, self.inputs)
+
+        def keep(_: list[int], given: Mapping[str, Tensor]) -> Iterator[tuple[np.ndarray, ...]]:
+            arrays = [values.float().cpu().numpy() for name, values in given.items() if name not in ignored]
+            return zip(*arrays, strict=True)
+
         with Bar("predicting", "inputs") if reached is None else nullcontext(reached) as progress:
-            for start in range(0, len(order), self.batch_size):
-                chosen = order[start : start + self.batch_size]
-                rows_of_batch = [{name: column[row] for name, column in columns.items()} for row in chosen]
-                batch = self.task.collate(rows_of_batch, self.tokenizer, self.inputs)
-                with torch.inference_mode():
-                    on_device = {name: values.to(self.model.device) for name, values in batch.items()}
-                    given = self.model(**on_device)
-                arrays = [values.float().cpu().numpy() for name, values in given.items() if name not in ignored]
-                for row, values in zip(chosen, zip(*arrays, strict=True), strict=True):
-                    rows[row] = list(values)
-                progress(start + len(chosen), len(order))
+            rows = forward_in_batches(self.model, features["length"], collate, keep, self.batch_size, progress)
         arrays = [_to_one_length(values) for values in zip(*rows, strict=True)]
         return arrays[0] if len(arrays) == 1 else tuple(arrays)
 
@@ -120,7 +115,7 @@ def _to_one_length(rows: Sequence[np.ndarray]) -> np.ndarray:
     lengths = {len(row) for row in rows}
     if len(lengths) == 1:
         return np.stack(rows)
-    whole = np.full((len(rows), max(lengths), *rows[0].shape[1:]), -100, rows[0].dtype)
+    whole = np.full((len(rows), max(lengths), *rows[0].shape[1:]), IGNORE_INDEX, rows[0].dtype)
     for index, row in enumerate(rows):
         whole[index, : len(row)] = row
     return whole

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bertkit.model.labels_bert import IGNORE_INDEX
+
 if TYPE_CHECKING:
     import torch
 
@@ -47,8 +49,8 @@ def reduce_logits(
     outputs = logits if isinstance(logits, tuple) else (logits,)
     mlm_labels, *pair_labels = labels if isinstance(labels, tuple) else (labels,)
     mlm_logits = outputs[-2 if pair_labels else -1].float()
-    mlm_losses = cross_entropy(mlm_logits.transpose(1, 2), mlm_labels, reduction="none", ignore_index=-100)
-    masked = mlm_labels != -100
+    mlm_losses = cross_entropy(mlm_logits.transpose(1, 2), mlm_labels, reduction="none", ignore_index=IGNORE_INDEX)
+    masked = mlm_labels != IGNORE_INDEX
     columns = [
         mlm_losses.sum(dim=1),
         ((mlm_logits.argmax(dim=-1) == mlm_labels) & masked).sum(dim=1),

@@ -14,8 +14,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from .configuration_bert import BertConfig
+from .labels_bert import IGNORE_INDEX
 
-IGNORE_INDEX = -100
 # Logits that `_SummedCrossEntropy` takes in float32 at once: on a CPU 2 MiB, which stay in its cache, else 512 MiB.
 _LOGITS_AT_ONCE = {"cpu": 1 << 19}
 _LOGITS_AT_ONCE_ELSEWHERE = 1 << 27

@@ -41,7 +41,8 @@ from transformers.utils.generic import ModelOutput, can_return_tuple
 
 from .configuration_bert import BertConfig
 from .features_bert import BertFeatures
-from .loss_bert import IGNORE_INDEX, mean_cross_entropy, position_loss, sequence_classification_loss
+from .labels_bert import IGNORE_INDEX
+from .loss_bert import mean_cross_entropy, position_loss, sequence_classification_loss
 
 
 class EncoderOptions(TypedDict, total=False):

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from bertkit.checkpoint.encoders import head_of
 from bertkit.checkpoint.load import load_config, load_model, load_tokenizer
 from bertkit.errors import CheckpointError, OutputError, RecipeError
+from bertkit.files import new_folder
 from bertkit.inference.predictor import evaluate
 from bertkit.progress import without_library_bars
 from bertkit.sharing.same_outputs import Comparison
@@ -77,6 +73,8 @@ def export(
         raise RecipeError(f"--to {to}: expected bert or onnx")
     if int8 and to != "onnx":
         raise RecipeError("--int8 is for --to onnx")
+    if Path(out).exists() and not (Path(out).is_dir() and not any(Path(out).iterdir())):
+        raise OutputError(f"{out}: already exists; give a new or an empty folder")
     with new_folder(Path(out)) as folder:
         if to == "bert":
             model_class, comparison, notes = export_stock(str(checkpoint), folder)
@@ -143,31 +141,3 @@ def reads_windows(config: PreTrainedConfig) -> bool:
     """Whether a checkpoint was fine-tuned to pool the windows of long texts, which no stock head does."""
     task: dict[str, Any] = getattr(config, "bertkit_task", None) or {}
     return task.get("data", {}).get("long_text") == "chunk"
-
-
-@contextmanager
-def new_folder(out: Path) -> Iterator[Path]:
-    """A folder to write to that becomes ``out`` at the end, and vanishes where something went wrong.
-
-    Raises:
-        OutputError: ``out`` is a file, or a folder that is not empty, or cannot be made.
-    """
-    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
-        raise OutputError(f"{out}: already exists; give a new or an empty folder")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f"{out.name}.", dir=out.parent))
-    except OSError as error:
-        raise OutputError(f"{out}: cannot be written: {error.strerror}") from error
-    try:
-        draft.chmod(0o777 & ~_umask())  # a temporary folder is the user's alone
-        yield draft
-        os.replace(draft, out)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

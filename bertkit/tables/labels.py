@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from bertkit.errors import raise_listed
-from bertkit.tables.table import Table
+from bertkit.tables.table import Table, to_number
 
 Problem = Literal["single_label", "multi_label", "regression"]
 
@@ -37,7 +37,7 @@ def problem_of(values: Sequence[Any]) -> Problem:
     known = [value for value in values if not is_missing(value)]
     if any(isinstance(value, list) for value in known):
         return "multi_label"
-    if all(_number(value) is not None for value in known) and any(_is_fraction(value) for value in known):
+    if all(math.isfinite(to_number(value)) for value in known) and any(_is_fraction(value) for value in known):
         return "regression"
     return "single_label"
 
@@ -173,17 +173,6 @@ def _faults(value: Any, column: str, ids: Mapping[str, int]) -> list[str]:
 
 def _shown(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names[:10])) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
-
-
-def _number(value: Any) -> float | None:
-    """A finite number, or None; a bool is a class."""
-    if isinstance(value, bool):
-        return None
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return None
-    return number if math.isfinite(number) else None
 
 
 def _is_fraction(value: Any) -> bool:

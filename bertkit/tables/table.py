@@ -83,14 +83,18 @@ class Table:
             DataError: as `column`; or a value is no finite number: the message names at most ten such places.
         """
         values = self.column(name)
-        numbers = list(map(_number, values))
+        numbers = list(map(to_number, values))
         wrong = [row for row, number in enumerate(numbers) if not math.isfinite(number)]
         raise_listed([f"{self.place(row)}: {name!r} is {values[row]!r}; expected a number" for row in wrong])
         return numbers
 
 
-def _number(value: Any) -> float:
-    """The number that a value is or, if it is text, writes; NaN for any other value."""
+def to_number(value: Any) -> float:
+    """Returns the number that a value is or, if it is text, writes; NaN for any other value, bools included.
+
+    >>> to_number("1e3"), to_number(2), to_number(True), to_number("one")
+    (1000.0, 2.0, nan, nan)
+    """
     if isinstance(value, bool):
         return math.nan
     try:

@@ -6,6 +6,7 @@ which of its documents are held out. ``bertkit/metrics/pretraining.py`` scores.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from bertkit.corpus.documents import DocumentForm
 from bertkit.corpus.examples.phases import check_phases, phase_lengths
 from bertkit.corpus.examples.randomness import Stream, uniform
 from bertkit.corpus.sentences import find_splitter
-from bertkit.corpus.settings import PairObjective, PretrainingData
+from bertkit.corpus.settings import ExampleSettings, PairObjective, PretrainingData
 from bertkit.corpus.sources import Source, find_sources
 from bertkit.corpus.store.streaming import StreamedBlocks
 from bertkit.corpus.store.token_store import StoreView
@@ -43,8 +44,8 @@ class TaskSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataSettings:
-    """The ``data`` block of a pre-training recipe.
+class DataSettings(ExampleSettings):
+    """The ``data`` block of a pre-training recipe: where the text comes from, and how it becomes examples.
 
     Attributes:
         corpus: text files, folders, patterns such as ``texts/*.jsonl.gz``, and Hub ids.
@@ -65,13 +66,8 @@ class DataSettings:
             ``module:function`` or ``file.py:function``.
         validation_fraction: share of the documents held out for evaluation, in [0, 0.5]; under NSP at least two are,
             so that their random sentences come from held-out text too. 0 holds none out.
-        max_seq_length: tokens of an input with [CLS] and every [SEP].
         phases: sequence length → share of the steps, in the order of training; what is longer than ``max_seq_length``
             is cut to it. Empty is one phase of ``max_seq_length``.
-        max_predictions_per_seq: at most so many masked tokens; ``None`` is ``mlm_probability`` of the length.
-        mlm_probability: share of the tokens to predict (BERT §3.1: 0.15).
-        whole_word_mask: choose whole words, by their ``##`` pieces, instead of single tokens.
-        short_seq_prob: share of documents cut into short inputs on purpose (released create_pretraining_data.py: 0.1).
         max_train_samples: train on only the first so many documents.
         max_eval_samples: evaluate on only so many inputs.
     """
@@ -90,12 +86,7 @@ class DataSettings:
     sentence_per_line: bool = False
     sentence_splitter: str = "rules"
     validation_fraction: float = 0.05
-    max_seq_length: int = 128
     phases: dict[int, float | int] = field(default_factory=dict)
-    max_predictions_per_seq: int | None = None
-    mlm_probability: float = 0.15
-    whole_word_mask: bool = False
-    short_seq_prob: float = 0.1
     max_train_samples: int | None = None
     max_eval_samples: int | None = None
 
@@ -145,15 +136,8 @@ class DataSettings:
 
     def examples(self, max_seq_length: int, seed: int, pair_objective: PairObjective = "nsp") -> PretrainingData:
         """What pairs and masks are drawn by, in a phase of that length."""
-        return PretrainingData(
-            max_seq_length=max_seq_length,
-            max_predictions_per_seq=self.max_predictions_per_seq,
-            mlm_probability=self.mlm_probability,
-            short_seq_prob=self.short_seq_prob,
-            whole_word_mask=self.whole_word_mask,
-            pair_objective=pair_objective,
-            seed=seed,
-        )
+        shared = {field.name: getattr(self, field.name) for field in dataclasses.fields(ExampleSettings)}
+        return PretrainingData(**{**shared, "max_seq_length": max_seq_length}, pair_objective=pair_objective, seed=seed)
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,12 @@ from torch.nn import functional as F
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from bertkit.errors import PlacementError
+from bertkit.model.labels_bert import IGNORE_INDEX
 
 Collate = Callable[..., Mapping[str, Tensor]]
 
 # What says of a row, or of each of its tokens, what is to be predicted.
 _LABELS = ("labels", "next_sentence_label", "start_positions", "end_positions")
-_IGNORED = -100
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def lengthened(batch: Mapping[str, Tensor], length: int, tokenizer: PreTrainedTo
     """
     shape = batch["input_ids"].shape
     padding = {"input_ids": tokenizer.pad_token_id, "token_type_ids": tokenizer.pad_token_type_id}
-    padding |= dict.fromkeys(_LABELS, _IGNORED)
+    padding |= dict.fromkeys(_LABELS, IGNORE_INDEX)
     return {
         name: F.pad(values, (0, length - shape[-1]), value=padding.get(name, 0))
         if values.shape == shape and not values.is_floating_point()
@@ -119,7 +119,7 @@ def filled(batch: Mapping[str, Tensor], rows: int) -> dict[str, Tensor]:
     for name, values in batch.items():
         rest = values[-1:].expand(missing, *values.shape[1:])
         if name in _LABELS:
-            rest = torch.full_like(rest, float("nan") if rest.is_floating_point() else _IGNORED)
+            rest = torch.full_like(rest, float("nan") if rest.is_floating_point() else IGNORE_INDEX)
         elif name == "attention_mask":
             rest = torch.zeros_like(rest)
             rest[..., 0] = 1

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.data import Sampler
 from transformers.trainer_pt_utils import BatchRebalanceSampler, LengthGroupedSampler
 
-from bertkit.model.loss_bert import IGNORE_INDEX
+from bertkit.model.labels_bert import IGNORE_INDEX
 
 
 class LengthGroups(LengthGroupedSampler):

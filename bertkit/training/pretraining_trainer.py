@@ -12,6 +12,7 @@ from torch.utils.data import Dataset
 
 from bertkit.corpus.examples.phases import Phase
 from bertkit.metrics.pretraining import reduce_logits, score, score_names
+from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.training.cpu.length_grouping import of_like_length
 from bertkit.training.trainer import BertkitTrainer
 
@@ -87,7 +88,7 @@ class PretrainingTrainer(BertkitTrainer):
 
     @torch.no_grad()
     def _add(self, loss: torch.Tensor, outputs: Any, inputs: dict[str, torch.Tensor]) -> None:
-        masked = inputs["labels"] != -100
+        masked = inputs["labels"] != IGNORE_INDEX
         logits = outputs.logits if self.pair_objective == "none" else outputs.prediction_logits
         # The losses are this micro-batch's parts of the means over the global batch.
         # On a CPU max takes a third of argmax's time for the same indices.

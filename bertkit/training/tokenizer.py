@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +9,7 @@ from typing import TYPE_CHECKING
 from bertkit.checkpoint.load import save_tokenizer
 from bertkit.corpus.sources import TextLines, find_sources
 from bertkit.corpus.vocabulary.tokenizer import MergeScore, train_tokenizer
+from bertkit.files import new_folder
 from bertkit.training.run_directory import check_output_dir
 
 if TYPE_CHECKING:
@@ -67,12 +65,6 @@ def train_tokenizer_on(
 
 def save_trained_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
     """Saves a tokenizer so that ``folder``, new or empty, is either as it was before or whole."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = folder.with_name(f"{folder.name}.{uuid.uuid4().hex}.partial")
-    save_tokenizer(tokenizer, partial)
-    try:
-        os.replace(partial, folder)
-    except OSError:
-        shutil.rmtree(partial)
-        if not (folder / "tokenizer.json").is_file():  # else another process has put the same one there meanwhile
-            raise
+    # Another process may have put the same tokenizer there meanwhile.
+    with new_folder(folder, is_there=(folder / "tokenizer.json").is_file) as draft:
+        save_tokenizer(tokenizer, draft)

@@ -21,6 +21,7 @@ from transformers.trainer_callback import TrainerControl, TrainerState
 from transformers.trainer_utils import EvalLoopOutput, EvalPrediction
 
 from bertkit.errors import PlacementError, RecipeError
+from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.model.loss_bert import mean_cross_entropy, position_loss, sequence_classification_loss
 from bertkit.model.modeling_bert import BertPreTrainedModel
 from bertkit.placement.resolve import Placement
@@ -195,7 +196,7 @@ class BertkitTrainer(ClippingTrainer, MemorySavingTrainer, ShardedTrainer, XlaTr
         batch_samples, num_items_in_batch = super().get_batch_samples(epoch_iterator, num_batches, device)
         self._num_pairs_in_batch = None
         if batch_samples and "next_sentence_label" in batch_samples[0]:
-            counts = [batch["next_sentence_label"].ne(-100).sum() for batch in batch_samples]
+            counts = [batch["next_sentence_label"].ne(IGNORE_INDEX).sum() for batch in batch_samples]
             self._num_pairs_in_batch = self._in_global_batch(counts, device)
         return batch_samples, num_items_in_batch
 

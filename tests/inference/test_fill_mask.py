@@ -42,8 +42,8 @@ def test_a_guess_stands_in_the_text_as_it_was_given(bert, checkpoint):
     vocabulary = load_tokenizer(checkpoint).get_vocab()
     text = "The  FILM, [MASK] [MASK]!"
     first, second = (11, 17), (18, 24)
-    assert filler._filling(text, first, vocabulary["plot"], 0.5).text == "The  FILM, plot [MASK]!"
-    assert filler._filling(text, second, vocabulary["##s"], 0.5).text == "The  FILM, [MASK]s!"
+    assert filler._prediction(text, first, vocabulary["plot"], 0.5).text == "The  FILM, plot [MASK]!"
+    assert filler._prediction(text, second, vocabulary["##s"], 0.5).text == "The  FILM, [MASK]s!"
 
 
 def test_texts_without_a_mask_and_too_long_ones_are_named_together(bert):

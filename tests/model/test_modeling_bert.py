@@ -501,4 +501,4 @@ def test_the_saved_config_names_our_class_for_every_auto_class(tiny_config: Any,
         "AutoModelForMultipleChoice": "modeling_bert.BertForMultipleChoice",
     }
     files = {path.name for path in tmp_path.iterdir()}
-    assert {"configuration_bert.py", "modeling_bert.py", "loss_bert.py"} <= files
+    assert {"configuration_bert.py", "modeling_bert.py", "loss_bert.py", "labels_bert.py"} <= files

@@ -287,7 +287,7 @@ def test_a_finished_run_that_cannot_be_exported_names_the_command_that_tries_aga
 
 def test_the_native_form_brings_its_code(world):
     files = pushed(world, "ada/native")
-    assert {"modeling_bert.py", "configuration_bert.py", "loss_bert.py"} <= set(files)
+    assert {"modeling_bert.py", "configuration_bert.py", "loss_bert.py", "labels_bert.py"} <= set(files)
     assert json.loads(files["config.json"])["model_type"] == "bertkit"
 
 

@@ -44,6 +44,7 @@ def message(call, *given) -> list[str]:
         ([["a"], None], "multi_label"),
         ([[], []], "multi_label"),
         (["", None], "single_label"),
+        ([10**400, 1.5], "single_label"),  # beyond what a float holds
     ],
 )
 def test_the_form_of_the_labels_tells_the_problem(values, problem):

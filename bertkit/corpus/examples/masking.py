@@ -14,9 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bertkit.corpus.examples.randomness import Stream, halves_of_streams
-
-IGNORED = -100
-"""The label of a slot without a prediction: what the cross-entropy of PyTorch ignores."""
+from bertkit.model.labels_bert import IGNORE_INDEX
 
 MASK_SHARE = 0.8
 RANDOM_SHARE = 0.1
@@ -109,7 +107,7 @@ def mask_tokens(
     originals = input_ids[row, column]
     positions = np.zeros((len(input_ids), slots), np.int64)
     positions[row, slot] = column
-    labels = np.full_like(positions, IGNORED)
+    labels = np.full_like(positions, IGNORE_INDEX)
     labels[row, slot] = originals
 
     action, pick = (replacements[row, 2 * slot + which] * 2.0**-32 for which in (0, 1))

@@ -13,7 +13,6 @@ import json
 import multiprocessing
 import os
 import shutil
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -26,7 +25,7 @@ from bertkit.corpus.store.encoding import SentenceEncoder, Splitter
 from bertkit.corpus.store.token_store import FORMAT, StoreView, TokenStore
 from bertkit.corpus.store.writer import splitter_id, write_token_store
 from bertkit.errors import DataError
-from bertkit.files import write_whole
+from bertkit.files import UNFINISHED, write_whole
 
 if TYPE_CHECKING:
     import numpy as np
@@ -219,18 +218,16 @@ class StreamedBlocks:
         if not place.is_dir():
             # Data workers may not have processes of their own.
             num_workers = 1 if multiprocessing.current_process().daemon else self.num_workers
-            draft = self.folder / f".unfinished-{uuid.uuid4().hex}"
             write_token_store(
-                paragraphs, self.form, self.tokenizer, self.splitter, folder=draft, num_workers=num_workers
+                paragraphs, self.form, self.tokenizer, self.splitter, folder=place, num_workers=num_workers
             )
-            draft.rename(place)
         return TokenStore.open(place)
 
     def _remove_others(self, block: int, total: int | None) -> None:
         """Removes the blocks that lie far behind or ahead, and what killed builds left."""
         near = range(1 - _BLOCKS_KEPT, _BLOCKS_KEPT)
         kept = {f"block-{(block + distance) % (total or EPOCHS_OF_A_PHASE):06}" for distance in near}
-        for folder in (*self.folder.glob("block-*"), *self.folder.glob(".unfinished-*")):
+        for folder in (*self.folder.glob("block-*"), *self.folder.glob(f"{UNFINISHED}*")):
             if folder.name not in kept:
                 shutil.rmtree(folder, ignore_errors=True)
 

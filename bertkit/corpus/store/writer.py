@@ -8,10 +8,8 @@ import inspect
 import itertools
 import json
 import logging
-import os
 import shutil
 import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -22,6 +20,7 @@ from bertkit.corpus.store.draft import StoreDraft
 from bertkit.corpus.store.encoding import Batch, SentenceEncoder, Splitter, batched, encode_batches
 from bertkit.corpus.store.token_store import FORMAT, TokenStore
 from bertkit.errors import DataError
+from bertkit.files import UNFINISHED, new_folder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -34,7 +33,6 @@ logger = logging.getLogger(__name__)
 Progress = Callable[[int, int], None]
 
 _SMALL_CORPUS = 4 << 20  # bytes; below, it is done about as soon as processes have started
-_DRAFT = ".unfinished-"
 _DRAFTS_KEPT = 24 * 3600  # seconds
 
 
@@ -92,18 +90,15 @@ def build_token_store(
             return TokenStore.open(place)
         except DataError as error:
             logger.warning("built anew: %s", error)
-    Path(cache_dir).mkdir(parents=True, exist_ok=True)
     _remove_abandoned(Path(cache_dir))
-    draft = place.with_name(f"{_DRAFT}{key[:8]}-{uuid.uuid4().hex}")
     reading = _Reading(sources, form, progress)
     if reading.total is not None and reading.total < _SMALL_CORPUS:
         num_workers = 1
     origin["names"] = [source.name for source in sources]
-    try:
+    with new_folder(place, is_there=lambda: _is_store(place)) as draft:
         _write(batched(reading, reading.position), encode, num_workers, draft, origin, reading.report)
-        _move_into_place(draft, place)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        if place.exists() and not _is_store(place):
+            shutil.rmtree(place, ignore_errors=True)
     return TokenStore.open(place)
 
 
@@ -128,7 +123,10 @@ def write_token_store(
     """
     encode = SentenceEncoder(tokenizer, None if form.sentence_per_line else splitter)
     origin = {"format": FORMAT, "form": asdict(form), "tokenizer": encode.tokenizer_digest}
-    _write(batched(paragraphs), encode, num_workers, Path(folder), origin)
+    if Path(folder).exists():
+        raise FileExistsError(f"{folder}: exists")
+    with new_folder(Path(folder)) as draft:
+        _write(batched(paragraphs), encode, num_workers, draft, origin)
     return TokenStore.open(folder)
 
 
@@ -167,44 +165,31 @@ def _write(
     origin: dict[str, Any],
     report: Callable[[int | None], None] = lambda position: None,
 ) -> None:
-    folder.mkdir(parents=True)
+    with (
+        contextlib.closing(encode_batches(batches, encode, num_workers)) as encoded,
+        contextlib.closing(StoreDraft(folder, encode.token_type)) as draft,
+    ):
+        for batch in encoded:
+            draft.append(batch)
+            report(batch.position)
+        if not draft.num_tokens:
+            names = origin.get("names", ["the paragraphs given"])
+            raise DataError(f"no text in any of the {len(names)} sources: {', '.join(names[:5])}")
+        draft.finish(origin)
+        report(None)
+
+
+def _is_store(folder: Path) -> bool:
     try:
-        with (
-            contextlib.closing(encode_batches(batches, encode, num_workers)) as encoded,
-            contextlib.closing(StoreDraft(folder, encode.token_type)) as draft,
-        ):
-            for batch in encoded:
-                draft.append(batch)
-                report(batch.position)
-            if not draft.num_tokens:
-                names = origin.get("names", ["the paragraphs given"])
-                raise DataError(f"no text in any of the {len(names)} sources: {', '.join(names[:5])}")
-            draft.finish(origin)
-            report(None)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-
-
-def _move_into_place(draft: Path, place: Path) -> None:
-    """Moves a finished store to its place, unless another process has put the same store there meanwhile."""
-    for attempt in range(2):
-        try:
-            os.rename(draft, place)
-            return
-        except OSError:
-            if attempt:
-                raise
-        try:
-            TokenStore.open(place)
-            return
-        except DataError:
-            shutil.rmtree(place, ignore_errors=True)
+        TokenStore.open(folder)
+    except DataError:
+        return False
+    return True
 
 
 def _remove_abandoned(cache_dir: Path) -> None:
     """Removes what killed builds left, once it has not been touched for a day."""
-    for draft in cache_dir.glob(f"{_DRAFT}*"):
+    for draft in cache_dir.glob(f"{UNFINISHED}*"):
         with contextlib.suppress(OSError):  # another process removes it as well
             newest = max(path.stat().st_mtime for path in (draft, *draft.iterdir()))
             if newest < time.time() - _DRAFTS_KEPT:

@@ -21,6 +21,7 @@ from bertkit.tables.labels import texts
 from bertkit.tasks.arrays import Outputs, labels_of, one_array, padded, softmax
 from bertkit.tasks.base import Task
 from bertkit.tasks.splits import Columns, WindowedData
+from bertkit.tasks.windows import encode_in_windows
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -116,23 +117,13 @@ class TextClassification(Task):
                 f"data.long_text: chunk is for one text, and {self.name} has pairs "
                 f"({', '.join(self.task.text_columns)}); leave it out"
             )
-        room = self.data.max_seq_length - tokenizer.num_special_tokens_to_add()
-        if self.data.overlap >= room:  # the library would panic
-            raise RecipeError(f"data.stride: windows with room for {room} tokens cannot share {self.data.overlap}")
-        cut = tokenizer(
-            *texts,
-            truncation=True,
-            max_length=self.data.max_seq_length,
-            stride=self.data.overlap,
-            return_overflowing_tokens=True,
-            padding=False,
-            return_token_type_ids=True,
-        )
-        owners = cut.pop("overflow_to_sample_mapping")
-        features: dict[str, list[Any]] = {name: [[] for _ in texts[0]] for name in cut}
-        for name, windows in cut.items():
-            for owner, window in zip(owners, windows, strict=True):
-                features[name][owner].append(window)
+        try:
+            encoded = encode_in_windows(texts[0], tokenizer, self.data.max_seq_length, self.data.overlap)
+        except ValueError as error:
+            raise RecipeError(f"data.stride: {error}") from error
+        features: dict[str, list[Any]] = {
+            name: [[window[name] for window in text.inputs] for text in encoded] for name in encoded[0].inputs[0]
+        }
         features["length"] = [sum(map(len, windows)) for windows in features["input_ids"]]
         return {**features, "full_length": features["length"]}
 
@@ -170,13 +161,14 @@ class TextClassification(Task):
         if self.problem_type == "regression":
             return [{"score": float(value)} for value in logits[:, 0]]
         if self.problem_type == "multi_label_classification":
-            chances = 0.5 * (1 + np.tanh(0.5 * logits.astype(np.float64)))  # the logistic function, without overflow
+            # The logistic function, written so that it does not overflow.
+            probabilities = 0.5 * (1 + np.tanh(0.5 * logits.astype(np.float64)))
             return [
                 {
                     "labels": [name for name, logit in zip(names, scores, strict=True) if logit >= 0],  # as in `score`
                     "probabilities": dict(zip(names, map(float, row), strict=True)),
                 }
-                for row, scores in zip(chances, logits, strict=True)
+                for row, scores in zip(probabilities, logits, strict=True)
             ]
         return [
             {
@@ -216,6 +208,6 @@ class TextClassification(Task):
         if "score" in prediction:
             return f"{prediction['score']:.4f}"
         if "labels" in prediction:
-            chances = [f"{prediction['probabilities'][label]:.4f}" for label in prediction["labels"]]
-            return f"{', '.join(prediction['labels'])}\t{', '.join(chances)}"
+            probabilities = [f"{prediction['probabilities'][label]:.4f}" for label in prediction["labels"]]
+            return f"{', '.join(prediction['labels'])}\t{', '.join(probabilities)}"
         return f"{prediction['label']}\t{prediction['probability']:.4f}"

@@ -8,10 +8,11 @@ from itertools import accumulate, chain
 from typing import NamedTuple
 
 from bertkit.errors import RecipeError
-from bertkit.tasks.ner.windows import Window, most_context, widened, windows
+from bertkit.model.labels_bert import IGNORE_INDEX
+from bertkit.tasks.ner.neighbours import widened
+from bertkit.tasks.windows import Window, check_overlap, most_context, windows
 
 NO_WORD = -1
-IGNORED = -100  # a label that no loss counts
 
 
 class TaggedInput(NamedTuple):
@@ -21,7 +22,7 @@ class TaggedInput(NamedTuple):
         input_ids: with [CLS] and [SEP].
         word_ids: at the first piece of each word that is tagged in this input the number of the word in its sentence,
             from 0; elsewhere `NO_WORD`.
-        labels: the labels of those words, `IGNORED` elsewhere; all ignored for a sentence without labels.
+        labels: the labels of those words, `IGNORE_INDEX` elsewhere; all ignored for a sentence without labels.
     """
 
     input_ids: list[int]
@@ -50,8 +51,10 @@ class InputForm:
     inside: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.overlap < self.room:
-            raise RecipeError(f"data.stride: windows with room for {self.room} tokens cannot share {self.overlap}")
+        try:
+            check_overlap(self.overlap, self.room)
+        except ValueError as error:
+            raise RecipeError(f"data.stride: {error}") from error
 
     @property
     def room(self) -> int:
@@ -84,21 +87,22 @@ class InputForm:
             start = sum(map(len, before))
             spans = [widened(Window(start, start + len(pieces)), self.room, len(text))]
         else:
-            start, text, spans = 0, pieces, windows(len(pieces), self.room, self.overlap)
+            start, text, spans = 0, pieces, windows(len(pieces), self.room, self.overlap, full=True)
         inputs = [
             TaggedInput(
                 [self.cls, *text[span.start : span.end], self.sep],
                 [NO_WORD] * (span.end - span.start + 2),
-                [IGNORED] * (span.end - span.start + 2),
+                [IGNORE_INDEX] * (span.end - span.start + 2),
             )
             for span in spans
         ]
+        chosen = most_context(spans) if len(spans) > 1 else None
         begins = accumulate(map(len, sentence), initial=start)
         for word, (begin, of_word) in enumerate(zip(begins, sentence, strict=False)):
             if not of_word:
                 continue
-            chosen = most_context(begin, spans, len(text)) if len(spans) > 1 else 0
-            span, (_, word_ids, label_ids) = spans[chosen], inputs[chosen]
+            index = 0 if chosen is None else chosen[begin]
+            span, (_, word_ids, label_ids) = spans[index], inputs[index]
             at = begin - span.start + 1  # after [CLS]
             word_ids[at] = word
             if labels is not None:

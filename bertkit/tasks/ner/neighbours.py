@@ -1,9 +1,11 @@
-"""The words around a sentence, in its document."""
+"""The text around a sentence in its document: its words, and as much of it as fits beside the sentence."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from itertools import groupby
+
+from bertkit.tasks.windows import Window
 
 Words = list[str]
 
@@ -33,3 +35,21 @@ def neighbours(
             after.append(words[end : end + at_most])
             start = end
     return before, after
+
+
+def widened(sentence: Window, room: int, length: int) -> Window:
+    """Returns a window of a sentence and its neighbours: as much of the text on both sides as fits, in equal parts
+    where there is enough.
+
+    Args:
+        sentence: at most ``room`` tokens.
+        room: tokens of the window.
+        length: tokens of the text in which the sentence stands.
+
+    >>> widened(Window(10, 14), 10, 100), widened(Window(1, 5), 10, 100), widened(Window(2, 4), 10, 5)
+    (Window(start=7, end=17), Window(start=0, end=10), Window(start=0, end=5))
+    """
+    spare = room - (sentence.end - sentence.start)
+    after = min(length - sentence.end, max(spare - spare // 2, spare - sentence.start))
+    start = max(0, sentence.start - (spare - after))
+    return Window(start, sentence.end + after)

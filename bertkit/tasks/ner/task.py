@@ -19,6 +19,7 @@ from bertkit import metrics
 from bertkit.checkpoint.labels import label_fields
 from bertkit.errors import CheckpointError, DataError, noted, raise_all
 from bertkit.metrics.entities import OUTSIDE, find_entities, split_tag
+from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.tables import Table
 from bertkit.tasks.arrays import Outputs, one_array, padded, softmax
 from bertkit.tasks.ner import sentences
@@ -214,11 +215,11 @@ class NerTask(TableTask):
         if "labels" not in rows[0]:
             return batch
         labels = [torch.tensor(row["labels"]) for row in rows]
-        return {"labels": pad_sequence(labels, batch_first=True, padding_value=-100), **batch}
+        return {"labels": pad_sequence(labels, batch_first=True, padding_value=IGNORE_INDEX), **batch}
 
     # ---- decode → score ---------------------------------------------------------------------------------------------
 
-    def _chances(self, outputs: Outputs, features: Columns, examples: Columns) -> list[np.ndarray]:
+    def _probabilities(self, outputs: Outputs, features: Columns, examples: Columns) -> list[np.ndarray]:
         """The probabilities of the labels of each word, an array (words, C) an example.
 
         A word that has no piece, which the model never sees, has a label for certain: ``O``, or where there is none the
@@ -226,13 +227,13 @@ class NerTask(TableTask):
         """
         logits, names = one_array(outputs), self.task.label_names
         unseen = np.eye(1, len(names), names.index(OUTSIDE) if OUTSIDE in names else 0)
-        chances = [np.repeat(unseen, len(words), axis=0) for words in examples["tokens"]]
+        probabilities = [np.repeat(unseen, len(words), axis=0) for words in examples["tokens"]]
         for row, example, word_ids in zip(logits, features["example"], features["word_ids"], strict=True):
             words = np.asarray(word_ids)
             tokens = np.flatnonzero(words != NO_WORD)
             if len(tokens):
-                chances[example][words[tokens]] = softmax(row[tokens])
-        return chances
+                probabilities[example][words[tokens]] = softmax(row[tokens])
+        return probabilities
 
     def _tags(self, ids: Sequence[int] | np.ndarray) -> list[str]:
         return [self.task.label_names[index] for index in ids]
@@ -245,8 +246,8 @@ class NerTask(TableTask):
         or of plain tags ``words``, likewise with a ``tag``.
         """
         found: list[dict[str, Any]] = []
-        for example, chances in enumerate(self._chances(outputs, features, examples)):
-            tags, best = self._tags(chances.argmax(axis=-1)), chances.max(axis=-1, initial=0)
+        for example, probabilities in enumerate(self._probabilities(outputs, features, examples)):
+            tags, best = self._tags(probabilities.argmax(axis=-1)), probabilities.max(axis=-1, initial=0)
             if "text" not in examples:
                 found.append({"tags": tags, "probabilities": best.tolist()})
                 continue
@@ -273,7 +274,9 @@ class NerTask(TableTask):
 
     def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
         """``accuracy`` of plain tags; else what ``seqeval`` has, with ``PER_f1`` and the like for each type."""
-        predicted = [chances.argmax(axis=-1) for chances in self._chances(outputs, features, examples)]
+        predicted = [
+            probabilities.argmax(axis=-1) for probabilities in self._probabilities(outputs, features, examples)
+        ]
         expected = examples["labels"]
         if self._plain:
             flat, flat_expected = np.concatenate(predicted), np.concatenate(expected)

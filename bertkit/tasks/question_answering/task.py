@@ -17,6 +17,7 @@ import numpy as np
 
 from bertkit import metrics
 from bertkit.errors import DataError, noted, raise_all
+from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.tables import Table, load_hub_table
 from bertkit.tasks.arrays import Outputs
 from bertkit.tasks.base import Task
@@ -24,7 +25,7 @@ from bertkit.tasks.question_answering.decoding import Decoded, decode_spans
 from bertkit.tasks.question_answering.files import answer_at, write_answers
 from bertkit.tasks.question_answering.padding import mask_padding
 from bertkit.tasks.question_answering.questions import questions_of, read_questions, texts_of
-from bertkit.tasks.question_answering.windows import NOWHERE, WindowSizes, encode_windows
+from bertkit.tasks.question_answering.windows import WindowSizes, encode_windows
 from bertkit.tasks.splits import Columns, FineTuningData, Split
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ class QuestionAnsweringTask(Task):
 
     def encoding_notes(self, features: Dataset) -> tuple[str, ...]:
         owners, starts = (features.data.column(name).to_numpy() for name in ("example", "start_positions"))
-        lost = len(np.unique(owners[starts == NOWHERE]))
+        lost = len(np.unique(owners[starts == IGNORE_INDEX]))
         return (f"answers of which no token has a character, left out of the loss: {lost}",) if lost else ()
 
     def collate(

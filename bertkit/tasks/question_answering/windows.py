@@ -18,13 +18,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from bertkit.errors import CheckpointError, RecipeError
+from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.tasks.question_answering.questions import Answers
+from bertkit.tasks.windows import windows
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-NOWHERE = -100
-"""The position of an answer whose characters no token has; the loss ignores it."""
 
 
 @dataclass(frozen=True)
@@ -139,8 +138,8 @@ def encode_windows(
         an example's first row.
 
         With answers ``start_positions`` and ``end_positions``, those of the answer's first and last token: of [CLS]
-        where a window does not have all of the answer, or there is none; `NOWHERE` in every row where no token has any
-        of its characters.
+        where a window does not have all of the answer, or there is none; `IGNORE_INDEX` in every row where no token
+        has any of its characters.
 
     Raises:
         RecipeError: the sizes are impossible with this tokenizer's special tokens.
@@ -164,15 +163,15 @@ def encode_windows(
         lost = max(len(question) - sizes.max_query_length, 0)
         question = question[: sizes.max_query_length]
         span = None if answers is None else _tokens_of(answers[example], starts, ends, context)
-        for first, count in _spans(len(text), sizes.max_seq_length - form.count - len(question), sizes.doc_stride):
-            part = slice(first, first + count)
+        for first, end in windows(len(text), sizes.max_seq_length - form.count - len(question), sizes.doc_stride):
+            part = slice(first, end)
             row = _input(form, question, text[part])
             row |= {"example": example, "first_token": first, "char_starts": starts[part], "char_ends": ends[part]}
             row["full_length"] = row["length"] + (lost if not first else 0)
             if span is not None:
-                inside = first <= span[0] and span[1] < first + count
+                inside = first <= span[0] and span[1] < end
                 positions = [row["context_begin"] + token - first if inside else row["cls"] for token in span]
-                positions = [NOWHERE, NOWHERE] if span == (NOWHERE, NOWHERE) else positions
+                positions = [IGNORE_INDEX, IGNORE_INDEX] if span == (IGNORE_INDEX, IGNORE_INDEX) else positions
                 row["start_positions"], row["end_positions"] = positions
             rows.append(row)
     return {name: [row[name] for row in rows] for name in rows[0]}
@@ -200,17 +199,6 @@ def _input(form: PairForm, question: list[int], text: list[int]) -> dict[str, An
     }
 
 
-def _spans(tokens: int, room: int, overlap: int) -> list[tuple[int, int]]:
-    """First token and number of tokens of each window; the last window ends with the text.
-
-    >>> _spans(10, 4, 1), _spans(4, 4, 1), _spans(0, 4, 1)
-    ([(0, 4), (3, 4), (6, 4)], [(0, 4)], [(0, 0)])
-    """
-    step = room - overlap
-    firsts = range(0, max(tokens - overlap, 1), step)
-    return [(first, min(room, tokens - first)) for first in firsts]
-
-
 def _characters(offsets: Sequence[tuple[int, int]], context: str) -> tuple[list[int], list[int]]:
     """Of each token the first character and the one after its last."""
     starts, ends = [start for start, _ in offsets], [end for _, end in offsets]
@@ -230,12 +218,12 @@ def _characters(offsets: Sequence[tuple[int, int]], context: str) -> tuple[list[
 
 
 def _tokens_of(answers: Answers, starts: list[int], ends: list[int], context: str) -> tuple[int, int]:
-    """First and last token of the first answer; (-1, -1), which no window has, without one, and `NOWHERE` twice where
-    no token has any of its characters."""
+    """First and last token of the first answer; (-1, -1), which no window has, without one, and `IGNORE_INDEX` twice
+    where no token has any of its characters."""
     if not answers["text"]:
         return -1, -1
     begin, end = answers["answer_start"][0], answers["answer_start"][0] + len(answers["text"][0])
     text = context[begin:end] if begin >= 0 else ""
     begin, end = begin + len(text) - len(text.lstrip()), end - (len(text) - len(text.rstrip()))
     has = [token for token, (start, stop) in enumerate(zip(starts, ends, strict=True)) if start < end and stop > begin]
-    return (has[0], has[-1]) if has and text.strip() else (NOWHERE, NOWHERE)
+    return (has[0], has[-1]) if has and text.strip() else (IGNORE_INDEX, IGNORE_INDEX)

@@ -141,16 +141,16 @@ def test_examples_of_a_stream_depend_on_their_number_alone(stream, tokenizer):
 
 
 def test_a_killed_build_leaves_nothing_that_passes_for_a_block(stream, tokenizer, monkeypatch):
-    import bertkit.corpus.store.streaming as streaming
+    from bertkit.corpus.store.draft import StoreDraft
 
     blocks = stream()
-    whole = streaming.write_token_store
+    finish = StoreDraft.finish
 
-    def killed(paragraphs, *args, folder, **options):
-        whole(paragraphs, *args, folder=folder, **options)
+    def killed(draft, origin):
+        finish(draft, origin)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(streaming, "write_token_store", killed)
+    monkeypatch.setattr(StoreDraft, "finish", killed)
     with pytest.raises(KeyboardInterrupt):
         blocks.of_epoch(0)
     assert not list(blocks.folder.glob("block-*"))

@@ -11,7 +11,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 from transformers import BertTokenizer, PreTrainedTokenizerFast
 
 from bertkit.errors import RecipeError
-from bertkit.tasks.ner.inputs import IGNORED, NO_WORD, InputForm
+from bertkit.model.labels_bert import IGNORE_INDEX
+from bertkit.tasks.ner.inputs import NO_WORD, InputForm
 from bertkit.tasks.ner.pieces import word_pieces
 
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
@@ -82,7 +83,7 @@ def test_every_word_with_a_piece_is_tagged_once(wordpiece, words, room, data):
     for ids, word_ids, labels in inputs:
         assert len(ids) == len(word_ids) == len(labels) <= room + 2
         assert (ids[0], ids[-1]) == (2, 3)
-        assert [label for label in labels if label != IGNORED] == [word for word in word_ids if word != NO_WORD]
+        assert [label for label in labels if label != IGNORE_INDEX] == [word for word in word_ids if word != NO_WORD]
         for token, word in zip(ids, word_ids, strict=True):
             if word != NO_WORD:
                 assert token == pieces[word][0]

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from transformers import BertTokenizer
 
 from bertkit.errors import CheckpointError, RecipeError
+from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.tasks.question_answering.decoding import Decoded, decode_spans
-from bertkit.tasks.question_answering.windows import NOWHERE, WindowSizes, encode_windows, pair_form
+from bertkit.tasks.question_answering.windows import WindowSizes, encode_windows, pair_form
 
 CONTEXT = "the dog is in the park and sings"
 
@@ -160,7 +161,7 @@ def test_of_any_answer_the_smallest_span_of_tokens_comes_back(tokenizer, context
     end = start + len(inner)
     has = [(s, e) for s, e in tokens_of(tokenizer, context) if s < end and e > start]
     if not inner or not has:
-        assert features["start_positions"] == features["end_positions"] == [NOWHERE]
+        assert features["start_positions"] == features["end_positions"] == [IGNORE_INDEX]
         return
     best = decode(features, [context], *perfect_logits(features))[0].spans[0]
     assert (best.start, best.end) == (has[0][0], has[-1][1])
@@ -200,7 +201,7 @@ def test_an_answer_within_a_token_gives_the_whole_token(bert):
 def test_an_answer_without_a_token_is_nowhere(bert):
     assert unicodedata.category("\u200b") == "Cf"
     features = encode(bert, "a", "\u200b the dog", {"text": ["\u200b"], "answer_start": [0]}, 9, 0, 1)
-    assert set(features["start_positions"]) == set(features["end_positions"]) == {NOWHERE}
+    assert set(features["start_positions"]) == set(features["end_positions"]) == {IGNORE_INDEX}
 
 
 def test_a_text_without_tokens_has_one_window_and_no_answer(bert):

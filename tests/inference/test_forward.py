@@ -1,0 +1,46 @@
+"""The forward pass: each input once, batches of like length, results where their inputs stood."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from bertkit.inference.forward import forward_in_batches
+
+
+class Doubles(nn.Module):
+    device = torch.device("cpu")
+
+    def forward(self, ids: torch.Tensor, plus: int = 0) -> torch.Tensor:
+        assert torch.is_inference_mode_enabled()
+        assert not self.training
+        return 2 * ids + plus
+
+
+@settings(deadline=None)
+@given(lengths=st.lists(st.integers(1, 9), max_size=20), batch_size=st.integers(1, 7))
+def test_results_stand_where_their_inputs_stood(lengths, batch_size):
+    batches, told = [], []
+
+    def collate(chosen: list[int]) -> dict[str, torch.Tensor]:
+        batches.append(chosen)
+        return {"ids": torch.tensor(chosen)}
+
+    kept = forward_in_batches(
+        Doubles().train(), lengths, collate, lambda chosen, outputs: outputs.tolist(), batch_size,
+        lambda *done: told.append(done), plus=1,
+    )  # fmt: skip
+    assert kept == [2 * number + 1 for number in range(len(lengths))]
+    order = [number for batch in batches for number in batch]
+    assert sorted(order) == list(range(len(lengths)))
+    assert [lengths[number] for number in order] == sorted(lengths, reverse=True)
+    assert all(len(batch) == batch_size for batch in batches[:-1])
+    assert told == [(min(batch_size * number, len(order)), len(order)) for number in range(1, len(batches) + 1)]
+
+
+def test_a_value_is_kept_for_each_input():
+    with pytest.raises(ValueError, match="shorter"):
+        forward_in_batches(Doubles(), [1, 1], lambda chosen: {"ids": torch.tensor(chosen)}, lambda *_: [0], 2)

@@ -1,0 +1,125 @@
+"""Windows: everything is read, neighbours overlap, a token is taken where it has most context."""
+
+from __future__ import annotations
+
+import string
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import BertTokenizer, PreTrainedTokenizerFast
+
+from bertkit.tasks.windows import Window, encode_in_windows, most_context, windows
+
+SIZES = st.integers(1, 40).flatmap(lambda room: st.tuples(st.just(room), st.integers(0, room - 1)))
+SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+@settings(deadline=None)
+@given(length=st.integers(0, 300), sizes=SIZES)
+def test_windows_cover_the_text_and_overlap_as_asked(length, sizes):
+    room, overlap = sizes
+    found = windows(length, room, overlap)
+    assert {position for start, end in found for position in range(start, end)} == set(range(length))
+    assert all(0 <= end - start <= room for start, end in found)
+    assert all(end - start == room for start, end in found[:-1])
+    assert all(left.end - right.start == overlap for left, right in pairwise(found))
+    # No window has only tokens that the one before has too.
+    assert all(right.end > left.end for left, right in pairwise(found))
+
+
+@settings(deadline=None)
+@given(length=st.integers(0, 300), sizes=SIZES)
+def test_all_is_read_in_full_windows_that_overlap(length, sizes):
+    room, overlap = sizes
+    found = windows(length, room, overlap, full=True)
+    assert {position for start, end in found for position in range(start, end)} == set(range(length))
+    assert all(end - start == min(room, length) for start, end in found)
+    assert all(left.start < right.start <= left.end - overlap for left, right in pairwise(found))
+    assert found[:-1] == windows(length, room, overlap)[:-1]
+
+
+@pytest.mark.parametrize(("room", "overlap"), [(4, 4), (4, -1), (0, 0), (-3, 0)])
+def test_an_overlap_that_leaves_nothing_new_is_refused(room, overlap):
+    with pytest.raises(ValueError, match=f"^windows with room for {room} tokens cannot share {overlap}$"):
+        windows(10, room, overlap)
+
+
+@settings(deadline=None)
+@given(length=st.integers(1, 200), sizes=SIZES, full=st.booleans())
+def test_a_token_is_taken_where_it_has_most_context(length, sizes, full):
+    room, overlap = sizes
+    found = windows(length, room, overlap, full=full)
+    for position, index in enumerate(most_context(found).tolist()):
+        window = found[index]
+        assert window.start <= position < window.end
+        # Half of the overlap, or all there is on that side.
+        assert position - window.start >= min(position, overlap // 2)
+        assert window.end - 1 - position >= min(length - 1 - position, (overlap - 1) // 2)
+
+
+@settings(deadline=None)
+@given(length=st.integers(1, 200), sizes=SIZES, full=st.booleans())
+def test_nothing_is_missing_where_the_text_itself_ends(length, sizes, full):
+    """The same windows are best when the text's own ends count as any amount of context."""
+    found = windows(length, *sizes, full=full)
+
+    def context(position: int, window: Window) -> int:
+        if not window.start <= position < window.end:
+            return -1
+        before = position - window.start if window.start else length
+        after = window.end - 1 - position if window.end < length else length
+        return min(before, after)
+
+    best = [max(range(len(found)), key=lambda each: context(position, found[each])) for position in range(length)]
+    assert most_context(found).tolist() == best
+
+
+def vocabulary(*names: str) -> dict[str, int]:
+    return {name: index for index, name in enumerate([*SPECIALS, *names])}
+
+
+def bert() -> PreTrainedTokenizerFast:
+    letters = string.ascii_lowercase
+    return BertTokenizer(vocab=vocabulary(*letters, *(f"##{letter}" for letter in letters)))
+
+
+def cls_last() -> PreTrainedTokenizerFast:
+    backend = Tokenizer(models.WordLevel(vocabulary(*string.ascii_lowercase), "[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    backend.post_processor = processors.TemplateProcessing(
+        single="$A [SEP] [CLS]:2", special_tokens=[("[SEP]", 3), ("[CLS]", 2)]
+    )
+    names = {"cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]", "unk_token": "[UNK]"}
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **names)
+
+
+@pytest.mark.parametrize("tokenizer", [bert(), cls_last()], ids=["bert", "cls_last"])
+@settings(deadline=None, max_examples=50)
+@given(texts=st.lists(st.text("abc ", max_size=40), min_size=1, max_size=3), sizes=SIZES)
+def test_windows_are_those_that_the_library_makes(tokenizer, texts, sizes):
+    room, overlap = sizes
+    theirs = tokenizer(
+        texts, truncation=True, max_length=room + 2, stride=overlap, return_overflowing_tokens=True,
+        return_offsets_mapping=True, return_special_tokens_mask=True, return_token_type_ids=True,
+    )  # fmt: skip
+    found = encode_in_windows(texts, tokenizer, room + 2, overlap)
+    owners = [number for number, text in enumerate(found) for _ in text.windows]
+    assert owners == theirs["overflow_to_sample_mapping"]
+    for name in ("input_ids", "attention_mask", "token_type_ids"):
+        assert [window[name] for text in found for window in text.inputs] == theirs[name]
+    row = 0
+    for text in found:
+        before, after = text.special_tokens_before, text.special_tokens_after
+        for start, end in text.windows:
+            assert theirs["special_tokens_mask"][row] == [1] * before + [0] * (end - start) + [1] * after
+            theirs_inside = theirs["offset_mapping"][row][before : len(theirs["offset_mapping"][row]) - after]
+            assert list(map(tuple, text.offsets[start:end].tolist())) == theirs_inside
+            row += 1
+
+
+def test_an_overlap_beyond_the_room_is_refused_before_the_library_is_asked():
+    with pytest.raises(ValueError, match=r"^windows with room for 4 tokens cannot share 4$"):
+        encode_in_windows(["a b c"], bert(), 6, 4)
