@@ -24,6 +24,7 @@ from bertkit.cli import (
     recipes,
     tokenizer,
 )
+from bertkit.cli.commands import command
 from bertkit.errors import BertkitError
 from bertkit.placement.resolve import ProcessesNeeded, is_main_process
 
@@ -38,13 +39,13 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("quickstart")(quickstart.quickstart)
-app.command("pretrain")(pretrain.pretrain)
+command(app, "pretraining", pretrain.SETTINGS)(pretrain.pretrain)
 app.add_typer(finetune.app, name="finetune")
-app.command("evaluate")(evaluate.evaluate)
+command(app, "classification", evaluate.SETTINGS)(evaluate.evaluate)  # the task whose data have all of them
 app.command("predict")(predict.predict)
 app.command("fill-mask")(fill_mask.fill_mask)
 app.command("embed")(embed.embed)
-app.command("export")(export.export)
+command(app, "classification", export.SETTINGS)(export.export)
 app.command("push")(push.push)
 app.add_typer(tokenizer.app, name="tokenizer")
 app.add_typer(recipes.app, name="recipes")
