@@ -36,7 +36,6 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,
 )
 app.command("quickstart")(quickstart.quickstart)
 command(app, "pretraining", pretrain.SETTINGS)(pretrain.pretrain)
@@ -71,6 +70,8 @@ def main() -> None:
     _set_environment()
     if not is_main_process():
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - of several processes one gives the results
+    # Boxes and colours are for people; what a pipe or a file gets stays plain text.
+    app.rich_markup_mode = "rich" if sys.stdout.isatty() and sys.stderr.isatty() else None
     try:
         app()
     except ProcessesNeeded as needed:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
+import pty
+import subprocess
+import sys
 import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -251,3 +255,39 @@ def test_every_command_calls_a_public_function(path):
     names = public_names(inspect.unwrap(COMMANDS[path].callback))
     assert names
     assert names <= set(bertkit.__all__)
+
+
+# ---- help on a terminal ---------------------------------------------------------------------------------------------
+
+
+def on_a_terminal(*arguments, columns):
+    """What a terminal of that width gets."""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "COLUMNS": str(columns), "TERM": "dumb"}
+    command = [sys.executable, "-m", "bertkit", *arguments]
+    with subprocess.Popen(command, stdout=theirs, stderr=theirs, stdin=theirs, env=environment):
+        os.close(theirs)
+        out = b""
+        try:
+            while block := os.read(ours, 4096):
+                out += block
+        except OSError:  # Linux says the end of a terminal so
+            pass
+    os.close(ours)
+    return out.decode().replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_help_on_a_terminal_has_groups_and_names_every_option_in_full(columns):
+    shown = on_a_terminal("finetune", "classification", "--help", columns=columns)
+    assert "─ Training ─" in shown
+    assert max(map(len, shown.splitlines())) <= columns
+    for param in params(COMMANDS["finetune", "classification"]):
+        assert f" {param.opts[0]} " in shown
+    assert "single_label" in shown
+
+
+def test_help_through_a_pipe_is_plain(bertkit):
+    shown = bertkit("finetune", "classification", "--help").out
+    assert shown.isascii()
+    assert max(map(len, shown.splitlines())) <= 80
