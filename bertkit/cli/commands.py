@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, wraps
 from inspect import Parameter
@@ -57,7 +58,8 @@ def with_options(function: Callable[..., None], kind: str, settings: Sequence[Se
     """Returns a function that typer makes a command of: what `command` describes, built at once.
 
     Raises:
-        ValueError: a setting is no field of the task's settings, or one that no option can give.
+        ValueError: a setting is no field of the task's settings, or one that no option can give; or two options have
+            one name.
     """
     types = option_types(kind)
     for setting in settings:
@@ -73,6 +75,10 @@ def with_options(function: Callable[..., None], kind: str, settings: Sequence[Se
         function(**{name: take(given) for name, (_, take) in parts.items()})
 
     parameters = [parameter for expanded, _ in parts.values() for parameter in expanded]
+    flags = Counter(setting.option for setting in settings)
+    flags.update("--" + each.name.strip("_").replace("_", "-") for each in parameters if each not in options)
+    if twice := [flag for flag, times in flags.items() if times > 1]:
+        raise ValueError(f"{', '.join(twice)}: two options of `{function.__name__}` have this name")
     call.__name__, call.__doc__ = function.__name__, function.__doc__
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

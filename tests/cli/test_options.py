@@ -124,6 +124,15 @@ def test_an_option_for_a_field_that_is_not_there_is_a_fault():
         with_options(command, "glue", [Setting("task.files", "Which files.")])
 
 
+def test_two_options_of_one_name_are_a_fault():
+    def command(*, set_: int = 0, settings: Settings) -> None: ...
+
+    with_options(command, "ner", [Setting("data.stride", "Tokens.")])
+    for flag, others in {"--set": [], "--context": [Setting("data.context", "Of a sentence.")]}.items():
+        with pytest.raises(ValueError, match=f"{flag}: two options of `command`"):
+            with_options(command, "ner", [Setting("data.stride", "Tokens.", flag), *others])
+
+
 @pytest.mark.parametrize(
     ("kind", "fields"),
     [
