@@ -25,17 +25,23 @@ _PUBLIC = {
     "BertForTokenClassification": "bertkit.model.modeling_bert:BertForTokenClassification",
     "BertModel": "bertkit.model.modeling_bert:BertModel",
     "BertkitError": "bertkit.errors:BertkitError",
+    "copy_recipe": "bertkit.recipe.find:copy_recipe",
+    "embed": "bertkit.inference.embedding_files:embed_texts",
     "evaluate": "bertkit.inference.predictor:evaluate",
     "export": "bertkit.sharing.export:export",
+    "find_recipe": "bertkit.recipe.find:find_recipe",
     "finetune": "bertkit.training.finetune:finetune",
     "finetune_glue": "bertkit.training.glue_suite:finetune_glue",
+    "list_recipes": "bertkit.recipe.find:list_recipes",
     "load": "bertkit.inference.loaded:load",
     "load_recipe": "bertkit.tasks.registry:load_recipe",
     "metrics": "bertkit.metrics",
+    "predict": "bertkit.inference.files:predict_stream",
     "pretrain": "bertkit.training.pretrain:pretrain",
     "push": "bertkit.sharing.push:push",
     "quickstart": "bertkit.tour.quickstart:quickstart",
     "train_tokenizer": "bertkit.training.tokenizer:train_tokenizer_on",
+    "validate_recipes": "bertkit.tasks.registry:validate_recipes",
 }
 
 __all__ = ["__version__", *_PUBLIC]

@@ -24,6 +24,7 @@ from bertkit.cli import (
     recipes,
     tokenizer,
 )
+from bertkit.cli.commands import command
 from bertkit.errors import BertkitError
 from bertkit.placement.resolve import ProcessesNeeded, is_main_process
 
@@ -35,16 +36,15 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,
 )
 app.command("quickstart")(quickstart.quickstart)
-app.command("pretrain")(pretrain.pretrain)
+command(app, "pretraining", pretrain.SETTINGS)(pretrain.pretrain)
 app.add_typer(finetune.app, name="finetune")
-app.command("evaluate")(evaluate.evaluate)
+command(app, "classification", evaluate.SETTINGS)(evaluate.evaluate)  # the task whose data have all of them
 app.command("predict")(predict.predict)
 app.command("fill-mask")(fill_mask.fill_mask)
 app.command("embed")(embed.embed)
-app.command("export")(export.export)
+command(app, "classification", export.SETTINGS)(export.export)
 app.command("push")(push.push)
 app.add_typer(tokenizer.app, name="tokenizer")
 app.add_typer(recipes.app, name="recipes")
@@ -70,6 +70,8 @@ def main() -> None:
     _set_environment()
     if not is_main_process():
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - of several processes one gives the results
+    # Boxes and colours are for people; what a pipe or a file gets stays plain text.
+    app.rich_markup_mode = "rich" if sys.stdout.isatty() and sys.stderr.isatty() else None
     try:
         app()
     except ProcessesNeeded as needed:

@@ -8,11 +8,13 @@ from typing import Annotated, Literal
 
 import typer
 
+import bertkit
 from bertkit.cli import options
+from bertkit.errors import RecipeError
 
 
 def embed(
-    checkpoint: Annotated[str, typer.Argument(help="A run directory, a folder or a Hub id.", show_default=False)],
+    checkpoint: options.Checkpoint,
     texts: Annotated[
         list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts to embed.", show_default=False)
     ] = None,
@@ -23,26 +25,31 @@ def embed(
     input_file: Annotated[
         Path | None, typer.Option("--input", help="Texts, one a line, or a table; - is stdin.", show_default=False)
     ] = None,
-    text_column: options.TextColumn = None,
+    text_column: Annotated[
+        str | None, typer.Option(help="The column of the texts in a table; text by default.", show_default=False)
+    ] = None,
     pooling: Annotated[
         Literal["cls", "mean", "max", "none"], typer.Option(help="Of a text's tokens; none: a vector a token.")
     ] = "mean",
     layers: Annotated[str, typer.Option(help="Joined end to end; -1 is the last, 0 the embeddings.")] = "-1",
-    max_seq_length: options.MaxSeqLength = None,
-    stride: options.Stride = None,
+    max_seq_length: Annotated[
+        int | None, typer.Option(help="Tokens of one window with specials.", show_default=False)
+    ] = None,
+    stride: Annotated[
+        int | None,
+        typer.Option(help="Tokens that neighbouring windows share; by default a quarter.", show_default=False),
+    ] = None,
     json: options.AsJson = False,
 ) -> None:
     """Vectors of texts, or of their tokens, from any encoder; long texts are read in windows."""
-    from bertkit.inference.embedding_files import embed_texts
-
-    count, size = embed_texts(
+    count, size = bertkit.embed(
         checkpoint,
         output_file,
         texts,
         input_file,
         text_column,
         pooling,
-        options.numbers(layers, "--layers"),
+        numbers(layers, "--layers"),
         max_seq_length,
         stride,
     )
@@ -51,3 +58,15 @@ def embed(
     else:
         number = "1 text" if count == 1 else f"{count} texts"
         print(f"{number}, {size} numbers {'a token' if pooling == 'none' else 'each'}: {output_file}")
+
+
+def numbers(given: str, flag: str) -> list[int]:
+    """Returns whole numbers with commas between them, such as ``-1,-2``.
+
+    Raises:
+        RecipeError: something in it is no whole number.
+    """
+    try:
+        return [int(each) for each in given.split(",")]
+    except ValueError as error:
+        raise RecipeError(f"{flag} {given}: expected whole numbers with commas between them, such as -1,-2") from error

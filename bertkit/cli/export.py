@@ -9,39 +9,33 @@ from typing import Annotated, Literal
 
 import typer
 
+import bertkit
 from bertkit.cli import options
+from bertkit.cli.settings import Settings
+
+SETTINGS = (
+    "data.data_dir",
+    "data.validation_file",
+    "data.train_file",
+    "data.dataset_name",
+    "data.dataset_config",
+    "data.max_eval_samples",
+)
 
 
 def export(
-    checkpoint: Annotated[str, typer.Argument(help="A run directory, a folder or a Hub id.", show_default=False)],
+    checkpoint: options.Checkpoint,
     out: Annotated[Path, typer.Argument(help="A new folder.", show_default=False)],
+    settings: Settings,
     to: Annotated[
         Literal["bert", "onnx"], typer.Option(help="bert: for plain transformers; onnx: for onnxruntime and others.")
     ] = "bert",
     int8: Annotated[bool, typer.Option("--int8", help="Of onnx: int8 matrices, scored before and after.")] = False,
-    data_dir: options.DataDir = None,
-    validation_file: options.ValidationFile = None,
-    train_file: options.TrainFile = None,
-    dataset_name: options.DatasetName = None,
-    dataset_config: options.DatasetConfig = None,
-    max_eval_samples: options.MaxEvalSamples = None,
     json: options.AsJson = False,
 ) -> None:
     """Write a checkpoint in a form that needs no bertkit, and check that it computes the same."""
-    from bertkit.sharing.export import export as export_checkpoint
-
-    result = export_checkpoint(
-        checkpoint,
-        out,
-        to=to,
-        int8=int8,
-        max_samples=max_eval_samples,
-        data_dir=data_dir,
-        validation_file=validation_file,
-        train_file=train_file,
-        dataset_name=dataset_name,
-        dataset_config=dataset_config,
-    )
+    data = settings.block("data")
+    result = bertkit.export(checkpoint, out, to=to, int8=int8, max_samples=data.pop("max_eval_samples", None), **data)
     if json:
         print(dumps(asdict(result), default=str))
         return

@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 
+import bertkit
 from bertkit.cli import options
 
 
 def fill_mask(
-    checkpoint: Annotated[str, typer.Argument(help="A run directory, a folder or a Hub id.", show_default=False)],
+    checkpoint: options.Checkpoint,
     texts: Annotated[
         list[str],
         typer.Argument(metavar="TEXT...", help="Texts with [MASK] where words are missing.", show_default=False),
@@ -21,9 +22,7 @@ def fill_mask(
     json: options.AsJson = False,
 ) -> None:
     """What a masked language model expects in place of [MASK]: probability, token, the text with it."""
-    from bertkit.inference.loaded import load
-
-    found = load(checkpoint).fill_mask(texts, top_k=top_k)
+    found = bertkit.load(checkpoint).fill_mask(texts, top_k=top_k)
     if json:
         print(dumps([[[asdict(guess) for guess in mask] for mask in text] for text in found], ensure_ascii=False))
         return

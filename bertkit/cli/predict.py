@@ -8,7 +8,10 @@ from typing import Annotated
 
 import typer
 
+import bertkit
 from bertkit.cli import options
+from bertkit.cli.printing import print_lines, print_list
+from bertkit.errors import RecipeError
 
 
 def predict(
@@ -35,12 +38,10 @@ def predict(
     json: options.AsJson = False,
 ) -> None:
     """Predict with a fine-tuned checkpoint; the task is read from it."""
-    from bertkit.cli.printing import print_lines, print_list
-    from bertkit.inference.files import predict_stream
     from bertkit.progress import wants_colours
 
-    passage = options.one_context(context, context_file)
-    found = predict_stream(checkpoint, texts, input_file, output_file, question, passage, colours=wants_colours())
+    passage = one_context(context, context_file)
+    found = bertkit.predict(checkpoint, texts, input_file, output_file, question, passage, colours=wants_colours())
     if json:
         print_list("predictions", (block.rows for block in found))
     elif output_file is None:
@@ -49,3 +50,14 @@ def predict(
     else:
         count = sum(len(block.rows) for block in found)
         print(f"{count} predictions: {output_file}", file=sys.stderr)
+
+
+def one_context(context: str | None, context_file: Path | None) -> str | Path | None:
+    """Returns the text of ``--context`` or the file of ``--context-file``, or None without either.
+
+    Raises:
+        RecipeError: both are given.
+    """
+    if context is not None and context_file is not None:
+        raise RecipeError("--context and --context-file: give one of them")
+    return context if context_file is None else context_file

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterable
 from json import dumps
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -38,3 +39,14 @@ def _print(text: str) -> None:
         # The interpreter flushes at its end what is left, and would complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(_NOBODY_READS) from None
+
+
+def print_results(output_dir: Path, metrics: dict[str, float], shown: list[tuple[str, str]], as_json: bool) -> None:
+    """Prints a finished run: one JSON object, or the metrics ``shown`` (key, name) and where the rest is."""
+    if as_json:
+        print(dumps({"output_dir": str(output_dir), **metrics}))
+        return
+    for key, name in shown:
+        if key in metrics:
+            print(f"{name} {metrics[key]:.4f}")
+    print(f"results, checkpoint and model card: {output_dir}")

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+import bertkit
 from bertkit.cli import options
 
 
@@ -37,9 +38,7 @@ def push(
     json: options.AsJson = False,
 ) -> None:
     """Push a checkpoint to the Hub. The token is that of `hf auth login` or HF_TOKEN."""
-    from bertkit.sharing.push import push as push_checkpoint
-
-    result = push_checkpoint(
+    result = bertkit.push(
         checkpoint, repo_id, private=private, revision=revision, as_=as_, license=license, language=language or []
     )
     print(dumps(asdict(result)) if json else result)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+import bertkit
 from bertkit.cli import options
 
 
@@ -17,8 +18,7 @@ def quickstart(
     json: options.AsJson = False,
 ) -> None:
     """The whole way on made-up text, offline, in about two minutes."""
-    from bertkit.tour.quickstart import quickstart as take_tour
     from bertkit.tour.quickstart import report
 
-    tour = take_tour(output_dir)
+    tour = bertkit.quickstart(output_dir)
     print(report(tour, as_json=json))

@@ -50,9 +50,12 @@ def test_help_and_recipes_import_neither_torch_nor_transformers():
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         "print(sorted({'torch', 'transformers', 'datasets', 'numpy'} & set(sys.modules)))\n"
     )
-    for arguments in (["--help"], ["finetune", "glue", "--help"], ["recipes", "list"]):
+    for arguments in (["--help"], ["finetune", "--help"], ["recipes", "list"]):
         done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True)
         assert done.stdout.splitlines()[-1] == "[]"
+    for arguments in (["finetune", "glue", "--help"], ["pretrain", "--help"]):
+        done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True)
+        assert done.stdout.splitlines()[-1] == "['numpy']"  # which the modules of tasks import, for their settings
 
 
 def test_recipes_are_listed_shown_copied_and_validated(bertkit, tmp_path):

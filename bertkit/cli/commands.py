@@ -1,0 +1,155 @@
+"""Makes commands whose options come from the dataclasses of settings, built when they are needed."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, wraps
+from inspect import Parameter
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+import typer
+from typer.core import TyperCommand
+
+from bertkit.cli.settings import Setting, Settings, chosen, of_a_task, option_types
+
+Function = TypeVar("Function", bound=Callable[..., None])
+Take = Callable[[Mapping[str, Any]], Any]
+"""Takes the value of one of a function's parameters from the values of all options."""
+
+
+def command(
+    app: typer.Typer, kind: str, settings: Sequence[str | Setting] | None = None, name: str | None = None
+) -> Callable[[Function], Function]:
+    """Returns a decorator that registers a function as a command with options for settings.
+
+    The function's parameters are the command's, as typer has them, but for two types. One of type `Settings` is
+    replaced by an option for each of ``settings``, and gets those that were given. One whose type is a dataclass is
+    replaced by what its fields are, by the same rules, and gets an instance of it.
+
+    The settings' modules are imported when the command is run or asked for its help, and not before.
+
+    Args:
+        app: gets the command.
+        kind: the task whose ``TaskSettings`` and ``DataSettings`` have the fields.
+        settings: what the command can set, or keys of shared settings; None is all that the task offers.
+        name: of the command; without it the function's.
+    """
+
+    def register(function: Function) -> Function:
+        def build() -> Callable[..., None]:
+            return with_options(function, kind, of_a_task(kind) if settings is None else chosen(settings))
+
+        @wraps(function, assigned=("__module__", "__name__", "__doc__"))
+        def placeholder() -> None:
+            raise NotImplementedError("it stands for the function, whose options are not built yet")
+
+        placeholder.__signature__ = inspect.Signature()  # type: ignore[attr-defined]
+        app.command(name, cls=_built_when_needed(build))(placeholder)
+        return function
+
+    return register
+
+
+def with_options(function: Callable[..., None], kind: str, settings: Sequence[Setting]) -> Callable[..., None]:
+    """Returns a function that typer makes a command of: what `command` describes, built at once.
+
+    Raises:
+        ValueError: a setting is no field of the task's settings, or one that no option can give; or two options have
+            one name.
+    """
+    types = option_types(kind)
+    for setting in settings:
+        if setting.key not in types:
+            raise ValueError(f"{setting.key}: the settings of task {kind} have no such field that an option can set")
+    options = [_option(setting, types[setting.key]) for setting in settings]
+    parts = {
+        name: _expanded(parameter, options)
+        for name, parameter in inspect.signature(function, eval_str=True).parameters.items()
+    }
+
+    def call(**given: Any) -> None:
+        function(**{name: take(given) for name, (_, take) in parts.items()})
+
+    parameters = [parameter for expanded, _ in parts.values() for parameter in expanded]
+    flags = Counter(setting.option for setting in settings)
+    flags.update("--" + each.name.strip("_").replace("_", "-") for each in parameters if each not in options)
+    if twice := [flag for flag, times in flags.items() if times > 1]:
+        raise ValueError(f"{', '.join(twice)}: two options of `{function.__name__}` have this name")
+    call.__name__, call.__doc__ = function.__name__, function.__doc__
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return call
+
+
+def _option(setting: Setting, type_: Any) -> Parameter:
+    option = typer.Option(
+        setting.option,
+        help=setting.help,
+        metavar=setting.metavar,
+        rich_help_panel=setting.panel,
+        show_default=False,
+    )
+    return Parameter(setting.parameter, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[type_, option])
+
+
+def _expanded(parameter: Parameter, options: Sequence[Parameter]) -> tuple[list[Parameter], Take]:
+    """The parameters that a parameter of a function is replaced by, and how its value is taken from theirs."""
+    annotation = parameter.annotation
+    if annotation is Settings:
+        keys = {option.name: option.name.replace("__", ".", 1) for option in options}
+
+        def settings(given: Mapping[str, Any]) -> Settings:
+            values = {keys[name]: given[name] for name in keys if given[name] is not None}
+            # Recipes are plain data: paths are texts there.
+            return Settings({key: str(value) if isinstance(value, Path) else value for key, value in values.items()})
+
+        return list(options), settings
+    if dataclasses.is_dataclass(annotation) and isinstance(annotation, type):
+        hints = get_type_hints(annotation, include_extras=True)
+        fields = {
+            field.name: _expanded(
+                Parameter(
+                    field.name,
+                    Parameter.KEYWORD_ONLY,
+                    default=Parameter.empty if field.default is dataclasses.MISSING else field.default,
+                    annotation=hints[field.name],
+                ),
+                options,
+            )
+            for field in dataclasses.fields(annotation)
+        }
+        made = annotation  # so that its type stays narrowed within the function
+
+        def instance(given: Mapping[str, Any]) -> Any:
+            return made(**{name: take(given) for name, (_, take) in fields.items()})
+
+        return [each for expanded, _ in fields.values() for each in expanded], instance
+    return [parameter.replace(kind=Parameter.KEYWORD_ONLY)], lambda given: given[parameter.name]
+
+
+def _built_when_needed(build: Callable[[], Callable[..., None]]) -> type[TyperCommand]:
+    """Returns a class of commands whose options and callback are those of the function that ``build`` returns.
+
+    typer looks at every function's signature when it starts; importing all tasks for that would double the time of
+    ``bertkit --help``, and load every third-party task for every command.
+    """
+
+    class BuiltWhenNeeded(TyperCommand):
+        @cached_property
+        def _built(self) -> Any:
+            app = typer.Typer(add_completion=False, rich_markup_mode=self.rich_markup_mode)
+            app.command(self.name)(build())
+            return typer.main.get_command(app)
+
+        def get_params(self, ctx: Any) -> list[Any]:
+            params: list[Any] = self._built.get_params(ctx)
+            return params
+
+        def invoke(self, ctx: Any) -> Any:
+            return self._built.invoke(ctx)
+
+    return BuiltWhenNeeded

@@ -1,0 +1,80 @@
+"""``bertkit finetune glue``: one task, several, or all."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from json import dumps
+from typing import Annotated
+
+import typer
+
+import bertkit
+from bertkit.cli.runs import Run, finetune
+from bertkit.cli.settings import of_a_run
+from bertkit.errors import RecipeError, did_you_mean
+
+SETTINGS = of_a_run("data.data_dir", "data.long_text", "data.stride", "data.pooling")
+
+
+def glue(
+    *,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            help="A GLUE task, such as sst2: short for its recipe; or several: rte,mrpc; or all.", show_default=False
+        ),
+    ] = None,
+    run: Run,
+) -> None:
+    """Fine-tune on a GLUE task, from the Hub set or GLUE's TSV folder."""
+    if task is None or not (task == "all" or "," in task):
+        finetune(task_recipe(task, run.recipe), run)
+        return
+    if run.push_to_hub is not None:
+        raise RecipeError(f"--push-to-hub is for one run, and --task {task} is several; use bertkit push")
+    from bertkit.training.glue_suite import glue_table
+
+    # Repeating the command goes on where it stopped, so --resume adds nothing.
+    results = bertkit.finetune_glue(
+        tasks(task, run.recipe), output_dir=run.output_dir, model=run.model, overrides=run.overrides()
+    )
+    print(dumps(asdict(results), default=str) if run.json else glue_table(results))
+
+
+def task_recipe(task: str | None, recipe: str | None) -> str:
+    """Returns the recipe that ``--task`` or ``--recipe`` names.
+
+    Raises:
+        RecipeError: neither or both are given, or there is no such task.
+    """
+    if (task is None) == (recipe is None):
+        raise RecipeError(f"give either --task (one of {', '.join(_known())}) or --recipe")
+    if recipe is not None:
+        return recipe
+    [name] = tasks(str(task), None)
+    return f"finetune/glue/{name}"
+
+
+def tasks(given: str, recipe: str | None) -> list[str]:
+    """Returns the tasks that ``--task`` names: one, several with commas between them, or ``all``.
+
+    Raises:
+        RecipeError: there is no such task, one is named twice, or ``--recipe`` is given too.
+    """
+    known = _known()
+    if recipe is not None:
+        raise RecipeError(f"--recipe is for one run, and --task {given} names several; give one of them")
+    names = known if given == "all" else given.split(",")
+    for name in names:
+        if name not in known:
+            raise RecipeError(
+                f"--task: unknown glue task {name!r}; expected one of {', '.join(known)}, or all"
+                f"{did_you_mean(name, known)}"
+            )
+    if len(set(names)) < len(names):
+        raise RecipeError(f"--task {given}: names a task twice")
+    return names
+
+
+def _known() -> list[str]:
+    return [name.rpartition("/")[2] for name in bertkit.list_recipes() if name.startswith("finetune/glue/")]

@@ -1,0 +1,102 @@
+"""Options of every command that trains, how they become recipe overrides, and what a finished run prints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+import bertkit
+from bertkit.cli import options
+from bertkit.cli.printing import print_results
+from bertkit.cli.settings import Settings
+from bertkit.errors import RecipeError
+from bertkit.recipe.load import load_placement
+from bertkit.recipe.yaml_files import parse_value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What a command that trains is given; `bertkit.cli.commands.command` makes options of the fields.
+
+    A command with another help for one of them declares that field again, in a subclass.
+    """
+
+    output_dir: options.OutputDir
+    recipe: Annotated[
+        str | None, typer.Option(help="A recipe's name (bertkit recipes list) or file.", show_default=False)
+    ] = None
+    model: Annotated[
+        str | None, typer.Option(help="Checkpoint to start from: a folder or a Hub id.", show_default=False)
+    ] = None
+    settings: Settings
+    placement: Annotated[
+        str | None,
+        typer.Option(
+            help="Where to run: auto, cpu, single_gpu, ddp, fsdp, or a file of your own.",
+            rich_help_panel="Placement",
+            show_default=False,
+        ),
+    ] = None
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="Any recipe value: block.key=value. Repeatable.", metavar="KEY=VALUE", show_default=False
+        ),
+    ] = None
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --output-dir.")] = False
+    push_to_hub: Annotated[
+        str | None,
+        typer.Option(
+            help="Push the finished run to this repository; licence and the like: --set hub.license=mit.",
+            metavar="REPO_ID",
+            show_default=False,
+        ),
+    ] = None
+    json: options.AsJson = False
+
+    def overrides(self) -> dict[str, Any]:
+        """Returns the recipe overrides, see `overrides`."""
+        return overrides(self.settings, self.set_, self.placement)
+
+
+def overrides(settings: Mapping[str, Any], set_: Sequence[str] | None, placement: str | None) -> dict[str, Any]:
+    """Returns recipe overrides by dotted key. Those given one by one win over the placement's.
+
+    Args:
+        settings: the options that were given, by key.
+        set_: ``block.key=value`` each.
+        placement: the name or file of a recipe that has only a ``placement`` block.
+
+    Raises:
+        RecipeError: not ``key=value``, or one key given twice with different values.
+    """
+    placed = {f"placement.{key}": value for key, value in load_placement(placement).items()} if placement else {}
+    given = dict(settings)
+    for value in set_ or []:
+        key, equals, text = value.partition("=")
+        if not equals:
+            raise RecipeError(f"--set {value}: expected block.key=value, such as train.learning_rate=3e-5")
+        parsed = parse_value(text)
+        if key in given and given[key] != parsed:
+            raise RecipeError(f"{key} is given twice: {given[key]!r} and {parsed!r}; keep one of them")
+        given[key] = parsed
+    return placed | given
+
+
+def finetune(recipe: str | Mapping[str, Any], run: Run) -> None:
+    """Fine-tunes by a recipe and prints the scores."""
+    from bertkit.progress import is_score
+
+    done = bertkit.finetune(
+        recipe,
+        output_dir=run.output_dir,
+        model=run.model,
+        overrides=run.overrides(),
+        resume=run.resume,
+        push_to_hub=run.push_to_hub,
+    )
+    shown = [(key, key.removeprefix("eval_")) for key in done.metrics if key.startswith("eval_") and is_score(key)]
+    print_results(done.output_dir, done.metrics, shown, run.json)

@@ -1,0 +1,302 @@
+"""Options that set recipe values: every one of every command beside the field that it sets."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import os
+import pty
+import subprocess
+import sys
+import textwrap
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Literal, get_args, get_origin, get_type_hints
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import bertkit
+from bertkit.cli.app import app
+from bertkit.cli.commands import with_options
+from bertkit.cli.finetune import add_task
+from bertkit.cli.runs import Run, overrides
+from bertkit.cli.settings import Setting, Settings, option_types
+from bertkit.errors import RecipeError
+from bertkit.placement.settings import PlacementSettings
+from bertkit.recipe.load import OWN_TRAIN_KEYS
+from bertkit.tasks.registry import TASKS
+from bertkit.tasks.splits import FineTuningData
+
+
+def walk(command, path=()):
+    """Every command that is no group, by what users type."""
+    for name, each in getattr(command, "commands", {}).items():
+        yield from walk(each, (*path, name))
+    if not hasattr(command, "commands"):
+        yield path, command
+
+
+COMMANDS = dict(walk(typer.main.get_command(app)))
+KINDS = {
+    ("pretrain",): "pretraining",
+    ("tokenizer", "train"): "pretraining",
+    ("finetune", "glue"): "glue",
+    ("finetune", "classification"): "classification",
+    ("finetune", "multiple-choice"): "multiple_choice",
+    ("finetune", "squad"): "question_answering",
+    ("finetune", "ner"): "ner",
+    ("evaluate",): "classification",
+    ("export",): "classification",
+}
+
+
+def params(command):
+    return command.get_params(command.context_class(command))
+
+
+def settings_of(command):
+    """Recipe key → option."""
+    return {param.name.replace("__", ".", 1): param for param in params(command) if "__" in param.name}
+
+
+@pytest.fixture(scope="module")
+def hints():
+    """The annotations of all recipe values of a task."""
+    from transformers import TrainingArguments
+
+    def of(kind):
+        task, data = TASKS.settings(kind)
+        blocks = {"task": task, "data": data, "placement": PlacementSettings, "train": TrainingArguments}
+        found = {block: get_type_hints(settings) for block, settings in blocks.items()}
+        found["train"] |= OWN_TRAIN_KEYS
+        return {f"{block}.{name}": hint for block, fields in found.items() for name, hint in fields.items()}
+
+    return of
+
+
+def choices(hint):
+    """The texts that a Literal admits, alone or beside None; none for any other annotation."""
+    literals = [each for each in (hint, *get_args(hint)) if get_origin(each) is Literal]
+    return [choice for literal in literals for choice in get_args(literal)]
+
+
+def test_the_commands_with_settings_are_those_that_are_checked_here():
+    assert {path for path, command in COMMANDS.items() if settings_of(command)} == set(KINDS)
+
+
+@pytest.mark.parametrize("path", KINDS, ids=" ".join)
+def test_every_option_sets_a_field_to_a_value_of_its_type(hints, path):
+    from huggingface_hub.dataclasses import type_validator
+
+    command, known = COMMANDS[path], hints(KINDS[path])
+    for key, param in settings_of(command).items():
+        assert key in known, f"{key}: no such recipe value"
+        [flag] = param.opts
+        texts = choices(known[key]) or ["3"]  # an int, a float or a text
+        for text in texts:
+            given = [flag] if param.is_flag else [flag, text]
+            with command.make_context("bertkit", given, resilient_parsing=True) as context:
+                value = context.params[param.name]
+            value = list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
+            assert value not in (None, []), f"{flag} {text} gives nothing"
+            type_validator(key, value, known[key])
+
+
+@pytest.mark.parametrize("path", KINDS, ids=" ".join)
+def test_an_option_with_choices_takes_no_other(bertkit, hints, path):
+    known = hints(KINDS[path])
+    for key, param in settings_of(COMMANDS[path]).items():
+        if named := choices(known[key]):
+            outcome = bertkit(*path, param.opts[0], "nonsense")
+            assert outcome.code == 2
+            assert all(choice in outcome.err for choice in named)
+
+
+def test_an_option_for_a_field_that_is_not_there_is_a_fault():
+    def command(settings: Settings) -> None: ...
+
+    with pytest.raises(ValueError, match=r"data\.sharpness: the settings of task glue"):
+        with_options(command, "glue", [Setting("data.sharpness", "How sharp.")])
+    with pytest.raises(ValueError, match=r"task\.files"):  # a mapping
+        with_options(command, "glue", [Setting("task.files", "Which files.")])
+
+
+def test_two_options_of_one_name_are_a_fault():
+    def command(*, set_: int = 0, settings: Settings) -> None: ...
+
+    with_options(command, "ner", [Setting("data.stride", "Tokens.")])
+    for flag, others in {"--set": [], "--context": [Setting("data.context", "Of a sentence.")]}.items():
+        with pytest.raises(ValueError, match=f"{flag}: two options of `command`"):
+            with_options(command, "ner", [Setting("data.stride", "Tokens.", flag), *others])
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("glue", {"data_dir"}),
+        ("ner", {"data_dir", "train_file", "validation_file", "test_file"}),
+        ("question_answering", {"data_dir", "train_file", "validation_file"}),
+    ],
+)
+def test_files_and_folders_are_paths(kind, fields):
+    paths = {key for key, type_ in option_types(kind).items() if type_ == Path | None}
+    assert paths == {f"data.{name}" for name in fields}
+
+
+# ---- what overrides what --------------------------------------------------------------------------------------------
+
+
+def test_single_options_win_over_a_placement(tmp_path):
+    (tmp_path / "mine.yaml").write_text("placement: {num_processes: 2, mixed_precision: bf16}\n")
+    given = overrides({"placement.num_processes": 1}, ["placement.device=cpu"], str(tmp_path / "mine.yaml"))
+    assert given == {"placement.num_processes": 1, "placement.mixed_precision": "bf16", "placement.device": "cpu"}
+
+
+def test_a_value_given_by_its_option_and_by_set_must_be_the_same():
+    assert overrides({"train.max_steps": 3}, ["train.max_steps=3"], None) == {"train.max_steps": 3}
+    with pytest.raises(RecipeError, match=r"train\.max_steps is given twice: 3 and 4"):
+        overrides({"train.max_steps": 3}, ["train.max_steps=4"], None)
+    with pytest.raises(RecipeError, match=r"train\.max_steps is given twice"):
+        overrides({}, ["train.max_steps=3", "train.max_steps=4"], None)
+    with pytest.raises(RecipeError, match=r"expected block\.key=value"):
+        overrides({}, ["train.max_steps"], None)
+
+
+# ---- tasks of other packages ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSettings:
+    name: str = "stars"
+    stars: int = field(default=5, metadata={"help": "How many stars there are.", "flag": "--number-of-stars"})
+    style: Literal["plain", "fancy"] = field(default="plain", metadata={"help": "Of the stars.", "metavar": "STYLE"})
+    label_column: str | None = None
+    secret: int = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSettings(FineTuningData):
+    shops: list[str] = field(default_factory=list, metadata={"help": "Shops to read."})
+
+
+@pytest.fixture
+def stars(monkeypatch):
+    """An app with a task of somebody else's, what was asked of the registry, and what was called."""
+    seen = SimpleNamespace(app=typer.Typer(), asked=[], called=[])
+
+    def settings(self, kind):
+        seen.asked.append(kind)
+        return TaskSettings, DataSettings
+
+    def finetune(recipe, **given):
+        seen.called.append((recipe, given))
+        return SimpleNamespace(output_dir=given["output_dir"], metrics={"eval_accuracy": 0.5})
+
+    monkeypatch.setattr(type(TASKS), "settings", settings)
+    monkeypatch.setattr(bertkit, "finetune", finetune, raising=False)
+    seen.app.callback()(lambda: None)
+    add_task("star_rating", "Count stars.", app=seen.app)
+    return seen
+
+
+def test_a_task_of_another_package_has_the_options_of_its_settings(stars):
+    [(path, command)] = walk(typer.main.get_command(stars.app))
+    assert path == ("star-rating",)
+    assert command.help == "Count stars."
+    assert not stars.asked  # its module is not imported by naming it
+    flags = {option for param in params(command) for option in param.opts}
+    assert {"--number-of-stars", "--style", "--label-column", "--shops", "--data-dir", "--max-steps"} <= flags
+    assert not {"--secret", "--name", "--stars"} & flags
+    assert stars.asked
+
+
+def test_a_task_of_another_package_is_fine_tuned_by_its_command(stars, tmp_path):
+    given = ["--number-of-stars", "3", "--shops", "a", "--shops", "b", "--data-dir", "d", "--set", "task.secret=4"]
+    result = CliRunner().invoke(stars.app, ["star-rating", "--output-dir", str(tmp_path), *given])
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("accuracy 0.5")
+    [(recipe, called)] = stars.called
+    assert recipe == {"task": {"kind": "star_rating"}}
+    assert called["overrides"] == {"task.stars": 3, "data.shops": ["a", "b"], "data.data_dir": "d", "task.secret": 4}
+    assert called["output_dir"] == tmp_path
+
+
+def test_a_dataclass_of_options_can_declare_one_again():
+    @dataclass(frozen=True, kw_only=True)
+    class Resumed(Run):
+        resume: bool = True
+
+    def command(run: Resumed, loud: bool = False) -> None:
+        seen.append((run, loud))
+
+    command.__annotations__["run"] = Resumed  # it is local to this test
+    seen = []
+    made = with_options(command, "glue", [])
+    names = list(inspect.signature(made).parameters)
+    assert names[0] == "output_dir"
+    assert names[-1] == "loud"
+    made(**{**dict.fromkeys(names), "resume": True, "loud": True})
+    assert seen[0][0].resume
+    assert seen[0][0].settings == {}
+    assert seen[0][1]
+
+
+# ---- commands and the public functions ------------------------------------------------------------------------------
+
+
+def public_names(function, seen=frozenset()):
+    """The ``bertkit.NAME`` in a function, and in those of ``bertkit.cli`` that it calls."""
+    names = set()
+    for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function)))):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "bertkit":
+            names.add(node.attr)
+        called = function.__globals__.get(node.id) if isinstance(node, ast.Name) else None
+        if inspect.isfunction(called) and called not in seen and called.__module__.startswith("bertkit.cli"):
+            names |= public_names(called, seen | {function})
+    return names
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_command_calls_a_public_function(path):
+    names = public_names(inspect.unwrap(COMMANDS[path].callback))
+    assert names
+    assert names <= set(bertkit.__all__)
+
+
+# ---- help on a terminal ---------------------------------------------------------------------------------------------
+
+
+def on_a_terminal(*arguments, columns):
+    """What a terminal of that width gets."""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "COLUMNS": str(columns), "TERM": "dumb"}
+    command = [sys.executable, "-m", "bertkit", *arguments]
+    with subprocess.Popen(command, stdout=theirs, stderr=theirs, stdin=theirs, env=environment):
+        os.close(theirs)
+        out = b""
+        try:
+            while block := os.read(ours, 4096):
+                out += block
+        except OSError:  # Linux says the end of a terminal so
+            pass
+    os.close(ours)
+    return out.decode().replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_help_on_a_terminal_has_groups_and_names_every_option_in_full(columns):
+    shown = on_a_terminal("finetune", "classification", "--help", columns=columns)
+    assert "─ Training ─" in shown
+    assert max(map(len, shown.splitlines())) <= columns
+    for param in params(COMMANDS["finetune", "classification"]):
+        assert f" {param.opts[0]} " in shown
+    assert "single_label" in shown
+
+
+def test_help_through_a_pipe_is_plain(bertkit):
+    shown = bertkit("finetune", "classification", "--help").out
+    assert shown.isascii()
+    assert max(map(len, shown.splitlines())) <= 80
