@@ -72,8 +72,8 @@ class Recipe:
 
     Attributes:
         name: the name or file it was loaded from, for messages and the model card.
-        task: the ``TaskSettings`` of the module that ``kind`` names.
-        data: that module's ``DataSettings``.
+        task: the ``settings`` of the task that ``kind`` names.
+        data: that task's ``data_settings``.
         model: ``BertConfig`` fields, and ``name_or_path`` where weights come from.
         train: ``TrainingArguments`` fields and ``global_train_batch_size`` (sequences per optimizer step).
         placement: devices, precision, per-device batch.
@@ -112,7 +112,7 @@ class Tasks(Protocol):
         """Returns the names of all tasks, sorted."""
 
     def settings(self, kind: str) -> tuple[type, type]:
-        """Returns the dataclasses of the blocks ``task`` and ``data``."""
+        """Returns the dataclasses of the blocks ``task`` and ``data``; raises RecipeError where the task is broken."""
 
 
 def load_recipe(
@@ -239,7 +239,11 @@ class _Checker:
     def _task_settings(self, kind: Any, tasks: Tasks) -> tuple[type, type] | None:
         known = tasks.kinds()
         if isinstance(kind, str) and kind in known:
-            return tasks.settings(kind)
+            try:
+                return tasks.settings(kind)
+            except RecipeError as error:  # the package of this task is broken; the rest of the recipe is still checked
+                self.faults.append(f"{self._place('task', 'kind')}: {error}")
+                return None
         place, expected = self._place("task", "kind"), ", ".join(known)
         if not isinstance(kind, str) or not kind.isidentifier():
             self.faults.append(f"{place}: expected the name of a task, one of {expected}, got {kind!r}")
