@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from bertkit.cli import options
+from bertkit.cli import options, third_party
 from bertkit.errors import RecipeError
 
 app = typer.Typer(help="Fine-tune BERT for a task.", no_args_is_help=True, rich_markup_mode=None)
@@ -268,3 +268,6 @@ def _several(tasks: str, recipe: str | None, as_json: bool, **given: Any) -> Non
     names = options.tasks("glue", tasks, recipe)
     results = finetune_glue(names, **given)
     print(dumps(asdict(results), default=str) if as_json else glue_table(results))
+
+
+third_party.add_commands(app, _one)

@@ -41,6 +41,8 @@ class Task(ABC):
         settings: the dataclass of the recipe's ``task`` block. All its values are kept in ``config.json``.
         data_settings: the dataclass of the recipe's ``data`` block; its field ``kept`` says which values a checkpoint
             keeps.
+        recipe: the YAML file that the command of another package's task starts from; ``None`` starts from the default
+            values. Recipes of bertkit's own tasks are in ``recipes/``.
         head: the name of the model class in ``bertkit.model.modeling_bert``.
         pipeline_tag: the Hub's word for what the checkpoint does.
         splits: the names of all splits that the task may have.
@@ -50,6 +52,7 @@ class Task(ABC):
     kind: ClassVar[str]
     settings: ClassVar[type[Any]]
     data_settings: ClassVar[type[FineTuningData]]
+    recipe: ClassVar[Path | None] = None
     head: ClassVar[str]
     pipeline_tag: ClassVar[str]
     splits: Sequence[str] = ("train", "validation", "test")
