@@ -38,7 +38,7 @@ def main() -> None:
         bertkit.export(options.checkpoint, stock)
         bertkit.export(options.checkpoint, int8, to="onnx", int8=True, data_dir=options.data_dir, max_samples=64)
         ours = load(int8, device="cpu", data_dir=options.data_dir)
-        examples = ours.task.load(["validation"])["validation"].first(options.max_samples).examples
+        examples = ours.task.load(["validation"])[1]["validation"].first(options.max_samples).examples
         sentences, labels = examples["sentence"][:], examples["labels"][:]
         names = ours.task.config()["id2label"]
         theirs = pipeline("text-classification", str(stock), device="cpu")

@@ -8,6 +8,7 @@ from bertkit.cli import glue
 from bertkit.cli.commands import command
 from bertkit.cli.runs import Run, finetune
 from bertkit.cli.settings import Setting, of_a_run
+from bertkit.tasks.registry import TASKS
 
 _VALIDATION_AND_MORE = ("data.validation_file", "data.test_file", "data.dataset_name", "data.dataset_config")
 _QUESTIONS = "SQuAD's JSON, or .jsonl or .parquet with id, context, question, answers."
@@ -108,20 +109,23 @@ def ner(run: Run) -> None:
     finetune(run.recipe or "finetune/ner", run)
 
 
-def add_task(kind: str, help: str, recipe: str | None = None, app: typer.Typer = app) -> None:
-    """Adds ``bertkit finetune KIND`` for a task, with an option for all that its settings offer.
+def add_task(kind: str, package: str, app: typer.Typer = app) -> None:
+    """Adds ``bertkit finetune KIND`` for another package's task, with an option for all that its settings offer.
 
     The task's module is imported when the command is run or asked for its help, and not before.
 
     Args:
         kind: the name of the task, as ``task.kind`` says it; in the command it has dashes for underscores.
-        help: the command's help.
-        recipe: used without ``--recipe``; None is the task's own defaults.
+        package: the name of the package, for the help.
         app: gets the command.
     """
 
     def of_task(run: Run) -> None:
-        finetune(run.recipe or recipe or {"task": {"kind": kind}}, run)
+        finetune(run.recipe or TASKS.task(kind).recipe or {"task": {"kind": kind}}, run)
 
-    of_task.__doc__ = help
+    of_task.__doc__ = f"Fine-tune for {kind}, a task of the package {package}."
     command(app, kind, name=kind.replace("_", "-"))(of_task)
+
+
+for kind, package in TASKS.third_party().items():
+    add_task(kind, package)

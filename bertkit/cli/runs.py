@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -86,7 +87,7 @@ def overrides(settings: Mapping[str, Any], set_: Sequence[str] | None, placement
     return placed | given
 
 
-def finetune(recipe: str | Mapping[str, Any], run: Run) -> None:
+def finetune(recipe: str | Path | Mapping[str, Any], run: Run) -> None:
     """Fine-tunes by a recipe and prints the scores."""
     from bertkit.progress import is_score
 

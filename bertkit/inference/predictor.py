@@ -189,7 +189,8 @@ def evaluate(
     task, config = _task(str(checkpoint), given)
     if split not in task.splits:
         raise DataError(f"--split {split}: expected one of {', '.join(sorted(task.splits))}")
-    found = task.load([split]).get(split)
+    task, loaded = task.load([split])
+    found = loaded.get(split)
     if found is None:
         raise DataError(f"--split {split}: there is none in these data")
     if not task.is_labelled(found.examples):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, Literal, Protocol, get_args, get_origin, get_type_hints
 
-from bertkit.errors import did_you_mean
+from bertkit.errors import RecipeError, did_you_mean
 
 BLOCKS = ("task", "model", "data", "train", "placement", "hub")
 
@@ -59,7 +59,7 @@ class Tasks(Protocol):
         """Returns the names of all tasks, sorted."""
 
     def settings(self, kind: str) -> tuple[type, type]:
-        """Returns the dataclasses of the blocks ``task`` and ``data``."""
+        """Returns the dataclasses of the blocks ``task`` and ``data``; raises RecipeError where the task is broken."""
 
 
 def blocks_of(given: Mapping[str, Any], places: dict[str, str], faults: list[str]) -> dict[str, dict[str, Any]]:
@@ -96,7 +96,11 @@ class Checker:
         """Returns the dataclasses of the blocks ``task`` and ``data``; None where there is no such task."""
         known = tasks.kinds()
         if isinstance(kind, str) and kind in known:
-            return tasks.settings(kind)
+            try:
+                return tasks.settings(kind)
+            except RecipeError as error:  # the package of this task is broken; the rest of the recipe is still checked
+                self.faults.append(f"{self._place('task', 'kind')}: {error}")
+                return None
         place, expected = self._place("task", "kind"), ", ".join(known)
         if not isinstance(kind, str) or not kind.isidentifier():
             self.faults.append(f"{place}: expected the name of a task, one of {expected}, got {kind!r}")

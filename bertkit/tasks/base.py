@@ -1,17 +1,17 @@
 """What a fine-tuning task must provide: load → encode → (model) → decode → score.
 
 Training, evaluation and prediction all call the same ``encode`` and ``decode``; there is no second preprocessing.
-A module of this folder that defines ``TaskSettings``, ``DataSettings`` and ``TASK`` is a task: its name is what a
-recipe's ``task.kind`` says.
+A task is one subclass of `Task` that `bertkit.tasks.registry` knows by its kind, the name in a recipe's ``task.kind``.
 """
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from bertkit.errors import CheckpointError, DataError, RecipeError
 from bertkit.progress import without_library_bars
@@ -31,11 +31,18 @@ if TYPE_CHECKING:
 class Task(ABC):
     """A fine-tuning task.
 
+    Loading and predicting do not change a task: what it learns from its data is in the task that `load` returns.
+
     The names of its splits say what they are for: ``train``; ``validation`` and those that begin so are scored, their
     results under the rest of the name (``validation_mm`` → ``eval_accuracy_mm``); all others are predicted.
 
     Attributes:
-        kind: the module's name.
+        kind: the name in a recipe's ``task.kind``, under which the task is registered.
+        settings: the dataclass of the recipe's ``task`` block. All its values are kept in ``config.json``.
+        data_settings: the dataclass of the recipe's ``data`` block; its field ``kept`` says which values a checkpoint
+            keeps.
+        recipe: the YAML file that the command of another package's task starts from; ``None`` starts from the default
+            values. Recipes of bertkit's own tasks are in ``recipes/``.
         head: the name of the model class in ``bertkit.model.modeling_bert``.
         pipeline_tag: the Hub's word for what the checkpoint does.
         splits: the names of all splits that the task may have.
@@ -43,6 +50,9 @@ class Task(ABC):
     """
 
     kind: ClassVar[str]
+    settings: ClassVar[type[Any]]
+    data_settings: ClassVar[type[FineTuningData]]
+    recipe: ClassVar[Path | None] = None
     head: ClassVar[str]
     pipeline_tag: ClassVar[str]
     splits: Sequence[str] = ("train", "validation", "test")
@@ -52,11 +62,16 @@ class Task(ABC):
         self.task = task
         self.data = data
 
+    def with_settings(self, **changes: Any) -> Self:
+        """Returns a copy of the task with other values of its settings; the task itself stays as it is."""
+        changed = copy.copy(self)
+        changed.task = dataclasses.replace(self.task, **changes)
+        return changed
+
     @property
     def name(self) -> str:
-        """What the task is called in results and in the model card."""
-        name: str = self.task.name
-        return name
+        """What the task is called in results and in the model card: ``task.name``, or the kind."""
+        return getattr(self.task, "name", self.kind)
 
     @property
     def command(self) -> str:
@@ -74,10 +89,15 @@ class Task(ABC):
         return "a larger --max-seq-length cuts less and takes longer"
 
     @abstractmethod
-    def load(self, splits: Sequence[str] | None = None) -> dict[str, Split]:
-        """Reads the splits named, or all; one that the data set lacks is absent from the result.
+    def load(self, splits: Sequence[str] | None = None) -> tuple[Self, dict[str, Split]]:
+        """Reads splits of the data set.
 
-        What a task learns from its data, such as the names of classes, is known after this.
+        Args:
+            splits: their names; ``None`` reads all.
+
+        Returns:
+            The task with all that it learns from its data, such as the names of classes, and the splits by name. A
+            split that the data set lacks is absent.
 
         Raises:
             DataError: something is missing or wrong; the message names file and line.
@@ -145,13 +165,13 @@ class Task(ABC):
         """Those of a run's splits whose predictions it writes to files: those that are not scored."""
         return [name for name in splits if not is_labelled(name)]
 
-    def learn_from(self, evaluation: Mapping[str, float]) -> str | None:
+    def learn_from(self, evaluation: Mapping[str, float]) -> tuple[Self, str | None]:
         """Takes what the checkpoint is to keep from the results on the validation set, ``eval_…``.
 
         Returns:
-            What that is, in words; None where the task takes nothing.
+            The task with what it learnt, and a message that says what this is; ``None`` where it learns nothing.
         """
-        return None
+        return self, None
 
     @abstractmethod
     def read_input(self, lines: Sequence[str], first: int = 1) -> dict[str, list[str]]:
@@ -248,9 +268,7 @@ class Task(ABC):
 
 def task_of_recipe(recipe: Recipe) -> Task:
     """The task that a fine-tuning recipe describes."""
-    module = TASKS.module(recipe.kind)
-    task: Task = module.TASK(recipe.task, recipe.data)
-    return task
+    return TASKS.task(recipe.kind)(recipe.task, recipe.data)
 
 
 def task_of_checkpoint(config: Any, name: str, **data: Any) -> Task:
@@ -262,7 +280,9 @@ def task_of_checkpoint(config: Any, name: str, **data: Any) -> Task:
         data: values of the ``data`` block that differ from training, such as ``data_dir``.
 
     Raises:
-        CheckpointError: the checkpoint does not say what it was fine-tuned for.
+        CheckpointError: the checkpoint does not say what it was fine-tuned for, or the package of its task is not
+            installed or broken.
+        RecipeError: the task has no such ``data``.
     """
     recorded = getattr(config, "bertkit_task", None)
     if not recorded:
@@ -271,20 +291,28 @@ def task_of_checkpoint(config: Any, name: str, **data: Any) -> Task:
             f"{name}: config.json does not say which task this checkpoint ({made}) was fine-tuned for; "
             "give a run directory that `bertkit finetune` wrote"
         )
+    kind = recorded.get("kind")
+    if kind not in TASKS.kinds():
+        raise CheckpointError(
+            f"{name}: fine-tuned for the task {kind!r}, which is none of bertkit's own, and no installed package "
+            "provides it; install the package that does"
+        )
     try:
-        module = TASKS.module(recorded["kind"])
-        settings = module.TaskSettings(**recorded["task"])
-        kept = module.DataSettings(**recorded["data"])
-    except (ImportError, KeyError, TypeError, ValueError) as error:
+        task_class = TASKS.task(kind)
+    except RecipeError as error:
+        raise CheckpointError(f"{name}: fine-tuned for the task {kind!r}: {error}") from error
+    try:
+        settings = task_class.settings(**recorded["task"])
+        kept = task_class.data_settings(**recorded["data"])
+    except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(
             f"{name}: config.json names a task that this version of bertkit does not know ({error}); update bertkit"
         ) from error
     known = {field.name for field in dataclasses.fields(kept)}
     for key in data:
         if key not in known:
-            raise RecipeError(f"data.{key}: {name} was fine-tuned for {recorded['kind']}, which has no such data")
+            raise RecipeError(f"data.{key}: {name} was fine-tuned for {kind}, which has no such data")
     try:
-        task: Task = module.TASK(settings, dataclasses.replace(kept, **data))
+        return task_class(settings, dataclasses.replace(kept, **data))
     except ValueError as error:
         raise RecipeError(f"data.{error}") from error
-    return task

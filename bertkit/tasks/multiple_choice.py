@@ -9,10 +9,10 @@ Dimension letters: N inputs, B examples of a batch, C the most endings of any ex
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -44,7 +44,8 @@ class TaskSettings:
         ending_columns: a column of lists of endings, or one column for each ending (``ending0``, ``ending1``, …), where
             an empty field is no ending; none are found by their usual names.
         label_column: the position of the right ending, from 0; ``None`` is ``label``.
-        num_choices: the most endings of any example; 0 is found in the data.
+        num_choices: the most endings of any example of the data that were read, to which batches are filled up; 0 is
+            found in the data. Inputs to predict may have more.
     """
 
     name: str = "multiple-choice"
@@ -64,6 +65,8 @@ class MultipleChoiceTask(TableTask):
     """The right one of several endings."""
 
     kind: ClassVar[str] = "multiple_choice"
+    settings = TaskSettings
+    data_settings = DataSettings
     head = "BertForMultipleChoice"
     pipeline_tag = "multiple-choice"
     main_metric = "accuracy"
@@ -75,30 +78,34 @@ class MultipleChoiceTask(TableTask):
 
     # ---- load -------------------------------------------------------------------------------------------------------
 
-    def load(self, splits: Sequence[str] | None = None) -> dict[str, Split]:
+    def load(self, splits: Sequence[str] | None = None) -> tuple[Self, dict[str, Split]]:
         splits = self.splits if splits is None else splits
         tables = self.data.tables(splits)
+        task = self
         if tables and not self._settled:
-            self._find_columns(next(iter(tables.values())))  # the training set, where it is read
+            task = self._with_columns(next(iter(tables.values())))  # the training set, where it is read
         found: dict[str, Split] = {}
         faults: list[str] = []
         for name, table in tables.items():
             with noted(faults):
-                found[name] = self._split_of(name, table)
+                found[name] = task._split_of(name, table)
         raise_all(faults)
-        return self._limited(splits, self._with_validation(splits, found))
+        counts = [len(endings) for split in found.values() for endings in split.examples["endings"][:]]
+        task = task.with_settings(num_choices=max([task.task.num_choices, *counts]))
+        task, found = task._with_validation(splits, found)
+        return task, task._limited(splits, found)
 
     @property
     def _settled(self) -> bool:
         """Whether no column is open any more, as in a checkpoint; one without a start was trained without."""
         return bool(self.task.num_choices and self.task.context_column and self.task.ending_columns)
 
-    def _find_columns(self, table: Table) -> None:
+    def _with_columns(self, table: Table) -> Self:
+        """Returns the task with the names of the table's columns."""
         settings, names = self.task, list(table.columns)
         context = settings.context_column or _first(_CONTEXTS, names, table.source, "context")
         endings = settings.ending_columns or [name for name in _ENDINGS if name in names][:1] or _numbered(names)
-        self.task = replace(
-            settings,
+        return self.with_settings(
             context_column=context,
             start_column=settings.start_column or ("sent2" if context == "sent1" and "sent2" in names else None),
             ending_columns=endings or [_first(_ENDINGS, names, table.source, "endings")],
@@ -133,7 +140,6 @@ class MultipleChoiceTask(TableTask):
         if self.task.start_column is not None:
             starts = found[self.task.start_column]
             endings = [[f"{start} {ending}" for ending in row] for start, row in zip(starts, endings, strict=True)]
-        self.task = replace(self.task, num_choices=max(self.task.num_choices, *map(len, endings)))
         return {"context": found[str(self.task.context_column)], "endings": endings}
 
     def _endings(self, table: Table) -> list[list[str]]:
@@ -179,7 +185,10 @@ class MultipleChoiceTask(TableTask):
     # ---- encode → (model) → decode → score --------------------------------------------------------------------------
 
     def encode(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Any]]:
-        """Every column but the lengths has a list of inputs for each example, one for each ending."""
+        """As in `Task`; every column of inputs has a list for each example, one input for each ending.
+
+        ``choice_count`` is the number of endings of each example.
+        """
         counts = [len(endings) for endings in examples["endings"]]
         contexts = [text for text, count in zip(examples["context"], counts, strict=True) for _ in range(count)]
         endings = [ending for row in examples["endings"] for ending in row]
@@ -199,6 +208,7 @@ class MultipleChoiceTask(TableTask):
         }
         features["full_length"] = [sum(map(len, row)) for row in features.pop("whole")]
         features["length"] = [sum(map(len, row)) for row in features["input_ids"]]
+        features["choice_count"] = counts
         if "labels" in examples:
             features["labels"] = list(examples["labels"])
         return features
@@ -206,17 +216,22 @@ class MultipleChoiceTask(TableTask):
     def collate(
         self, rows: Sequence[Mapping[str, Any]], tokenizer: PreTrainedTokenizerBase, inputs: Sequence[str]
     ) -> dict[str, Tensor]:
-        """As in `Task`, with inputs (B, C, S) and ``choice_counts`` (B,); an example's last ending fills its C."""
+        """As in `Task`, with inputs (B, C, S) and ``choice_counts`` (B,); an example's last ending fills its C.
+
+        C is ``num_choices``, so that batches of the data that were loaded have one shape, or more where a row of this
+        batch has more endings.
+        """
         import torch
 
         counts = [len(row["input_ids"]) for row in rows]
+        most = max(self.task.num_choices, *counts)
         choices = [
             {name: row[name][min(choice, count - 1)] for name in inputs}
             for row, count in zip(rows, counts, strict=True)
-            for choice in range(self.task.num_choices)
+            for choice in range(most)
         ]
         flat = padded(choices, tokenizer, inputs)
-        shaped = {name: values.view(len(rows), self.task.num_choices, -1) for name, values in flat.items()}
+        shaped = {name: values.view(len(rows), most, -1) for name, values in flat.items()}
         return labels_of(rows) | {"choice_counts": torch.tensor(counts)} | shaped
 
     def prepare(self, model: PreTrainedModel) -> None:
@@ -228,7 +243,7 @@ class MultipleChoiceTask(TableTask):
 
     def decode(self, outputs: Outputs, features: Columns, examples: Columns) -> list[dict[str, Any]]:
         """``choice``: the position of the ending, from 0; its ``probability``, and the ``probabilities`` of all."""
-        logits = one_array(outputs)
+        logits = _of_endings(outputs, features)
         return [
             {
                 "choice": int(row.argmax()),
@@ -239,7 +254,7 @@ class MultipleChoiceTask(TableTask):
         ]
 
     def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
-        chosen = one_array(outputs).argmax(axis=-1)
+        chosen = _of_endings(outputs, features).argmax(axis=-1)
         return dict(metrics.load("accuracy").compute(predictions=chosen, references=features["labels"]))
 
     def read_input(self, lines: Sequence[str], first: int = 1) -> dict[str, list[Any]]:
@@ -250,7 +265,6 @@ class MultipleChoiceTask(TableTask):
                 raise DataError(
                     f"input {number}: expected a context and two endings or more, with tabs between, none of them empty"
                 )
-        self.task = replace(self.task, num_choices=max(self.task.num_choices, *(len(row) - 1 for row in rows)))
         return {"context": [row[0] for row in rows], "endings": [row[1:] for row in rows]}
 
     def line(self, prediction: Mapping[str, Any]) -> str:
@@ -290,6 +304,13 @@ class _Choices:
         return scores.masked_fill((choices >= self.counts[:, None]).reshape(-1, 1), float("-inf"))
 
 
+def _of_endings(outputs: Outputs, features: Columns) -> np.ndarray:
+    """Logits (N, C) with -inf where an example has no ending, also where batches of fewer choices were filled up."""
+    logits = one_array(outputs)
+    there = np.arange(logits.shape[-1]) < np.asarray(features["choice_count"])[:, None]
+    return np.where(there, logits, -np.inf)
+
+
 def _first(usual: Sequence[str], names: Sequence[str], source: str, what: str) -> str:
     for name in usual:
         if name in names:
@@ -310,6 +331,3 @@ def _without_empty_end(row: Sequence[Any]) -> list[Any]:
     """A row of fields up to the last that is not empty."""
     filled = [position for position, ending in enumerate(row) if not is_missing(ending)]
     return list(row[: filled[-1] + 1]) if filled else []
-
-
-TASK = MultipleChoiceTask

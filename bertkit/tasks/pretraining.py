@@ -140,6 +140,14 @@ class DataSettings(ExampleSettings):
         return PretrainingData(**{**shared, "max_seq_length": max_seq_length}, pair_objective=pair_objective, seed=seed)
 
 
+class Pretraining:
+    """The registration of pre-training: it has settings, and is no fine-tuning `Task`; `bertkit pretrain` runs it."""
+
+    kind = "pretraining"
+    settings = TaskSettings
+    data_settings = DataSettings
+
+
 @dataclass(frozen=True)
 class PretrainingCorpus:
     """Tokenized text, parted into documents to train on and documents held out (or ``None``).

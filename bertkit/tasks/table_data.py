@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from bertkit.errors import DataError
 from bertkit.files import write_json_lines
@@ -110,26 +111,30 @@ class TableTask(Task):
     """A task whose examples are the rows of tables; a validation set not given is a part of the training set."""
 
     data: TableData
-    _scored_split = "validation"  # of a set of the Hub
+    scored_split = "validation"  # of a set of the Hub
 
     @property
     def dataset(self) -> tuple[str, str, str] | None:
-        return self.data.hub_set(self._scored_split)
+        return self.data.hub_set(self.scored_split)
 
     def _with_validation(
         self, splits: Sequence[str], found: dict[str, Split], classes: Sequence[Hashable] | None = None
-    ) -> dict[str, Split]:
-        """The splits that were read, and a validation set made of the training set where one is asked for and missing.
+    ) -> tuple[Self, dict[str, Split]]:
+        """Holds out a validation set from the training set where one is asked for and missing.
 
         Args:
             splits: those that are asked for.
             found: those that were read.
             classes: as for `TableData.held_out`.
+
+        Returns:
+            The task, which knows the split that its scores belong to, and the splits.
         """
         if "validation" not in splits or "validation" in found:
-            return found
-        self._scored_split = "train"
-        return found | self.data.held_out(found["train"], classes)
+            return self, found
+        task = copy.copy(self)
+        task.scored_split = "train"
+        return task, found | self.data.held_out(found["train"], classes)
 
     def _limited(self, splits: Sequence[str], found: Mapping[str, Split]) -> dict[str, Split]:
         """Those that are asked for, with as many examples as the settings keep."""

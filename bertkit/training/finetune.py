@@ -83,7 +83,7 @@ def finetune(
     changes = {key: value for key, value in recipe.model.items() if key != "name_or_path"}
     check_positions(recipe.data.max_seq_length, load_config(source, any_encoder=True), source)
     tokenizer = load_tokenizer(source)
-    splits = task.load()
+    task, splits = task.load()
     choose_the_best_by(task.main_metric, run.arguments, recipe)
     if resume and has_stopped_early(recipe, run.output_dir):
         run.arguments.max_steps, run.arguments.num_train_epochs = -1, 0
@@ -122,7 +122,8 @@ def finetune(
     )
     command = f"bertkit finetune {task.command} --recipe recipe.yaml --output-dir NEW"
     evaluation = run.train(trainer, tokenizer, command)
-    if lesson := task.learn_from(evaluation):
+    task, lesson = task.learn_from(evaluation)
+    if lesson:
         say(lesson)
         config.bertkit_task = trainer.model.config.bertkit_task = task.describe()
         if run.is_main_process:

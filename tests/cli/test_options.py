@@ -26,7 +26,7 @@ from bertkit.cli.runs import Run, overrides
 from bertkit.cli.settings import Setting, Settings, option_types
 from bertkit.errors import RecipeError
 from bertkit.placement.settings import PlacementSettings
-from bertkit.recipe.load import OWN_TRAIN_KEYS
+from bertkit.recipe.check import OWN_TRAIN_KEYS
 from bertkit.tasks.registry import TASKS
 from bertkit.tasks.splits import FineTuningData
 
@@ -196,16 +196,17 @@ def stars(monkeypatch):
         return SimpleNamespace(output_dir=given["output_dir"], metrics={"eval_accuracy": 0.5})
 
     monkeypatch.setattr(type(TASKS), "settings", settings)
+    monkeypatch.setattr(type(TASKS), "task", lambda self, kind: SimpleNamespace(recipe=None))
     monkeypatch.setattr(bertkit, "finetune", finetune, raising=False)
     seen.app.callback()(lambda: None)
-    add_task("star_rating", "Count stars.", app=seen.app)
+    add_task("star_rating", "stars 1.0", app=seen.app)
     return seen
 
 
 def test_a_task_of_another_package_has_the_options_of_its_settings(stars):
     [(path, command)] = walk(typer.main.get_command(stars.app))
     assert path == ("star-rating",)
-    assert command.help == "Count stars."
+    assert command.help == "Fine-tune for star_rating, a task of the package stars 1.0."
     assert not stars.asked  # its module is not imported by naming it
     flags = {option for param in params(command) for option in param.opts}
     assert {"--number-of-stars", "--style", "--label-column", "--shops", "--data-dir", "--max-steps"} <= flags

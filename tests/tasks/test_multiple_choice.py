@@ -84,24 +84,26 @@ def through_checkpoint(task: MultipleChoiceTask, **data: Any) -> MultipleChoiceT
 
 def test_swags_own_file_is_read(task):
     found = task(train_csv=swag(["He opens, then.", "She", "sings", "goes, in", "goes out", "opens", "1"]))
-    examples = found.load(["train"])["train"].examples.to_dict()
-    assert examples == {
+    settled, splits = found.load(["train"])
+    assert splits["train"].examples.to_dict() == {
         "context": ["He opens, then."],
         "endings": [["She sings", "She goes, in", "She goes out", "She opens"]],
         "labels": [1],
     }
-    assert found.task == TaskSettings(
+    assert settled.task == TaskSettings(
         context_column="sent1",
         start_column="sent2",
         ending_columns=["ending0", "ending1", "ending2", "ending3"],
         label_column="label",
         num_choices=4,
     )
+    assert found.task == TaskSettings()
 
 
 def test_endings_may_be_lists_of_any_length(task):
     found = task(train_jsonl=general(("a", ["b", "c"], 1), ("d", ["e", "f", "g"], "2")))
-    split = found.load(["train"])["train"]
+    found, splits = found.load(["train"])
+    split = splits["train"]
     assert split.examples["endings"][:] == [["b", "c"], ["e", "f", "g"]]
     assert split.examples["labels"][:] == [1, 2]
     assert (found.task.num_choices, found.task.start_column) == (3, None)
@@ -110,7 +112,7 @@ def test_endings_may_be_lists_of_any_length(task):
 def test_of_several_columns_the_last_ones_may_be_empty(task):
     columns = "premise,ending10,ending2,ending1,label\n"
     found = task(train_csv=columns + "a,,d,c,1\nb,g,f,e,2\n")
-    assert found.load(["train"])["train"].examples["endings"][:] == [["c", "d"], ["e", "f", "g"]]
+    assert found.load(["train"])[1]["train"].examples["endings"][:] == [["c", "d"], ["e", "f", "g"]]
 
 
 def test_columns_can_be_named(task):
@@ -120,7 +122,7 @@ def test_columns_can_be_named(task):
         ending_columns=["right", "wrong"],
         label_column="key",
     )
-    assert found.load(["train"])["train"].examples.to_dict() == {
+    assert found.load(["train"])[1]["train"].examples.to_dict() == {
         "context": ["a"],
         "endings": [["b", "c"]],
         "labels": [0],
@@ -188,10 +190,10 @@ def test_faults_of_all_files_are_told_at_once(task, tmp_path):
 
 def test_a_validation_set_is_held_out_where_none_is_given(task):
     rows = general(*((f"context {row}", ["b", "c"], row % 2) for row in range(30)))
-    splits = task(train_jsonl=rows).load()
+    _, splits = task(train_jsonl=rows).load()
     assert [len(splits[name].examples) for name in ("train", "validation")] == [27, 3]
-    assert task(train_jsonl=rows).load(["test"]) == {}
-    alone = task(train_jsonl=rows, max_train_samples=2).load(["validation"])["validation"]
+    assert task(train_jsonl=rows).load(["test"])[1] == {}
+    alone = task(train_jsonl=rows, max_train_samples=2).load(["validation"])[1]["validation"]
     assert alone.examples.to_dict() == splits["validation"].examples.to_dict()
 
 
@@ -204,14 +206,14 @@ def test_a_test_set_may_lack_labels(monkeypatch, task, label):
     }
     monkeypatch.setattr(table_data, "hub_splits", lambda name, config: list(tables))
     monkeypatch.setattr(table_data, "load_hub_table", lambda name, config, split: tables[split])
-    splits = task(dataset_name="org/swag").load(["train", "test"])
+    _, splits = task(dataset_name="org/swag").load(["train", "test"])
     assert splits["train"].examples["labels"][:] == [0, 1]
     assert splits["test"].examples.column_names == ["context", "endings"]
 
 
 def test_a_test_set_with_some_labels_must_have_them_all(task, tmp_path):
     good, partly = general(("a", ["b", "c"], 0)), general(("a", ["b", "c"], 1), ("a", ["b", "c"], None))
-    whole = task(train_jsonl=good, test_jsonl=general(("a", ["b", "c"], 1))).load(["test"])["test"]
+    whole = task(train_jsonl=good, test_jsonl=general(("a", ["b", "c"], 1))).load(["test"])[1]["test"]
     assert whole.examples["labels"][:] == [1]
     assert message(task(train_jsonl=good, test_jsonl=partly), tmp_path, ["test"]) == [
         "test.jsonl, line 2: label None; expected the position of the right ending, from 0 to 1"
@@ -334,6 +336,19 @@ def test_prediction_takes_more_endings_than_training_had(tmp_path):
     np.testing.assert_allclose(*odds, rtol=1e-5)
 
 
+def test_predicting_changes_nothing_of_later_predictions():
+    """Also where inputs with more endings came between, and where batches of one call differ in their endings."""
+    task = settled(2)
+    predictor = Predictor(task, model(task), TOKENIZER, 1)
+    lines = ["he opens\ta door\tsings", "she\tsings\topens a door\tgoes\tin", "he sings .\ta\tthe\tout ."]
+    before = dict(vars(task))
+    alone = [predictor.predict(line) for line in lines]
+    assert predictor.predict(lines) == [row for rows in alone for row in rows]
+    assert [predictor.predict(line) for line in lines] == alone
+    assert [len(row["probabilities"]) for (row,) in alone] == [2, 4, 3]
+    assert vars(task) == before
+
+
 def test_a_model_without_a_classifier_is_refused():
     network = BertForSequenceClassification(BertConfig(vocab_size=9, hidden_size=4, num_attention_heads=1))
     del network.classifier
@@ -346,7 +361,8 @@ def test_a_model_without_a_classifier_is_refused():
 
 def test_decoding_gives_the_worked_probabilities_of_the_endings_there_are():
     """Softmax of (0, ln 3): a quarter and three quarters; -inf is no ending. Large logits do not overflow."""
-    found = settled(3).decode(np.array([[0.0, np.log(3), -np.inf], [1e4, -1e4, 1e4]]), {}, {})
+    logits = np.array([[0.0, np.log(3), -np.inf], [1e4, -1e4, 1e4]])
+    found = settled(3).decode(logits, {"choice_count": [2, 3]}, {})
     assert found == [
         {"choice": 1, "probability": pytest.approx(0.75), "probabilities": pytest.approx([0.25, 0.75])},
         {"choice": 0, "probability": 0.5, "probabilities": [0.5, 0.0, 0.5]},
@@ -356,7 +372,12 @@ def test_decoding_gives_the_worked_probabilities_of_the_endings_there_are():
 
 def test_the_score_is_the_share_of_right_choices():
     logits = np.array([[0.0, 1.0, -np.inf], [0.0, 1.0, 2.0], [3.0, 1.0, 2.0]])
-    assert settled().score(logits, {"labels": [1, 1, 0]}, {}) == {"accuracy": pytest.approx(2 / 3)}
+    features = {"labels": [1, 1, 0], "choice_count": [2, 3, 3]}
+    assert settled().score(logits, features, {}) == {"accuracy": pytest.approx(2 / 3)}
+    # What fills up the arrays of batches with fewer choices is no choice either.
+    filled = np.array([[-200.0, -101.0, -100.0], [0.0, 1.0, 2.0], [3.0, 1.0, 2.0]])
+    assert settled().score(filled, features, {}) == {"accuracy": pytest.approx(2 / 3)}
+    assert settled().decode(filled, features, {})[0]["choice"] == 1
     assert settled().main_metric == "accuracy"
 
 
@@ -366,14 +387,15 @@ def test_lines_are_a_context_and_endings_with_tabs():
         "context": ["a", "d"],
         "endings": [["b", "c"], ["e", "f", "g"]],
     }
-    assert task.task.num_choices == 3
+    assert task.task.num_choices == 2  # reading changes nothing
     for wrong in ("a\tb", "a", "", "a\tb\t", "\tb\tc", "a\t \tc"):
         with pytest.raises(DataError, match=r"^input 2: expected a context and two endings or more"):
             task.read_input(["a\tb\tc", wrong])
 
 
 def test_test_predictions_are_json_lines_in_order(tmp_path):
-    path = settled().write_predictions("test", np.array([[0.0, 0.0], [-np.inf, 1.0]]), {}, {}, tmp_path)
+    logits = np.array([[0.0, 0.0], [-np.inf, 1.0]])
+    path = settled().write_predictions("test", logits, {"choice_count": [2, 2]}, {}, tmp_path)
     assert [json.loads(line) for line in path.read_text().splitlines()] == [
         {"index": 0, "choice": 0, "probability": 0.5, "probabilities": [0.5, 0.5]},
         {"index": 1, "choice": 1, "probability": 1.0, "probabilities": [1.0]},
@@ -385,13 +407,13 @@ def test_test_predictions_are_json_lines_in_order(tmp_path):
 
 def test_a_checkpoint_keeps_the_columns(task, tmp_path):
     trained = task(train_csv="sent1,ending0,ending1,label\na,b,c,0\n", max_seq_length=33)
-    trained.load(["train"])
+    trained, _ = trained.load(["train"])
     # Trained without a start, it goes on so, whatever other columns a later table has.
     (tmp_path / "later.csv").write_text("context,sent1,sent2,ending0,ending1,ending2\nw,a,x,b,c,d\n")
     later = through_checkpoint(trained, test_file=str(tmp_path / "later.csv"))
     assert asdict(later.task) == asdict(trained.task)
     assert later.data.max_seq_length == 33
-    assert later.load(["test"])["test"].examples.to_dict() == {"context": ["a"], "endings": [["b", "c"]]}
+    assert later.load(["test"])[1]["test"].examples.to_dict() == {"context": ["a"], "endings": [["b", "c"]]}
 
 
 def test_the_recipe_describes_this_task():

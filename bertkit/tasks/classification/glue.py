@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -98,6 +98,8 @@ class GlueTask(TextClassification):
     """Classification of a sentence or a pair of sentences, or a number for a pair."""
 
     kind = "glue"
+    settings = TaskSettings
+    data_settings = DataSettings
     task: TaskSettings
 
     def __init__(self, task: TaskSettings, data: DataSettings):
@@ -113,10 +115,10 @@ class GlueTask(TextClassification):
 
     # ---- load -------------------------------------------------------------------------------------------------------
 
-    def load(self, splits: Sequence[str] | None = None) -> dict[str, Split]:
+    def load(self, splits: Sequence[str] | None = None) -> tuple[Self, dict[str, Split]]:
         splits = self.splits if splits is None else splits
         found = self._load_folder(splits) if self.data.data_dir is not None else self._load_hub(splits)
-        return {name: self.data.limited(name, split) for name, split in found.items()}
+        return self, {name: self.data.limited(name, split) for name, split in found.items()}
 
     def _load_folder(self, splits: Sequence[str]) -> dict[str, Split]:
         folder = self.folder()
@@ -252,6 +254,3 @@ class GlueTask(TextClassification):
             return [labels[index] for index in logits.argmax(axis=-1)]
         least, greatest = self.task.number_range or (-np.inf, np.inf)
         return [f"{number:.3f}" for number in logits[:, 0].clip(least, greatest)]
-
-
-TASK = GlueTask

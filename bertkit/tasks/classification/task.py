@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from bertkit.errors import DataError, noted, raise_all
 from bertkit.tables import Table
@@ -81,6 +81,8 @@ class ClassificationTask(TableTask, TextClassification):
     """Classes, several classes or a number for the texts of a table."""
 
     kind = "classification"
+    settings = TaskSettings
+    data_settings = DataSettings
     task: TaskSettings
     data: DataSettings
 
@@ -94,28 +96,27 @@ class ClassificationTask(TableTask, TextClassification):
             return "regression"
         return "multi_label_classification" if self.task.problem == "multi_label" else "single_label_classification"
 
-    def load(self, splits: Sequence[str] | None = None) -> dict[str, Split]:
+    def load(self, splits: Sequence[str] | None = None) -> tuple[Self, dict[str, Split]]:
         splits = self.splits if splits is None else splits
         tables = self.data.tables(splits)
         if not tables:
-            return {}
+            return self, {}
         first = next(iter(tables))  # the training set, where it is read
-        if first == "train" or not self._settled:
-            self._find_columns(tables[first])
-        tables = {name: self._readable(table) for name, table in tables.items()}
+        task = self._with_columns(tables[first]) if first == "train" or not self._settled else self
+        tables = {name: task._readable(table) for name, table in tables.items()}
         faults: list[str] = []
-        if not self._settled:
-            faults += self._find_classes(tables[first])
+        if not task._settled:
+            task = task._with_classes(tables[first], faults)
         found: dict[str, Split] = {}
         for name, table in tables.items():
             with noted(faults):
-                found[name] = self._split_of(name, table)
+                found[name] = task._split_of(name, table)
         raise_all(faults)
         labels = found["train"].examples["labels"][:] if "train" in found else []
-        found = self._with_validation(splits, found, labels if self.task.problem == "single_label" else None)
+        task, found = task._with_validation(splits, found, labels if task.task.problem == "single_label" else None)
         if "train" in found and "validation" in found:
-            found["validation"] = self._compared(found["train"], found["validation"])
-        return self._limited(splits, found)
+            found["validation"] = task._compared(found["train"], found["validation"])
+        return task, task._limited(splits, found)
 
     @property
     def _settled(self) -> bool:
@@ -124,13 +125,14 @@ class ClassificationTask(TableTask, TextClassification):
         classes = task.label_names or task.problem == "regression"
         return bool(task.problem and task.text_columns and task.label_column and classes)
 
-    def _find_columns(self, table: Table) -> None:
+    def _with_columns(self, table: Table) -> Self:
+        """Returns the task with the names of the table's columns."""
         names = list(table.columns)
         label = label_column(names, self.task.label_column, table.source)
         text = text_columns(names, self.task.text_columns, label, table.source)
         if "labels" in text:
             raise DataError(f"{table.source}: a column of texts cannot be named 'labels'; rename it")
-        self.task = replace(self.task, text_columns=text, label_column=label)
+        return self.with_settings(text_columns=text, label_column=label)
 
     def _readable(self, table: Table) -> Table:
         """The table with classes by their names, and lists where a row has several."""
@@ -141,21 +143,21 @@ class ClassificationTask(TableTask, TextClassification):
             return separated(table, column, self.task.label_separator)
         return named(table, column)
 
-    def _find_classes(self, table: Table) -> list[str]:
-        """Finds in the training data what the labels are; returns what is wrong with them as a whole."""
+    def _with_classes(self, table: Table, faults: list[str]) -> Self:
+        """Returns the task with the problem and the classes of the training data; faults of all labels are added."""
         label = str(self.task.label_column)
         values = table.columns[label]
         problem = self.task.problem or problem_of(values)
         if problem == "regression" and self.task.label_names:
             problem = "single_label"  # numbers that were given as the names of classes
         if problem == "regression":
-            self.task = replace(self.task, problem=problem)
-            return []
+            return self.with_settings(problem=problem)
         classes = self.task.label_names or list(table.class_names.get(label, ())) or class_names(values)
-        self.task = replace(self.task, problem=problem, label_names=classes)
         if problem == "single_label" and len(classes) == 1:
-            return [f"{table.source}: every row has the label {classes[0]!r}; expected at least two classes"]
-        return [] if classes else [f"{table.source}: no row has a label in {label!r}"]
+            faults.append(f"{table.source}: every row has the label {classes[0]!r}; expected at least two classes")
+        elif not classes:
+            faults.append(f"{table.source}: no row has a label in {label!r}")
+        return self.with_settings(problem=problem, label_names=classes)
 
     def _split_of(self, name: str, table: Table) -> Split:
         """The examples of a table: its texts, and ``labels`` unless it is a test set without."""
@@ -201,6 +203,3 @@ class ClassificationTask(TableTask, TextClassification):
         self, split: str, outputs: Outputs, features: Columns, examples: Columns, folder: Path
     ) -> Path:
         return write_numbered(folder, self.decode(outputs, features, examples))
-
-
-TASK = ClassificationTask

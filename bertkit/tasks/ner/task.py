@@ -9,9 +9,9 @@ Dimension letters: N inputs, S tokens, C labels.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -98,6 +98,8 @@ class NerTask(TableTask):
     """One tag for each word of a sentence."""
 
     kind = "ner"
+    settings = TaskSettings
+    data_settings = DataSettings
     head = "BertForTokenClassification"
     pipeline_tag = "token-classification"
     task: TaskSettings
@@ -116,7 +118,7 @@ class NerTask(TableTask):
 
     # ---- load -------------------------------------------------------------------------------------------------------
 
-    def load(self, splits: Sequence[str] | None = None) -> dict[str, Split]:
+    def load(self, splits: Sequence[str] | None = None) -> tuple[Self, dict[str, Split]]:
         splits = self.splits if splits is None else splits
         tables = self.data.tables(splits)
         faults: list[str] = []
@@ -125,19 +127,21 @@ class NerTask(TableTask):
             with noted(faults):
                 read[name] = self._read(name, table)
         raise_all(faults)
+        task = self
         if not (self.task.scheme and self.task.label_names):
             first = next(iter(tables))  # the training set, where it is read
             column = sentences.tag_column(tables[first], self.task.tag_column)
             scheme, names = find_labels(
                 tables[first], column, read[first][1] or [], self.task.scheme, self.task.label_names
             )
-            self.task = replace(self.task, scheme=scheme, label_names=names)
+            task = self.with_settings(scheme=scheme, label_names=names)
         found: dict[str, Split] = {}
         for name, table in tables.items():
             with noted(faults):
-                found[name] = self._split_of(table, *read[name])
+                found[name] = task._split_of(table, *read[name])
         raise_all(faults)
-        return self._limited(splits, self._with_validation(splits, found))
+        task, found = task._with_validation(splits, found)
+        return task, task._limited(splits, found)
 
     def _read(self, name: str, table: Table) -> tuple[list[list[str]], list[list[str]] | None]:
         """The words of a table and their tags, which a test set may lack."""
@@ -351,6 +355,3 @@ class NerTask(TableTask):
         path = folder / "predictions.conll"
         write_conll(path, columns)
         return path
-
-
-TASK = NerTask

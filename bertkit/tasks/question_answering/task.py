@@ -1,7 +1,7 @@
 """Question answering by a span of a text: ([CLS] question [SEP] text [SEP]) goes in, and two vectors score every token
 as the answer's first and as its last (BERT §4.2, §4.3; SQuAD 1.1 and 2.0).
 
-How texts become windows and scores become answers is in `bertkit.spans`.
+How texts become windows is in `windows`, how scores become answers in `decoding`.
 
 Dimension letters: N windows, B windows of a batch, S tokens.
 """
@@ -9,9 +9,9 @@ Dimension letters: N windows, B windows of a batch, S tokens.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -112,6 +112,8 @@ class QuestionAnsweringTask(Task):
     """Answers to questions about texts, cut out of these; and whether there is one."""
 
     kind: ClassVar[str] = "question_answering"
+    settings = TaskSettings
+    data_settings = DataSettings
     command = "squad"
     head = "BertForQuestionAnswering"
     pipeline_tag = "question-answering"
@@ -135,14 +137,14 @@ class QuestionAnsweringTask(Task):
 
     # ---- load -------------------------------------------------------------------------------------------------------
 
-    def load(self, splits: Sequence[str] | None = None) -> dict[str, Split]:
+    def load(self, splits: Sequence[str] | None = None) -> tuple[Self, dict[str, Split]]:
         found: dict[str, Split] = {}
         faults: list[str] = []
         for name in self.splits if splits is None else splits:
             with noted(faults):
                 found[name] = self._split_of(name, self._table(name))
         raise_all(faults)
-        return {name: self.data.limited(name, split) for name, split in found.items()}
+        return self, {name: self.data.limited(name, split) for name, split in found.items()}
 
     def _table(self, split: str) -> Table:
         files = {"train": self.data.train_file, "validation": self.data.validation_file}
@@ -258,18 +260,17 @@ class QuestionAnsweringTask(Task):
             )
         )
 
-    def learn_from(self, evaluation: Mapping[str, float]) -> str | None:
+    def learn_from(self, evaluation: Mapping[str, float]) -> tuple[Self, str | None]:
         if not self.task.version_2_with_negative:
-            return None
+            return self, None
         never = 100 * evaluation.get("eval_NoAns_total", 0) / evaluation["eval_total"]
         if evaluation["eval_best_f1"] <= never:
-            return (
+            return self, (
                 f"warning: to answer nothing would score best on the validation set (F1 {never:.2f}), whatever the "
                 f"threshold: train longer, or on more. `bertkit predict` decides at {self._threshold}"
             )
         threshold = evaluation["eval_best_f1_thresh"]
-        self.task = replace(self.task, predict_threshold=threshold)
-        return (
+        return self.with_settings(predict_threshold=threshold), (
             f"`bertkit predict` says no answer where its score is more than {threshold:.4g} above the best span's, the "
             f"best on the validation set; scores and files of this run are at {self._threshold}"
         )
@@ -317,6 +318,3 @@ class QuestionAnsweringTask(Task):
 
     def line(self, prediction: Mapping[str, Any]) -> str:
         return f"{prediction['answer'] or '(no answer)'}\t{prediction['probability']:.4f}"
-
-
-TASK = QuestionAnsweringTask

@@ -48,7 +48,7 @@ DEV = "sentence\tlabel\nbad\t0\n"
 
 def test_quotes_and_na_are_text_and_every_row_is_kept(tmp_path):
     write(tmp_path / "SST-2", train=TRAIN, dev=DEV)
-    splits = task(tmp_path).load()
+    _, splits = task(tmp_path).load()
     assert splits["train"].examples["sentence"][:] == ["a good film ", 'the "bad story', "NA"]
     assert splits["train"].examples["labels"][:] == [1, 0, 0]
     assert set(splits) == {"train", "validation"}
@@ -56,7 +56,7 @@ def test_quotes_and_na_are_text_and_every_row_is_kept(tmp_path):
 
 def test_the_task_folder_itself_is_accepted_and_crlf_and_bom_do_not_matter(tmp_path):
     write(tmp_path / "here", train="\ufeff" + TRAIN.replace("\n", "\r\n"), dev=DEV)
-    examples = task(tmp_path / "here").load(["train"])["train"].examples
+    examples = task(tmp_path / "here").load(["train"])[1]["train"].examples
     assert examples.column_names == ["sentence", "idx", "labels"]
     assert examples["labels"][:] == [1, 0, 0]
 
@@ -110,7 +110,7 @@ def test_an_empty_file_is_refused(tmp_path):
 
 def test_limits_keep_the_first_examples(tmp_path):
     write(tmp_path, train=TRAIN, dev=DEV * 1 + "good\t1\n")
-    splits = task(tmp_path, max_train_samples=2, max_eval_samples=1).load()
+    _, splits = task(tmp_path, max_train_samples=2, max_eval_samples=1).load()
     assert [len(splits[name].examples) for name in ("train", "validation")] == [2, 1]
 
 
@@ -133,8 +133,8 @@ def test_the_hub_layout_gives_the_same_examples_as_the_tsv_folder(tmp_path, monk
         Dataset.from_dict(columns, features=features).to_parquet(folder / "sst2" / f"{split}-0.parquet")
     (folder / "README.md").write_text("---\nconfigs:\n- config_name: sst2\n  data_dir: sst2\n---\n")
     write(tmp_path / "SST-2", train=TRAIN, dev=DEV)
-    from_hub = task(None, {**SST2, "hub_dataset": str(folder)}).load()
-    from_folder = task(tmp_path).load()
+    _, from_hub = task(None, {**SST2, "hub_dataset": str(folder)}).load()
+    _, from_folder = task(tmp_path).load()
     for name in ("train", "validation"):
         for column in ("sentence", "labels"):
             assert from_hub[name].examples[column][:] == from_folder[name].examples[column][:]
@@ -169,7 +169,7 @@ def test_a_pair_has_two_segments_and_the_longer_one_is_cut(tokenizer):
 def test_a_split_is_encoded_with_its_ledger(tmp_path, tokenizer):
     write(tmp_path, train=TRAIN, dev=DEV)
     glue = task(tmp_path, max_seq_length=4)
-    features, cut = glue.encode_split(glue.load(["train"])["train"], tokenizer)
+    features, cut = glue.encode_split(glue.load(["train"])[1]["train"], tokenizer)
     # 'a good film' is 5 tokens with specials, 'the "bad story' 6, 'NA' (uncased: unknown) 3
     assert cut == Truncation(examples=2, tokens=3, of_examples=3, of_tokens=14)
     assert str(cut) == "2 of 3 inputs cut (66.7 %), 3 tokens lost"
@@ -203,7 +203,7 @@ def test_scores_are_those_of_the_metric():
 def test_test_predictions_take_the_leaderboards_form(tmp_path):
     write(tmp_path, train=TRAIN, dev=DEV, test="index\tsentence\n0\tgood\n1\tbad\n")
     glue = task(tmp_path)
-    examples = glue.load(["test"])["test"].examples
+    examples = glue.load(["test"])[1]["test"].examples
     path = glue.write_predictions("test", np.array([[0.0, 1.0], [1.0, 0.0]]), {}, examples, tmp_path)
     assert path.name == "predict_results_sst2.tsv"
     assert path.read_text() == "index\tprediction\n0\t1\n1\t0\n"
@@ -225,7 +225,7 @@ def test_impossible_settings_are_refused(wrong, expected):
 
 @pytest.mark.real
 def test_the_published_files_are_read_whole(real_data):
-    splits = task(real_data / "glue").load()
+    _, splits = task(real_data / "glue").load()
     assert {name: len(split.examples) for name, split in splits.items()} == {
         "train": 67_349,
         "validation": 872,

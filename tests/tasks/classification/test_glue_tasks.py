@@ -92,7 +92,7 @@ def test_each_task_reads_its_own_layout(name, tmp_path):
     for split, file in glue.task.files.items():
         if split == "train" or split.startswith("validation"):
             (folder / file).write_text(header + rows, encoding="utf-8")
-    splits = glue.load()
+    _, splits = glue.load()
     assert set(splits) == {split for split in glue.splits if split == "train" or split.startswith("validation")}
     for split in splits.values():
         assert [split.examples[column][:] for column in glue.task.text_columns] == texts
@@ -152,7 +152,7 @@ def test_the_diagnostic_set_lies_beside_mnli(tmp_path):
     header, rows, *_ = LAYOUTS["mnli"]
     write(tmp_path / "MNLI", train=header + rows, dev_matched=header + rows, dev_mismatched=header + rows)
     write(tmp_path / "AX", diagnostic="index\tsentence1\tsentence2\n0\tThe cat sat.\tIt sat not.\n")
-    ax = glue_task("mnli", tmp_path).load()["ax"].examples
+    ax = glue_task("mnli", tmp_path).load()[1]["ax"].examples
     assert ax["premise"][:] == ["The cat sat."]
     assert "labels" not in ax.column_names
 
@@ -181,7 +181,7 @@ def test_a_table_for_prediction_may_have_either_names():
     ],
 )
 def test_the_published_files_of_other_tasks_are_read_whole(real_data, name, sizes, labels):
-    splits = glue_task(name, real_data / "glue").load()
+    _, splits = glue_task(name, real_data / "glue").load()
     assert tuple(len(split.examples) for split in splits.values()) == sizes
     found = splits["validation"].examples["labels"][:]
     if labels is None:
@@ -196,7 +196,7 @@ def test_the_published_sample_of_qqp_and_the_diagnostic_set_are_read(real_data):
         replace(load_recipe("finetune/glue/qqp").task, folder="QQP-sample"),
         DataSettings(data_dir=str(real_data / "glue")),
     )
-    splits = qqp.load(["train", "validation"])
+    _, splits = qqp.load(["train", "validation"])
     assert [len(split.examples) for split in splits.values()] == [9, 9]
     ax = read_table(real_data / "glue" / "AX" / "diagnostic.tsv")
     assert len(glue_task("mnli").columns_of(ax)["premise"]) == 1_104

@@ -82,30 +82,35 @@ def through_checkpoint(task: ClassificationTask, **data: Any) -> ClassificationT
 )
 def test_problem_and_classes_are_found_in_the_training_data(task, train, problem, names, labels, main_metric):
     found = task(train_jsonl=train)
-    assert found.load(["train"])["train"].examples["labels"][:] == labels
+    unsettled = found
+    found, splits = found.load(["train"])
+    assert splits["train"].examples["labels"][:] == labels
+    assert unsettled.task == TaskSettings()
     assert found.task == TaskSettings(problem=problem, text_columns=["text"], label_column="label", label_names=names)
     assert found.main_metric == main_metric
 
 
 def test_the_problem_that_is_given_wins(task):
     fractions = "text,label\na,1.5\nb,2.5\nc,1.5\n"
-    assert task(train_csv=fractions, problem="single_label").load(["train"])["train"].examples["labels"][:] == [0, 1, 0]
-    whole = task(train_csv="text,label\na,1\nb,3\n", problem="regression").load(["train"])["train"]
+    classes = task(train_csv=fractions, problem="single_label").load(["train"])[1]["train"]
+    assert classes.examples["labels"][:] == [0, 1, 0]
+    whole = task(train_csv="text,label\na,1\nb,3\n", problem="regression").load(["train"])[1]["train"]
     assert whole.examples["labels"][:] == [1.0, 3.0]
     assert isinstance(whole.examples["labels"][0], float)
 
 
 def test_several_labels_stand_in_one_field_with_a_separator(task):
     found = task(train_tsv="text\tlabel\na\tx|y\nb\t\nc\ty\n", label_separator="|")
-    assert found.load(["train"])["train"].examples["labels"][:] == [[1, 1], [0, 0], [0, 1]]
+    found, splits = found.load(["train"])
+    assert splits["train"].examples["labels"][:] == [[1, 1], [0, 0], [0, 1]]
     assert found.task.problem == "multi_label"
 
 
 def test_names_that_are_given_set_the_order_and_refuse_others(task, tmp_path):
     found = task(train_csv=TRAIN, label_names=["pos", "neg"])
-    assert found.load(["train"])["train"].examples["labels"][:] == [0, 1]
+    assert found.load(["train"])[1]["train"].examples["labels"][:] == [0, 1]
     numbers = task(train_csv="text,label\na,1.5\nb,2.5\n", label_names=["2.5", "1.5"])
-    assert numbers.load(["train"])["train"].examples["labels"][:] == [1, 0]
+    assert numbers.load(["train"])[1]["train"].examples["labels"][:] == [1, 0]
     refused = message(task(train_csv=TRAIN, label_names=["pos", "negative"]), tmp_path, ["train"])
     assert refused == "train.csv, line 3: label 'neg' is none of 'pos', 'negative'"
 
@@ -217,7 +222,7 @@ def test_without_a_table_the_ways_to_give_one_are_told(task):
 
 
 def test_a_validation_set_is_held_out_by_class_where_none_is_given(task, tmp_path):
-    splits = task(train_csv=many("a a a b", 80)).load()
+    _, splits = task(train_csv=many("a a a b", 80)).load()
     held = splits["validation"]
     assert sorted(held.examples["labels"][:]) == [0] * 6 + [1] * 2  # tenths of 60 and of 20
     assert len(splits["train"].examples) == 72
@@ -226,24 +231,24 @@ def test_a_validation_set_is_held_out_by_class_where_none_is_given(task, tmp_pat
 
 
 def test_the_held_out_rows_do_not_depend_on_what_else_is_asked(task):
-    held = task(train_csv=many()).load()["validation"].examples["text"][:]
-    assert task(train_csv=many()).load(["validation"])["validation"].examples["text"][:] == held
-    limited = task(train_csv=many(), max_train_samples=3).load()
+    held = task(train_csv=many()).load()[1]["validation"].examples["text"][:]
+    assert task(train_csv=many()).load(["validation"])[1]["validation"].examples["text"][:] == held
+    _, limited = task(train_csv=many(), max_train_samples=3).load()
     assert len(limited["train"].examples) == 3
     assert limited["validation"].examples["text"][:] == held
-    assert task(train_csv=many(), split_seed=1).load()["validation"].examples["text"][:] != held
-    assert len(task(train_csv=many(), max_eval_samples=1).load()["validation"].examples) == 1
+    assert task(train_csv=many(), split_seed=1).load()[1]["validation"].examples["text"][:] != held
+    assert len(task(train_csv=many(), max_eval_samples=1).load()[1]["validation"].examples) == 1
 
 
 def test_a_checkpoint_is_scored_on_the_rows_that_were_held_out_from_it(task, tmp_path):
-    trained = task(train_csv=many(), split_seed=7, validation_fraction=0.3)
-    held = trained.load()["validation"].examples["text"][:]
+    trained, splits = task(train_csv=many(), split_seed=7, validation_fraction=0.3).load()
+    held = splits["validation"].examples["text"][:]
     later = through_checkpoint(trained, train_file=str(tmp_path / "train.csv"))
-    assert later.load(["validation"])["validation"].examples["text"][:] == held
+    assert later.load(["validation"])[1]["validation"].examples["text"][:] == held
 
 
 def test_rare_classes_stay_in_training(task):
-    splits = task(train_csv=many("a", 30) + "once,rare\n").load()
+    _, splits = task(train_csv=many("a", 30) + "once,rare\n").load()
     assert splits["train"].examples["text"][-1] == "once"
     assert splits["validation"].examples["labels"][:] == [0, 0, 0]
 
@@ -263,19 +268,19 @@ def test_too_few_rows_to_hold_out_are_refused(task, tmp_path, train, of):
 
 def test_rows_of_the_validation_set_that_were_trained_on_are_told(task):
     validation = "text,label\nbad film,neg\nnew,pos\ngood film,neg\n"
-    splits = task(train_csv=TRAIN, validation_csv=validation).load()
+    _, splits = task(train_csv=TRAIN, validation_csv=validation).load()
     assert splits["validation"].notes == (
         "warning: the texts of 2 of 3 rows also stand in the training set, which makes the scores too good; the first "
         "is 'bad film'",
     )
     assert splits["train"].notes == ()
-    fresh = task(train_csv=TRAIN, validation_csv="text,label\nnew,pos\n").load()
+    _, fresh = task(train_csv=TRAIN, validation_csv="text,label\nnew,pos\n").load()
     assert fresh["validation"].notes == ()
 
 
 def test_a_pair_repeats_only_as_a_whole(task):
     header = "text_a,text_b,label\n"
-    splits = task(train_csv=header + "a,b,1\nc,d,0\n", validation_csv=header + "a,d,1\nb,a,0\nc,d,1\n").load()
+    _, splits = task(train_csv=header + "a,b,1\nc,d,0\n", validation_csv=header + "a,d,1\nb,a,0\nc,d,1\n").load()
     assert "1 of 3 rows" in splits["validation"].notes[0]
 
 
@@ -288,26 +293,26 @@ def test_a_pair_repeats_only_as_a_whole(task):
     ],
 )
 def test_a_test_set_may_lack_labels(task, test):
-    split = task(train_csv=many(), **test).load()["test"]
+    split = task(train_csv=many(), **test).load()[1]["test"]
     assert split.examples.column_names == ["text"]
     assert split.examples["text"][:] == ["a", "b"]
 
 
 def test_a_split_that_is_not_given_is_absent(task):
-    assert task(train_csv=many()).load(["test"]) == {}
-    assert list(task(train_csv=many()).load()) == ["train", "validation"]
+    assert task(train_csv=many()).load(["test"])[1] == {}
+    assert list(task(train_csv=many()).load()[1]) == ["train", "validation"]
 
 
 def test_a_test_set_of_several_labels_may_lack_them_too(task):
     train = "text,label\na,x;y\nb,x\n"
     empty = task(train_csv=train, validation_csv=train, test_csv="text,label\na,\nb,\n", label_separator=";")
-    assert "labels" not in empty.load()["test"].examples.column_names
+    assert "labels" not in empty.load()[1]["test"].examples.column_names
     some = task(train_csv=train, validation_csv=train, test_csv="text,label\na,\nb,y\n", label_separator=";")
-    assert some.load()["test"].examples["labels"][:] == [[0, 0], [0, 1]]
+    assert some.load()[1]["test"].examples["labels"][:] == [[0, 0], [0, 1]]
 
 
 def test_a_test_set_with_labels_keeps_them_and_then_lacks_none(task, tmp_path):
-    assert task(train_csv=many(), test_csv="text,label\na,pos\n").load()["test"].examples["labels"][:] == [1]
+    assert task(train_csv=many(), test_csv="text,label\na,pos\n").load()[1]["test"].examples["labels"][:] == [1]
     partly = message(task(train_csv=many(), test_csv="text,label\na,pos\nb,\n"), tmp_path)
     assert partly == "test.csv, line 3: no value for 'label'"
 
@@ -335,7 +340,7 @@ def test_a_set_of_the_hub_keeps_the_order_of_its_classes_and_minus_one_is_missin
         extra={"text": ["d"], "label": [9]},
     )
     found = task(dataset_name="org/x")
-    splits = found.load()
+    found, splits = found.load()
     assert found.task.label_names == ["zebra", "ant", "never"]
     assert splits["train"].examples["labels"][:] == [1, 0]
     assert splits["test"].examples.column_names == ["text"]
@@ -346,7 +351,8 @@ def test_a_set_of_the_hub_keeps_the_order_of_its_classes_and_minus_one_is_missin
 def test_scores_on_rows_held_out_of_a_hub_set_belong_to_its_training_split(hub, task):
     hub({}, train={"text": list("abcdefgh"), "label": ["x", "y"] * 4})
     found = task(dataset_name="org/x", validation_fraction=0.5)
-    assert len(found.load()["validation"].examples) == 4
+    found, splits = found.load()
+    assert len(splits["validation"].examples) == 4
     assert found.dataset == ("org/x", "default", "train")
 
 
@@ -359,7 +365,8 @@ def test_rows_without_a_class_in_a_hub_set_are_named(hub, task):
 def test_several_classes_of_a_hub_set_have_its_names(hub, task):
     hub({"labels": ["joy", "anger"]}, train={"text": ["a", "b"], "labels": [[1, 0], []]})
     found = task(dataset_name="org/x")
-    assert found.load(["train"])["train"].examples["labels"][:] == [[1, 1], [0, 0]]
+    found, splits = found.load(["train"])
+    assert splits["train"].examples["labels"][:] == [[1, 1], [0, 0]]
     assert (found.task.problem, found.task.label_names) == ("multi_label", ["joy", "anger"])
 
 
@@ -375,8 +382,7 @@ def test_several_classes_of_a_hub_set_have_its_names(hub, task):
     ],
 )
 def test_a_checkpoint_knows_the_columns_and_classes(task, train, problem_type, id2label):
-    trained = task(train_jsonl=train, max_seq_length=77)
-    trained.load(["train"])
+    trained, _ = task(train_jsonl=train, max_seq_length=77).load(["train"])
     config = BertConfig.from_dict(json.loads(BertConfig(**trained.config()).to_json_string()))
     assert (config.num_labels, config.problem_type, config.id2label) == (len(id2label), problem_type, id2label)
     assert config.label2id == {name: index for index, name in id2label.items()}
@@ -388,17 +394,16 @@ def test_a_checkpoint_knows_the_columns_and_classes(task, train, problem_type, i
 
 def test_a_checkpoint_reads_tables_that_have_its_columns_only(task, tmp_path):
     trained = task(train_csv="body,text,kind\na,x,1\nb,x,2\n", text_columns=["body"], label_column="kind")
-    trained.load(["train"])
+    trained, _ = trained.load(["train"])
     (tmp_path / "later.csv").write_text("body,label\nc,9\n")
     later = through_checkpoint(trained, test_file=str(tmp_path / "later.csv"))
-    assert later.load(["test"])["test"].examples.to_dict() == {"body": ["c"]}
+    assert later.load(["test"])[1]["test"].examples.to_dict() == {"body": ["c"]}
     later = through_checkpoint(trained, validation_file=str(tmp_path / "later.csv"))
     assert message(later, tmp_path, ["validation"]) == "later.csv: no column 'kind'; there is 'body', 'label'"
 
 
 def test_a_checkpoint_refuses_labels_that_it_was_not_trained_on(task, tmp_path):
-    trained = task(train_csv=TRAIN)
-    trained.load(["train"])
+    trained, _ = task(train_csv=TRAIN).load(["train"])
     (tmp_path / "later.csv").write_text("text,label\na,neg\nb,neutral\n")
     later = through_checkpoint(trained, validation_file=str(tmp_path / "later.csv"))
     assert message(later, tmp_path, ["validation"]) == "later.csv, line 3: label 'neutral' is none of 'neg', 'pos'"

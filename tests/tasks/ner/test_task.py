@@ -81,7 +81,10 @@ def outputs_that_say(labels: list[list[int]], features: dict[str, list[Any]], cl
 )
 def test_scheme_and_labels_are_found_in_the_training_data(task, train, scheme, names, labels):
     found = task(train_conll=train)
-    assert found.load(["train"])["train"].examples["labels"][:] == labels
+    unsettled = found
+    found, splits = found.load(["train"])
+    assert splits["train"].examples["labels"][:] == labels
+    assert unsettled.task == TaskSettings()
     assert (found.task.scheme, found.task.label_names) == (scheme, names.split())
     assert found.main_metric == ("accuracy" if scheme == "plain" else "overall_f1")
     config = BertConfig(**found.config(), bertkit_task=found.describe())
@@ -91,7 +94,7 @@ def test_scheme_and_labels_are_found_in_the_training_data(task, train, scheme, n
 
 
 def test_the_scheme_is_named_and_what_breaks_it_is_told_with_its_line(task, tmp_path):
-    found = task(train_conll=TRAIN, validation_conll="x O\ny I-PER\n\nz I-LOC\n").load()
+    _, found = task(train_conll=TRAIN, validation_conll="x O\ny I-PER\n\nz I-LOC\n").load()
     assert found["train"].notes == ("tags in IOB2",)
     _, warning = found["validation"].notes
     assert warning.replace(f"{tmp_path}/", "") == (
@@ -100,7 +103,7 @@ def test_the_scheme_is_named_and_what_breaks_it_is_told_with_its_line(task, tmp_
         "sentence"
     )
     assert found["validation"].examples["labels"][:] == [[0, 3], [1]]
-    assert task(train_conll=TRAIN.replace("B-", "I-")).load(["train"])["train"].notes == (
+    assert task(train_conll=TRAIN.replace("B-", "I-")).load(["train"])[1]["train"].notes == (
         "tags in IOB1, converted to IOB2",
     )
 
@@ -115,7 +118,7 @@ def test_tags_that_only_the_others_have_are_refused_with_their_places(task, tmp_
     other = message(task(train_conll=TRAIN, validation_conll="x O\ny PER\nz S-LOC\n", test_conll="z O\n"), tmp_path)
     assert other == f"validation.conll, line 2: tag 'PER' {remedy}"
     names = "O B-LOC I-LOC B-PER I-PER B-ORG I-ORG".split()
-    found = task(train_conll=TRAIN, validation_conll="x O\ny B-ORG\n", label_names=names).load()
+    _, found = task(train_conll=TRAIN, validation_conll="x O\ny B-ORG\n", label_names=names).load()
     assert found["validation"].examples["labels"][:] == [[0, 5]]
 
 
@@ -161,16 +164,16 @@ def test_a_set_of_the_hub_has_the_names_of_its_features(task, monkeypatch):
     monkeypatch.setattr(table_data, "hub_splits", lambda *args: ["train"])
     monkeypatch.setattr(table_data, "load_hub_table", lambda *args: table)
     found = task(dataset_name="org/set")
-    assert found.load(["train"])["train"].examples["labels"][:] == [[3, 0], [0]]
+    found, splits = found.load(["train"])
+    assert splits["train"].examples["labels"][:] == [[3, 0], [0]]
     assert found.task.label_names == ["O", "B-ORG", "I-ORG", "B-PER", "I-PER"]  # also one that no row has
-    speech = task(dataset_name="org/set", tag_column="pos_tags")
-    speech.load(["train"])
+    speech, _ = task(dataset_name="org/set", tag_column="pos_tags").load(["train"])
     assert (speech.task.scheme, speech.task.label_names) == ("plain", ["NN", "DT"])
 
 
 def test_a_validation_set_is_held_out_and_a_test_set_may_lack_tags(task):
     many = "".join(f"w{row} {'B-X' if row % 2 else 'O'}\n\n" for row in range(40))
-    found = task(train_conll=many, test_conll="a\nb\n").load()
+    _, found = task(train_conll=many, test_conll="a\nb\n").load()
     assert {name: len(split.examples) for name, split in found.items()} == {"train": 36, "validation": 4, "test": 1}
     assert found["test"].examples.column_names == ["tokens"]
 
@@ -267,13 +270,14 @@ def test_plain_tags_of_raw_text_are_told_word_by_word(tokenizer):
 def test_documents_give_their_sentences_context(task, tokenizer):
     train = "-DOCSTART- O\n\na B-X\n\nfilm O\n\nplot O\n\n-DOCSTART- O\n\nthe B-X\n"
     found = task(train_conll=train, context="document", max_seq_length=8)
-    examples = found.load(["train"])["train"].examples
+    found, splits = found.load(["train"])
+    examples = splits["train"].examples
     features = found.encode(examples.to_dict(), tokenizer)
     read = [tokenizer.convert_ids_to_tokens(ids) for ids in features["input_ids"]]
     assert read == [["[CLS]", "a", "film", "plot", "[SEP]"]] * 3 + [["[CLS]", "the", "[SEP]"]]
     assert features["word_ids"] == [[-1, 0, -1, -1, -1], [-1, -1, 0, -1, -1], [-1, -1, -1, 0, -1], [-1, 0, -1]]
-    alone = task(train_conll=train, max_seq_length=8)
-    assert alone.encode(alone.load(["train"])["train"].examples.to_dict(), tokenizer)["length"] == [3] * 4
+    alone, splits = task(train_conll=train, max_seq_length=8).load(["train"])
+    assert alone.encode(splits["train"].examples.to_dict(), tokenizer)["length"] == [3] * 4
 
 
 def test_every_piece_can_be_trained(tokenizer):
@@ -349,7 +353,7 @@ def test_published_sets_are_sound_iob2(real_data, files, types):
     places = zip(("train_file", "validation_file", "test_file"), files, strict=True)
     data = {name: str(real_data / "ner" / file) for name, file in places if file}
     task = task_of_recipe(load_recipe("finetune/ner", {f"data.{name}": place for name, place in data.items()}))
-    found = task.load()
+    task, found = task.load()
     assert len(task.task.label_names) == 2 * types + 1
     for name, split in found.items():
         if name != "validation" or files[1]:

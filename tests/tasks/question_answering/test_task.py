@@ -39,7 +39,7 @@ def test_perfect_scores_are_scored_perfect(real_data, tmp_path, name, negative):
     # Where a question is as long as it may be, 250 letters shared leave 3 new ones for a window.
     data = DataSettings(validation_file=file, max_eval_samples=400, max_query_length=128, doc_stride=250)
     task = QuestionAnsweringTask(TaskSettings(version_2_with_negative=negative, max_answer_length=250), data)
-    split = task.load(["validation"])["validation"]
+    split = task.load(["validation"])[1]["validation"]
     encoded, _ = task.encode_split(split, TOKENIZER)
     features, examples = encoded.to_dict(), split.examples.to_dict()
     assert len(features["length"]) > 2 * len(examples["id"])
@@ -66,11 +66,12 @@ def test_answers_of_a_checkpoint_are_by_the_threshold_that_it_found():
     assert none["probability"] == none["no_answer_probability"] == pytest.approx(np.e**2 / (np.e**2 + 3))
     assert task.line(none) == f"(no answer)\t{none['probability']:.4f}"
     untaught = {"eval_total": 4, "eval_NoAns_total": 2, "eval_best_f1": 50.0, "eval_best_f1_thresh": 0.0}
-    assert "to answer nothing would score best on the validation set (F1 50.00)" in task.learn_from(untaught)
-    assert task.task.predict_threshold is None
-    lesson = task.learn_from({**untaught, "eval_best_f1": 62.5, "eval_best_f1_thresh": 3.0})
+    assert "to answer nothing would score best on the validation set (F1 50.00)" in task.learn_from(untaught)[1]
+    assert task.learn_from(untaught)[0].task.predict_threshold is None
+    learnt, lesson = task.learn_from({**untaught, "eval_best_f1": 62.5, "eval_best_f1_thresh": 3.0})
     assert "more than 3 above the best span's" in lesson
-    config = BertConfig(bertkit_task=task.describe())
+    assert task.task.predict_threshold is None
+    config = BertConfig(bertkit_task=learnt.describe())
     later = task_of_checkpoint(BertConfig.from_dict(json.loads(config.to_json_string())), "here")
     (found,) = later.decode(outputs, features, columns)
     assert (found["answer"], found["start"], found["end"]) == ("x", 0, 1)
@@ -88,7 +89,7 @@ def test_the_sets_of_the_hub_are_read_where_no_files_are_given(monkeypatch):
     monkeypatch.setattr(question_answering, "load_hub_table", load)
     for version, name in (("v1", "rajpurkar/squad"), ("v2", "rajpurkar/squad_v2")):
         task = task_of_recipe(load_recipe(f"finetune/squad/{version}"))
-        found = task.load()
+        _, found = task.load()
         assert asked[-2:] == [(name, None, "train"), (name, None, "validation")]
         assert task.dataset == (name, "default", "validation")
         assert found["train"].examples["answers"][0] == {"text": ["b"], "answer_start": [2]}

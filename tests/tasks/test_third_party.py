@@ -1,0 +1,184 @@
+"""A task of another package, through the real command line: one class and an entry point are all that it registers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertkit.errors import RecipeError
+from bertkit.tasks.registry import Registry
+
+PACKAGE = Path(__file__).parents[1] / "third_party"
+LEVELS = {1: "good", 2: "bad good", 3: "bad awful plot", 4: "awful bad lovely or plot"}
+TEXTS = ["the film is good", "the awful bad lovely or plot"]
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def package(folder: Path, name: str, entry: str, **modules: str) -> Path:
+    """Writes an installed package: its modules and what it registers in the group ``bertkit.tasks``."""
+    info = folder / f"{name}-2.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 2.0\n")
+    (info / "entry_points.txt").write_text(f"[bertkit.tasks]\n{entry}\n")
+    for module, source in modules.items():
+        (folder / f"{module}.py").write_text(source)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bertkit() -> Run:
+    """Runs ``bertkit ARGS…`` in a process of its own in which the packages of some folders are installed."""
+
+    def run(*args: object, packages: tuple[Path, ...] = (PACKAGE,), code: int = 0, **environment: str) -> Any:
+        path = os.pathsep.join([*map(str, packages), *sys.path])
+        done = subprocess.run(
+            [sys.executable, "-m", "bertkit", *map(str, args)],
+            env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", **environment},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == code, done.stderr
+        return done
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("levels") / "levels.csv"
+    rows = [f"the {noun} is {text},{level}" for noun in ("film", "plot") for level, text in LEVELS.items()]
+    path.write_text("\n".join(["text,level", *rows * 6]) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(bertkit: Run, checkpoint: Path, table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("third") / "run"
+    sizes = ("--max-steps", 4, "--global-train-batch-size", 8, "--max-seq-length", 12, "--placement", "cpu")
+    files = ("--train-file", table, "--test-file", table)
+    done = bertkit("finetune", "reading-level", "--model", checkpoint, "--output-dir", out, *files, *sizes)
+    assert "within_one" in done.stdout
+    return out
+
+
+def test_the_task_learns_from_its_data_and_is_kept_in_the_checkpoint(trained):
+    config = json.loads((trained / "config.json").read_text())
+    assert config["bertkit_task"]["kind"] == "reading_level"
+    assert config["bertkit_task"]["task"] == {"column": "level", "levels": 4}
+    assert config["bertkit_task"]["data"]["max_seq_length"] == 12
+    assert list(config["id2label"].values()) == ["level 1", "level 2", "level 3", "level 4"]
+    assert len((trained / "predictions.jsonl").read_text().splitlines()) == 48
+    assert "reading_level" in (trained / "README.md").read_text()
+    assert "eval_within_one" in json.loads((trained / "eval_results.json").read_text())
+
+
+def test_a_checkpoint_is_scored_as_the_run_was(bertkit, trained, table):
+    done = bertkit("evaluate", trained, "--train-file", table, "--json")
+    found = json.loads(done.stdout)["metrics"]["eval_within_one"]
+    assert found == json.loads((trained / "eval_results.json").read_text())["eval_within_one"]
+
+
+@pytest.fixture(scope="module")
+def predicted(bertkit: Run, trained: Path) -> str:
+    return bertkit("predict", trained, *TEXTS).stdout
+
+
+def test_texts_are_predicted_and_an_export_predicts_the_same(bertkit, trained, predicted, tmp_path):
+    assert [line.startswith("level ") for line in predicted.splitlines()] == [True, True]
+    bertkit("export", trained, tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["model_type"] == "bert"
+    assert bertkit("predict", tmp_path / "out", *TEXTS).stdout == predicted
+
+
+@pytest.mark.slow
+def test_a_push_brings_all_that_the_task_needs(bertkit, hub_models, trained, predicted, tmp_path):
+    with hub_models.ModelHub() as hub:
+        there = {"HF_ENDPOINT": hub.endpoint, "HF_TOKEN": hub_models.TOKEN, "HF_HOME": str(tmp_path / "hf")}
+        bertkit("push", trained, "ada/levels", HF_HUB_DISABLE_XET="1", **there)
+        assert {"config.json", "model.safetensors", "recipe.yaml", "README.md"} <= hub.files("ada/levels").keys()
+        assert bertkit("predict", "ada/levels", *TEXTS, HF_HUB_DISABLE_XET="1", **there).stdout == predicted
+
+
+def test_help_names_the_task_and_imports_nothing_of_it(bertkit, tmp_path):
+    broken = package(tmp_path, "broken", "sounds = no_such_module:Task")
+    listed = bertkit("finetune", "--help", packages=(broken, PACKAGE)).stdout
+    assert "reading-level" in listed
+    assert "sounds" in listed
+    shown = bertkit("finetune", "reading-level", "--help").stdout
+    assert "Usage: " in shown
+    assert "reading_level, a task of the package acme-levels 1.0" in shown
+    assert all(option in shown for option in ("--train-file", "--set", "--learning-rate", "--output-dir"))
+
+
+def test_without_its_package_the_kind_is_named(bertkit, trained, tmp_path):
+    refused = bertkit("predict", trained, *TEXTS, packages=(), code=2).stderr
+    assert "fine-tuned for the task 'reading_level', which is none of bertkit's own" in refused
+    again = ("finetune", "ner", "--recipe", trained / "recipe.yaml", "--output-dir", tmp_path / "out")
+    assert "unknown task 'reading_level'" in bertkit(*again, packages=(), code=2).stderr
+
+
+def test_a_broken_package_is_refused_in_one_message(bertkit, tmp_path):
+    broken = package(tmp_path / "site", "acme-broken", "sounds = acme_broken:Task", acme_broken="1 / 0")
+    refused = bertkit("finetune", "sounds", "--output-dir", tmp_path / "out", packages=(broken,), code=2).stderr
+    assert refused.startswith("bertkit: error: entry point sounds = acme_broken:Task of acme-broken 2.0 (group ")
+    assert refused.endswith("cannot be imported (ZeroDivisionError: division by zero); mend or uninstall the package\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "expected"),
+    [
+        ("Task", "import no_such_thing", "cannot be imported (ModuleNotFoundError: No module"),
+        ("Task", "", "cannot be imported (AttributeError"),
+        ("Task", "Task = 5", "expected a subclass of bertkit.tasks.base.Task, got 5"),
+        (
+            "Own",
+            "from bertkit.tasks.base import Task\n"
+            "class Own(Task):\n    kind, settings, data_settings = 'noises', int, int",
+            "Own: kind is 'noises'; expected the entry point's name, 'sounds'; settings is <class 'int'>; expected a "
+            "dataclass; data_settings is <class 'int'>; expected a subclass of bertkit.tasks.splits.FineTuningData; "
+            "lacks config, dataset, decode, encode, line, load, read_input, score, write_predictions",
+        ),
+    ],
+)
+def test_what_is_no_task_is_named_and_breaks_no_other(monkeypatch, tmp_path, name, module, expected):
+    unique = f"acme_{tmp_path.name}"  # a module is imported once in a process
+    monkeypatch.syspath_prepend(package(tmp_path, "acme-broken", f"sounds = {unique}:{name}", **{unique: module}))
+    registry = Registry()
+    assert registry.third_party() == {"sounds": "acme-broken 2.0"}
+    with pytest.raises(RecipeError) as refused:
+        registry.task("sounds")
+    named = f"entry point sounds = {unique}:{name} of acme-broken 2.0 (group bertkit.tasks): "
+    assert str(refused.value).startswith(named)
+    assert expected in str(refused.value)
+    assert registry.task("ner").kind == "ner"
+
+
+def test_a_kind_that_is_taken_is_refused_and_the_others_work(monkeypatch, tmp_path):
+    """One package takes two names of bertkit's and the kind of a third package."""
+    entries = "ner = elsewhere:Ner\nsquad = elsewhere:Squad\nreading_level = elsewhere:Task"
+    monkeypatch.syspath_prepend(PACKAGE)
+    monkeypatch.syspath_prepend(package(tmp_path, "rival", entries))
+    registry = Registry()
+    assert registry.third_party() == {}
+    for kind, entry in (("ner", "Ner"), ("squad", "Squad")):
+        with pytest.raises(RecipeError, match=f"entry point {kind} = elsewhere:{entry} of rival .* bertkit's own task"):
+            registry.settings(kind)
+    both = "reading_level = elsewhere:Task of rival 2.0 .* reading_level = acme_levels:LevelTask of acme-levels 1.0"
+    with pytest.raises(RecipeError, match=f"{both} .*: in conflict with each other; uninstall"):
+        registry.task("reading_level")
+    assert registry.task("glue").kind == "glue"
+
+
+def test_pre_training_has_settings_and_is_no_task_to_fine_tune_for():
+    assert Registry().settings("pretraining")[1].__name__ == "DataSettings"
+    with pytest.raises(RecipeError, match=r"task.kind is 'pretraining'; `bertkit pretrain` runs that"):
+        Registry().task("pretraining")

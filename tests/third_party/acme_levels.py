@@ -1,0 +1,79 @@
+"""A task of another package: how hard a text is to read, a level from 1 to as many as the training data have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from datasets import Dataset
+
+from bertkit.checkpoint.labels import label_fields
+from bertkit.errors import noted, raise_all
+from bertkit.tables.labels import texts
+from bertkit.tasks.arrays import one_array, softmax
+from bertkit.tasks.splits import Split
+from bertkit.tasks.table_data import TableData, TableTask, write_numbered
+
+
+@dataclass(frozen=True, kw_only=True)
+class LevelSettings:
+    column: str = "level"
+    levels: int = 0  # 0 is found in the training data
+
+
+@dataclass(frozen=True, kw_only=True)
+class LevelData(TableData):
+    pass
+
+
+class LevelTask(TableTask):
+    kind = "reading_level"
+    settings = LevelSettings
+    data_settings = LevelData
+    head = "BertForSequenceClassification"
+    pipeline_tag = "text-classification"
+    main_metric = "within_one"
+
+    def load(self, splits=None):
+        splits = self.splits if splits is None else splits
+        found, faults = {}, []
+        for name, table in self.data.tables(splits).items():
+            with noted(faults):
+                columns = self.columns_of(table)
+                if self.task.column in table.columns:
+                    columns["labels"] = [int(level) - 1 for level in table.numbers(self.task.column)]
+                found[name] = Split(Dataset.from_dict(columns), table.source, table.fingerprint)
+        raise_all(faults)
+        task = self if self.task.levels else self.with_settings(levels=max(found["train"].examples["labels"]) + 1)
+        task, found = task._with_validation(splits, found)
+        return task, self._limited(splits, found)
+
+    def config(self):
+        return label_fields([f"level {level + 1}" for level in range(self.task.levels)])
+
+    def columns_of(self, table):
+        return {"text": texts(table, "text")}
+
+    def encode(self, examples, tokenizer):
+        whole = tokenizer(list(examples["text"]), return_token_type_ids=True)
+        features = {name: [row[: self.data.max_seq_length] for row in rows] for name, rows in whole.items()}
+        features["full_length"] = [len(row) for row in whole["input_ids"]]
+        features["length"] = [len(row) for row in features["input_ids"]]
+        return features | ({"labels": list(examples["labels"])} if "labels" in examples else {})
+
+    def decode(self, outputs, features, examples):
+        expected = softmax(one_array(outputs)) @ np.arange(1, self.task.levels + 1)
+        return [{"level": float(level)} for level in expected]
+
+    def score(self, outputs, features, examples):
+        levels = np.array([row["level"] for row in self.decode(outputs, features, examples)])
+        return {"within_one": float((abs(levels - 1 - features["labels"]) <= 1).mean())}
+
+    def read_input(self, lines, first=1):
+        return {"text": list(lines)}
+
+    def line(self, prediction):
+        return f"level {prediction['level']:.1f}"
+
+    def write_predictions(self, split, outputs, features, examples, folder):
+        return write_numbered(folder, self.decode(outputs, features, examples))
