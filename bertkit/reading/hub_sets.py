@@ -1,4 +1,4 @@
-"""Data sets of the Hub: found, checked, and downloaded or streamed, with errors a user can act on."""
+"""Finds, checks, and downloads or streams data sets of the Hub, with errors that a user can act on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HUB_ID = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
 
 
 def may_be_hub_id(given: str) -> bool:
-    """Whether something that is no file or folder here has the form of a Hub id.
+    """Returns whether a name that is not a local file or folder has the form of a Hub id.
 
     >>> [may_be_hub_id(given) for given in ("wikimedia/wikipedia", "imdb", "./texts", "a/b/c", "text.jsonl.gz", "*.md")]
     [True, True, False, False, False, False]
@@ -25,7 +25,7 @@ def may_be_hub_id(given: str) -> bool:
 
 
 def find_set(hub_id: str, config: str | None, split: str | None) -> DatasetBuilder:
-    """What ``datasets`` knows of a set before any of its data is fetched; ``hash`` is the commit that it was found at.
+    """Returns the builder of a data set, without fetching any data; its ``hash`` is the commit on the Hub.
 
     Args:
         hub_id: ``owner/name``.
@@ -63,14 +63,14 @@ def find_set(hub_id: str, config: str | None, split: str | None) -> DatasetBuild
 
 
 def split_names(builder: DatasetBuilder) -> list[str]:
-    """The splits of a set, in its own order; none where nothing is known of them before the data is read."""
+    """Returns the splits of a set, in its own order; empty if they are unknown before the data is read."""
     return list(map(str, builder.config.data_files or builder.info.splits or ()))
 
 
 def load_set(
     builder: DatasetBuilder, hub_id: str, split: str, column: str | None, streaming: bool
 ) -> Dataset | IterableDataset:
-    """The rows of a split; downloaded unless they are in the cache, or streamed.
+    """Loads the rows of a split: downloads them unless they are in the cache, or streams them.
 
     Args:
         builder: from `find_set`.
@@ -107,7 +107,7 @@ def load_set(
 
 
 def unreadable(hub_id: str, error: Exception) -> DataError:
-    """What to raise where the rows of a set cannot be had."""
+    """Returns the error for a set whose rows are not available."""
     return DataError(f"{hub_id}: cannot be read from the Hub or the cache now ({_reason(error)})")
 
 
@@ -126,6 +126,6 @@ def _listed(names: list[str]) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """The first words of an error, or of the one that led to it where the first says nothing."""
+    """Returns the first line of an error, or of its cause if the error itself says nothing."""
     cause = error.__cause__ if type(error).__name__ == "DatasetGenerationError" and error.__cause__ else error
     return (str(cause).strip() or type(cause).__name__).split("\n")[0]

@@ -1,4 +1,4 @@
-"""The files of a corpus: which ones a user means, and their bytes, unpacked and block by block."""
+"""Finds the files that paths and patterns name, and reads their bytes, decompressed, block by block."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SMALL_BLOCK = 1 << 16
 
 
 class FileKind(NamedTuple):
-    """What the end of a file's name says of it.
+    """Format and compression of a file, by the end of its name.
 
     Attributes:
         form: the end of its name without that of the packing, one of ``FORMS`` for a corpus.
@@ -34,7 +34,7 @@ class FileKind(NamedTuple):
 
 
 def file_kind(name: str, forms: Collection[str] = FORMS) -> FileKind | None:
-    """The kind of a file by its name, or None where it is none of ``forms``; case does not matter.
+    """Returns the kind of a file by its name, ignoring case, or None if it is none of ``forms``.
 
     >>> file_kind("wiki/AA.JSONL.gz"), file_kind("notes.md"), file_kind("wiki.gz")
     (FileKind(form='.jsonl', packing='.gz'), None, None)
@@ -47,7 +47,7 @@ def file_kind(name: str, forms: Collection[str] = FORMS) -> FileKind | None:
 
 
 def find_files(given: str, faults: list[str]) -> list[Path]:
-    """The files that one path or pattern names, in a fixed order, each once; what is wrong is added to ``faults``.
+    """Returns the files that a path or pattern names, in a fixed order, each once; adds errors to ``faults``.
 
     A file stands for itself. A folder stands for every file below it that bertkit reads, in the order of their names;
     names that start with a dot are passed over, as are ``__MACOSX`` and other kinds of files. A pattern (``*``, ``?``,
@@ -99,7 +99,7 @@ def _files_below(folder: Path) -> list[Path]:
 
 
 def read_blocks(file: Path, packing: str, reached: Callable[[int], None], block_size: int = _BLOCK) -> Iterator[bytes]:
-    """The bytes of a file, unpacked, in blocks of at most ``block_size`` bytes; packed files may have several parts.
+    """Yields the decompressed bytes of a file in blocks of at most ``block_size``; archives may have several parts.
 
     Args:
         file: where it is.
@@ -126,9 +126,9 @@ def read_blocks(file: Path, packing: str, reached: Callable[[int], None], block_
 
 
 def read_shares(file: Path, packing: str, reached: Callable[[float], None]) -> Iterator[bytes]:
-    """As `read_blocks`, in small blocks; told is which share of the file is used up, in [0, 1].
+    """Yields small blocks as `read_blocks`, and reports the fraction of the file that has been read, in [0, 1].
 
-    Of what is no plain file, such as a named pipe, nobody knows the size, and nothing is told.
+    The size of a pipe is unknown; no progress is reported.
     """
     size = file.stat().st_size if file.is_file() else 0
     return read_blocks(file, packing, lambda at: reached(at / size) if size else None, _SMALL_BLOCK)

@@ -1,4 +1,4 @@
-"""Bytes → text: UTF-8 alone, with or without a byte order mark, any line ending; faults named by their offset."""
+"""Decodes UTF-8, with or without a byte order mark and with any line ending; errors name the byte offset."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def read_text(path: str | Path) -> str:
-    """The text of a UTF-8 file, without its byte order mark, every line ending (CRLF, CR, LF) as ``"\\n"``.
+    """Returns the text of a UTF-8 file, without its byte order mark, every line ending (CRLF, CR, LF) as ``"\\n"``.
 
     The file is held in memory whole. An empty file is the empty text.
 
@@ -29,12 +29,12 @@ def read_text(path: str | Path) -> str:
 
 
 def decode_text(data: bytes, name: str, file: Path | None = None) -> str:
-    """`read_text` for bytes that are at hand; ``name`` is what messages call them, ``file`` where they lie, if so."""
+    """Decodes bytes as `read_text`; messages name them ``name``, and the file, if there is one, is ``file``."""
     return "\n".join(decode_lines([data], name, file))
 
 
 def decode_lines(blocks: Iterable[bytes], name: str, file: Path | None = None) -> Iterator[str]:
-    """The lines of a text that comes in blocks, cut anywhere; joined by ``"\\n"`` they are what `decode_text` gives.
+    """Yields the lines of a text in blocks that are cut anywhere; joined by ``"\\n"`` they equal `decode_text`.
 
     No more than one block and the line that it is cut in are held at a time.
 
@@ -50,7 +50,7 @@ def decode_lines(blocks: Iterable[bytes], name: str, file: Path | None = None) -
 
 
 def decode_pieces(blocks: Iterable[bytes], name: str, file: Path | None = None) -> Iterator[str]:
-    """The text of `decode_lines` with its line endings as they stand, in pieces: each but the last ends with a line.
+    """Yields the text with its original line endings, in pieces; each but the last ends with a line ending.
 
     The last piece is the last line where no line ending follows it, else it is empty.
 
@@ -73,7 +73,7 @@ def decode_pieces(blocks: Iterable[bytes], name: str, file: Path | None = None) 
 
 
 def whole_lines(piece: str) -> list[str]:
-    r"""The lines of a piece from `decode_pieces`, without their endings; none where it is empty.
+    r"""Returns the lines of a piece from `decode_pieces`, without their endings; empty for an empty piece.
 
     >>> whole_lines("a\r\n\nb\n"), whole_lines("c"), whole_lines("")
     (['a', '', 'b'], ['c'], [])
@@ -94,7 +94,7 @@ def _line_endings(data: bytes) -> int:
 
 
 def _decode(data: bytes, offset: int, line: int, name: str, file: Path | None) -> str:
-    """The text of whole lines, the first of which is number ``line`` and ``offset`` bytes from the file's start."""
+    """Decodes whole lines; the first has number ``line`` and begins ``offset`` bytes from the file's start."""
     if not offset and data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise DataError(
             f"{name}: not UTF-8 at byte offset 0: it starts with the mark of UTF-16; "

@@ -1,1 +1,1 @@
-"""What makes a checkpoint fit to be shared."""
+"""Export, model card and upload of a checkpoint."""

@@ -1,4 +1,4 @@
-"""``bertkit export``: a checkpoint in a form that needs no bertkit, checked before it is called done."""
+"""``bertkit export``: writes a checkpoint in a form that needs no bertkit, and checks that its outputs are the same."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Export:
-    """What `export` wrote.
+    """Result of `export`.
 
     Attributes:
-        folder: where it lies.
+        folder: path of the exported model.
         form: ``bert`` or ``onnx``.
-        model_class: the class of transformers that loads it, or that it was made of.
-        comparison: how close its outputs are to the checkpoint's; of int8, those of the float32 model on the way.
-        notes: what is not the same in this form, in words.
-        scores: of int8: metric → the checkpoint's score and this form's, on ``examples`` examples.
+        model_class: the transformers class that loads it, or that it was exported from.
+        comparison: how close its outputs are to the checkpoint's; for int8, those of the intermediate float32 model.
+        notes: differences of this form, as sentences.
+        scores: for int8, metric → the checkpoint's score and this form's, on ``examples`` examples.
     """
 
     folder: Path
@@ -50,24 +50,24 @@ def export(
     max_samples: int | None = None,
     **data: Any,
 ) -> Export:
-    """Writes a checkpoint in a form that others read, and compares the two on texts of several lengths.
+    """Writes a checkpoint in a form that other libraries load, and compares the two on texts of several lengths.
 
     Args:
-        checkpoint: a run directory, a folder or a Hub id, of any head; stock checkpoints too.
-        out: the folder to write; new or empty. It appears only when it is whole and has been compared.
-        to: ``bert``: weights, configuration and tokenizer as plain transformers has them, ``model_type: bert``; other
-            families than BERT are in their own stock form already and keep it. ``onnx``: for onnxruntime and others,
-            with any batch and length; `bertkit.load` and `bertkit.evaluate` take that folder too.
-        int8: of ``onnx``, with int8 matrices, for CPUs. A fine-tuned checkpoint is scored before and after.
-        max_samples: score on the first so many examples only.
-        data: values of the task's ``data`` block, as for `bertkit.evaluate`, that say where the examples are.
+        checkpoint: a run directory, a folder or a Hub id, with any head; stock checkpoints too.
+        out: the folder to write, new or empty. It appears only when it is complete and has been compared.
+        to: ``bert`` writes weights, configuration and tokenizer as plain transformers has them, ``model_type: bert``;
+            families other than BERT keep their form, which is stock already. ``onnx`` writes a model for onnxruntime
+            with any batch size and length; `bertkit.load` and `bertkit.evaluate` accept that folder too.
+        int8: for ``onnx``, quantize the matrices to int8, for CPUs. A fine-tuned checkpoint is scored before and after.
+        max_samples: number of examples to score, from the first; ``None`` scores all.
+        data: values of the task's ``data`` block that locate the examples, as for `bertkit.evaluate`.
 
     Returns:
-        What was written, and how close its outputs are.
+        The folder written, and how close its outputs are.
 
     Raises:
-        BertkitError: the checkpoint cannot be loaded, ``out`` is in use, or the two do not compute the same; then
-            nothing has been written.
+        BertkitError: the checkpoint cannot be loaded, ``out`` is in use, or the outputs differ. Nothing has been
+            written then.
     """
     if to not in ("bert", "onnx"):
         raise RecipeError(f"--to {to}: expected bert or onnx")
@@ -113,10 +113,10 @@ def export_stock(checkpoint: str, folder: Path) -> tuple[str, Comparison, tuple[
     """Writes the stock form of a checkpoint to a folder that exists.
 
     Returns:
-        The class that loads it, how close its outputs are, and what is not the same in this form.
+        The class that loads it, how close its outputs are, and the differences of this form as sentences.
 
     Raises:
-        CheckpointError: the checkpoint cannot be loaded, or the two do not compute the same.
+        CheckpointError: the checkpoint cannot be loaded, or the outputs differ.
     """
     config = load_config(checkpoint, any_encoder=True)
     head = head_of(config, checkpoint)
@@ -138,6 +138,6 @@ def _notes(config: PreTrainedConfig) -> tuple[str, ...]:
 
 
 def reads_windows(config: PreTrainedConfig) -> bool:
-    """Whether a checkpoint was fine-tuned to pool the windows of long texts, which no stock head does."""
+    """Returns whether a checkpoint was fine-tuned to pool the windows of long texts, which no stock head does."""
     task: dict[str, Any] = getattr(config, "bertkit_task", None) or {}
     return task.get("data", {}).get("long_text") == "chunk"

@@ -1,4 +1,4 @@
-"""The model card: ``README.md`` of a run directory, filled in from what the run recorded."""
+"""The model card: ``README.md`` of a run directory, written from the facts that the run recorded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bertkit.recipe.hub import ANY_DATA
 from bertkit.recipe.yaml_files import to_yaml
 
 ADDRESS = "PATH_OR_HUB_ID"
-"""Where the checkpoint can be had, as long as that is not known."""
+"""Placeholder for the address of a checkpoint that has none yet."""
 
 _BERT = """@inproceedings{devlin2019bert,
   title={{BERT}: Pre-training of Deep Bidirectional Transformers for Language Understanding},
@@ -22,37 +22,37 @@ _BERT = """@inproceedings{devlin2019bert,
   booktitle={Proceedings of NAACL-HLT},
   year={2019}
 }"""
-# From a slash that begins a word, over folders, to the last name.
+# An absolute path within text; the group is its last part.
 _PATH_WITHIN = re.compile(r"(?<![^\s'\"`(=])/(?:[^\s/'\"`()]+/)+([^\s/'\"`(),;]*)")
 _REGISTERS = "import bertkit  # registers the model with the Auto classes; without it pass trust_remote_code=True\n"
 
 
 @dataclass(frozen=True)
 class CardFacts:
-    """What a card is filled with.
+    """Content of a model card.
 
     Attributes:
         title: the model's name.
         head: class name, such as ``BertForSequenceClassification``.
         auto_class: the Auto class that loads it.
-        pipeline_tag: the Hub's word for what it does.
-        task: what was trained, in words.
-        data: what it was trained on, in words: split → source.
+        pipeline_tag: the Hub's name of the task.
+        task: a sentence about the training.
+        data: split → description of its source.
         metrics: results on held-out data, ``eval_…``.
-        main_metrics: the keys of ``metrics`` that the card shows, and that go into its ``model-index``; losses in nats.
-        other_metrics: keys of ``metrics`` that belong to other validation sets; the card shows them too.
-        truncation: split → what ``max_seq_length`` cut, in words.
-        recipe: the blocks of the resolved recipe; paths are reduced to their last part.
-        seed: of the run.
-        base_model: what it was fine-tuned from, a Hub id; ``None`` for a path or a new model.
-        dataset: Hub id, configuration and split that ``metrics`` belong to, or ``None``.
-        family: transformers' model type; BERT is bertkit's own and needs it to be loaded, every other is not.
-        note: a sentence that must not be missed (such as: the data are made up).
+        main_metrics: the keys of ``metrics`` that the card shows and lists in its ``model-index``; losses in nats.
+        other_metrics: the keys of ``metrics`` for other validation sets; the card shows them too.
+        truncation: split → description of the inputs that ``max_seq_length`` cut.
+        recipe: the blocks of the resolved recipe; the card shows only the last part of paths.
+        seed: seed of the run.
+        base_model: Hub id of the checkpoint that was fine-tuned; ``None`` for a path or a new model.
+        dataset: Hub id, configuration and split of ``metrics``, or ``None``.
+        family: transformers' model type; BERT is loaded by bertkit's classes, every other family by transformers' own.
+        note: a warning at the top of the card (such as: the data are made up).
         license, language: as in `bertkit.recipe.hub.HubSettings`.
-        versions: of the packages that it was trained with.
-        steps: that it was trained for, if that is known.
-        address: where it can be had: a Hub id.
-        is_stock: whether it lies here in the form that transformers' own classes load, whatever its family.
+        versions: versions of the packages used in training.
+        steps: number of training steps, if known.
+        address: Hub id of the checkpoint.
+        is_stock: whether transformers' own classes load the checkpoint, whatever its family.
     """
 
     title: str
@@ -80,16 +80,16 @@ class CardFacts:
 
     @property
     def is_own(self) -> bool:
-        """Whether bertkit's classes load the checkpoint, and not transformers' own."""
+        """Returns whether bertkit's classes load the checkpoint, and not transformers' own."""
         return self.family == "bertkit" and not self.is_stock
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data for JSON; `from_dict` reads it."""
+        """Returns plain data for JSON, which `from_dict` reads."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> CardFacts:
-        """The facts again, as `to_dict` gave them, also after a way through JSON, which knows no tuples."""
+        """Builds the facts from the value of `to_dict`; accepts the lists that JSON makes of tuples."""
         known = {field.name for field in fields(cls)}
         values: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in given.items() if name in known
@@ -98,14 +98,14 @@ class CardFacts:
 
 
 def recorded_facts(checkpoint: Path) -> CardFacts | None:
-    """What the run in a folder filled its card with; ``None`` where there is no run, or none that came to its end."""
+    """Loads the card facts of the run in a folder; ``None`` if there is no finished run."""
     path = checkpoint / "run.json"
     card = json.loads(path.read_text(encoding="utf-8")).get("card") if path.is_file() else None
     return None if card is None else CardFacts.from_dict(card)
 
 
 def without_paths(value: Any) -> Any:
-    """Plain data with every path of this machine reduced to its last part, for what may be shared.
+    """Returns plain data with every absolute path reduced to its last part, so that it can be published.
 
     >>> without_paths({"data": {"corpus": ["/home/ada/books"], "hub": "nyu-mll/glue"}, "seed": 1})
     {'data': {'corpus': ['…/books'], 'hub': 'nyu-mll/glue'}, 'seed': 1}
@@ -122,7 +122,7 @@ def without_paths(value: Any) -> Any:
 
 
 def model_card(facts: CardFacts) -> str:
-    """The card: metadata as YAML between two lines of dashes, then Markdown."""
+    """Returns the text of the card: metadata as YAML between two lines of dashes, then Markdown."""
     from huggingface_hub import ModelCardData
 
     metadata = ModelCardData(
@@ -141,7 +141,7 @@ def model_card(facts: CardFacts) -> str:
 
 
 def _results(facts: CardFacts) -> list[Any] | None:
-    """``model-index`` entries; the Hub wants a data set that it knows, so there are none for local files."""
+    """Returns ``model-index`` entries; none for local files, since the Hub requires a data set that it knows."""
     from huggingface_hub import EvalResult
 
     if facts.dataset is None:
@@ -242,7 +242,7 @@ def _shown_recipe(recipe: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _use(facts: CardFacts) -> str:
-    """How to use it in one line, where there is one."""
+    """Returns the section with the line that runs the model in bertkit."""
     if facts.recipe["task"]["kind"] == "pretraining":
         return f"""
 ```python

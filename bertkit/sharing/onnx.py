@@ -1,4 +1,4 @@
-"""A checkpoint as ONNX: any head, any batch and any length, and as int8 for CPUs."""
+"""Export of a checkpoint to ONNX: any head, batch size and length, and int8 for CPUs."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 TOLERANCE = 1e-3
-"""Between outputs in float32: the same network, by other kernels that add in another order."""
+"""Largest difference of outputs in float32: the kernels of the two runtimes add in different orders."""
 
 
 def write_onnx(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: Path, name: str) -> Comparison:
-    """Writes ``model.onnx``, configuration and tokenizer, loads them again, and compares both on texts.
+    """Writes ``model.onnx``, configuration and tokenizer, loads them again, and compares the outputs on texts.
 
     Args:
-        model: of any family and head, on the CPU.
+        model: a model of any family and head, on the CPU.
         tokenizer: its tokenizer.
-        folder: to write to.
-        name: what messages call the checkpoint.
+        folder: the folder to write to.
+        name: name of the checkpoint in messages.
 
     Raises:
-        CheckpointError: the extra is not installed, torch cannot export this network, or the two differ.
+        CheckpointError: the extra is not installed, torch cannot export this network, or the outputs differ.
     """
     import torch
 
@@ -43,7 +43,7 @@ def write_onnx(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folde
         outputs = list(model(**batches[0]).keys())
     dynamic = torch.export.Dim.DYNAMIC
     shapes = {key: dict.fromkeys(range(values.ndim), dynamic) for key, values in batches[0].items()}
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it tells of packages that it does without
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it lists optional packages that are missing
     with _plain_attention(model), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's exporter calls functions that torch has deprecated
         try:
@@ -70,10 +70,10 @@ def write_onnx(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folde
 
 @contextmanager
 def _plain_attention(model: PreTrainedModel) -> Iterator[None]:
-    """Attention as matrix products and a softmax, which onnxruntime joins to few steps.
+    """Computes attention as matrix products and a softmax, which onnxruntime fuses.
 
-    What torch makes of its own fused attention also guards against rows without any token, in many small steps that
-    cost a fifth of the time of an int8 model.
+    torch's export of its fused attention also handles rows without any token, in many small operators that take a fifth
+    of the time of an int8 model.
     """
     before = model.config._attn_implementation
     model.set_attn_implementation("eager")
@@ -86,7 +86,7 @@ def _plain_attention(model: PreTrainedModel) -> Iterator[None]:
 def compare_onnx(
     model: PreTrainedModel, folder: Path, tokenizer: PreTrainedTokenizerFast, tolerance: float, name: str
 ) -> Comparison:
-    """How close the exported model is to the network on texts of several lengths; raises as `compare`."""
+    """Compares the exported model with the network on texts of several lengths; raises as `compare`."""
     exported = OnnxModel(folder, model.config)
     batches = comparison_inputs(tokenizer, model)
     return compare(
@@ -95,16 +95,16 @@ def compare_onnx(
 
 
 def quantize(folder: Path) -> None:
-    """Makes the matrices of an exported model int8; activations are quantized as they come, to their own range."""
+    """Quantizes the matrices of an exported model to int8; activations are quantized dynamically."""
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     exact = folder / ONNX_FILE
     small = folder / f"int8-{ONNX_FILE}"
     model = onnx.load(exact)
-    del model.graph.value_info[:]  # shapes of matrices that the quantizer is about to transpose; it infers them anew
+    del model.graph.value_info[:]  # the quantizer transposes these matrices and infers the shapes anew
     level = logging.getLogger().level
-    logging.getLogger().setLevel(logging.ERROR)  # it gives advice on the root logger
+    logging.getLogger().setLevel(logging.ERROR)  # it logs advice to the root logger
     try:
         quantize_dynamic(model, small, weight_type=QuantType.QInt8, per_channel=True)
     finally:
@@ -113,10 +113,10 @@ def quantize(folder: Path) -> None:
 
 
 def check_extra(name: str) -> None:
-    """Refuses to begin where a package of the extra is missing.
+    """Checks that the packages of the extra are installed.
 
     Raises:
-        CheckpointError: naming what to install.
+        CheckpointError: one is missing; the message names what to install.
     """
     try:
         import onnx  # noqa: F401

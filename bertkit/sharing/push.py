@@ -1,7 +1,7 @@
-"""``bertkit push``: a checkpoint to the Hub, in a form that loads everywhere, with nothing of this machine in it.
+"""``bertkit push``: uploads a checkpoint to the Hub, in a form that loads everywhere and without local paths.
 
-What is pushed is put together in a temporary folder from what is known to be fit for it, and goes up as one commit. So
-the repository is either as it was or has everything, and the checkpoint here is only read.
+The files are assembled in a temporary folder, from a fixed list, and uploaded as one commit: the repository is either
+unchanged or complete, and the local checkpoint is only read.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from bertkit.sharing.export import export_stock
 from bertkit.sharing.model_card import CardFacts, model_card, recorded_facts, without_paths
 
 _RESULTS = ("all_results.json", "eval_results.json")
-# Files of another checkpoint than the one that is pushed: other weights would be loaded in its place, and other scores
-# would be taken for its own. What else a repository has is its owner's.
+# Files of an earlier checkpoint are deleted: its weights might be loaded in place of the new ones, and its scores be
+# taken for theirs. All other files of a repository belong to its owner.
 _OF_A_CHECKPOINT = re.compile(
     r"(model|pytorch_model|tf_model|flax_model)(-\d+-of-\d+)?\.(safetensors|bin|h5|msgpack)(\.index\.json)?"
     r"|(configuration|modeling|loss)_bert\.py|config\.json|recipe\.yaml|(all|eval)_results\.json"
@@ -36,14 +36,14 @@ _OF_A_CHECKPOINT = re.compile(
 
 @dataclass(frozen=True)
 class Push:
-    """What `push` brought to the Hub.
+    """Result of `push`.
 
     Attributes:
-        url: of the repository.
-        commit: its new commit; the last one where nothing had changed.
+        url: address of the repository.
+        commit: the new commit, or the last one if nothing has changed.
         private: whether the repository is private.
-        files: what was pushed.
-        notes: what is not as it might be, in words.
+        files: names of the pushed files.
+        notes: warnings.
     """
 
     url: str
@@ -68,26 +68,26 @@ def push(
     license: str | None = None,
     language: Sequence[str] = (),
 ) -> Push:
-    """Pushes a checkpoint to a model repository of the Hub; what lies here is not changed.
+    """Pushes a checkpoint to a model repository of the Hub; local files are not changed.
 
-    The token is the Hub's own: that of ``hf auth login`` or of the environment variable ``HF_TOKEN``. Pushed are the
-    weights, ``config.json``, the tokenizer and, of a run, its model card, its results and its recipe, in which paths
-    are reduced to their last part. Nothing else of the folder is. Such files of a checkpoint that was there before go
-    in the same commit; what else the repository has stays.
+    The token is that of ``hf auth login`` or of the environment variable ``HF_TOKEN``. The pushed files are the
+    weights, ``config.json``, the tokenizer and, for a run, its model card, its results and its recipe, with paths
+    reduced to their last part. The same commit deletes such files of an earlier checkpoint; all other files of
+    the repository stay.
 
     Args:
         checkpoint: a run directory or a folder with a checkpoint.
-        repo_id: ``owner/name``, or ``name`` of one's own; created if need be.
-        private: create the repository as a private one; without it the Hub decides, which makes it public unless the
-            organisation says something else.
-        revision: the branch; created if need be.
-        as_: ``bert``: as `bertkit.export` writes it, after the same comparison; or ``bertkit``: with the code of
+        repo_id: ``owner/name``, or ``name`` for the user's own; created if it does not exist.
+        private: create the repository as private; by default the Hub decides, which makes it public unless the
+            organization has another default.
+        revision: the branch; created if it does not exist.
+        as_: ``bert`` pushes what `bertkit.export` writes, after the same comparison; ``bertkit`` includes the code of
             bertkit's classes, for ``trust_remote_code=True``.
-        license: for the model card; ``None`` is what the run's recipe says.
-        language: of the texts, for the model card; none are those that the run's recipe says.
+        license: license in the model card; ``None`` takes the one of the run's recipe.
+        language: languages of the texts in the model card; empty takes those of the run's recipe.
 
     Returns:
-        What there is on the Hub now.
+        The repository, its commit and the pushed files.
 
     Raises:
         HubError: the upload failed; the message has the command that tries again.
@@ -109,10 +109,10 @@ def push(
 
 
 def push_finished_run(output_dir: Path, repo_id: str, hub: HubSettings) -> Push:
-    """`push` of a run that has just ended, by its recipe's ``hub`` block.
+    """Pushes a finished run as its recipe's ``hub`` block says.
 
     Raises:
-        HubError: whatever went wrong; the message has the command that tries again.
+        HubError: the push failed for any reason; the message has the command that tries again.
     """
     try:
         return push(output_dir, repo_id, private=hub.private, revision=hub.revision, as_=hub.form)
@@ -125,7 +125,7 @@ def push_finished_run(output_dir: Path, repo_id: str, hub: HubSettings) -> Push:
 
 
 def check_login(repo_id: str) -> None:
-    """Asks the Hub who the user is, before hours are spent on something that is to be pushed there.
+    """Checks the token with the Hub, before hours are spent on a run that is to be pushed.
 
     Raises:
         HubError: there is no token, it is not accepted, or the Hub cannot be reached.
@@ -148,7 +148,7 @@ def _check_name(repo_id: str) -> None:
 
 
 def _put_together(checkpoint: str, folder: Path, repo_id: str, settings: HubSettings) -> tuple[str, ...]:
-    """Writes what is to be pushed; returns what is not as it might be, in words."""
+    """Writes the files to push into ``folder``; returns warnings."""
     notes: list[str] = []
     if settings.form == "bert":
         _, _, stock_notes = export_stock(checkpoint, folder)
@@ -175,7 +175,7 @@ def _put_together(checkpoint: str, folder: Path, repo_id: str, settings: HubSett
 
 
 def _write_native(checkpoint: str, folder: Path) -> None:
-    """bertkit's own form: the same weights, with the code of its classes.
+    """Writes bertkit's own form: the same weights, with the code of its classes.
 
     Raises:
         RecipeError: the checkpoint is of a family whose classes are not bertkit's.
@@ -190,12 +190,12 @@ def _write_native(checkpoint: str, folder: Path) -> None:
 
 
 def _write_card(here: Path, there: Path, recorded: CardFacts | None, facts: CardFacts | None) -> list[str]:
-    """Writes the model card: the run's, or what the user has made of it; returns what is missing, in words.
+    """Writes the model card, that of the run or one that the user has edited; returns warnings.
 
     Args:
-        here, there: the card beside the checkpoint, and the one that is pushed.
-        recorded: of the run, as its own card tells them; ``None`` where there is no finished run.
-        facts: the same, as the pushed card is to tell them.
+        here, there: path of the card beside the checkpoint, and of the one to push.
+        recorded: facts of the run's own card; ``None`` without a finished run.
+        facts: facts of the card to push.
     """
     written = here.read_text(encoding="utf-8") if here.is_file() else None
     if written is not None and (recorded is None or written != model_card(recorded)):
@@ -224,7 +224,7 @@ def _upload(folder: Path, repo_id: str, settings: HubSettings, notes: Sequence[s
         hub.create_branch(address.repo_id, branch=settings.revision, exist_ok=True)
     there = hub.list_repo_files(address.repo_id, revision=settings.revision)
     stale = [name for name in there if _OF_A_CHECKPOINT.fullmatch(name) and name not in new]
-    # Not upload_folder, which may make several commits of one folder.
+    # upload_folder may split a folder into several commits.
     commit = hub.create_commit(
         address.repo_id,
         [*(CommitOperationAdd(name, folder / name) for name in new), *map(CommitOperationDelete, stale)],
@@ -239,7 +239,7 @@ def _again(command: str) -> str:
 
 
 def _command(checkpoint: str | Path, repo_id: str, settings: HubSettings) -> str:
-    """The command that tries again."""
+    """Returns the command that tries again."""
     words = ["bertkit", "push", str(checkpoint), repo_id]
     words += ["--private"] if settings.private else []
     words += ["--revision", settings.revision] if settings.revision else []
@@ -259,14 +259,14 @@ _REASONS = {
 
 @contextmanager
 def hub_faults(repo_id: str, command: str | None) -> Iterator[None]:
-    """Turns what goes wrong with the Hub into one clear message, in which no token stands.
+    """Turns errors of the Hub into one clear message without the token.
 
     Args:
-        repo_id: where to.
-        command: what tries again, or ``None`` before anything is worth it.
+        repo_id: the repository.
+        command: the command that tries again, or ``None`` if there is nothing to repeat.
 
     Raises:
-        HubError: in place of what huggingface_hub and the libraries below it raise.
+        HubError: in place of the errors of huggingface_hub and the libraries below it.
     """
     from huggingface_hub import get_token
     from huggingface_hub.errors import HTTPError

@@ -1,4 +1,4 @@
-"""Whether two forms of a checkpoint compute the same: both are loaded anew and read the same texts.
+"""Comparison of two forms of a checkpoint on the same texts.
 
 Dimension letters: B texts, C choices of a text, S tokens.
 """
@@ -26,21 +26,21 @@ _SENTENCES = (
     "Élise won the prize in Zürich, 42 years after her mother.",
 )
 _CHOICES = 3
-_TOKENS = 48  # of the inputs between the shortest and the longest
+_TOKENS = 48  # longest input of the first batch
 
 Run = Callable[[Mapping[str, "Tensor"]], Sequence[np.ndarray]]
-"""A model at work: inputs as `comparison_inputs` makes them, and the arrays that it computes from them."""
+"""A function from the inputs of `comparison_inputs` to the arrays that a model computes from them."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """How far two forms of a checkpoint are apart.
+    """Difference between two forms of a checkpoint.
 
     Attributes:
-        difference: the largest absolute difference of any two numbers they computed, logits or hidden states.
-        tolerance: the most that it may be.
-        inputs: texts that both read.
-        lengths: tokens of the shortest and of the longest of them.
+        difference: the largest absolute difference of their outputs, logits or hidden states.
+        tolerance: upper limit of the difference.
+        inputs: number of texts compared.
+        lengths: tokens of the shortest and of the longest text.
     """
 
     difference: float
@@ -56,15 +56,15 @@ class Comparison:
 
 
 def comparison_inputs(tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> list[dict[str, Tensor]]:
-    """Batches of texts and of pairs: very short, of some sentences, and as long as the model reads (at most 512).
+    """Returns batches of texts or pairs: very short, of some sentences, and of the model's full length (at most 512).
 
     Args:
-        tokenizer: of the checkpoint.
-        model: of the checkpoint; says which inputs it takes, and how long they may be.
+        tokenizer: tokenizer of the checkpoint.
+        model: model of the checkpoint, which determines names and greatest length of the inputs.
 
     Returns:
-        Of each batch the model's inputs by name, (B, S) int64, or (B, C, S) with C = 3 for a model that picks one of
-        several; padded at the end, but for the last batch.
+        For each batch the model's inputs by name, (B, S) int64, or (B, C, S) with C = 3 for multiple choice; padded at
+        the end, except for the last batch, which needs no padding.
     """
     import torch
 
@@ -100,10 +100,10 @@ def comparison_inputs(tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel
 
 
 def compare(ours: Run, theirs: Run, batches: Sequence[Mapping[str, Tensor]], tolerance: float, name: str) -> Comparison:
-    """Lets both read all batches; what is computed for padding is not compared.
+    """Compares the outputs of two models on all batches, except at padding.
 
     Raises:
-        CheckpointError: they differ by more than ``tolerance``, or one of them computes something that is no number.
+        CheckpointError: they differ by more than ``tolerance``, or one of them computes NaN.
     """
     difference = 0.0
     lengths: list[int] = []

@@ -1,6 +1,6 @@
-"""A checkpoint as plain transformers knows it: BERT as ``model_type: bert``, every other family as it is.
+"""The stock form of a checkpoint: BERT as ``model_type: bert``, every other family unchanged.
 
-bertkit's parameter names are those of the released BERT, so nothing is converted: the same weights get the
+bertkit's parameter names are those of the released BERT, so no weights are converted: they get the
 configuration that transformers' own classes read.
 """
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 TOLERANCE = 1e-4
-"""Between logits or hidden states in float32: the same operations, but not always by the same kernels."""
+"""Largest difference of logits or hidden states in float32: the same operations, but not always the same kernels."""
 
-# What describes our classes, or the version that saved them, and not the network.
+# Fields that describe our classes, or the version that saved them, and not the network.
 _OF_OUR_FORM = ("auto_map", "model_type", "architectures", "transformers_version")
 
 
 def stock_config(config: PreTrainedConfig) -> PreTrainedConfig:
-    """transformers' own configuration of the same network.
+    """Returns transformers' own configuration of the same network.
 
-    All fields of ours are fields of theirs; ``bertkit_task``, which says what a checkpoint was fine-tuned for, is kept
-    as a field that transformers carries along and does not read: `bertkit predict` and `evaluate` read it.
+    All fields of bertkit's configuration exist in transformers'. ``bertkit_task``, the task that a checkpoint was
+    fine-tuned for, is kept as an extra field, which `bertkit predict` and `evaluate` read.
     """
     from transformers import BertConfig
 
@@ -44,20 +44,20 @@ def stock_config(config: PreTrainedConfig) -> PreTrainedConfig:
 def write_stock(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: Path, name: str
 ) -> tuple[str, Comparison]:
-    """Writes a checkpoint in stock form, loads it again, and compares the two on texts.
+    """Writes a checkpoint in stock form, loads it again, and compares the outputs on texts.
 
     Args:
-        model: of any family, on the CPU.
+        model: a model of any family, on the CPU.
         tokenizer: its tokenizer.
-        folder: to write to.
-        name: what messages call the checkpoint.
+        folder: the folder to write to.
+        name: name of the checkpoint in messages.
 
     Returns:
-        The name of the class of transformers that loads it, and how close the two are.
+        The name of the transformers class that loads it, and how close the outputs are.
 
     Raises:
-        CheckpointError: they are not the same; or transformers has no such class, or another tokenizer than ours comes
-            back.
+        CheckpointError: the outputs differ, the weights do not fit transformers' class, or the tokenizer changes when
+            it is saved and loaded.
     """
     import transformers
 
@@ -79,7 +79,7 @@ def write_stock(
 
 
 def torch_run(model: PreTrainedModel) -> Run:
-    """A model of torch for `compare`: every array it computes, dropout off."""
+    """Returns a function for `compare` that runs a torch model without dropout."""
     import torch
 
     def outputs(batch: Mapping[str, Tensor]) -> list[np.ndarray]:
