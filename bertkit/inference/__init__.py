@@ -1,1 +1,1 @@
-"""Using a checkpoint: the same encode and decode as in training, batched by length, on any device."""
+"""Inference with a checkpoint: the encode and decode of training, batched by length, on any device."""

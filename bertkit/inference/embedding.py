@@ -1,7 +1,7 @@
 """Vectors of texts and of their tokens, from chosen layers of any encoder (BERT §5.3, feature-based approach).
 
-A text longer than the model reads goes through it in overlapping windows; every token gets its vector from the window
-in which it has most context on its poorer side, as in BERT's released run_squad.py.
+A text longer than the model's input is encoded in overlapping windows. Each token takes its vector from the window in
+which it has most context (`bertkit.tasks.windows.most_context`), as in BERT's released run_squad.py.
 
 Dimension letters: N texts, T tokens of a text, S tokens of a window with [CLS] and [SEP], K chosen layers, H hidden
 size.
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 Pooling = Literal["cls", "mean", "max"]
-_LONGEST = 512  # tokens of a window, where the model could read more: attention is quadratic in it
-TEXTS_AT_ONCE = 256  # whose token vectors are held in memory together
+_LONGEST = 512  # default limit on the tokens of a window; attention is quadratic in their number
+TEXTS_AT_ONCE = 256  # texts whose token vectors are in memory at the same time
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class TokenEmbeddings:
     Attributes:
         text: as given.
         tokens: T pieces of the vocabulary.
-        offsets: (T, 2) int64, where each stands in ``text``: ``text[start:end]``.
+        offsets: (T, 2) int64, the characters of each token: ``text[start:end]``.
         vectors: (T, K * H) float32.
     """
 
@@ -51,7 +51,7 @@ class TokenEmbeddings:
 
 @dataclass(frozen=True)
 class _Window:
-    """S tokens of a text, and which of them are its own: those that no other window has in a better place."""
+    """One window of S tokens; ``is_own`` marks the tokens whose vectors are taken from it."""
 
     inputs: dict[str, list[int]]
     offsets: np.ndarray
@@ -60,14 +60,15 @@ class _Window:
 
 
 def load_encoder(checkpoint: str, config: PreTrainedConfig) -> PreTrainedModel:
-    """The encoder of a checkpoint without its head, whatever it was trained for.
+    """Loads the encoder of a checkpoint without its head.
 
     Raises:
-        CheckpointError: it cannot be loaded, or its weights are not complete.
+        CheckpointError: the checkpoint cannot be loaded, or its weights are incomplete.
     """
     with without_library_bars():
         model, lost = load_model("BertModel", checkpoint, config, new_head=True)
-    missing = [name for name in lost if not name.startswith("pooler.")]  # which is not asked: not all heads have it
+    # The pooler is not used, and checkpoints of some heads do not have it.
+    missing = [name for name in lost if not name.startswith("pooler.")]
     if missing:
         raise CheckpointError(f"{checkpoint}: the weights lack {', '.join(missing[:3])}; it is not a complete encoder")
     return model
@@ -92,7 +93,7 @@ class Embedder:
         stride: int | None,
         reached: Reached | None = None,
     ) -> np.ndarray:
-        """One vector a text, (N, K * H) float32; see `bertkit.inference.loaded.LoadedCheckpoint.embed`."""
+        """Returns one vector per text, (N, K * H) float32; see `bertkit.inference.loaded.LoadedCheckpoint.embed`."""
         if pooling not in ("cls", "mean", "max"):
             raise RecipeError(f"pooling {pooling!r}: expected cls, mean, max or none")
         vectors = [
@@ -109,7 +110,7 @@ class Embedder:
         stride: int | None,
         reached: Reached | None = None,
     ) -> list[TokenEmbeddings]:
-        """The vectors of every token; see `bertkit.inference.loaded.LoadedCheckpoint.embed`."""
+        """Returns the vectors of every token; see `bertkit.inference.loaded.LoadedCheckpoint.embed`."""
         found = []
         encoded = self._encoded(texts, layers, max_seq_length, stride, reached)
         for text, (windows, states) in zip(texts, encoded, strict=True):
@@ -133,7 +134,7 @@ class Embedder:
         stride: int | None,
         reached: Reached | None,
     ) -> Iterator[tuple[list[_Window], list[np.ndarray]]]:
-        """The windows of each text, in order, and for each the chosen layers' states (S, K * H)."""
+        """Yields for each text its windows and the chosen layers' states of each window, (S, K * H)."""
         self._check_layers(layers)
         length, overlap = self._window_size(max_seq_length, stride)
         with Bar("embedding", "texts") if reached is None else nullcontext(reached) as progress:
@@ -154,7 +155,7 @@ class Embedder:
             )
 
     def _window_size(self, max_seq_length: int | None, stride: int | None) -> tuple[int, int]:
-        """Tokens of a window, and how many of them neighbours share."""
+        """Returns the tokens of a window and how many of them neighbouring windows share."""
         length = min(longest_input(self.model.config), _LONGEST) if max_seq_length is None else max_seq_length
         check_positions(length, self.model.config, self.name)
         overlap = length // 4 if stride is None else stride
@@ -178,7 +179,8 @@ class Embedder:
                     {name: inputs[name] for name in self.inputs},
                     np.pad(text.offsets[start:end], [around, (0, 0)]),
                     np.pad(np.zeros(end - start, bool), around, constant_values=True),
-                    np.pad(owner[start:end] == number, around, constant_values=True),  # [CLS] is every window's own
+                    # Each window keeps its own [CLS] and [SEP].
+                    np.pad(owner[start:end] == number, around, constant_values=True),
                 )
             )
         return windows
@@ -202,7 +204,7 @@ class Embedder:
 
 
 def _pooled(windows: Sequence[_Window], states: Sequence[np.ndarray], pooling: Pooling) -> np.ndarray:
-    """(K * H) float32: over every token once, [CLS] and [SEP] among them, or over the first tokens of the windows."""
+    """Pools over every token once, [CLS] and [SEP] included, or over the windows' first tokens; (K * H) float32."""
     if pooling == "cls":
         return np.mean([state[0] for state in states], axis=0)
     own = np.concatenate([state[window.is_own] for window, state in zip(windows, states, strict=True)])

@@ -1,4 +1,4 @@
-"""Vectors of texts on disk: ``.jsonl`` and ``.parquet`` grow block by block, ``.npz`` is written when all is there."""
+"""Vectors of texts on disk: ``.jsonl`` and ``.parquet`` are written block by block, ``.npz`` at the end."""
 
 from __future__ import annotations
 
@@ -38,28 +38,29 @@ def embed_texts(
 ) -> tuple[int, int]:
     """Writes the vectors of texts to a file, block by block in the order of the texts.
 
-    The file is called ``FILE.partial`` until all are in it. Memory does not grow with the number of texts, but for
-    ``.npz``, whose arrays are held whole.
+    The file is called ``FILE.partial`` until it is complete. Memory does not grow with the number of texts, except for
+    ``.npz``, whose arrays are held in memory.
 
-    With pooling a text is a row: ``text`` and ``embedding``; in ``.npz`` the arrays ``texts`` (N) and ``embeddings``
-    (N, D). Without pooling a token is: in ``.jsonl`` a line is a text with its ``tokens``, each ``token``, ``start``,
-    ``end`` and ``embedding``; in ``.parquet`` a row is a token, with the number of its ``text`` from 0; in ``.npz``
-    there are ``texts`` (N), ``text`` (T), ``tokens`` (T), ``offsets`` (T, 2) and ``embeddings`` (T, D) of all T tokens.
+    With pooling each text is a row of ``text`` and ``embedding``; in ``.npz`` the arrays are ``texts`` (N) and
+    ``embeddings`` (N, D). Without pooling: in ``.jsonl`` a line is a text with its ``tokens``, each of ``token``,
+    ``start``, ``end`` and ``embedding``; in ``.parquet`` a row is a token with the number of its ``text`` from 0; in
+    ``.npz`` the arrays are ``texts`` (N), and ``text`` (T), ``tokens`` (T), ``offsets`` (T, 2) and ``embeddings``
+    (T, D) of all T tokens.
 
     Args:
         checkpoint: a run directory, a folder or a Hub id.
-        output_file: a new file; its ending says in which form.
+        output_file: a new file; its ending selects the format.
         texts: the texts themselves, or ``None``.
         input_file: a table, any other UTF-8 file of one text a line, ``-`` for stdin, or ``None``.
         text_column: of a table; ``text`` unless given.
         pooling, layers, max_seq_length, stride: as for `bertkit.inference.loaded.LoadedCheckpoint.embed`.
 
     Returns:
-        How many texts, and how long their vectors are.
+        The number of texts and the length of their vectors.
 
     Raises:
         BertkitError: no input, two inputs, an output that exists or has an unknown ending, or an unusable checkpoint;
-            or, when the blocks before are written, something wrong with an input.
+            or, after the blocks before it were written, an invalid input.
     """
     if bool(texts) == (input_file is not None):
         raise DataError("give texts as arguments, or a file of them with --input (- for a pipe)")
@@ -68,7 +69,7 @@ def embed_texts(
         raise OutputError(f"--output {output_file}: expected a name that ends in {', '.join(_FORMS)}")
     check_growing_file(output_file, f"--output {output_file}")
     if text_column is not None and input_file is not None and not is_table(input_file):
-        raise DataError(f"--text-column {text_column}: {input_file} is no table; leave it out")
+        raise DataError(f"--text-column {text_column}: {input_file} is not a table; leave it out")
     at_once = TEXTS_AT_ONCE if pooling == "none" else BLOCK
     blocks = read_inputs(input_file, at_once) if input_file is not None else blocks_of(texts or (), at_once)
     embedder = load(checkpoint).embedder
@@ -89,12 +90,12 @@ def embed_texts(
     return count, size
 
 
-# A writer for each form: ``add`` writes the vectors of the next texts, and ``close`` ends the file so that it can be
-# read, also one that was broken off.
+# One writer per format: ``add`` writes the vectors of the next texts; ``close`` ends the file so that it can be read,
+# even after an interruption.
 
 
 class _JsonLines:
-    """A line a text."""
+    """Writes one line per text."""
 
     def __init__(self, file: GrowingFile):
         self._file = file
@@ -112,7 +113,7 @@ class _JsonLines:
 
 def _plain(found: np.ndarray | TokenEmbeddings) -> dict[str, Any]:
     if isinstance(found, np.ndarray):
-        # Nine digits tell every float32 from its neighbours.
+        # Nine digits distinguish every float32 from its neighbours.
         return {"embedding": [float(f"{number:.9g}") for number in found]}
     tokens = zip(found.tokens, found.offsets.tolist(), found.vectors, strict=True)
     return {
@@ -121,7 +122,7 @@ def _plain(found: np.ndarray | TokenEmbeddings) -> dict[str, Any]:
 
 
 class _Parquet:
-    """A row a text, or a token; a block is a row group."""
+    """Writes one row per text or per token; a block is a row group."""
 
     def __init__(self, file: GrowingFile):
         self._file = file
@@ -155,7 +156,7 @@ class _Parquet:
 
 
 class _Npz:
-    """All arrays at once, at the end."""
+    """Collects all arrays and writes them at the end."""
 
     def __init__(self, file: GrowingFile):
         self._file = file
@@ -186,7 +187,7 @@ _FORMS: dict[str, type[_JsonLines] | type[_Parquet] | type[_Npz]] = {
 
 
 def _token_columns(found: Sequence[TokenEmbeddings], first: int) -> dict[str, np.ndarray]:
-    """The tokens of texts as one array each, with the number of the text; ``first`` is that of the first text."""
+    """Concatenates the tokens of texts, with the number of the text of each; ``first`` is that of the first text."""
     return {
         "text": np.repeat(np.arange(first, first + len(found)), [len(each.tokens) for each in found]),
         "tokens": np.asarray([token for each in found for token in each.tokens], dtype=str),

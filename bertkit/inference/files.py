@@ -1,4 +1,4 @@
-"""Texts from arguments, a file, a table or a pipe to predictions on a terminal or on disk, block by block."""
+"""Predictions for texts from arguments, a file, a table or a pipe, to a terminal or to disk, block by block."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ Row = dict[str, Any]
 
 
 class Predictions(NamedTuple):
-    """What `predict_stream` found for some inputs that follow each other.
+    """The predictions of `predict_stream` for one block of inputs.
 
     Attributes:
-        rows: for files: the columns of a table, or ``text``, and what the task predicts.
+        rows: for files: the columns of the input, or ``text``, and the task's prediction.
         lines: for a terminal: each prediction, a tab and the text.
     """
 
@@ -46,28 +46,29 @@ def predict_stream(
     context: str | Path | None = None,
     colours: bool = False,
 ) -> Iterator[Predictions]:
-    """Predictions for texts given directly or in a file; what can be checked at once is, before the model loads.
+    """Predicts for texts given directly or in a file; checks what it can before the model is loaded.
 
-    They come block by block, in the order of the inputs, and memory does not grow with their number. Files of words in
-    columns, SQuAD's JSON, and tables where a row depends on its neighbours, are read whole.
+    Predictions are yielded block by block in the order of the inputs; memory does not grow with their number. Files of
+    words in columns, SQuAD's JSON, and tables in which a row depends on its neighbours, are read whole.
 
     Args:
         checkpoint: a run directory or a Hub id.
         texts: the texts themselves, or ``None``.
         input_file: a table (``.csv``, ``.tsv``, ``.jsonl``, ``.parquet``) with the columns that the checkpoint was
             trained on, a file of words in columns (``.conll``), SQuAD's own JSON (``.json``) for a checkpoint that
-            answers questions, or any other UTF-8 file of one text a line (``-`` is stdin, whose lines are answered as
-            they come), or ``None``. Empty lines are inputs too, so that line n of the input is line n of the output.
-        output_file: a new file to which every block is written before it is given: CSV to a ``.csv``, else a JSON
-            object a line. It is called ``FILE.partial`` until all are in it. In CSV the probability of a class has a
-            column of its own, ``probabilities.NAME``, and several labels are a JSON list.
+            answers questions, or any other UTF-8 file of one text a line (``-`` is stdin, whose lines are answered
+            as they arrive), or ``None``. Empty lines are inputs too, so that line n of the input is line n of the
+            output.
+        output_file: a new file to which every block is written before it is yielded: CSV for ``.csv``, otherwise one
+            JSON object per line. It is called ``FILE.partial`` until it is complete. In CSV the probability of a class
+            has a column of its own, ``probabilities.NAME``, and several labels are a JSON list.
         questions: to be answered from ``context``, instead of texts; or ``None``.
-        context: the text that has the answers, or a UTF-8 file of it.
-        colours: whether the lines may have colours, where the task has such a view.
+        context: the text that contains the answers, or a UTF-8 file of it.
+        colours: allow colours in the lines, if the task supports them.
 
     Raises:
-        BertkitError: no input, two inputs, an output that exists, an unusable checkpoint; or, when the blocks before
-            have been given, something wrong with an input: then the message says how many are done.
+        BertkitError: no input, two inputs, an output that exists, an unusable checkpoint; or, after the blocks before
+            it were yielded, an invalid input; the message then says how many inputs are done.
     """
     if bool(questions) != (context is not None):
         raise DataError("--question is answered from --context, or --context-file; give both")
@@ -99,7 +100,7 @@ def _read(input_file: Path) -> Iterator[Block]:
 
 
 def _columns(task: Task, block: Block) -> tuple[Columns, Columns]:
-    """The columns that the task encodes, and those that are given back with the predictions."""
+    """Returns the columns that the task encodes and those that are repeated beside the predictions."""
     if isinstance(block.given, Table):
         columns = task.columns_of(block.given)
         return columns, task.shown(columns)
@@ -145,7 +146,7 @@ def _json_lines(rows: Sequence[Row]) -> str:
 
 
 class _CsvRows:
-    """Rows as CSV; the first ones come with a header."""
+    """Formats rows as CSV; the first call adds the header."""
 
     def __init__(self) -> None:
         self._written = io.StringIO(newline="")

@@ -1,4 +1,4 @@
-"""What a masked language model expects in place of [MASK] (BERT §3.1, Task #1)."""
+"""Predictions of a masked language model for [MASK] (BERT §3.1, Task #1)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class MaskPrediction:
 
     Attributes:
         token: the piece of the vocabulary.
-        probability: of it at that place, in [0, 1].
-        text: the text with it in place of this mask; other masks stay.
+        probability: the token's probability at that position, in [0, 1].
+        text: the text with the token in place of this mask; other masks stay.
     """
 
     token: str
@@ -46,7 +46,7 @@ class MaskFiller:
         """See `bertkit.inference.loaded.LoadedCheckpoint.fill_mask`."""
         pieces = len(self.tokenizer)
         if not 1 <= top_k <= pieces:
-            raise RecipeError(f"top_k {top_k}: expected 1 to {pieces}, the pieces that there are")
+            raise RecipeError(f"top_k {top_k}: expected 1 to {pieces}, the size of the vocabulary")
         encoded = self.tokenizer(list(texts), return_offsets_mapping=True, return_token_type_ids=True)
         self._check(texts, encoded["input_ids"])
         ids = encoded["input_ids"]
@@ -69,18 +69,22 @@ class MaskFiller:
         return forward_in_batches(self.model, list(map(len, ids)), collate, keep, self.batch_size)
 
     def _check(self, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> None:
-        """Refuses texts without a mask, and longer ones than the model reads.
+        """Refuses texts without a mask and texts longer than the model's input.
 
         Raises:
-            DataError: naming all of them.
+            DataError: there are such texts; the message names all of them.
         """
         longest = longest_input(self.model.config)
         faults = []
         for number, (text, of_text) in enumerate(zip(texts, ids, strict=True), start=1):
             if self.mask_id not in of_text:
-                faults.append(f"text {number}: no {self.tokenizer.mask_token} in {text[:60]!r}; say what to guess")
+                faults.append(
+                    f"text {number}: no {self.tokenizer.mask_token} in {text[:60]!r}; mark the place to predict"
+                )
             if len(of_text) > longest:
-                faults.append(f"text {number}: {len(of_text)} tokens, and {self.name} reads {longest}; give less of it")
+                faults.append(
+                    f"text {number}: {len(of_text)} tokens, but {self.name} takes at most {longest}; shorten it"
+                )
         raise_all(faults)
 
     def _prediction(self, text: str, where: tuple[int, int], token_id: int, probability: float) -> MaskPrediction:

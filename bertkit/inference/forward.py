@@ -25,10 +25,10 @@ def forward_in_batches(
     reached: Callable[[int, int], object] | None = None,
     **options: Any,
 ) -> list[Kept]:
-    """Runs a model over N inputs and returns what is kept of each, in the order given.
+    """Runs a model over N inputs and returns one result for each, in the order given.
 
-    Inputs of like length share a batch, so that little is computed on padding; the longest come first, so that memory
-    runs out at once or not at all.
+    Inputs of similar length share a batch, so that little is computed on padding; the longest come first, so that
+    memory runs out at once or not at all.
 
     Args:
         model: switched to evaluation; batches are moved to its device.

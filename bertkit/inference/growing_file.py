@@ -1,4 +1,4 @@
-"""A file of results that grows while work goes on, and is never half a line."""
+"""A file of results that grows during the work and never ends in half a row."""
 
 from __future__ import annotations
 
@@ -14,23 +14,21 @@ from bertkit.progress import say
 
 
 def check_growing_file(path: Path, name: str) -> None:
-    """Refuses what `bertkit.files.check_new_file` does, and a file that a broken off run has begun.
+    """Refuses what `bertkit.files.check_new_file` refuses, and the partial file of an interrupted run.
 
     Raises:
         OutputError: as above.
     """
     check_new_file(path, name)
     if partial_name(path).exists():
-        raise OutputError(
-            f"{name}: {partial_name(path)} is there, with what a run that was broken off had done; move or delete it"
-        )
+        raise OutputError(f"{name}: {partial_name(path)} holds the results of an interrupted run; move or delete it")
 
 
 class GrowingFile:
-    """A new file, called ``FILE.partial`` until everything is in it. A context manager.
+    """Context manager for a new file that is called ``FILE.partial`` until it is complete.
 
-    Where the work ends before that, by an error or by Ctrl-C, the rows that are whole stay under that name, and stderr
-    says so; without any row nothing stays.
+    If the work ends early, by an error or Ctrl-C, the complete rows stay under that name and stderr says so; without
+    any row the file is removed.
     """
 
     def __init__(self, path: Path):
@@ -44,21 +42,21 @@ class GrowingFile:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        with suppress(OSError):  # what could not be written has been told
+        with suppress(OSError):  # `adding` has already reported a failed write
             self._stream.close()
         if kind is None:
             os.replace(self.partial, self.path)
         elif self.rows:
-            say(f"{self.partial}: {self.rows} rows, each of them whole")
+            say(f"{self.partial}: {self.rows} complete rows")
         else:
             self.partial.unlink()
 
     @contextmanager
     def adding(self, rows: int) -> Iterator[BinaryIO]:
-        """The file, to write so many rows to, all of them or none.
+        """Yields the file to write ``rows`` rows to: all of them are kept, or none.
 
         Raises:
-            OutputError: they cannot be written.
+            OutputError: the rows cannot be written.
         """
         size = self._stream.tell()
         with uninterrupted():

@@ -1,7 +1,7 @@
-"""Texts as they come, block by block: the lines of a file or of a pipe, the rows of a table.
+"""Inputs in blocks: the lines of a file or a pipe, or the rows of a table.
 
-Of a block the inputs of like length are computed together, and what is found for it is given out before the next block
-is read; so memory does not grow with the number of inputs, and their order is kept.
+Within a block, inputs of similar length share a batch. The results of a block are returned before the next block is
+read, so memory does not grow with the number of inputs, and their order is kept.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bertkit.tables import Table, is_table
 from bertkit.tables.table_files import read_table_parts
 
 BLOCK = 1024
-"""Inputs of a block: so many that batches of like lengths can be made of them, so few that memory does not notice."""
+"""Inputs per block: enough for batches of similar lengths, few enough to take little memory."""
 
 _STDIN = "-"
 _PIPE_BYTES = 1 << 20
@@ -31,12 +31,12 @@ Found = TypeVar("Found")
 
 
 class Block(NamedTuple):
-    """Inputs that follow each other.
+    """Consecutive inputs.
 
     Attributes:
         given: lines, or rows of a table.
-        first: how many inputs come before them.
-        total: how many there are in all, by the share of the file that is read; ``None`` of a pipe.
+        first: number of inputs before them.
+        total: estimate of the number of all inputs, by the share of the file that was read; ``None`` for a pipe.
     """
 
     given: list[str] | Table
@@ -45,28 +45,27 @@ class Block(NamedTuple):
 
 
 def one_block(given: list[str] | Table) -> Iterator[Block]:
-    """Inputs that are held whole, as one block."""
+    """Returns inputs that are in memory as one block."""
     return iter([Block(given, 0, len(given))])
 
 
 def blocks_of(texts: Sequence[str], size: int = BLOCK) -> Iterator[Block]:
-    """Texts that are at hand, in blocks."""
+    """Returns texts that are in memory in blocks."""
     return (Block(list(texts[at : at + size]), at, len(texts)) for at in range(0, len(texts), size))
 
 
 def read_inputs(input_file: Path, size: int = BLOCK) -> Iterator[Block]:
-    """The inputs in a file: the rows of a table (see `bertkit.tables.is_table`), or the lines of any other file.
+    """Reads the inputs of a file: the rows of a table (see `bertkit.tables.is_table`), or the lines of any other file.
 
-    A line may be empty. The first block of a file is read at once, so that what is wrong with it is said before a model
-    is loaded. ``-`` is stdin: its lines are given as they come, so many at once as have come, which are few while one
-    waits for them and many while they wait.
+    A line may be empty. The first block of a file is read at once, so that its faults are reported before a model is
+    loaded. ``-`` is stdin: each block has the lines that have arrived, few from a person and many from a fast program.
 
     Args:
         input_file: a file or ``-``.
-        size: inputs of a block, at most.
+        size: inputs per block, at most.
 
     Raises:
-        DataError: there is no input, or the file is not what it should be; when the blocks before have been given.
+        DataError: there is no input, or the file is invalid; raised after the blocks before the fault.
     """
     blocks = _read(input_file, size)
     return blocks if str(input_file) == _STDIN else chain([next(blocks)], blocks)
@@ -115,15 +114,15 @@ def _full(pieces: Iterable[str], size: int) -> Iterator[list[str]]:
 
 
 def work_through(blocks: Iterable[Block], what: str, work: Callable[[Block, Reached], Found]) -> Iterator[Found]:
-    """What ``work`` finds for each block, in turn, with a bar on stderr.
+    """Yields the result of ``work`` for each block in turn, with a progress bar on stderr.
 
     Args:
         blocks: from `read_inputs`.
-        what: the work, in a word.
-        work: is given a block, and whom to tell how much of it is done.
+        what: name of the work for the bar, one word.
+        work: called with a block and a callback for progress within it.
 
     Raises:
-        DataError: something is wrong with a block; the message says how many inputs had been worked on before.
+        DataError: a block is invalid; the message says how many inputs before it are done.
     """
     done = 0
     with Bar(what, "inputs") as bar:
@@ -136,7 +135,7 @@ def work_through(blocks: Iterable[Block], what: str, work: Callable[[Block, Reac
         except DataError as error:
             if not done:
                 raise
-            raise DataError(f"{error}\nThe {done} inputs before are done.") from error
+            raise DataError(f"{error}\nThe {done} inputs before it are done.") from error
 
 
 def _tell(bar: Bar, block: Block, done: int, of: int) -> None:

@@ -1,4 +1,4 @@
-"""What `bertkit.load` returns: a checkpoint that predicts what it was fine-tuned for, fills masks and gives vectors."""
+"""The result of `bertkit.load`: a checkpoint that predicts for its task, fills masks and returns vectors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def load(
     Args:
         checkpoint: a run directory, a folder or a Hub id.
         device: ``auto`` or ``cpu``.
-        batch_size: inputs computed at once; does not change any result.
+        batch_size: inputs per batch; does not change any result.
         data: values of the task's ``data`` block, such as ``data_dir``; only for a fine-tuned checkpoint.
 
     Raises:
@@ -35,12 +35,12 @@ def load(
     """
     loaded = LoadedCheckpoint(str(checkpoint), device, batch_size, data)
     if loaded.is_fine_tuned or data:
-        loaded.predictor  # noqa: B018 - what is wrong with it is to be said now
+        loaded.predictor  # noqa: B018 - reports faults of the checkpoint now
     return loaded
 
 
 class LoadedCheckpoint:
-    """A checkpoint in use. Build it with `load`; weights of a head are loaded when they are first needed."""
+    """A checkpoint for inference, built by `load`; the weights of each head are loaded when first needed."""
 
     def __init__(self, name: str, device: Literal["auto", "cpu"], batch_size: int, data: dict[str, Any]):
         self.name = name
@@ -51,7 +51,7 @@ class LoadedCheckpoint:
 
     @property
     def is_fine_tuned(self) -> bool:
-        """Whether the checkpoint says what it was fine-tuned for."""
+        """Returns whether the checkpoint records the task it was fine-tuned for."""
         return bool(getattr(self._config, "bertkit_task", None))
 
     @cached_property
@@ -64,13 +64,13 @@ class LoadedCheckpoint:
         return load_predictor(self.name, device=self._device, batch_size=self.batch_size, **self._data)
 
     def __getattr__(self, name: str) -> Any:
-        """Of a fine-tuned checkpoint, whatever else its predictor has: ``task``, ``model``, ``tokenizer``, …"""
+        """Forwards other names of a fine-tuned checkpoint to its predictor: ``task``, ``model``, ``tokenizer``, …"""
         if name.startswith("_") or not self.is_fine_tuned:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         return getattr(self.predictor, name)
 
     def predict(self, texts: str | Sequence[str] | None = None, **fields: str | Sequence[str]) -> list[dict[str, Any]]:
-        """Predictions for texts, in the order given; see `bertkit.inference.predictor.Predictor.predict`.
+        """Predicts for texts, in the order given; see `bertkit.inference.predictor.Predictor.predict`.
 
         Args:
             texts: one text, or several.
@@ -113,7 +113,7 @@ class LoadedCheckpoint:
         max_seq_length: int | None = None,
         stride: int | None = None,
     ) -> np.ndarray | list[TokenEmbeddings]:
-        """Vectors of N texts of any length.
+        """Returns vectors of N texts of any length.
 
         Args:
             texts: one text, or several.
@@ -136,15 +136,15 @@ class LoadedCheckpoint:
         return self.embedder.pooled(given, pooling, layers, max_seq_length, stride)
 
     def fill_mask(self, texts: str | Sequence[str], *, top_k: int = 5) -> list[list[list[MaskPrediction]]]:
-        """What the model expects in place of each mask.
+        """Predicts the token in place of each mask.
 
         Args:
             texts: each with one mask or several, written as the tokenizer writes it: ``[MASK]`` for BERT.
-            top_k: how many guesses for a mask.
+            top_k: number of predictions for each mask.
 
         Returns:
-            For each text, for each of its masks, the guesses, the most probable first. Masks of one text are guessed
-            without regard to each other.
+            For each text and each of its masks, the predictions, the most probable first. Masks of one text are
+            predicted independently.
 
         Raises:
             CheckpointError: the checkpoint has no masked-LM head.

@@ -1,4 +1,4 @@
-"""A checkpoint that was exported to ONNX, in the place of its network: the same inputs and outputs, on the CPU."""
+"""A checkpoint exported to ONNX, with the interface of its network, on the CPU."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ NEEDS_EXTRA = "needs the extra onnx: pip install 'bertkit[onnx]'"
 
 
 def is_onnx(checkpoint: str) -> bool:
-    """Whether a folder holds a model that `bertkit export --to onnx` wrote."""
+    """Returns whether a folder holds a model that `bertkit export --to onnx` wrote."""
     return (Path(checkpoint) / ONNX_FILE).is_file()
 
 
 class OnnxModel:
-    """What `bertkit.inference.predictor.Predictor` asks of a network, computed by onnxruntime.
+    """The part of a network's interface that `bertkit.inference` uses, computed by onnxruntime.
 
     Args:
-        folder: with ``model.onnx``.
+        folder: contains ``model.onnx``.
         config: its configuration.
 
     Raises:
@@ -47,13 +47,13 @@ class OnnxModel:
             self._session = onnxruntime.InferenceSession(
                 str(Path(folder) / ONNX_FILE), options, providers=["CPUExecutionProvider"]
             )
-        except Exception as error:  # onnxruntime's own errors have no base but this
+        except Exception as error:  # onnxruntime's errors have no narrower base class
             raise CheckpointError(f"{folder}: {ONNX_FILE} cannot be loaded ({str(error).splitlines()[0]})") from error
         self._inputs = {each.name for each in self._session.get_inputs()}
         self._outputs = [each.name for each in self._session.get_outputs()]
 
     def eval(self) -> OnnxModel:
-        """Nothing to do: there is no dropout in it."""
+        """Does nothing: an exported model has no dropout."""
         return self
 
     def to(self, device: Any) -> OnnxModel:
@@ -61,7 +61,7 @@ class OnnxModel:
         return self
 
     def __call__(self, **inputs: Tensor) -> dict[str, Tensor]:
-        """The outputs by the names that the network gives them; labels are not asked for."""
+        """Returns the outputs under the network's names for them; losses are not computed."""
         import torch
 
         given = {name: values.numpy() for name, values in inputs.items() if name in self._inputs}

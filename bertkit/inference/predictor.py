@@ -1,4 +1,4 @@
-"""A fine-tuned checkpoint that answers: `load` it once, `Predictor.predict` as often as you like."""
+"""Predictions and scores of a fine-tuned checkpoint."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What `evaluate` returns.
+    """The result of `evaluate`.
 
     Attributes:
         metrics: ``eval_…``, named as in ``eval_results.json``.
-        examples: how many were scored.
-        source: the file or Hub set they came from.
-        truncation: what ``max_seq_length`` cut.
+        examples: number of examples scored.
+        source: the file or Hub set of the examples.
+        truncation: what ``max_seq_length`` cut off.
     """
 
     metrics: dict[str, float]
@@ -45,7 +45,7 @@ class Evaluation:
 
 
 class Predictor:
-    """A checkpoint with its task and tokenizer. Build it with `load`."""
+    """A checkpoint with its task and tokenizer, built by `load`."""
 
     def __init__(
         self, task: Task, model: PreTrainedModel | OnnxModel, tokenizer: PreTrainedTokenizerBase, batch_size: int
@@ -57,7 +57,7 @@ class Predictor:
         self.batch_size = batch_size
 
     def predict(self, texts: str | Sequence[str] | None = None, **fields: str | Sequence[str]) -> list[dict[str, Any]]:
-        """Predictions for texts, in the order given; `Task.line` shows one.
+        """Predicts for texts, in the order given; `Task.line` formats a prediction.
 
         Args:
             texts: inputs as the task reads them from a line: a text, or for pairs two texts with a tab between them.
@@ -65,11 +65,11 @@ class Predictor:
                 for each.
 
         Returns:
-            One dictionary a text; for classification ``label``, ``probability`` in [0, 1] and ``probabilities``; for
+            One dictionary per text; for classification ``label``, ``probability`` in [0, 1] and ``probabilities``; for
             question answering ``answer``, ``probability``, ``start`` and ``end``.
 
         Raises:
-            DataError: the task does not take what is given.
+            DataError: the task does not take these inputs.
         """
         if (texts is None) == (not fields):
             raise DataError("predict takes texts, or fields by their names such as question and context")
@@ -81,17 +81,17 @@ class Predictor:
     def predict_columns(
         self, columns: Mapping[str, Sequence[str]], reached: Reached | None = None
     ) -> list[dict[str, Any]]:
-        """Predictions for the columns of a table, named as in training; one dictionary a row, as `predict` has them.
+        """Predicts for the columns of a table, named as in training; returns one dictionary per row, as `predict`.
 
-        ``reached`` is told how many of the rows' inputs are computed, and of how many; without it there is a bar.
+        ``reached`` is called with the number of inputs done and of all; without it a bar is shown.
         """
         features = self.task.encode(columns, self.tokenizer)
         return self.task.decode(self.outputs(features, reached), features, columns)
 
     def outputs(self, features: Columns, reached: Reached | None = None) -> Outputs:
-        """What the model gives for N encoded inputs, float32, in the order given.
+        """Returns the model's outputs for N encoded inputs, float32, in the order given.
 
-        What is returned is what transformers' Trainer returns for the same inputs.
+        They are the outputs that transformers' Trainer returns for the same inputs.
         """
         columns = {name: features[name] for name in self.inputs}
         ignored = getattr(self.model.config, "keys_to_ignore_at_inference", ())
@@ -111,7 +111,7 @@ class Predictor:
 
 
 def _to_one_length(rows: Sequence[np.ndarray]) -> np.ndarray:
-    """N arrays (S, …) as one (N, S, …) that has -100 beyond those that are shorter than the longest."""
+    """Stacks N arrays (S, …) into one (N, S, …), padded to the longest with -100."""
     lengths = {len(row) for row in rows}
     if len(lengths) == 1:
         return np.stack(rows)
@@ -129,11 +129,11 @@ def load(
     Args:
         checkpoint: a run directory or a Hub id.
         device: ``auto`` or ``cpu``.
-        batch_size: inputs computed at once; does not change any result.
+        batch_size: inputs per batch; does not change any result.
         data: values of the task's ``data`` block, such as ``data_dir``.
 
     Raises:
-        CheckpointError: it cannot be loaded, or does not say what it was fine-tuned for.
+        CheckpointError: the checkpoint cannot be loaded, or does not record its task.
     """
     task, config = _task(str(checkpoint), data)
     return _predictor(str(checkpoint), task, config, device, batch_size)
@@ -158,7 +158,7 @@ def _predictor(
 
 
 def _task(checkpoint: str, data: Mapping[str, Any]) -> tuple[Task, PreTrainedConfig]:
-    """What a checkpoint was fine-tuned for, without its weights."""
+    """Loads the task and the configuration of a checkpoint, without its weights."""
     config = load_config(checkpoint, any_encoder=True)
     task = task_of_checkpoint(config, checkpoint, **data)
     check_positions(task.data.max_seq_length, config, checkpoint)
@@ -177,7 +177,7 @@ def evaluate(
     Args:
         checkpoint: a run directory or a Hub id.
         split: ``validation`` or ``train``, or another that has labels (``validation_mm`` of MNLI).
-        max_samples: only the first so many examples.
+        max_samples: score only this number of examples, the first ones.
         data: values of the task's ``data`` block: ``data_dir``, ``validation_file``, ``max_seq_length``, …; ``None`` is
             not given.
 
@@ -192,7 +192,7 @@ def evaluate(
     task, loaded = task.load([split])
     found = loaded.get(split)
     if found is None:
-        raise DataError(f"--split {split}: there is none in these data")
+        raise DataError(f"--split {split}: these data have no such split")
     if not task.is_labelled(found.examples):
         raise DataError(f"{found.source}: no labels to score against; `bertkit predict` takes inputs without labels")
     predictor = _predictor(str(checkpoint), task, config)

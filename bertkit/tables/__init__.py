@@ -1,4 +1,4 @@
-"""Labelled text as its owner keeps it: rows of named columns, from files and from data sets of the Hub.
+"""Labelled text in rows of named columns, from files and from data sets of the Hub.
 
 table.py        rows, and where each of them stands
 table_files.py  a file by its kind, packed or not

@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 def read_batches(
     batches: Iterable[pa.RecordBatch | pa.Table], source: str, fingerprint: str, first_row: int = 0
 ) -> Table:
-    """The table of rows that come in batches of one schema; lists and structs become Python lists and dicts.
+    """Builds a table from batches of one schema; lists and structs become Python lists and dicts.
 
-    The names of classes are those that the ``datasets`` library keeps in the schema of what it writes.
+    The names of classes are those that the ``datasets`` library stores in the schema.
 
     Args:
         batches: from `bertkit.reading.row_files.parquet_batches`, or of a data set.
         source: what messages call their source.
         fingerprint: the table's.
-        first_row: how many rows of the source come before the batches.
+        first_row: number of rows of the source before the batches.
 
     Raises:
-        DataError: there is no row; columns have the same name; or a value cannot be read, such as text that is not
-            UTF-8. All faults are named in one message, with their rows.
+        DataError: there is no row, columns share a name, or a value cannot be read, such as text that is not UTF-8.
+            One message names all faults with their rows.
     """
     columns: dict[str, list[Any]] = {}
     class_names: dict[str, list[str]] = {}
@@ -62,7 +62,7 @@ def _unreadable(values: pa.Array | pa.ChunkedArray, name: str, source: str, firs
 
 
 def _class_names(schema: pa.Schema) -> dict[str, list[str]]:
-    """Column → names of its classes, for columns of classes and of lists of classes."""
+    """Returns column → class names, for columns of classes and of lists of classes."""
     described = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
     found = {}
     for name, feature in ((described.get("info") or {}).get("features") or {}).items():

@@ -1,4 +1,4 @@
-"""Which columns of a table hold its texts and its labels: as told, or by the names that such columns usually have."""
+"""The columns of a table that hold texts and labels, as given or by their usual names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from bertkit.errors import DataError, did_you_mean
 
-# Pairs before single texts, since a set of pairs may also have a column named like a text.
+# Pairs come first, since a set of pairs may also have a column named like a single text.
 _TEXTS = (
     ("sentence1", "sentence2"),
     ("premise", "hypothesis"),
@@ -25,11 +25,11 @@ _LABELS = ("label", "labels", "class", "category", "target", "score")
 
 
 def label_column(names: Sequence[str], given: str | None, source: str) -> str:
-    """The column of the labels.
+    """Returns the column of the labels.
 
     Args:
         names: of all columns.
-        given: the one that was asked for, or None for the first usual name that there is.
+        given: the column asked for, or None for the first usual name among ``names``.
         source: what messages call the table.
 
     Raises:
@@ -48,16 +48,16 @@ def label_column(names: Sequence[str], given: str | None, source: str) -> str:
 
 
 def text_columns(names: Sequence[str], given: Sequence[str], label: str, source: str) -> list[str]:
-    """The column of the text, or the two columns of the pair.
+    """Returns the column of the text, or the two columns of the pair.
 
     Args:
         names: of all columns.
-        given: those that were asked for; none for the usual names, or for the only column beside the label.
+        given: the columns asked for; if empty, the usual names, or the only column beside the label.
         label: the column of the labels.
         source: what messages call the table.
 
     Raises:
-        DataError: there is no such column, it is that of the labels, or it cannot be told which are meant.
+        DataError: a column does not exist, it is that of the labels, or the choice is ambiguous.
     """
     if given:
         _check(given, names, source, "--text-column")

@@ -1,6 +1,6 @@
-"""CSV and TSV → tables: fields between commas or tabs, as text exactly as it stands.
+"""Reading of CSV and TSV: fields between commas or tabs, whose text is not changed.
 
-Nothing in these files means a missing value: ``NA``, ``None``, ``null`` and an empty field are text.
+Nothing in these files stands for a missing value: ``NA``, ``None``, ``null`` and an empty field are text.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _REMEDIES = {
     TAB: "if a tab parts its columns, name the file .tsv",
     ";": "if ';' parts its columns, save it with commas",
 }
-_LONGEST_FIELD = 2**31 - 1  # characters; the most that the csv module takes on every system
+_LONGEST_FIELD = 2**31 - 1  # characters; the largest limit that the csv module accepts on every system
 
-_Row = tuple[int, list[str]]  # the line that it begins in, from 1; its fields, none for a blank line
+_Row = tuple[int, list[str]]  # first line, from 1; fields, none for a blank line
 
 
 def read_delimited(
@@ -39,26 +39,26 @@ def read_delimited(
     columns: Sequence[str] | None = None,
     skip_ragged: bool = False,
 ) -> Table:
-    r"""The table that a text holds whose first row names the columns.
+    r"""Reads a table from a text whose first row names the columns.
 
-    A column without a name is left out: pandas writes the numbers of rows so. A blank line holds no row, unless there
-    is only one column: then it is an empty text. A line ends with CRLF, LF or CR; within quotes these stand for
+    A column without a name is left out: pandas writes row numbers into one. A blank line is skipped, except in a table
+    of one column, where it is an empty text. A line ends with CRLF, LF or CR; within quotes these stand for
     themselves.
 
     Args:
-        pieces: of the text, from `bertkit.reading.utf8.decode_pieces`.
+        pieces: pieces of the text, from `bertkit.reading.utf8.decode_pieces`.
         source: what messages call it.
         fingerprint: the table's.
         delimiter: `COMMA` or `TAB`.
         quoting: a field may be quoted as in RFC 4180, then it holds delimiters and line endings, and quotes that are
             doubled. A quote within a field that does not begin with one is a plain character. False: quotes are plain
             characters everywhere, a row is a line.
-        columns: their names; then the first row is no header but holds values.
+        columns: names of the columns of a text without a header row.
         skip_ragged: leave out rows with another number of fields than there are columns, and count them.
 
     Raises:
-        DataError: there is no header or no row; no column has a name, or several the same; a row has another number of
-            fields; a quoted field does not end. All faults are named in one message, with their lines.
+        DataError: there is no header or no row, no column has a name, columns share a name, a row has another number
+            of fields, or a quoted field does not end. One message names all faults with their lines.
 
     >>> table = read_delimited(['text,label\n"a, b",1\n'], "x.csv", "", delimiter=COMMA, quoting=True)
     >>> table.columns
@@ -88,10 +88,10 @@ def delimited_blocks(
     columns: Sequence[str] | None = None,
     skip_ragged: bool = False,
 ) -> Iterator[Table]:
-    """The table of `read_delimited` in parts of ``size`` rows; ``skipped`` counts up to the end of the part.
+    """Yields the table of `read_delimited` in parts of ``size`` rows; ``skipped`` counts up to the end of the part.
 
     Raises:
-        DataError: as `read_delimited`, when the parts before have been given; the faults of one part are named.
+        DataError: as `read_delimited`, after the parts before; the message names the faults of one part.
     """
     faults: list[str] = []
     skipped: list[int] = []
@@ -135,7 +135,7 @@ def delimited_blocks(
 
 
 def _header(rows: Iterator[_Row], source: str, delimiter: str, faults: list[str]) -> list[str]:
-    """The names of the columns; faults of single names are added to ``faults``."""
+    """Returns the names of the columns; adds the faults of single names to ``faults``."""
     _, names = next(rows, (1, []))
     if not names:
         raise_listed(faults or [f"{source}, line 1: empty; expected a header line with the names of the columns"])
@@ -158,8 +158,8 @@ def _plain_rows(lines: Iterable[str], delimiter: str) -> Iterator[_Row]:
 
 
 def _quoted_rows(lines: Iterable[str], delimiter: str, source: str, faults: list[str]) -> Iterator[_Row]:
-    """Rows by RFC 4180, up to the first quoted field that does not end; that one is added to ``faults``."""
-    # The limit belongs to the whole process: to lower it again could break off a reading in another thread.
+    """Yields rows by RFC 4180 up to the first quoted field that does not end, which is added to ``faults``."""
+    # The limit is global to the process: lowering it again could interrupt a reader in another thread.
     csv.field_size_limit(_LONGEST_FIELD)
     of_row: list[str] = []
     reader = csv.reader(_noted(lines, of_row), delimiter=delimiter, strict=True)
@@ -184,7 +184,7 @@ def _noted(lines: Iterable[str], seen: list[str]) -> Iterator[str]:
 
 
 def _opening(of_row: Sequence[str], begins: int, delimiter: str) -> int:
-    """The line in which the first field of a row begins that does not end as it should."""
+    """Returns the line in which the first unterminated field of a row begins."""
     whole_field = re.compile(rf'(?:"(?:[^"]++|"")*+"|[^"{delimiter}][^{delimiter}]*+)?{delimiter}')
     text, start = "".join(of_row), 0
     while field := whole_field.match(text, start):

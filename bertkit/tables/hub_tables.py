@@ -1,4 +1,4 @@
-"""Splits of data sets on the Hub → tables."""
+"""Reading of splits of data sets on the Hub."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ _BATCH_ROWS = 1024
 
 
 def hub_splits(hub_id: str, config: str | None) -> list[str]:
-    """The names of the splits that a set of the Hub has, in its own order; no data is downloaded.
+    """Returns the split names of a data set on the Hub, in its own order, without downloading data.
 
     Args:
         hub_id: ``owner/name``.
         config: one of its configurations; None where it has only one, or a default.
 
     Raises:
-        DataError: the set cannot be had, neither from the Hub nor from the cache; it has no such configuration; or its
-            name is that of a file or folder here.
+        DataError: the set is not available, neither from the Hub nor from the cache; it has no such configuration; or
+            its name is that of a local file or folder.
     """
     return split_names(_found(hub_id, config, None))
 
 
 def load_hub_table(hub_id: str, config: str | None, split: str) -> Table:
-    """One split of a data set on the Hub, downloaded unless it is in the cache.
+    """Loads one split of a data set on the Hub and downloads it unless it is in the cache.
 
-    Classes stay ids; the table's ``class_names`` has what they are called. The fingerprint is a SHA-256 of the commit,
+    Classes stay ids; the table's ``class_names`` has their names. The fingerprint is a SHA-256 of the commit,
     the configuration and the split.
 
     Args:
@@ -44,8 +44,8 @@ def load_hub_table(hub_id: str, config: str | None, split: str) -> Table:
         split: one of `hub_splits`, or an expression such as ``train[:10%]``.
 
     Raises:
-        DataError: as `hub_splits`; or the set has no such split, and the message lists those it has; or there is no row
-            in it, or one that cannot be read.
+        DataError: as `hub_splits`; or the set has no such split, and the message lists those it has; or the split has
+            no row, or one that cannot be read.
     """
     builder = _found(hub_id, config, split)
     rows = load_set(builder, hub_id, split, column=None, streaming=False)
@@ -56,7 +56,7 @@ def load_hub_table(hub_id: str, config: str | None, split: str) -> Table:
 
 
 def _found(hub_id: str, config: str | None, split: str | None) -> DatasetBuilder:
-    # Of a folder the library would keep the rows by the names of its files, and not see when these change.
+    # For a folder, the library would cache rows under the files' names and not notice changes.
     if Path(hub_id).exists():
         raise DataError(
             f"{hub_id}: expected the id of a set of the Hub, and this is a file or folder here; give its files, "

@@ -1,4 +1,4 @@
-"""JSON lines → tables: one object a line, a column for each key."""
+"""Reading of JSON lines: one object per line, one column per key."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from bertkit.tables.table import Table
 
 
 def read_json_lines(lines: Iterable[str], source: str, fingerprint: str) -> Table:
-    """The table of JSON objects, one a line; blank lines are left out.
+    """Reads a table from JSON objects, one per line; blank lines are skipped.
 
-    The columns are the keys of all objects, in the order in which they first come. An object that lacks a key has None
+    The columns are the keys of all objects, in order of first appearance. An object that lacks a key has None
     for it, as for a null.
 
     Args:
@@ -26,8 +26,8 @@ def read_json_lines(lines: Iterable[str], source: str, fingerprint: str) -> Tabl
         fingerprint: the table's.
 
     Raises:
-        DataError: a line holds no JSON object, or a text in it holds half of a surrogate pair, which is no character;
-            or there is no object with a key. All faults are named in one message, with their lines.
+        DataError: a line holds no JSON object, a text holds half of a surrogate pair, which is not a character, or no
+            object has a key. One message names all faults with their lines.
 
     >>> read_json_lines(['{"text": "a", "label": 1}', '{"text": "b"}'], "x.jsonl", "").columns
     {'text': ['a', 'b'], 'label': [1, None]}
@@ -37,10 +37,10 @@ def read_json_lines(lines: Iterable[str], source: str, fingerprint: str) -> Tabl
 
 
 def json_line_blocks(lines: Iterable[str], source: str, fingerprint: str, size: int) -> Iterator[Table]:
-    """The table of `read_json_lines` in parts of ``size`` rows; each has the keys of all rows up to its last.
+    """Yields the table of `read_json_lines` in parts of ``size`` rows; each has the keys of all rows up to its last.
 
     Raises:
-        DataError: as `read_json_lines`, when the parts before have been given; the faults of one part are named.
+        DataError: as `read_json_lines`, after the parts before; the message names the faults of one part.
     """
     names: dict[str, None] = {}
     faults: list[str] = []
@@ -59,7 +59,7 @@ def json_line_blocks(lines: Iterable[str], source: str, fingerprint: str, size: 
 
 
 def _rows(lines: Iterable[str], source: str, faults: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects with their lines; what is wrong with the others is added to ``faults``."""
+    """Yields the objects with their line numbers; adds the faults of invalid lines to ``faults``."""
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -71,7 +71,7 @@ def _rows(lines: Iterable[str], source: str, faults: list[str]) -> Iterator[tupl
 
 def _checked(line: str) -> dict[str, Any]:
     row = json_object(line, "text")
-    if "\\ud" in line or "\\uD" in line:  # only so can JSON write a surrogate
+    if "\\ud" in line or "\\uD" in line:  # the only way to write a surrogate in JSON
         try:
             json.dumps(row, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:

@@ -1,6 +1,6 @@
-"""What the labels of a table are: one class a row, several, or a number; and which classes there are.
+"""The labels of a table: one class per row, several, or a number; and the names of the classes.
 
-The names of classes are always those of the data: what a checkpoint predicts is to be readable without the table.
+Class names are always those of the data, so that predictions are readable without the table.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Problem = Literal["single_label", "multi_label", "regression"]
 
 
 def is_missing(value: Any) -> bool:
-    """Whether there is no label: a null, NaN, an empty field or white space alone. Words like "None" are labels.
+    """Returns whether a value is no label: a null, NaN, an empty field or white space. Words like "None" are labels.
 
     >>> is_missing(None), is_missing(" "), is_missing("None"), is_missing(0)
     (True, True, False, False)
@@ -26,9 +26,9 @@ def is_missing(value: Any) -> bool:
 
 
 def problem_of(values: Sequence[Any]) -> Problem:
-    """What the labels must be by their form; missing ones say nothing.
+    """Infers the kind of problem from the form of the labels; missing labels are ignored.
 
-    Lists are several labels a row. Numbers with a fraction among them, written or stored, are numbers to predict;
+    Lists mean several labels per row. Numbers of which at least one has a fraction, written or stored, mean regression;
     whole numbers alone are classes, like words.
 
     >>> problem_of(["3", "1"]), problem_of(["3", "1.5"]), problem_of([["a"], []]), problem_of([0.0, 1.0])
@@ -43,9 +43,9 @@ def problem_of(values: Sequence[Any]) -> Problem:
 
 
 def class_names(values: Sequence[Any]) -> list[str]:
-    """The distinct labels, as text: whole numbers in their order, anything else in that of the alphabet.
+    """Returns the distinct labels as text: whole numbers in numeric order, anything else in alphabetical order.
 
-    What is missing or no label is left out; `class_ids` and `class_sets` refuse it.
+    Missing and invalid labels are left out; `class_ids` and `class_sets` refuse it.
 
     >>> class_names(["no", "yes", "no"]), class_names([10, 9]), class_names([["b"], ["a", "b"]])
     (['no', 'yes'], ['9', '10'], ['a', 'b'])
@@ -59,7 +59,7 @@ def class_names(values: Sequence[Any]) -> list[str]:
 
 
 def class_ids(table: Table, column: str, names: Sequence[str]) -> list[int]:
-    """The class of every row, as a position in ``names``.
+    """Returns the class of every row as an index into ``names``.
 
     Raises:
         DataError: a label is missing, or none of the names; every such row is named.
@@ -73,7 +73,7 @@ def class_ids(table: Table, column: str, names: Sequence[str]) -> list[int]:
 
 
 def class_sets(table: Table, column: str, names: Sequence[str]) -> list[list[float]]:
-    """For every row a 1 for each of ``names`` that it has, and a 0 for the others.
+    """Returns for every row a 1 for each of ``names`` that it has and a 0 for the others.
 
     Raises:
         DataError: a row has no list, or a label that is none of the names; every such row is named.
@@ -98,12 +98,12 @@ def class_sets(table: Table, column: str, names: Sequence[str]) -> list[list[flo
 
 
 def named(table: Table, column: str) -> Table:
-    """The table with the names of classes in a column of ids, or of lists of ids, where its source tells them.
+    """Replaces class ids, or lists of them, by the class names that the source gives.
 
-    -1 becomes a missing value, as which the Hub's sets write it.
+    -1 becomes a missing value: data sets of the Hub write it so.
 
     Raises:
-        DataError: an id is of no class.
+        DataError: an id has no class.
     """
     if column not in table.class_names:
         return table
@@ -123,9 +123,9 @@ def named(table: Table, column: str) -> Table:
 
 
 def separated(table: Table, column: str, separator: str) -> Table:
-    """The table with lists in a column whose fields hold several labels, as CSV and TSV files do.
+    """Splits the fields of a column that hold several labels, as in CSV and TSV files, into lists.
 
-    An empty field is an empty list; what is no text stays, for `class_sets` to judge.
+    An empty field becomes an empty list; values other than text are unchanged and left to `class_sets`.
     """
     lists = [
         [label.strip() for label in value.split(separator) if label.strip()] if isinstance(value, str) else value
@@ -135,7 +135,7 @@ def separated(table: Table, column: str, separator: str) -> Table:
 
 
 def texts(table: Table, column: str) -> list[str]:
-    """The text of every row, as it stands: "None", "NA" and "null" are words.
+    """Returns the text of every row unchanged: "None", "NA" and "null" are words.
 
     Raises:
         DataError: something is missing, empty, white space alone, or no text; every such row is named.
@@ -154,7 +154,7 @@ def texts(table: Table, column: str) -> list[str]:
 
 
 def _values(table: Table, column: str) -> list[Any]:
-    """The values of a column, missing ones too, so that these can be named together with other faults."""
+    """Returns the values of a column, including missing ones, so that one message can name all faults."""
     return table.columns[column] if column in table.columns else table.column(column)
 
 
@@ -163,7 +163,7 @@ def _is_label(value: Any) -> bool:
 
 
 def _faults(value: Any, column: str, ids: Mapping[str, int]) -> list[str]:
-    """What is wrong with one label, if anything."""
+    """Returns the faults of one label."""
     if is_missing(value):
         return [f"no value for {column!r}"]
     if not _is_label(value):

@@ -1,4 +1,4 @@
-"""A validation set made from the training set, and rows that stand in both."""
+"""Validation sets drawn from a training set, and rows that are in both."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import numpy as np
 
 
 def hold_out(classes: Sequence[Hashable] | None, rows: int, fraction: float, seed: int) -> tuple[list[int], list[int]]:
-    """Draws a validation set that has every class in about the same share as the whole.
+    """Draws a validation set that has about the class shares of the whole.
 
-    Of a class of n rows, ``fraction`` · n are held out, rounded, and at least one is left to train on. (The function of
+    Of a class of n rows, ``fraction`` · n are held out, rounded; at least one remains to train on. (The function of
     the datasets library refuses a class of one row.)
 
     Args:
-        classes: the class of every row; None draws from all rows alike.
-        rows: how many there are.
+        classes: the class of every row; None draws from all rows equally.
+        rows: number of rows.
         fraction: share to hold out, in (0, 1).
-        seed: the same gives the same split, whatever else the run does.
+        seed: determines the split, independent of anything else in the run.
 
     Returns:
         Rows to train on and rows held out, each in the order of the table.
@@ -34,7 +34,7 @@ def hold_out(classes: Sequence[Hashable] | None, rows: int, fraction: float, see
 
 
 def repeated(train: Sequence[Sequence[str]], validation: Sequence[Sequence[str]]) -> list[int]:
-    """The rows of a validation set whose texts also stand in the training set.
+    """Returns the rows of a validation set whose texts are also in the training set.
 
     Args:
         train, validation: columns of texts.

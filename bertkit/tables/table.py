@@ -1,4 +1,4 @@
-"""Rows of named columns, and where each of them stands."""
+"""Rows of named columns with their places in the source."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bertkit.errors import did_you_mean, raise_listed
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Rows of named columns, at least one of each, with where each row stands.
+    """Rows of named columns, at least one of each, with the place of each row in the source.
 
     Attributes:
         columns: name → a value a row. CSV and TSV give strings, the other kinds what they hold. None is a missing
@@ -35,11 +35,11 @@ class Table:
     first_row: int = 0
 
     def __len__(self) -> int:
-        """The number of rows."""
+        """Returns the number of rows."""
         return len(next(iter(self.columns.values())))
 
     def place(self, row: int) -> str:
-        """Where a row stands, in words; 0 is the first row.
+        """Describes the place of a row; 0 is the first row.
 
         >>> Table({"text": ["a", "b"]}, "reviews.csv", "", lines=[2, 5]).place(1)
         'reviews.csv, line 5'
@@ -51,7 +51,7 @@ class Table:
         return f"{self.source}, line {self.lines[row]}"
 
     def column(self, name: str) -> list[Any]:
-        """The values of one column.
+        """Returns the values of one column.
 
         Raises:
             DataError: there is no such column, or a value of it is missing; as `select`.
@@ -59,7 +59,7 @@ class Table:
         return self.select(name)[name]
 
     def select(self, *names: str) -> dict[str, list[Any]]:
-        """The values of some columns, by the name of each.
+        """Returns column name → values for some columns.
 
         Raises:
             DataError: a column does not exist, or has a missing value. The message names all such columns and places
@@ -77,7 +77,7 @@ class Table:
         return {name: self.columns[name] for name in names}
 
     def numbers(self, name: str) -> list[float]:
-        """The values of a column of numbers, such as similarity scores; text files write them as text.
+        """Returns the values of a column of numbers, such as similarity scores; text is parsed.
 
         Raises:
             DataError: as `column`; or a value is no finite number: the message names at most ten such places.
@@ -104,7 +104,7 @@ def to_number(value: Any) -> float:
 
 
 def repeated_names(names: Sequence[str], place: str) -> list[str]:
-    """The faults of columns of which several have the same name.
+    """Returns the faults of column names that occur more than once.
 
     >>> repeated_names(["a", "b", "a"], "x.csv, line 1")
     ["x.csv, line 1: 2 columns are named 'a'; expected one of each name"]

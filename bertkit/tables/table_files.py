@@ -1,4 +1,4 @@
-"""A file of rows, by its kind: CSV, TSV, JSON lines, Parquet."""
+"""Reading of files of rows: CSV, TSV, JSON lines, Parquet."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read_table(
     quoting: bool | None = None,
     skip_ragged: bool = False,
 ) -> Table:
-    """The table in a file; the end of its name says of which kind it is.
+    """Reads the table in a file; the suffix selects the format.
 
     ============  ==========================================================================================
     ``.csv``      RFC 4180: commas, quotes around fields that hold commas, line endings or (doubled) quotes
@@ -38,7 +38,7 @@ def read_table(
     ============  ==========================================================================================
 
     The first three are UTF-8, may begin with a byte order mark, have any line endings, and may also be packed as
-    ``.gz`` or ``.zst``. What CSV and TSV hold is text exactly as it stands. The fingerprint is the start of the SHA-256
+    ``.gz`` or ``.zst``. Text of CSV and TSV is not changed. The fingerprint is the start of the SHA-256
     of the file's bytes, unpacked.
 
     Args:
@@ -49,7 +49,7 @@ def read_table(
             in the table's ``skipped``; for published data that is known to have some.
 
     Raises:
-        DataError: the file cannot be read, is of another kind, or is not what its name says; the message names all its
+        DataError: the file cannot be read, has another format, or is not valid in its format; the message names all
             faults, at most ten of them, with their lines and remedies.
     """
     path = Path(os.path.expanduser(path))
@@ -62,7 +62,7 @@ def read_table(
     source, fingerprint = str(path), _fingerprint(path, kind.packing)
     if kind.form == PARQUET:
         return read_batches(parquet_batches(path, source, lambda share: None), source, fingerprint)
-    # A packed file cannot be converted where it lies, so messages do not show how.
+    # A packed file cannot be converted in place, so messages do not show how.
     file = None if kind.packing else path
     if kind.form == JSON_LINES:
         return read_json_lines(decode_lines(_blocks(path, kind.packing), source, file), source, fingerprint)
@@ -78,17 +78,17 @@ def read_table(
 
 
 def read_table_parts(path: str | Path, size: int, reached: Callable[[float], None]) -> Iterator[Table]:
-    """The table in a file in parts of at most ``size`` rows, of which one is held in memory at a time.
+    """Yields the table in a file in parts of at most ``size`` rows; one part is in memory at a time.
 
     Rows keep the places that they have in the file; the fingerprint is left empty, since the file is read only once.
 
     Args:
         path: as for `read_table`.
-        size: rows.
-        reached: told from time to time which share of the file is read, in [0, 1].
+        size: rows of a part, at most.
+        reached: called with the share of the file that was read, in [0, 1].
 
     Raises:
-        DataError: as `read_table`, when the parts before have been given; the faults of one part are named.
+        DataError: as `read_table`, after the parts before; the message names the faults of one part.
     """
     path = Path(os.path.expanduser(path))
     kind, source = _kind_of(path), str(path)
@@ -109,11 +109,11 @@ def _parquet_parts(path: Path, size: int, reached: Callable[[float], None]) -> I
             yield read_batches([batch.slice(at, size)], str(path), "", rows + at)
         rows += batch.num_rows
     if not rows:
-        yield read_batches([], str(path), "")  # says that there are none
+        yield read_batches([], str(path), "")  # raises the error for a file without rows
 
 
 def is_table(path: str | Path) -> bool:
-    """Whether a file is a table by the end of its name; `read_table` reads those."""
+    """Returns whether `read_table` reads a file, by its suffix."""
     return file_kind(Path(path).name, _FORMS) is not None
 
 
@@ -121,7 +121,7 @@ def _kind_of(path: Path) -> FileKind:
     kind = file_kind(path.name, _FORMS)
     if kind is None or (kind.form == PARQUET and kind.packing):
         raise DataError(
-            f"{path}: this is no kind of table by its name; expected {CSV} (commas), {TSV} (tabs), {JSON_LINES} (one "
+            f"{path}: unsupported table format; expected {CSV} (commas), {TSV} (tabs), {JSON_LINES} (one "
             f"JSON object a line), these also packed as {' or '.join(PACKINGS)}, or {PARQUET}; rename it if it is one"
         )
     return kind

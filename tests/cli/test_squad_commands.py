@@ -214,7 +214,7 @@ def test_misplaced_answers_and_cut_questions_are_told_and_recorded(squad, files,
         (["--n-best-size", 0], ["task.n_best_size: 0 is not at least 1"]),
         (["--max-seq-length", 900], ["900 tokens, but", "has positions for 64"]),
         (["--validation-file", "none.json"], ["none.json: cannot be read: No such file"]),
-        (["--validation-file", "none.txt"], ["none.txt: this is no kind of table"]),
+        (["--validation-file", "none.txt"], ["none.txt: unsupported table format"]),
     ],
 )
 def test_wrong_input(squad, tmp_path, arguments, expected):

@@ -88,7 +88,7 @@ def test_ctrl_c_keeps_the_whole_rows_and_says_where(classifier, tmp_path, comman
     assert [json.loads(row)["text"] for row in rows] == [f"a good film {number}" for number in range(len(rows))]
     assert 0 < len(rows) < 100_000
     assert printed == ""
-    assert f"{partial}: {len(rows)} rows, each of them whole" in said
+    assert f"{partial}: {len(rows)} complete rows" in said
     assert "Traceback" not in said
     assert process.returncode == 130
     assert not out.exists()

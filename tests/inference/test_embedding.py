@@ -214,7 +214,7 @@ class TestFiles:
         lines = tmp_path / "in.csv"
         lines.write_text('text,id\na plot,1\na film,2\n"",3\n')
         for name in ("out.parquet", "out.npz", "out.jsonl"):
-            with pytest.raises(DataError, match=r"line 4: text is empty; .*\nThe 2 inputs before are done"):
+            with pytest.raises(DataError, match=r"line 4: text is empty; .*\nThe 2 inputs before it are done"):
                 embed_texts(checkpoint, tmp_path / name, input_file=lines)
         assert pyarrow.parquet.read_table(tmp_path / "out.parquet.partial")["text"].to_pylist() == ["a plot", "a film"]
         with (tmp_path / "out.npz.partial").open("rb") as file:

@@ -143,15 +143,17 @@ class TestBlocks:
         output = tmp_path / "out.jsonl"
         with pytest.raises(DataError) as caught:
             list(predict_stream("x", input_file=tmp_path / "in.txt", output_file=output))
-        assert str(caught.value) == "input 4: expected something else\nThe 2 inputs before are done."
+        assert str(caught.value) == "input 4: expected something else\nThe 2 inputs before it are done."
         assert not output.exists()
         kept = (tmp_path / "out.jsonl.partial").read_text()
         assert [json.loads(line)["text"] for line in kept.splitlines()] == ["a", "bb"]
-        assert capsys.readouterr().err == f"{output}.partial: 2 rows, each of them whole\n"
+        assert capsys.readouterr().err == f"{output}.partial: 2 complete rows\n"
 
     def test_what_a_broken_off_run_has_done_is_not_overwritten(self, tmp_path):
         (tmp_path / "out.csv.partial").write_text("mine")
-        with pytest.raises(OutputError, match=r"out\.csv\.partial is there, .*; move or delete it"):
+        with pytest.raises(
+            OutputError, match=r"out\.csv\.partial holds the results of an interrupted run; move or delete it"
+        ):
             predict_stream("x", ["a"], output_file=tmp_path / "out.csv")
 
     def test_a_fault_in_the_first_block_leaves_no_file(self, tmp_path):
@@ -175,7 +177,9 @@ class TestBlocks:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(Pipe())))
         stream = predict_stream("x", input_file=Path("-"))
         assert labels([next(stream)]) == [("one", "3"), ("two", "3")]
-        with pytest.raises(DataError, match=r"byte offset 16 \(line 4, byte 0xe9: .*\n.*The 2 inputs before are done"):
+        with pytest.raises(
+            DataError, match=r"byte offset 16 \(line 4, byte 0xe9: .*\n.*The 2 inputs before it are done"
+        ):
             next(stream)
 
     def test_a_row_that_depends_on_others_is_read_with_all_of_them(self, tmp_path, small_blocks, monkeypatch):

@@ -50,7 +50,7 @@ def test_texts_without_a_mask_and_too_long_ones_are_named_together(bert):
     with pytest.raises(DataError) as caught:
         bert.fill_mask(["fine [MASK]", "no mask here", "[MASK]" + " film" * 70])
     assert "text 2: no [MASK] in 'no mask here'" in str(caught.value)
-    assert "text 3: 73 tokens, and" in str(caught.value)
+    assert "text 3: 73 tokens, but" in str(caught.value)
     with pytest.raises(RecipeError, match="top_k 0: expected 1 to"):
         bert.fill_mask("a [MASK]", top_k=0)
 

@@ -36,7 +36,7 @@ def test_what_is_whole_stays_when_the_work_breaks_off(tmp_path, capsys, end):
     with pytest.raises(end):
         work()
     assert (tmp_path / "x.partial").read_text() == "a\nb\n"
-    assert f"{tmp_path}/x.partial: 2 rows, each of them whole" in capsys.readouterr().err
+    assert f"{tmp_path}/x.partial: 2 complete rows" in capsys.readouterr().err
     assert not (tmp_path / "x").exists()
 
 

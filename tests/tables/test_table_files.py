@@ -87,7 +87,7 @@ def test_options_of_text_files_are_refused_for_others(tmp_path, option):
 def test_another_kind_is_refused_with_the_kinds_there_are(tmp_path, name):
     path = written(tmp_path / name, "text,label\na,1\n")
     assert refusal(path) == (
-        f"{path}: this is no kind of table by its name; expected .csv (commas), .tsv (tabs), .jsonl (one JSON object a "
+        f"{path}: unsupported table format; expected .csv (commas), .tsv (tabs), .jsonl (one JSON object a "
         "line), these also packed as .gz or .zst, or .parquet; rename it if it is one"
     )
 
