@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 # What every configuration takes, beside the fields of its family.
 _OF_THE_TASK = ("num_labels", "id2label", "label2id", "problem_type", "bertkit_task")
-_HEADS_OF_LABELS = ("BertForSequenceClassification", "BertForTokenClassification")
 # A folder with any of these has a tokenizer, the last ones in forms of older transformers versions.
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spm.model", "spiece.model", "sentencepiece.bpe.model")
 
@@ -104,17 +103,18 @@ def check_positions(max_seq_length: int, config: PreTrainedConfig, name: str) ->
 
 
 def load_model(
-    head: str, name_or_path: str, config: PreTrainedConfig, new_head: bool
+    head: str, name_or_path: str, config: PreTrainedConfig, new_head: bool, labels: Sequence[str] | None = None
 ) -> tuple[PreTrainedModel, list[str]]:
     """An encoder with a head, in float32: bertkit's BERT, or transformers' network for other families.
 
     Args:
         head: name of a class in ``bertkit.model.modeling_bert``; other families get theirs of the same purpose.
         name_or_path: a folder or a Hub id.
-        config: the configuration to build with, from `load_config`; with the head of question answering its
-            ``num_labels`` becomes 2.
-        new_head: whether the checkpoint may lack the head's weights, which are then drawn at random (fine-tuning). A
-            head that was trained for other labels is drawn anew too; one for the same in another order is put in order.
+        config: the configuration to build with, from `load_config`.
+        new_head: whether the checkpoint may lack the head's weights, which are then drawn at random (fine-tuning).
+        labels: names of the labels that a new head is trained for, in the order of their ids; ``None`` for a head
+            without named labels. A head that was trained for other labels is drawn anew too; one for the same labels in
+            another order is put in order.
 
     Returns:
         The model, and the names of the weights that were drawn at random.
@@ -130,8 +130,6 @@ def load_model(
     model_class = head_class(head, config, name_or_path)
     if new_head and head != "BertForTokenClassification" and getattr(config, "feature_layers", None) is not None:
         raise RecipeError("model.feature_layers: these are read for tagging words alone; set model.feature_layers=null")
-    if head == "BertForQuestionAnswering":
-        config.num_labels = 2  # start and end: in other families this sizes the head
     # transformers reports new heads as a table of warnings; what matters of it is checked below.
     verbosity = transformers_logging.get_verbosity()
     transformers_logging.set_verbosity_error()
@@ -160,9 +158,9 @@ def load_model(
     if refused:
         named = ", ".join(refused[:3]) + (" …" if len(refused) > 3 else "")
         raise CheckpointError(f"{name_or_path}: the weights lack {named}; it is not a complete {model_class.__name__}")
-    if new_head and head in _HEADS_OF_LABELS and all(key.startswith(prefix) for key in lost):
+    if new_head and labels is not None and all(key.startswith(prefix) for key in lost):
         stored = model_class.config_class.from_pretrained(name_or_path)
-        lost += match_labels(model, list(stored.id2label.values()), list(config.id2label.values()))
+        lost += match_labels(model, list(stored.id2label.values()), labels)
     return model, lost
 
 

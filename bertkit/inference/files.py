@@ -12,17 +12,16 @@ from typing import Any, NamedTuple
 from bertkit.errors import DataError
 from bertkit.inference.growing_file import GrowingFile, check_growing_file
 from bertkit.inference.inputs import Block, blocks_of, one_block, read_inputs, work_through
-from bertkit.inference.predictor import Predictor, load
+from bertkit.inference.predictor import Predictor, build_predictor, load, load_task
 from bertkit.progress import Reached
 from bertkit.reading.utf8 import read_text
 from bertkit.tables import Table, is_table, read_table
 from bertkit.tasks.base import Task
-from bertkit.tasks.ner.conll import is_conll, read_conll
-from bertkit.tasks.question_answering.nested import JSON
-from bertkit.tasks.question_answering.questions import read_questions
 from bertkit.tasks.splits import Columns
 
 Row = dict[str, Any]
+# Forms whose lines are no inputs: a task that reads one says so by `Task.read_file`.
+_NOT_LINES = (".json", ".conll", ".bio", ".iob", ".iob2")
 
 
 class Predictions(NamedTuple):
@@ -84,18 +83,23 @@ def predict_stream(
         columns = predictor.task.read_fields({"question": questions, "context": passage})
         shown = predictor.task.shown(columns)
         return _stream(predictor, one_block(list(questions)), lambda block: (columns, shown), output_file, colours)
-    blocks = _read(input_file) if input_file is not None else blocks_of(texts or ())
-    predictor = load(checkpoint)
+    task, config = load_task(str(checkpoint), {})
+    blocks = _read(input_file, task) if input_file is not None else blocks_of(texts or ())
+    predictor = build_predictor(str(checkpoint), task, config)
     if predictor.task.reads_neighbours and input_file is not None and is_table(input_file):
         blocks = one_block(read_table(input_file))
     return _stream(predictor, blocks, lambda block: _columns(predictor.task, block), output_file, colours)
 
 
-def _read(input_file: Path) -> Iterator[Block]:
-    if is_conll(input_file):
-        return one_block(read_conll(input_file))
-    if input_file.suffix.lower() == JSON:
-        return one_block(read_questions(input_file))
+def _read(input_file: Path, task: Task) -> Iterator[Block]:
+    table = task.read_file(input_file)
+    if table is not None:
+        return one_block(table)
+    if any(suffix.lower() in _NOT_LINES for suffix in input_file.suffixes[-2:]):
+        raise DataError(
+            f"--input {input_file}: {task.name} does not read this kind of file; give a table (.csv, .tsv, .jsonl, "
+            ".parquet), or a text file of one input a line"
+        )
     return read_inputs(input_file)
 
 

@@ -135,17 +135,18 @@ def load(
     Raises:
         CheckpointError: the checkpoint cannot be loaded, or does not record its task.
     """
-    task, config = _task(str(checkpoint), data)
-    return _predictor(str(checkpoint), task, config, device, batch_size)
+    task, config = load_task(str(checkpoint), data)
+    return build_predictor(str(checkpoint), task, config, device, batch_size)
 
 
-def _predictor(
+def build_predictor(
     checkpoint: str,
     task: Task,
     config: PreTrainedConfig,
     device: Literal["auto", "cpu"] = "auto",
     batch_size: int = 64,
 ) -> Predictor:
+    """Loads the weights and the tokenizer of a checkpoint; ``task`` and ``config`` are those of `load_task`."""
     if device not in ("auto", "cpu"):
         raise PlacementError(f"device {device!r}: expected auto or cpu")
     where = inference_device(device)
@@ -157,8 +158,12 @@ def _predictor(
     return Predictor(task, model.to(where), load_tokenizer(checkpoint), batch_size)
 
 
-def _task(checkpoint: str, data: Mapping[str, Any]) -> tuple[Task, PreTrainedConfig]:
-    """Loads the task and the configuration of a checkpoint, without its weights."""
+def load_task(checkpoint: str, data: Mapping[str, Any]) -> tuple[Task, PreTrainedConfig]:
+    """Returns what a checkpoint was fine-tuned for, and its configuration; loads no weights.
+
+    Raises:
+        CheckpointError: it cannot be read, or does not say what it was fine-tuned for.
+    """
     config = load_config(checkpoint, any_encoder=True)
     task = task_of_checkpoint(config, checkpoint, **data)
     check_positions(task.data.max_seq_length, config, checkpoint)
@@ -186,7 +191,7 @@ def evaluate(
     """
     given = {"max_train_samples" if split == "train" else "max_eval_samples": max_samples, **data}
     given = {key: str(value) if isinstance(value, Path) else value for key, value in given.items() if value is not None}
-    task, config = _task(str(checkpoint), given)
+    task, config = load_task(str(checkpoint), given)
     if split not in task.splits:
         raise DataError(f"--split {split}: expected one of {', '.join(sorted(task.splits))}")
     task, loaded = task.load([split])
@@ -195,7 +200,7 @@ def evaluate(
         raise DataError(f"--split {split}: these data have no such split")
     if not task.is_labelled(found.examples):
         raise DataError(f"{found.source}: no labels to score against; `bertkit predict` takes inputs without labels")
-    predictor = _predictor(str(checkpoint), task, config)
+    predictor = build_predictor(str(checkpoint), task, config)
     encoded, cut = task.encode_split(found, predictor.tokenizer)
     features = encoded.to_dict()
     scores = task.score(predictor.outputs(features), features, ColumnsOf(found.examples))

@@ -14,6 +14,7 @@ from bertkit.inference.predictor import evaluate
 from bertkit.progress import without_library_bars
 from bertkit.sharing.same_outputs import Comparison
 from bertkit.sharing.stock import write_stock
+from bertkit.tasks.base import Task, task_of_checkpoint
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -89,11 +90,10 @@ def _export_onnx(
 
     check_extra(checkpoint)
     config = load_config(checkpoint, any_encoder=True)
-    if reads_windows(config):
-        raise CheckpointError(
-            f"{checkpoint}: pools the windows of long texts, and an ONNX model reads one window; export it --to bert"
-        )
-    is_scored = int8 and bool(getattr(config, "bertkit_task", None))
+    task = _task(config, checkpoint)
+    if task is not None and task.onnx_obstacle is not None:
+        raise CheckpointError(f"{checkpoint}: {task.onnx_obstacle}; export it --to bert")
+    is_scored = int8 and task is not None
     before = evaluate(checkpoint, max_samples=max_samples, **data) if is_scored else None
     with without_library_bars():
         model, _ = load_model(head_of(config, checkpoint), checkpoint, config, new_head=False)
@@ -119,25 +119,15 @@ def export_stock(checkpoint: str, folder: Path) -> tuple[str, Comparison, tuple[
         CheckpointError: the checkpoint cannot be loaded, or the outputs differ.
     """
     config = load_config(checkpoint, any_encoder=True)
-    head = head_of(config, checkpoint)
+    head, task = head_of(config, checkpoint), _task(config, checkpoint)
     tokenizer = load_tokenizer(checkpoint)
     with without_library_bars():
         model, _ = load_model(head, checkpoint, config, new_head=False)
         model_class, comparison = write_stock(model, tokenizer, folder, checkpoint)
-    return model_class, comparison, _notes(config)
+    note = None if task is None else task.stock_note
+    return model_class, comparison, () if note is None else (note,)
 
 
-def _notes(config: PreTrainedConfig) -> tuple[str, ...]:
-    if not reads_windows(config):
-        return ()
-    length = config.bertkit_task["data"]["max_seq_length"]
-    return (
-        f"this model reads long texts in windows of {length} tokens and pools them; plain transformers reads one "
-        "window. Texts that fit it get the same prediction, longer ones only with bertkit predict",
-    )
-
-
-def reads_windows(config: PreTrainedConfig) -> bool:
-    """Returns whether a checkpoint was fine-tuned to pool the windows of long texts, which no stock head does."""
-    task: dict[str, Any] = getattr(config, "bertkit_task", None) or {}
-    return task.get("data", {}).get("long_text") == "chunk"
+def _task(config: PreTrainedConfig, checkpoint: str) -> Task | None:
+    """Returns the task that a checkpoint was fine-tuned for; ``None`` where it was not."""
+    return task_of_checkpoint(config, checkpoint) if getattr(config, "bertkit_task", None) else None

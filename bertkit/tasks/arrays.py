@@ -23,6 +23,17 @@ def labels_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
     return {"labels": torch.tensor([row["labels"] for row in rows])} if "labels" in rows[0] else {}
 
 
+def labelled_items(batch: Mapping[str, Tensor]) -> Tensor:
+    """Counts the items of a batch that have a label, () int64: what a mean loss divides by.
+
+    Of numbers to predict, and of sets of labels, NaN alone does not count.
+    """
+    from bertkit.model.labels_bert import IGNORE_INDEX
+
+    labels = batch["labels"]
+    return (~labels.isnan() if labels.is_floating_point() else labels.ne(IGNORE_INDEX)).sum()
+
+
 def padded(
     rows: Sequence[Mapping[str, Any]], tokenizer: PreTrainedTokenizerBase, inputs: Sequence[str]
 ) -> Mapping[str, Tensor]:

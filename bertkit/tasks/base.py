@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from bertkit.errors import CheckpointError, DataError, RecipeError
 from bertkit.progress import without_library_bars
-from bertkit.tasks.arrays import Outputs, labels_of, padded
+from bertkit.tasks.arrays import Outputs, labelled_items, labels_of, padded
 from bertkit.tasks.registry import TASKS
 from bertkit.tasks.splits import Columns, FineTuningData, Split, Truncation, is_labelled
 
@@ -45,6 +45,7 @@ class Task(ABC):
             values. Recipes of bertkit's own tasks are in ``recipes/``.
         head: the name of the model class in ``bertkit.model.modeling_bert``.
         pipeline_tag: the Hub's word for what the checkpoint does.
+        label_columns: the tensors of a batch that hold labels. Of a whole number -100 is no label, of others NaN.
         splits: the names of all splits that the task may have.
         main_metric: the key of `score` by which checkpoints are compared; larger is better.
     """
@@ -55,6 +56,7 @@ class Task(ABC):
     recipe: ClassVar[Path | None] = None
     head: ClassVar[str]
     pipeline_tag: ClassVar[str]
+    label_columns: ClassVar[tuple[str, ...]] = ("labels",)
     splits: Sequence[str] = ("train", "validation", "test")
     main_metric: str
 
@@ -140,6 +142,33 @@ class Task(ABC):
     def prepare(self, model: PreTrainedModel) -> None:  # noqa: B027, since most tasks have nothing to teach
         """Teaches a loaded model what else `collate` puts into a batch."""
 
+    def labelled_items(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """Counts the items of a batch of `collate` that have a label, () int64: what a mean loss divides by."""
+        return labelled_items(batch)
+
+    def stock_loss(
+        self, outputs: Mapping[str, Tensor], labels: Mapping[str, Tensor], num_items_in_batch: Tensor | int | None
+    ) -> Tensor | None:
+        """Computes the loss of a head of transformers' own, by the rule of bertkit's BERT head for the same purpose.
+
+        Args:
+            outputs: of the model, computed without labels.
+            labels: the tensors of `label_columns` by their names.
+            num_items_in_batch: labelled items in the global batch; ``None`` for those of this batch.
+
+        Returns:
+            The loss, 0-d; ``None`` where it is the usual one of ``labels``: a cross-entropy, or what the
+            configuration's ``problem_type`` says.
+        """
+        return None
+
+    def check_one_shape(self) -> None:  # noqa: B027, since the batches of most tasks can
+        """Checks that all batches of the task can have one shape, which XLA needs.
+
+        Raises:
+            PlacementError: they cannot.
+        """
+
     @abstractmethod
     def decode(self, outputs: Outputs, features: Columns, examples: Columns) -> list[dict[str, Any]]:
         """Turns what the model gave into predictions for people and files.
@@ -184,6 +213,18 @@ class Task(ABC):
         Raises:
             DataError: a line does not hold what the task needs.
         """
+
+    def read_file(self, path: Path) -> Table | None:
+        """Reads inputs to predict from a file of a form that this task alone knows, whole.
+
+        Returns:
+            A table for `columns_of`; ``None`` where the file is of no such form by its name: then it is a table
+            (``.csv`` and the like), or one input a line.
+
+        Raises:
+            DataError: the file cannot be read.
+        """
+        return None
 
     @property
     def reads_neighbours(self) -> bool:
@@ -257,8 +298,18 @@ class Task(ABC):
             int((cut > 0).sum()), int(cut.sum()), len(full), int(full.sum())
         )
 
+    @property
+    def stock_note(self) -> str | None:
+        """What plain transformers computes in another way from an exported checkpoint; ``None`` where nothing is."""
+        return None
+
+    @property
+    def onnx_obstacle(self) -> str | None:
+        """Why an ONNX model cannot do what the task does; ``None`` where it can."""
+        return None
+
     def describe(self) -> dict[str, Any]:
-        """What `task_of` needs to build the task again; goes into the checkpoint's ``config.json``."""
+        """What `task_of_checkpoint` needs to build the task again; goes into the checkpoint's ``config.json``."""
         return {
             "kind": self.kind,
             "task": dataclasses.asdict(self.task),

@@ -13,7 +13,7 @@ Dimension letters: B rows of a batch, C choices, S tokens.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -28,8 +28,8 @@ from bertkit.model.labels_bert import IGNORE_INDEX
 
 Collate = Callable[..., Mapping[str, Tensor]]
 
-# What says of a row, or of each of its tokens, what is to be predicted.
-_LABELS = ("labels", "next_sentence_label", "start_positions", "end_positions")
+# The tensors that say of a row, or of each of its tokens, what is to be predicted.
+_LABELS = ("labels",)
 
 
 @dataclass(frozen=True)
@@ -39,21 +39,25 @@ class FixedShapes:
     Attributes:
         tokenizer: says what padding is.
         max_seq_length: tokens that inputs are padded to; ``None`` where they come in one length already.
+        label_columns: the tensors of a batch that hold labels.
     """
 
     tokenizer: PreTrainedTokenizerBase
     max_seq_length: int | None = None
+    label_columns: Sequence[str] = _LABELS
 
     def collator(self, collate: Collate, rows: int) -> Collate:
         """``collate`` with every batch brought to so many rows of so many tokens."""
         return partial(self._collate, collate, rows)
 
     def _collate(self, collate: Collate, rows: int, examples: Any) -> dict[str, Tensor]:
-        return filled(self.padded(collate(examples)), rows)
+        return filled(self.padded(collate(examples)), rows, self.label_columns)
 
     def padded(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """A batch whose inputs, (B, S) or (B, C, S), are padded to ``max_seq_length``."""
-        return dict(batch) if self.max_seq_length is None else lengthened(batch, self.max_seq_length, self.tokenizer)
+        if self.max_seq_length is None:
+            return dict(batch)
+        return lengthened(batch, self.max_seq_length, self.tokenizer, self.label_columns)
 
 
 @dataclass(frozen=True)
@@ -63,10 +67,12 @@ class FewLengths:
     Attributes:
         tokenizer: says what padding is.
         max_seq_length: tokens of the longest input; it is not rounded up.
+        label_columns: the tensors of a batch that hold labels.
     """
 
     tokenizer: PreTrainedTokenizerBase
     max_seq_length: int
+    label_columns: Sequence[str] = _LABELS
 
     def collator(self, collate: Collate, rows: int) -> Collate:
         """``collate`` with the inputs of every batch padded to a rounded length; ``rows`` are left as they are."""
@@ -75,7 +81,8 @@ class FewLengths:
     def _collate(self, collate: Collate, examples: Any) -> dict[str, Tensor]:
         batch = collate(examples)
         length = batch["input_ids"].shape[-1]
-        return lengthened(batch, max(length, min(rounded_length(length), self.max_seq_length)), self.tokenizer)
+        rounded = max(length, min(rounded_length(length), self.max_seq_length))
+        return lengthened(batch, rounded, self.tokenizer, self.label_columns)
 
 
 def rounded_length(length: int) -> int:
@@ -88,7 +95,12 @@ def rounded_length(length: int) -> int:
     return -(-length // step) * step
 
 
-def lengthened(batch: Mapping[str, Tensor], length: int, tokenizer: PreTrainedTokenizerBase) -> dict[str, Tensor]:
+def lengthened(
+    batch: Mapping[str, Tensor],
+    length: int,
+    tokenizer: PreTrainedTokenizerBase,
+    label_columns: Sequence[str] = _LABELS,
+) -> dict[str, Tensor]:
     """A batch whose inputs, (B, S) or (B, C, S), are padded at the end, to so many tokens.
 
     Args:
@@ -96,10 +108,11 @@ def lengthened(batch: Mapping[str, Tensor], length: int, tokenizer: PreTrainedTo
             -100, masks with 0.
         length: at least S.
         tokenizer: says what padding is.
+        label_columns: the tensors that hold labels.
     """
     shape = batch["input_ids"].shape
     padding = {"input_ids": tokenizer.pad_token_id, "token_type_ids": tokenizer.pad_token_type_id}
-    padding |= dict.fromkeys(_LABELS, IGNORE_INDEX)
+    padding |= dict.fromkeys(label_columns, IGNORE_INDEX)
     return {
         name: F.pad(values, (0, length - shape[-1]), value=padding.get(name, 0))
         if values.shape == shape and not values.is_floating_point()
@@ -108,7 +121,7 @@ def lengthened(batch: Mapping[str, Tensor], length: int, tokenizer: PreTrainedTo
     }
 
 
-def filled(batch: Mapping[str, Tensor], rows: int) -> dict[str, Tensor]:
+def filled(batch: Mapping[str, Tensor], rows: int, label_columns: Sequence[str] = _LABELS) -> dict[str, Tensor]:
     """A batch filled up to so many rows, with copies of its last one that have no label and one token.
 
     No label is -100 among whole numbers, and NaN among numbers to predict. Of a copy only [CLS] is attended to: not
@@ -118,7 +131,7 @@ def filled(batch: Mapping[str, Tensor], rows: int) -> dict[str, Tensor]:
     full = {}
     for name, values in batch.items():
         rest = values[-1:].expand(missing, *values.shape[1:])
-        if name in _LABELS:
+        if name in label_columns:
             rest = torch.full_like(rest, float("nan") if rest.is_floating_point() else IGNORE_INDEX)
         elif name == "attention_mask":
             rest = torch.zeros_like(rest)
@@ -137,22 +150,12 @@ def num_tokens(attention_mask: Tensor) -> Tensor:
     return tokens.where(tokens > 1, 0).sum()
 
 
-def check_one_shape(data: Any, config: PreTrainedConfig) -> None:
-    """Refuses a fine-tuning whose batches cannot have one shape.
-
-    Args:
-        data: the recipe's ``data`` block.
-        config: of the model.
+def check_one_shape(config: PreTrainedConfig) -> None:
+    """Refuses a model whose steps cannot have one shape; `Task.check_one_shape` does so of batches.
 
     Raises:
-        PlacementError: texts are cut into windows, of which every batch has another number; or an LSTM reads each input
-            up to its padding.
+        PlacementError: an LSTM reads each input up to its padding.
     """
-    if getattr(data, "long_text", "cut") == "chunk":
-        raise PlacementError(
-            "data.long_text: chunk makes as many windows of a text as it needs, so batches have many shapes, and this "
-            "placement gives them one; cut long texts, or train in another placement"
-        )
     if getattr(config, "feature_layers", None) is not None:
         raise PlacementError(
             "model.feature_layers: the LSTM reads each input up to its padding, so a step has many shapes, and this "

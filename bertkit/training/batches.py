@@ -15,8 +15,6 @@ from torch import Tensor
 from torch.utils.data import Sampler
 from transformers.trainer_pt_utils import BatchRebalanceSampler, LengthGroupedSampler
 
-from bertkit.model.labels_bert import IGNORE_INDEX
-
 
 class LengthGroups(LengthGroupedSampler):
     """An epoch's order in which the inputs of one *global* batch are of like length.
@@ -134,16 +132,3 @@ def part_of_batch(batch: Mapping[str, Tensor], start: int, stop: int) -> dict[st
 def batch_size(batch: Mapping[str, Tensor]) -> int:
     """The examples of a batch: the rows of its first tensor, by which transformers' Trainer counts them, too."""
     return len(next(iter(batch.values())))
-
-
-def labelled_items(batch: Mapping[str, Tensor]) -> Tensor:
-    """How many items of a batch have a label, () int64: what a mean loss divides by.
-
-    Of numbers to predict, and of sets of labels, NaN alone does not count. An answer begins and ends in the same input,
-    so it is one item; those that lie outside the input are ignored, see `bertkit.model.loss_bert.position_loss`.
-    """
-    if "start_positions" in batch:
-        starts = batch["start_positions"]
-        return ((starts >= 0) & (starts < batch["input_ids"].shape[-1])).sum()
-    labels = batch["labels"]
-    return (~labels.isnan() if labels.is_floating_point() else labels.ne(IGNORE_INDEX)).sum()

@@ -90,16 +90,18 @@ def finetune(
     config = load_config(source, {**task.config(), **changes, "bertkit_task": task.describe()}, any_encoder=True)
     shapes: FixedShapes | FewLengths | None = None
     if run.placement.fixed_shapes:
-        check_one_shape(recipe.data, config)
-        shapes = FixedShapes(tokenizer, recipe.data.max_seq_length)
+        task.check_one_shape()
+        check_one_shape(config)
+        shapes = FixedShapes(tokenizer, recipe.data.max_seq_length, task.label_columns)
     elif run.placement.few_lengths:
-        shapes = FewLengths(tokenizer, recipe.data.max_seq_length)
+        shapes = FewLengths(tokenizer, recipe.data.max_seq_length, task.label_columns)
     say(f"{task.name}: {', '.join(f'{len(split.examples)} {name}' for name, split in splits.items())} examples")
     features = _encode(task, splits, tokenizer, run.record)
 
     set_seed(recipe.train["seed"])
     with without_library_bars():
-        network, _ = load_model(task.head, source, config, new_head=True)
+        labels = task.config().get("id2label")
+        network, _ = load_model(task.head, source, config, new_head=True, labels=labels and list(labels.values()))
     use_attention(network, recipe.placement.attn_implementation)
     task.prepare(network)
 
@@ -119,6 +121,9 @@ def finetune(
         callbacks=early_stopping(recipe),
         shapes=shapes,
         autocast=run.placement.autocast_on_xla,
+        label_columns=task.label_columns,
+        count_items=task.labelled_items,
+        stock_loss=task.stock_loss,
     )
     command = f"bertkit finetune {task.command} --recipe recipe.yaml --output-dir NEW"
     evaluation = run.train(trainer, tokenizer, command)

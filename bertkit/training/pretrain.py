@@ -35,6 +35,7 @@ SHOWN = [
     (f"eval_{name}", f"held-out {METRIC_NAMES[name]}")
     for name in dict.fromkeys((*MASKED_LM, *(name for names in PAIRS.values() for name in names)))
 ]
+_LABELS = ("labels", "next_sentence_label")
 _PAIR_TASKS = {"nsp": " and next sentence prediction", "sop": " and sentence order prediction", "none": ""}
 
 
@@ -128,7 +129,7 @@ def pretrain(
         pair_objective=pair_objective,
         data_collator=collate,
         processing_class=start.tokenizer,
-        shapes=FixedShapes(start.tokenizer) if run.placement.fixed_shapes else None,
+        shapes=FixedShapes(start.tokenizer, label_columns=_LABELS) if run.placement.fixed_shapes else None,
         group_lengths=run.placement.group_lengths,
         autocast=run.placement.autocast_on_xla,
     )

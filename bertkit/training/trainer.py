@@ -6,7 +6,7 @@ accumulation and processes; progress on stderr; and ``TrainingArguments`` made f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,13 @@ from transformers.trainer_utils import EvalLoopOutput, EvalPrediction
 
 from bertkit.errors import PlacementError, RecipeError
 from bertkit.model.labels_bert import IGNORE_INDEX
-from bertkit.model.loss_bert import mean_cross_entropy, position_loss, sequence_classification_loss
+from bertkit.model.loss_bert import mean_cross_entropy, sequence_classification_loss
 from bertkit.model.modeling_bert import BertPreTrainedModel
 from bertkit.placement.resolve import Placement
 from bertkit.recipe.check import OWN_TRAIN_KEYS
 from bertkit.recipe.load import Recipe
-from bertkit.training.batches import GlobalBatches, LengthGroups, labelled_items, part_of_batch
+from bertkit.tasks.arrays import labelled_items
+from bertkit.training.batches import GlobalBatches, LengthGroups, part_of_batch
 from bertkit.training.cpu.clipping import ClippingTrainer
 from bertkit.training.cpu.compact_embedding import compact_embeddings
 from bertkit.training.evaluation_loss import EvaluationLoss
@@ -108,13 +109,15 @@ class BertkitTrainer(ClippingTrainer, MemorySavingTrainer, ShardedTrainer, XlaTr
 
     transformers counts the items of ``labels`` over all micro-batches and processes and hands the number to the model
     as ``num_items_in_batch``. Two other things are counted as well: the sentence pairs of pre-training, which are a
-    second loss over other items, and the answers of question answering, which are no ``labels``. BERT's heads divide by
+    second loss over other items, and the items of a task whose labels are called something else. BERT's heads divide by
     these numbers (``accepts_loss_kwargs``). The heads of other families would take them and divide by their own batch's
     all the same, so their losses are computed here from their logits, by the rules of ``bertkit.model.loss_bert``. The
     loss of an evaluation is a mean over all items of its set, too, and not of the means of batches.
 
     Args:
         what: is trained, in a word or two, for the log.
+        label_columns, count_items, stock_loss: of the task: `Task.label_columns`, `Task.labelled_items` and
+            `Task.stock_loss`. Without the last, the loss of another family's head is the usual one of ``labels``.
         model, args, compute_metrics, kwargs: as for transformers' Trainer and `XlaTrainer`.
 
     Attributes:
@@ -134,8 +137,12 @@ class BertkitTrainer(ClippingTrainer, MemorySavingTrainer, ShardedTrainer, XlaTr
         args: TrainingArguments,
         callbacks: list[TrainerCallback] | None = None,
         compute_metrics: Callable[[EvalPrediction], dict[str, float]] | None = None,
+        label_columns: Sequence[str] = ("labels",),
+        count_items: Callable[[Mapping[str, torch.Tensor]], torch.Tensor] = labelled_items,
+        stock_loss: Callable[..., torch.Tensor | None] | None = None,
         **kwargs: Any,
     ):
+        self._label_columns, self._count_items, self._loss_of_task = label_columns, count_items, stock_loss
         self._scores = compute_metrics
         self._fillers: list[bool] = []  # which micro-batches of this step have no example of their own
         self._num_pairs_in_batch: torch.Tensor | None = None
@@ -204,7 +211,7 @@ class BertkitTrainer(ClippingTrainer, MemorySavingTrainer, ShardedTrainer, XlaTr
         if self._evaluation is not None:
             return self.args.world_size  # by which transformers multiplies the loss: it is the sum over the batch
         pairs = zip(batch_samples, self._fillers, strict=True)
-        return self._in_global_batch([labelled_items(batch) * (not is_filler) for batch, is_filler in pairs], device)
+        return self._in_global_batch([self._count_items(batch) * (not is_filler) for batch, is_filler in pairs], device)
 
     def _in_global_batch(self, counts: list[torch.Tensor], device: torch.device) -> torch.Tensor:
         """The sum over micro-batches and processes."""
@@ -231,34 +238,34 @@ class BertkitTrainer(ClippingTrainer, MemorySavingTrainer, ShardedTrainer, XlaTr
     ) -> Any:
         if num_items_in_batch is not None and self._num_pairs_in_batch is not None:
             inputs = {**inputs, "num_pairs_in_batch": self._num_pairs_in_batch}
-        if self.compute_loss_func is not None and "start_positions" in inputs:
-            # A loss function is handed what is called labels, and nothing else.
-            inputs = dict(inputs)
-            positions = [inputs.pop(name).reshape(-1) for name in ("start_positions", "end_positions")]
-            inputs["labels"] = torch.stack(positions, dim=-1)
+        if self.compute_loss_func is not None:
+            # transformers hands a loss function what is called labels, and nothing else.
+            labels = {name: inputs[name] for name in self._label_columns if name in inputs}
+            inputs = {name: values for name, values in inputs.items() if name not in labels}
+            inputs |= {"labels": labels} if labels else {}
         loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
         loss = loss * (not self._is_filler())
         return (loss, outputs) if return_outputs else loss
 
     def _stock_loss(
-        self, outputs: Any, labels: torch.Tensor, num_items_in_batch: torch.Tensor | int | None = None
+        self, outputs: Any, labels: dict[str, torch.Tensor], num_items_in_batch: torch.Tensor | int | None = None
     ) -> torch.Tensor:
         """The loss of a head of transformers' own, 0-d: what the head of bertkit's BERT for the same purpose computes.
 
         Args:
             outputs: of the model, computed without labels.
-            labels: as that head takes them; for question answering (B, 2), start and end.
+            labels: by the names of the columns, as that head takes them.
             num_items_in_batch: labelled items in the global batch; None for those of this batch.
         """
-        if "start_logits" in outputs:
-            starts, ends = labels.unbind(dim=-1)
-            start_loss = position_loss(outputs["start_logits"], starts, num_items_in_batch)
-            return (start_loss + position_loss(outputs["end_logits"], ends, num_items_in_batch)) / 2
+        loss = None if self._loss_of_task is None else self._loss_of_task(outputs, labels, num_items_in_batch)
+        if loss is not None:
+            return loss
+        (only,) = labels.values()
         if self.label_smoother is not None:
-            return self.label_smoother(outputs, labels, num_items_in_batch=num_items_in_batch)
+            return self.label_smoother(outputs, only, num_items_in_batch=num_items_in_batch)
         if self.model.loss_type == "ForSequenceClassification":
-            return sequence_classification_loss(self.model.config, outputs["logits"], labels, num_items_in_batch)
-        return mean_cross_entropy(outputs["logits"], labels, num_items_in_batch)
+            return sequence_classification_loss(self.model.config, outputs["logits"], only, num_items_in_batch)
+        return mean_cross_entropy(outputs["logits"], only, num_items_in_batch)
 
     def prediction_step(
         self, model: torch.nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any
@@ -271,7 +278,7 @@ class BertkitTrainer(ClippingTrainer, MemorySavingTrainer, ShardedTrainer, XlaTr
                 with torch.no_grad():
                     loss = self.compute_loss(model, dict(inputs), num_items_in_batch=self.args.world_size)
             counts = own > 0
-            self._evaluation.add(loss * counts, labelled_items(inputs) * counts)
+            self._evaluation.add(loss * counts, self._count_items(inputs) * counts)
         return loss, logits, labels
 
     def evaluation_loop(

@@ -14,6 +14,7 @@ from bertkit.checkpoint.encoders import head_class
 from bertkit.checkpoint.load import check_positions, load_config, load_model, load_tokenizer, save_tokenizer
 from bertkit.corpus.vocabulary.tokenizer import train_tokenizer
 from bertkit.errors import CheckpointError, RecipeError
+from bertkit.tasks.question_answering.task import QuestionAnsweringTask
 
 pytestmark = pytest.mark.numeric
 
@@ -207,6 +208,7 @@ def test_a_fine_tuned_checkpoint_comes_back_as_it_was(encoder, tmp_path):
         torch.testing.assert_close(again.eval()(ids).logits, model(ids).logits)
     weights = again.state_dict()
     assert all(torch.equal(weights[name], values) for name, values in model.state_dict().items())
+    config = load_config(str(tmp_path), QuestionAnsweringTask(None, None).config(), any_encoder=True)
     with pytest.raises(
         CheckpointError, match=r"lack .* is not a complete \w+ForQuestion|classifier.bias has the shape"
     ):
@@ -271,7 +273,8 @@ def test_names_of_other_labels_do_not_stay(encoder, tmp_path, caplog):
 def test_answers_have_a_start_and_an_end_whatever_labels_the_checkpoint_had(encoder, tmp_path):
     encoder.num_labels = 3
     folder = saved(encoder, "SequenceClassification", tmp_path)
-    model, _ = load_model("BertForQuestionAnswering", folder, load_config(folder, any_encoder=True), new_head=True)
+    config = load_config(folder, QuestionAnsweringTask(None, None).config(), any_encoder=True)
+    model, _ = load_model("BertForQuestionAnswering", folder, config, new_head=True)
     outputs = model(torch.tensor([[2, 7, 8, 3]]))
     assert outputs.start_logits.shape == outputs.end_logits.shape == (1, 4)
 
@@ -330,7 +333,7 @@ class TestLabelsOfAHeadThatWasTrainedBefore:
         changes = {"num_labels": len(names), "id2label": dict(enumerate(names)), "label2id": ids}
         config = load_config(str(folder), changes, any_encoder=True)
         torch.manual_seed(1)
-        model, new = load_model(self.HEAD, str(folder), config, new_head=True)
+        model, new = load_model(self.HEAD, str(folder), config, new_head=True, labels=names)
         return dict(zip(names, model.eval()(self.INPUTS).logits[0].tolist(), strict=True)), new
 
     def test_the_same_labels_in_another_order_are_put_in_order(self, encoder, tmp_path):

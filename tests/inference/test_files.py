@@ -19,6 +19,7 @@ from bertkit.inference.inputs import read_inputs
 class Echo:
     """Stands for a checkpoint and its task: predicts the length of each text."""
 
+    name = "echo"
     reads_neighbours = False
 
     @property
@@ -29,6 +30,9 @@ class Echo:
         if "broken" in lines:
             raise DataError(f"input {first + lines.index('broken')}: expected something else")
         return {"text": list(lines)}
+
+    def read_file(self, path):
+        return None
 
     def columns_of(self, table):
         return {"review": table.column("review")}
@@ -52,7 +56,8 @@ def small_blocks(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def no_model(monkeypatch):
-    monkeypatch.setattr(files, "load", lambda checkpoint: Echo())
+    monkeypatch.setattr(files, "load_task", lambda checkpoint, data: (Echo(), None))
+    monkeypatch.setattr(files, "build_predictor", lambda checkpoint, task, config: task)
 
 
 def labels(stream):
@@ -186,3 +191,10 @@ class TestBlocks:
         monkeypatch.setattr(Echo, "reads_neighbours", True)
         (tmp_path / "in.csv").write_text("review\na\nb\nc\n")
         assert [len(block.rows) for block in predict_stream("x", input_file=tmp_path / "in.csv")] == [3]
+
+
+@pytest.mark.parametrize("name", ["x.json", "x.conll", "x.IOB.gz"])
+def test_a_form_that_the_task_does_not_read_is_not_taken_for_lines(tmp_path, name):
+    (tmp_path / name).write_bytes(b"{}")
+    with pytest.raises(DataError, match=f"{name}: echo does not read this kind of file; give a table"):
+        predict_stream("checkpoint", input_file=tmp_path / name)

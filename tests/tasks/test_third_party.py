@@ -141,8 +141,7 @@ def test_a_broken_package_is_refused_in_one_message(bertkit, tmp_path):
         ("Task", "Task = 5", "expected a subclass of bertkit.tasks.base.Task, got 5"),
         (
             "Own",
-            "from bertkit.tasks.base import Task\n"
-            "class Own(Task):\n    kind, settings, data_settings = 'noises', int, int",
+            "from bertkit.tasks.base import Task\nclass Own(Task): kind, settings, data_settings = 'noises', int, int",
             "Own: kind is 'noises'; expected the entry point's name, 'sounds'; settings is <class 'int'>; expected a "
             "dataclass; data_settings is <class 'int'>; expected a subclass of bertkit.tasks.splits.FineTuningData; "
             "lacks config, dataset, decode, encode, line, load, read_input, score, write_predictions",

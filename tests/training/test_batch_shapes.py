@@ -15,6 +15,9 @@ from torch.nn.utils.rnn import pad_sequence
 from bertkit import BertConfig, pretrain
 from bertkit.errors import PlacementError
 from bertkit.model import modeling_bert
+from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
+from bertkit.tasks.ner.task import NerTask
+from bertkit.tasks.question_answering.task import QuestionAnsweringTask
 from bertkit.training import batch_shapes
 from bertkit.training.batch_shapes import FewLengths, FixedShapes, check_one_shape, filled, rounded_length
 from bertkit.training.finetune import finetune
@@ -39,7 +42,7 @@ def test_inputs_and_what_each_token_has_are_padded_and_the_rest_is_left():
         "labels": torch.tensor([[5, 6], [-100, 6]]),
         "start_positions": torch.tensor([1, 0]),
     }
-    padded = FixedShapes(TOKENIZER, 3).padded(batch)
+    padded = FixedShapes(TOKENIZER, 3, ("labels", "start_positions")).padded(batch)
     assert {name: values.tolist() for name, values in padded.items()} == {
         "input_ids": [[1, 2, 7], [3, 4, 7]],
         "attention_mask": [[1, 1, 0], [1, 0, 0]],
@@ -147,6 +150,8 @@ def trained(kind: str, fixed: bool, folder: Any) -> tuple[list[tuple[int, ...]],
     model.register_forward_pre_hook(
         lambda module, args, kwargs: shapes.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
     )
+    # Of a task only how its labels are called and counted matters here, and all but one have these in common.
+    task = QuestionAnsweringTask(None, None) if kind == "spans" else NerTask(None, None)
     trainer = BertkitTrainer(
         what="test",
         model=model,
@@ -164,7 +169,9 @@ def trained(kind: str, fixed: bool, folder: Any) -> tuple[list[tuple[int, ...]],
         train_dataset=examples(kind),
         eval_dataset=examples(kind),
         data_collator=collate,
-        shapes=FixedShapes(TOKENIZER, LENGTH) if fixed else None,
+        shapes=FixedShapes(TOKENIZER, LENGTH, task.label_columns) if fixed else None,
+        label_columns=task.label_columns,
+        count_items=task.labelled_items,
     )
     trainer.train()
     names = ("loss", "grad_norm", "num_input_tokens_seen")
@@ -278,16 +285,14 @@ def test_a_pretraining_gives_what_it_gives_without(corpus, tmp_path):
     same_runs(*runs)
 
 
-@pytest.mark.parametrize(
-    ("data", "config", "fault"),
-    [
-        (SimpleNamespace(long_text="chunk"), BertConfig(), "long_text: chunk"),
-        (SimpleNamespace(), BertConfig(feature_layers=[-1]), "feature_layers"),
-    ],
-)
-def test_what_has_many_shapes_is_refused(data, config, fault):
-    with pytest.raises(PlacementError, match=fault):
-        check_one_shape(data, config)
+def test_what_has_many_shapes_is_refused():
+    chunked = ClassificationTask(TaskSettings(), DataSettings(long_text="chunk"))
+    with pytest.raises(PlacementError, match="long_text: chunk"):
+        chunked.check_one_shape()
+    ClassificationTask(TaskSettings(), DataSettings()).check_one_shape()
+    with pytest.raises(PlacementError, match="feature_layers"):
+        check_one_shape(BertConfig(feature_layers=[-1]))
+    check_one_shape(BertConfig())
 
 
 def test_the_refusal_comes_before_anything_is_written(checkpoint, glue, tmp_path):

@@ -6,7 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertkit.training.batches import GlobalBatches, labelled_items, part_of_batch
+from bertkit.tasks.arrays import labelled_items
+from bertkit.training.batches import GlobalBatches, part_of_batch
 
 sizes = st.integers(1, 4)
 
@@ -48,4 +49,4 @@ def test_a_part_of_a_batch_has_the_windows_of_its_examples():
 def test_what_a_mean_loss_divides_by():
     ids = torch.zeros(3, 5, dtype=torch.int64)
     assert labelled_items({"labels": torch.tensor([[1, -100], [-100, -100]]), "input_ids": ids}) == 1
-    assert labelled_items({"start_positions": torch.tensor([0, 5, -1]), "input_ids": ids}) == 1
+    assert labelled_items({"labels": torch.tensor([0.5, float("nan")]), "input_ids": ids}) == 1

@@ -14,6 +14,7 @@ from transformers import default_data_collator
 from bertkit.checkpoint.encoders import head_class
 from bertkit.errors import CheckpointError
 from bertkit.tasks.classification.pooling import pool_windows
+from bertkit.tasks.question_answering.task import QuestionAnsweringTask
 from bertkit.training.batches import LengthGroups
 from bertkit.training.trainer import BertkitTrainer
 
@@ -86,8 +87,11 @@ def network(config: Any, head: str) -> torch.nn.Module:
 
 def trained(model, data, folder, at_once: int, accumulated: int, collate=default_data_collator, **arguments: Any):
     """Two steps over all examples: the trainer, and the loss and the gradient's norm of each step."""
+    task = QuestionAnsweringTask(None, None)
+    hooks = {"label_columns": task.label_columns, "count_items": task.labelled_items, "stock_loss": task.stock_loss}
     trainer = BertkitTrainer(
         what="test",
+        **(hooks if "start_positions" in data[0] else {}),
         model=copy.deepcopy(model),
         args=arguments_for(
             folder,

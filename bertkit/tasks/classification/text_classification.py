@@ -16,7 +16,7 @@ import numpy as np
 
 from bertkit import metrics
 from bertkit.checkpoint.labels import label_fields
-from bertkit.errors import DataError, RecipeError
+from bertkit.errors import DataError, PlacementError, RecipeError
 from bertkit.tables.labels import texts
 from bertkit.tasks.arrays import Outputs, labels_of, one_array, padded, softmax
 from bertkit.tasks.base import Task
@@ -148,6 +148,29 @@ class TextClassification(Task):
             from bertkit.tasks.classification.pooling import pool_windows
 
             pool_windows(model, self.data.pooling or "mean")
+
+    def check_one_shape(self) -> None:
+        if self.data.long_text == "chunk":
+            raise PlacementError(
+                "data.long_text: chunk makes as many windows of a text as it needs, so batches have many shapes, and "
+                "this placement gives them one; cut long texts, or train in another placement"
+            )
+
+    @property
+    def stock_note(self) -> str | None:
+        if self.data.long_text == "cut":
+            return None
+        return (
+            f"this model reads long texts in windows of {self.data.max_seq_length} tokens and pools them; plain "
+            "transformers reads one window. Texts that fit it get the same prediction, longer ones only with bertkit "
+            "predict"
+        )
+
+    @property
+    def onnx_obstacle(self) -> str | None:
+        if self.data.long_text == "cut":
+            return None
+        return "pools the windows of long texts, and an ONNX model reads one window"
 
     # ---- decode → score ---------------------------------------------------------------------------------------------
 

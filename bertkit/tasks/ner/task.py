@@ -23,7 +23,7 @@ from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.tables import Table
 from bertkit.tasks.arrays import Outputs, one_array, padded, softmax
 from bertkit.tasks.ner import sentences
-from bertkit.tasks.ner.conll import write_conll
+from bertkit.tasks.ner.conll import is_conll, read_conll, write_conll
 from bertkit.tasks.ner.highlighting import Span, highlight
 from bertkit.tasks.ner.inputs import NO_WORD, InputForm
 from bertkit.tasks.ner.labels import find_labels, label_ids, notes_on_tags
@@ -307,6 +307,10 @@ class NerTask(TableTask):
             "starts": [[word.start for word in of_line] for of_line in words],
             "ends": [[word.end for word in of_line] for of_line in words],
         }
+
+    def read_file(self, path: Path) -> Table | None:
+        """A file of words in columns."""
+        return read_conll(path) if is_conll(path) else None
 
     @property
     def reads_neighbours(self) -> bool:

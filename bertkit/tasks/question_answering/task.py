@@ -23,6 +23,7 @@ from bertkit.tasks.arrays import Outputs
 from bertkit.tasks.base import Task
 from bertkit.tasks.question_answering.decoding import Decoded, decode_spans
 from bertkit.tasks.question_answering.files import answer_at, write_answers
+from bertkit.tasks.question_answering.nested import JSON
 from bertkit.tasks.question_answering.padding import mask_padding
 from bertkit.tasks.question_answering.questions import questions_of, read_questions, texts_of
 from bertkit.tasks.question_answering.windows import WindowSizes, encode_windows
@@ -119,6 +120,7 @@ class QuestionAnsweringTask(Task):
     pipeline_tag = "question-answering"
     main_metric = "f1"
     splits = ("train", "validation")
+    label_columns = _POSITIONS
     task: TaskSettings
     data: DataSettings
 
@@ -133,7 +135,7 @@ class QuestionAnsweringTask(Task):
         return "a larger --max-query-length keeps more of the questions; their texts are read whole, in windows"
 
     def config(self) -> dict[str, Any]:
-        return {}
+        return {"num_labels": 2}  # start and end: in other families than BERT this sizes the head
 
     # ---- load -------------------------------------------------------------------------------------------------------
 
@@ -193,6 +195,19 @@ class QuestionAnsweringTask(Task):
 
         positions = {name: torch.tensor([row[name] for row in rows]) for name in _POSITIONS if name in rows[0]}
         return positions | super().collate(rows, tokenizer, inputs)
+
+    def labelled_items(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """As in `Task`. An answer begins and ends in the same input, so it is one item; one outside of it is none."""
+        starts = batch["start_positions"]
+        return ((starts >= 0) & (starts < batch["input_ids"].shape[-1])).sum()
+
+    def stock_loss(
+        self, outputs: Mapping[str, Tensor], labels: Mapping[str, Tensor], num_items_in_batch: Tensor | int | None
+    ) -> Tensor:
+        from bertkit.model.loss_bert import position_loss
+
+        start_loss = position_loss(outputs["start_logits"], labels["start_positions"], num_items_in_batch)
+        return (start_loss + position_loss(outputs["end_logits"], labels["end_positions"], num_items_in_batch)) / 2
 
     def prepare(self, model: PreTrainedModel) -> None:
         mask_padding(model)
@@ -308,6 +323,10 @@ class QuestionAnsweringTask(Task):
         empty = [name for name, values in found.items() if not all(value.strip() for value in values)]
         raise_all([f"{name}: an empty one among them; write a text" for name in empty])
         return found
+
+    def read_file(self, path: Path) -> Table | None:
+        """SQuAD's own JSON."""
+        return read_questions(path) if path.suffix.lower() == JSON else None
 
     def columns_of(self, table: Table) -> dict[str, list[str]]:
         return texts_of(table)

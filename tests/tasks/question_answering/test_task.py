@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from transformers import BertTokenizer
 
 from bertkit import BertConfig, load_recipe
@@ -129,3 +130,11 @@ def test_questions_and_contexts_must_fit(fields, expected):
         task.read_fields(fields)
     both = task.read_fields({"question": ["a", "b"], "context": "c"})
     assert both == {"question": ["a", "b"], "context": ["c", "c"]}
+
+
+def test_an_answer_is_one_item_and_one_outside_its_input_is_none():
+    task = QuestionAnsweringTask(TaskSettings(), DataSettings())
+    ids = torch.zeros(3, 5, dtype=torch.int64)
+    batch = {"start_positions": torch.tensor([0, 5, -1]), "end_positions": torch.tensor([1, 5, -1]), "input_ids": ids}
+    assert task.labelled_items(batch) == 1
+    assert set(task.label_columns) < batch.keys()
