@@ -50,11 +50,6 @@ class Placement:
         return self._speeds_up("compact_embedding") and self.strategy != "fsdp"
 
     @property
-    def joint_projections(self) -> bool:
-        """Whether queries, keys and values are one product."""
-        return self._speeds_up("joint_projections") and self.strategy != "fsdp"
-
-    @property
     def group_lengths(self) -> bool:
         """Whether a step of pre-training is computed by length, without padding that no example needs."""
         return self._speeds_up("group_lengths") and not self.fixed_shapes

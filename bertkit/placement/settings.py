@@ -35,8 +35,6 @@ class PlacementSettings:
         compact_embedding: fine-tune the embeddings of those tokens alone that occur in the training set, without
             gradients and moments of the others (`bertkit.training.cpu.compact_embedding`): the same weights but for
             rounding, in less time and memory. ``None`` is on CPUs, and nowhere else.
-        joint_projections: compute queries, keys and values of BERT's attention as one product under autocast
-            (`bertkit.training.cpu.joint_projections`): the same but for rounding. ``None`` is on CPUs alone.
         group_lengths: in pre-training, compute those examples of a step together that are of like length, and cut the
             padding that none of them needs (`bertkit.training.cpu.length_grouping`): the same but for rounding.
             ``None`` is on CPUs, and nowhere else.
@@ -58,7 +56,6 @@ class PlacementSettings:
     attn_implementation: str | None = None
     fast_dropout: bool | None = None
     compact_embedding: bool | None = None
-    joint_projections: bool | None = None
     group_lengths: bool | None = None
     few_lengths: bool | None = None
 
@@ -75,6 +72,6 @@ class PlacementSettings:
             raise ValueError(f"dataloader_num_workers: {self.dataloader_num_workers} is negative")
         if self.preprocessing_num_workers is not None and self.preprocessing_num_workers < 1:
             raise ValueError(f"preprocessing_num_workers: {self.preprocessing_num_workers} is not at least 1")
-        for name in ("fast_dropout", "compact_embedding", "joint_projections", "group_lengths", "few_lengths"):
+        for name in ("fast_dropout", "compact_embedding", "group_lengths", "few_lengths"):
             if getattr(self, name) and self.device in ("gpu", "xla"):
                 raise ValueError(f"{name}: it is for CPUs, and device is {self.device}; leave it out")

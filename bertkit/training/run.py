@@ -23,7 +23,6 @@ from bertkit.sharing.model_card import CardFacts, model_card
 from bertkit.sharing.push import check_login, push_finished_run
 from bertkit.training.cpu.compact_embedding import compact_embedding
 from bertkit.training.cpu.dropout import fast_dropout
-from bertkit.training.cpu.joint_projections import joint_projections
 from bertkit.training.cpu.malloc import keep_freed_memory
 from bertkit.training.estimate import start_lines
 from bertkit.training.placements.xla import compilations
@@ -116,8 +115,6 @@ class RunInProgress:
                 keep_freed_memory()
             if self.placement.fast_dropout:
                 switches.enter_context(fast_dropout(trainer.model))
-            if self.placement.joint_projections:
-                switches.enter_context(joint_projections(trainer.model))
             switches.enter_context(without_library_bars())
             try:
                 outcome = trainer.train(resume_from_checkpoint=checkpoint)

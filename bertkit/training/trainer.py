@@ -26,7 +26,6 @@ from bertkit.model.modeling_bert import BertPreTrainedModel
 from bertkit.placement.resolve import Placement
 from bertkit.recipe.load import OWN_TRAIN_KEYS, Recipe
 from bertkit.training.batches import GlobalBatches, LengthGroups, labelled_items, part_of_batch
-from bertkit.training.cpu.clipping import ClippingTrainer
 from bertkit.training.cpu.compact_embedding import compact_embeddings
 from bertkit.training.evaluation_loss import EvaluationLoss
 from bertkit.training.evaluation_order import evaluation_sampler, in_dataset_order
@@ -101,7 +100,7 @@ class _Beginnings(TrainerCallback):
         self.trainer.batches.set_epoch(int((state.epoch or 0) + 1e-6))
 
 
-class BertkitTrainer(ClippingTrainer, MemorySavingTrainer, ShardedTrainer, XlaTrainer):
+class BertkitTrainer(MemorySavingTrainer, ShardedTrainer, XlaTrainer):
     """Trainer whose losses are means over the global batch.
 
     transformers counts the items of ``labels`` over all micro-batches and processes and hands the number to the model

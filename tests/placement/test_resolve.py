@@ -13,7 +13,7 @@ from bertkit.placement.resolve import ProcessesNeeded, check_processes, computes
 from bertkit.placement.settings import PlacementSettings
 
 CPU = {"device": "cpu", "mixed_precision": "no"}
-CPU_SWITCHES = ["fast_dropout", "compact_embedding", "joint_projections", "group_lengths", "few_lengths"]
+CPU_SWITCHES = ["fast_dropout", "compact_embedding", "group_lengths", "few_lengths"]
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,6 @@ def test_speed_switches_of_cpus_on_a_gpu_are_refused(switch):
         PlacementSettings(device="gpu", **{switch: True})
 
 
-def test_shards_of_an_embedding_have_all_its_rows_and_those_of_layers_are_left_as_they_are():
+def test_shards_of_an_embedding_have_all_its_rows():
     placement = dataclasses.replace(place(PlacementSettings(**CPU), 8), strategy="fsdp", num_processes=2)
     assert not placement.compact_embedding
-    assert not placement.joint_projections

@@ -11,8 +11,7 @@ from bertkit.model.configuration_bert import BertConfig
 from bertkit.model.modeling_bert import BertForPreTraining
 from bertkit.training.cpu.length_grouping import of_like_length
 from bertkit.training.trainer import BertkitTrainer
-
-from .test_pretrain import curve, run
+from tests.training.test_pretrain import curve, run
 
 PADDED_TO, PREDICTIONS = 72, 3
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}

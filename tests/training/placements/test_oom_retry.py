@@ -10,8 +10,7 @@ import torch
 from bertkit import BertForSequenceClassification
 from bertkit.errors import PlacementError
 from bertkit.training.trainer import BertkitTrainer
-
-from .conftest import arguments_for
+from tests.training.conftest import arguments_for
 
 
 def examples() -> list[dict[str, torch.Tensor]]:
