@@ -9,7 +9,7 @@ import torch
 
 from bertkit import BertForSequenceClassification
 from bertkit.errors import PlacementError
-from bertkit.training.trainer import BertkitTrainer
+from bertkit.training.placements.oom_retry import MemorySavingTrainer
 from tests.training.conftest import arguments_for
 
 
@@ -44,7 +44,7 @@ def trained(config: Any, folder: Any, capacity: int, fails_in: str = "forward", 
         return outputs
 
     model.forward = limited
-    trainer = BertkitTrainer(
+    trainer = MemorySavingTrainer(
         what="test",
         model=model,
         args=arguments_for(
