@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,11 +39,62 @@ def load_config(
         CheckpointError: there is no such checkpoint, or it is no BERT, or no encoder.
         RecipeError: a changed field does not exist, or is impossible for this checkpoint.
     """
-    from huggingface_hub.errors import StrictDataclassError
+    return read_config(name_or_path, any_encoder=any_encoder).build(changes or {})
+
+
+@dataclass(frozen=True)
+class StoredConfig:
+    """What a checkpoint's ``config.json`` says, read once, to build configurations from.
+
+    Attributes:
+        name_or_path: of the checkpoint.
+        fields: as they are stored.
+        configuration: the class of its family.
+    """
+
+    name_or_path: str
+    fields: Mapping[str, Any]
+    configuration: type[PreTrainedConfig]
+
+    def build(self, changes: Mapping[str, Any]) -> PreTrainedConfig:
+        """Returns the configuration with some fields changed, see `load_config`.
+
+        Raises:
+            CheckpointError: the stored configuration is not usable, or of no encoder.
+            RecipeError: a changed field does not exist, or is impossible for this checkpoint.
+        """
+        from huggingface_hub.errors import StrictDataclassError
+
+        name_or_path, fields = self.name_or_path, dict(self.fields)
+        _check_fields(changes, self.configuration, name_or_path)
+        if "num_labels" in changes:  # names of other labels would win over the number
+            fields = {key: value for key, value in fields.items() if key not in ("id2label", "label2id")}
+        try:
+            # Not from_pretrained(…, **changes): that sets the fields on a configuration which has been checked before.
+            config = self.configuration.from_dict({**fields, **changes})
+        except (ValueError, StrictDataclassError) as error:
+            cause = error.__cause__ or error
+            if changes:
+                raise RecipeError(
+                    f"model: the fields {', '.join(changes)} do not fit {name_or_path}: {cause}"
+                ) from error
+            raise CheckpointError(f"{name_or_path}: config.json is not usable: {cause}") from error
+        check_encoder(config, name_or_path)
+        return config
+
+
+def read_config(name_or_path: str, *, any_encoder: bool = False) -> StoredConfig:
+    """Reads a checkpoint's ``config.json``.
+
+    Args:
+        name_or_path, any_encoder: as for `load_config`.
+
+    Raises:
+        CheckpointError: there is no such checkpoint, or it is no BERT.
+    """
     from transformers import PreTrainedConfig
 
     _check_folder(name_or_path, "config.json")
-    changes = changes or {}
     try:
         stored, _ = PreTrainedConfig.get_config_dict(name_or_path)
     except (OSError, ValueError) as error:
@@ -54,20 +106,8 @@ def load_config(
             "needs; other encoders can be fine-tuned"
         )
     configuration = config_class(family, name_or_path)
-    _check_fields(changes, configuration, name_or_path)
-    try:
-        # Not from_pretrained(…, **changes): that sets the fields on a configuration which has been checked before.
-        fields, _ = configuration.get_config_dict(name_or_path)
-        if "num_labels" in changes:  # names of other labels would win over the number
-            fields = {key: value for key, value in fields.items() if key not in ("id2label", "label2id")}
-        config = configuration.from_dict({**fields, **changes})
-    except (ValueError, StrictDataclassError) as error:
-        cause = error.__cause__ or error
-        if changes:
-            raise RecipeError(f"model: the fields {', '.join(changes)} do not fit {name_or_path}: {cause}") from error
-        raise CheckpointError(f"{name_or_path}: config.json is not usable: {cause}") from error
-    check_encoder(config, name_or_path)
-    return config
+    fields, _ = configuration.get_config_dict(name_or_path)  # families whose files hold several take their own part
+    return StoredConfig(name_or_path, fields, configuration)
 
 
 def _check_fields(changes: Mapping[str, Any], configuration: type[PreTrainedConfig], name_or_path: str) -> None:

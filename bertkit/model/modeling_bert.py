@@ -133,19 +133,14 @@ class BertSelfAttention(nn.Module):
         self.value = nn.Linear(config.hidden_size, config.hidden_size)
         self.dropout = nn.Dropout(config.attention_probs_dropout_prob)
 
-    def projections(self, hidden_states: Tensor) -> tuple[Tensor, ...]:
-        """Queries, keys and values of (B, S, H), each (B, A, S, D)."""
-        by_head = (*hidden_states.shape[:2], -1, self.attention_head_size)
-        query = self.query(hidden_states).view(by_head).transpose(1, 2)
-        key = self.key(hidden_states).view(by_head).transpose(1, 2)
-        value = self.value(hidden_states).view(by_head).transpose(1, 2)
-        return query, key, value
-
     def forward(
         self, hidden_states: Tensor, attention_mask: Any = None, output_attentions: bool = False
     ) -> tuple[Tensor, Tensor | None]:
         """Returns the heads' outputs side by side, (B, S, H), and if asked the probabilities, (B, A, S, S)."""
-        query, key, value = self.projections(hidden_states)
+        by_head = (*hidden_states.shape[:2], -1, self.attention_head_size)
+        query = self.query(hidden_states).view(by_head).transpose(1, 2)  # (B, A, S, D)
+        key = self.key(hidden_states).view(by_head).transpose(1, 2)
+        value = self.value(hidden_states).view(by_head).transpose(1, 2)
         attend: Callable[..., tuple[Tensor, Tensor | None]] = eager_attention_forward
         if not output_attentions:
             attend = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)

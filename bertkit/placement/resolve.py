@@ -40,35 +40,6 @@ class Placement:
         return self.device == "xla" if self.settings.fixed_shapes is None else self.settings.fixed_shapes
 
     @property
-    def fast_dropout(self) -> bool:
-        """Whether dropout is `bertkit.training.cpu.dropout`'s."""
-        return self._speeds_up("fast_dropout")
-
-    @property
-    def compact_embedding(self) -> bool:
-        """Whether rows of the token embedding that do not occur are kept from the optimizer."""
-        return self._speeds_up("compact_embedding") and self.strategy != "fsdp"
-
-    @property
-    def joint_projections(self) -> bool:
-        """Whether queries, keys and values are one product."""
-        return self._speeds_up("joint_projections") and self.strategy != "fsdp"
-
-    @property
-    def group_lengths(self) -> bool:
-        """Whether a step of pre-training is computed by length, without padding that no example needs."""
-        return self._speeds_up("group_lengths") and not self.fixed_shapes
-
-    @property
-    def few_lengths(self) -> bool:
-        """Whether batches of fine-tuning are padded to rounded lengths."""
-        return self._speeds_up("few_lengths") and not self.fixed_shapes
-
-    def _speeds_up(self, switch: str) -> bool:
-        """Whether a switch for CPUs is on, as it is there unless turned off."""
-        return self.device == "cpu" and getattr(self.settings, switch) is not False
-
-    @property
     def autocast_on_xla(self) -> bool:
         """Whether to compute in bf16 on XLA, which is not accelerate's to do: see `training_arguments`."""
         return self.device == "xla" and self.mixed_precision == "bf16"

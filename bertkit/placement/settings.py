@@ -30,19 +30,8 @@ class PlacementSettings:
             on XLA alone.
         attn_implementation: attention kernel as transformers names it (``sdpa``, ``eager``, ``flash_attention_2``,
             ``flex_attention``); ``None`` leaves the choice to transformers.
-        fast_dropout: draw dropout from few random bits (`bertkit.training.cpu.dropout`), several times as fast as
-            torch does on a CPU: other draws of the same distribution. ``None`` is on CPUs, and nowhere else.
-        compact_embedding: fine-tune the embeddings of those tokens alone that occur in the training set, without
-            gradients and moments of the others (`bertkit.training.cpu.compact_embedding`): the same weights but for
-            rounding, in less time and memory. ``None`` is on CPUs, and nowhere else.
-        joint_projections: compute queries, keys and values of BERT's attention as one product under autocast
-            (`bertkit.training.cpu.joint_projections`): the same but for rounding. ``None`` is on CPUs alone.
-        group_lengths: in pre-training, compute those examples of a step together that are of like length, and cut the
-            padding that none of them needs (`bertkit.training.cpu.length_grouping`): the same but for rounding.
-            ``None`` is on CPUs, and nowhere else.
-        few_lengths: in fine-tuning, pad batches to one of sixteen lengths between powers of two, so that few kernels
-            are made (`bertkit.training.batch_shapes`): the same but for rounding. ``None`` is on CPUs, and nowhere
-            else.
+        cpu_speed_ups: on a CPU, train with `bertkit.training.cpu`: the same numbers up to rounding, except that dropout
+            draws other units of the same distribution. Has no effect on other devices.
     """
 
     device: Literal["auto", "cpu", "gpu", "xla"] = "auto"
@@ -56,11 +45,7 @@ class PlacementSettings:
     gradient_checkpointing: bool = False
     fixed_shapes: bool | None = None
     attn_implementation: str | None = None
-    fast_dropout: bool | None = None
-    compact_embedding: bool | None = None
-    joint_projections: bool | None = None
-    group_lengths: bool | None = None
-    few_lengths: bool | None = None
+    cpu_speed_ups: bool = True
 
     def __post_init__(self) -> None:
         if self.num_processes is not None and self.num_processes < 1:
@@ -75,6 +60,3 @@ class PlacementSettings:
             raise ValueError(f"dataloader_num_workers: {self.dataloader_num_workers} is negative")
         if self.preprocessing_num_workers is not None and self.preprocessing_num_workers < 1:
             raise ValueError(f"preprocessing_num_workers: {self.preprocessing_num_workers} is not at least 1")
-        for name in ("fast_dropout", "compact_embedding", "joint_projections", "group_lengths", "few_lengths"):
-            if getattr(self, name) and self.device in ("gpu", "xla"):
-                raise ValueError(f"{name}: it is for CPUs, and device is {self.device}; leave it out")

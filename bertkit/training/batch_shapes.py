@@ -1,12 +1,9 @@
-"""Batches of one shape, or of few, for devices that make what they run for each shape anew.
+"""Batches of one shape, for devices that compile what they run for each shape anew.
 
 XLA, and TPUs with it, compile a step for minutes: there inputs are padded to the longest that there may be, and a batch
 of fewer rows than the others, an epoch's last one, is filled up. Neither changes a number beyond rounding: padding is
 never attended to, and what fills up has no label, so it is in no loss and in no count. Dropping the last batch would
 leave out other examples in every epoch, and in evaluation would score fewer than there are.
-
-On CPUs oneDNN makes kernels for each shape, and keeps 1,024 of them. A step of BERT takes about twenty for each length,
-so with inputs of hundreds of lengths it would make them in almost every step: there lengths are rounded.
 
 Dimension letters: B rows of a batch, C choices, S tokens.
 """
@@ -60,41 +57,6 @@ class FixedShapes:
         return lengthened(batch, self.max_seq_length, self.tokenizer, self.label_columns)
 
 
-@dataclass(frozen=True)
-class FewLengths:
-    """What rounds the lengths of all batches of a run up, by `rounded_length`.
-
-    Attributes:
-        tokenizer: says what padding is.
-        max_seq_length: tokens of the longest input; it is not rounded up.
-        label_columns: the tensors of a batch that hold labels.
-    """
-
-    tokenizer: PreTrainedTokenizerBase
-    max_seq_length: int
-    label_columns: Sequence[str] = _LABELS
-
-    def collator(self, collate: Collate, rows: int) -> Collate:
-        """``collate`` with the inputs of every batch padded to a rounded length; ``rows`` are left as they are."""
-        return partial(self._collate, collate)
-
-    def _collate(self, collate: Collate, examples: Any) -> dict[str, Tensor]:
-        batch = collate(examples)
-        length = batch["input_ids"].shape[-1]
-        rounded = max(length, min(rounded_length(length), self.max_seq_length))
-        return lengthened(batch, rounded, self.tokenizer, self.label_columns)
-
-
-def rounded_length(length: int) -> int:
-    """At least ``length``, and at most a sixteenth more: from 16 on there are sixteen values between powers of two.
-
-    >>> [rounded_length(length) for length in (5, 31, 33, 65, 130, 257, 512)]
-    [5, 31, 34, 68, 136, 272, 512]
-    """
-    step = max(1, 1 << length.bit_length() - 1 >> 4)
-    return -(-length // step) * step
-
-
 def lengthened(
     batch: Mapping[str, Tensor],
     length: int,
@@ -122,22 +84,27 @@ def lengthened(
 
 
 def filled(batch: Mapping[str, Tensor], rows: int, label_columns: Sequence[str] = _LABELS) -> dict[str, Tensor]:
-    """A batch filled up to so many rows, with copies of its last one that have no label and one token.
-
-    No label is -100 among whole numbers, and NaN among numbers to predict. Of a copy only [CLS] is attended to: not
-    nothing, whose softmax is not a number; and by that `num_tokens` knows copies, since an input has a [SEP] too.
-    """
+    """Returns a batch filled up to so many rows, with `unlabelled` copies of its last one."""
     missing = rows - len(batch["input_ids"])
-    full = {}
-    for name, values in batch.items():
-        rest = values[-1:].expand(missing, *values.shape[1:])
-        if name in label_columns:
-            rest = torch.full_like(rest, float("nan") if rest.is_floating_point() else IGNORE_INDEX)
-        elif name == "attention_mask":
-            rest = torch.zeros_like(rest)
-            rest[..., 0] = 1
-        full[name] = torch.cat([values, rest])
-    return full
+    copies = {name: values[-1:].expand(missing, *values.shape[1:]) for name, values in batch.items()}
+    rest = unlabelled(copies, label_columns)
+    return {name: torch.cat([values, rest[name]]) for name, values in batch.items()}
+
+
+def unlabelled(batch: Mapping[str, Tensor], label_columns: Sequence[str] = _LABELS) -> dict[str, Tensor]:
+    """Returns a batch of the same shapes that counts for nothing: its rows have no label and one token each.
+
+    No label is -100 among whole numbers, and NaN among numbers to predict. Of an input only [CLS] is attended to: not
+    nothing, whose softmax is not a number; and by that `num_tokens` knows such rows, since an input has a [SEP] too.
+    """
+    changed = dict(batch)
+    for name in batch.keys() & set(label_columns):
+        labels = batch[name]
+        changed[name] = torch.full_like(labels, float("nan") if labels.is_floating_point() else IGNORE_INDEX)
+    if "attention_mask" in batch:
+        changed["attention_mask"] = torch.zeros_like(batch["attention_mask"])
+        changed["attention_mask"][..., 0] = 1
+    return changed
 
 
 def num_tokens(attention_mask: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from transformers import EarlyStoppingCallback, TrainerCallback, TrainingArguments
+from transformers import EarlyStoppingCallback, TrainerCallback
 
 from bertkit.errors import RecipeError
 from bertkit.recipe.load import Recipe
@@ -14,17 +14,14 @@ from bertkit.training.run_directory import last_checkpoint
 
 
 def keeping_the_best(recipe: Recipe) -> dict[str, Any]:
-    """What of the Trainer's arguments follows from keeping the best checkpoint, where the recipe asks for that.
+    """Returns the Trainer's arguments that keep the best checkpoint, where the recipe asks for that.
 
     The last checkpoint stays beside the best, so that the run can always be resumed.
 
     Raises:
         RecipeError: nothing is evaluated on the way.
     """
-    train = recipe.train
-    asked = [name for name in ("early_stopping_patience", "load_best_model_at_end") if train.get(name)]
-    if train.get("save_strategy") == "best":
-        asked.append("save_strategy")
+    train, asked = recipe.train, _asked(recipe)
     if not asked:
         return {}
     strategy = train.get("eval_strategy", "no")
@@ -42,12 +39,20 @@ def keeping_the_best(recipe: Recipe) -> dict[str, Any]:
     return fixed | {"restore_callback_states_from_checkpoint": "early_stopping_patience" in asked}
 
 
-def choose_the_best_by(metric: str, arguments: TrainingArguments, recipe: Recipe) -> None:
-    """Makes a score the one that checkpoints are compared by, larger being better, unless the recipe names another."""
-    if "metric_for_best_model" in recipe.train:
-        return
-    if arguments.load_best_model_at_end or arguments.save_strategy == "best":
-        arguments.metric_for_best_model, arguments.greater_is_better = metric, True
+def comparing_by(metric: str, recipe: Recipe) -> dict[str, Any]:
+    """Returns the Trainer's arguments that compare checkpoints by a score, larger being better.
+
+    They are none where the recipe names another score, or where no best checkpoint is kept.
+    """
+    if "metric_for_best_model" in recipe.train or not _asked(recipe):
+        return {}
+    return {"metric_for_best_model": metric, "greater_is_better": True}
+
+
+def _asked(recipe: Recipe) -> list[str]:
+    """Returns the keys of the ``train`` block that need the best checkpoint."""
+    asked = [name for name in ("early_stopping_patience", "load_best_model_at_end") if recipe.train.get(name)]
+    return [*asked, "save_strategy"] if recipe.train.get("save_strategy") == "best" else asked
 
 
 def early_stopping(recipe: Recipe) -> list[TrainerCallback]:

@@ -9,6 +9,7 @@ import torch
 from transformers import PreTrainedModel
 
 from bertkit.placement.resolve import Placement
+from bertkit.training.cpu import attention_kernel
 
 _WEIGHT, _GRADIENT, _MOMENTS = 4, 4, 8  # bytes for each parameter: float32, and AdamW's two moments
 _GIB = 1 << 30
@@ -45,11 +46,11 @@ def estimate_memory(
     activation's input and the two sums before the layer norms. They have 4 bytes in float32; in bf16 autocast 2, and
     4 H more of 4 bytes, the residual stream. Dropout keeps 2 H masks, of 1 byte; torch's own on a CPU of 4. Attention
     that is computed in full (``eager``; on a CPU also ``sdpa`` with dropout) keeps A S weights for each token, with
-    dropout three times, with fast dropout once and as many masks of 1 byte. Gradient checkpointing keeps H for each
-    layer, and one layer's own. Logits take as many bytes again for their gradients.
+    dropout three times; with the dropout of `bertkit.training.cpu` once, and as many masks of 1 byte. Gradient
+    checkpointing keeps H for each layer, and one layer's own. Logits take as many bytes again for their gradients.
 
     Args:
-        model: read for the number of its parameters and for its configuration.
+        model: read for the number of its parameters, its configuration and its kind of dropout.
         placement: read for the per-device batch, the precision and what is shared.
         max_seq_length: S, of the longest inputs; one input for each sequence of the batch.
         logits_per_sequence: numbers that a language model's head gives for each sequence.
@@ -71,12 +72,12 @@ def estimate_memory(
     if is_half:
         token = token // 2 + 4 * hidden * 4
     number = 2 if is_half else 4
+    kernel, mask = attention_kernel(model)
     if getattr(config, "hidden_dropout_prob", 0):
-        token += 2 * hidden * (4 if on_cpu and not placement.fast_dropout else 1)
+        token += 2 * hidden * (mask or (4 if on_cpu else 1))
     dropout = bool(getattr(config, "attention_probs_dropout_prob", 0))
-    kernel = config._attn_implementation
-    if kernel == "sdpa" and dropout and placement.fast_dropout:
-        token += heads * max_seq_length * (number + 1)
+    if kernel == "sdpa" and dropout and mask:
+        token += heads * max_seq_length * (number + mask)
     elif kernel == "eager" or (kernel == "sdpa" and dropout and on_cpu):
         token += heads * max_seq_length * (3 if dropout else 1) * number
     tokens = placement.per_device_train_batch_size * max_seq_length
@@ -106,7 +107,7 @@ def start_lines(
         size = f"up to {tokens:,} tokens a step"
     where = f"{device_name(placement.device)}, {placement.describe_processes()}, {placement.describe_precision()}"
     return [
-        f"placement: {where}, attention {model.config._attn_implementation}",
+        f"placement: {where}, attention {attention_kernel(model)[0]}",
         f"batch: {placement.describe_batch()}; {size}",
         f"memory: {memory}",
     ]

@@ -16,21 +16,18 @@ from transformers import (
 )
 
 from bertkit.checkpoint.encoders import BERT, head_class, model_inputs
-from bertkit.checkpoint.load import check_positions, load_config, load_model, load_tokenizer
+from bertkit.checkpoint.load import check_positions, load_model, load_tokenizer, read_config
 from bertkit.errors import RecipeError
+from bertkit.model.modeling_bert import BertPreTrainedModel
 from bertkit.progress import is_score, say, without_library_bars
 from bertkit.recipe.load import Recipe
 from bertkit.sharing.model_card import CardFacts, without_paths
 from bertkit.tasks.base import Task, task_of_recipe
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import ColumnsOf, FineTuningData, Split, is_scored
-from bertkit.training.batch_shapes import FewLengths, FixedShapes, check_one_shape
-from bertkit.training.checkpoint_selection import (
-    choose_the_best_by,
-    early_stopping,
-    has_stopped_early,
-    keeping_the_best,
-)
+from bertkit.training.batch_shapes import FixedShapes, check_one_shape
+from bertkit.training.checkpoint_selection import comparing_by, early_stopping, has_stopped_early, keeping_the_best
+from bertkit.training.placements import trainer_class
 from bertkit.training.run import RunInProgress
 from bertkit.training.run_directory import Run, RunRecord, absolute, plain
 from bertkit.training.shared_encoding import encode_once
@@ -81,20 +78,22 @@ def finetune(
     if source is None:
         raise RecipeError(f"recipe {recipe.name}: no checkpoint to start from; give --model or model.name_or_path")
     changes = {key: value for key, value in recipe.model.items() if key != "name_or_path"}
-    check_positions(recipe.data.max_seq_length, load_config(source, any_encoder=True), source)
+    stored = read_config(source, any_encoder=True)
+    check_positions(recipe.data.max_seq_length, stored.build({}), source)
     tokenizer = load_tokenizer(source)
     task, splits = task.load()
-    choose_the_best_by(task.main_metric, run.arguments, recipe)
+    config = stored.build({**task.config(), **changes, "bertkit_task": task.describe()})
+    known = comparing_by(task.main_metric, recipe)
     if resume and has_stopped_early(recipe, run.output_dir):
-        run.arguments.max_steps, run.arguments.num_train_epochs = -1, 0
-    config = load_config(source, {**task.config(), **changes, "bertkit_task": task.describe()}, any_encoder=True)
-    shapes: FixedShapes | FewLengths | None = None
+        known |= {"max_steps": -1, "num_train_epochs": 0}
+    is_bert = issubclass(head_class(task.head, config, source), BertPreTrainedModel)
+    arguments = run.training_arguments(is_bert=is_bert, **known)
+    collate: Any = partial(task.collate, tokenizer=tokenizer, inputs=model_inputs(config))
+    shapes: dict[str, FixedShapes] = {}
     if run.placement.fixed_shapes:
         task.check_one_shape()
         check_one_shape(config)
-        shapes = FixedShapes(tokenizer, recipe.data.max_seq_length, task.label_columns)
-    elif run.placement.few_lengths:
-        shapes = FewLengths(tokenizer, recipe.data.max_seq_length, task.label_columns)
+        shapes["shapes"] = FixedShapes(tokenizer, recipe.data.max_seq_length, task.label_columns)
     say(f"{task.name}: {', '.join(f'{len(split.examples)} {name}' for name, split in splits.items())} examples")
     features = _encode(task, splits, tokenizer, run.record)
 
@@ -109,21 +108,20 @@ def finetune(
         name = next(name for name, inputs in features.items() if inputs is trainer.evaluated)
         return task.score(outcome.predictions, ColumnsOf(features[name]), ColumnsOf(splits[name].examples))
 
-    trainer = BertkitTrainer(
+    trainer = trainer_class(BertkitTrainer, run.placement)(
         what=task.name,
         model=network,
-        args=run.arguments,
+        args=arguments,
         train_dataset=features["train"],
         eval_dataset=features["validation"],
-        data_collator=partial(task.collate, tokenizer=tokenizer, inputs=model_inputs(config)),
+        data_collator=run.speed_ups.collator(collate, tokenizer, recipe.data.max_seq_length, task.label_columns),
         processing_class=tokenizer,
         compute_metrics=scores,
         callbacks=early_stopping(recipe),
-        shapes=shapes,
-        autocast=run.placement.autocast_on_xla,
         label_columns=task.label_columns,
         count_items=task.labelled_items,
         stock_loss=task.stock_loss,
+        **shapes,
     )
     command = f"bertkit finetune {task.command} --recipe recipe.yaml --output-dir NEW"
     evaluation = run.train(trainer, tokenizer, command)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from accelerate import PartialState
-from transformers import IntervalStrategy, set_seed
+from transformers import set_seed
 
 from bertkit.corpus.examples.dataset import PhasedExamples, PretrainingExamples, collate
 from bertkit.corpus.examples.phases import EPOCHS_OF_A_PHASE, Phase, plan_phases
@@ -25,6 +25,7 @@ from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus, load_corp
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.batch_shapes import FixedShapes
 from bertkit.training.initialization import starting_point
+from bertkit.training.placements import trainer_class
 from bertkit.training.pretraining_trainer import PretrainingTrainer, eval_batch_size
 from bertkit.training.run import RunInProgress
 from bertkit.training.run_directory import Run, RunRecord, absolute
@@ -94,6 +95,7 @@ def pretrain(
         remove_unused_columns=False,
     )
     _check_phases_resumed(run, data)
+    run.training_arguments(is_bert=True)  # what transformers refuses is refused before the text is tokenized
     with PartialState().local_main_process_first(), Bar("tokenizing", "B") as progress:
         sources = data.sources()
         start = starting_point(recipe, sources, cache_folder(), run.output_dir if resume else None)
@@ -112,26 +114,26 @@ def pretrain(
         say("warning: --whole-word-mask: this tokenizer has no ## pieces, so every piece counts as a word")
     phases = plan_phases(data.lengths(), _steps(recipe, corpora, vocabulary))
     train_set, eval_sets = _examples(recipe, corpora, vocabulary, phases)
-    _fit_arguments(run, recipe, phases, eval_sets, start.config)
+    arguments = run.training_arguments(is_bert=True, **_fitted(recipe, phases, eval_sets, start.config))
     _announce(corpora, train_set, eval_sets, start.config, phases)
 
     set_seed(seed)
     network = start.model()
     use_attention(network, recipe.placement.attn_implementation)
     run.record.data["corpus"] = {"files": data.corpus, **corpora.facts}
-    trainer = PretrainingTrainer(
+    trainer = trainer_class(PretrainingTrainer, run.placement)(
         what="pretrain",
         model=network,
-        args=run.arguments,
+        args=arguments,
         train_dataset=train_set,
         eval_sets=eval_sets,
         phases=phases,
         pair_objective=pair_objective,
         data_collator=collate,
         processing_class=start.tokenizer,
-        shapes=FixedShapes(start.tokenizer, label_columns=_LABELS) if run.placement.fixed_shapes else None,
-        group_lengths=run.placement.group_lengths,
-        autocast=run.placement.autocast_on_xla,
+        speed_ups=run.speed_ups,
+        label_columns=_LABELS,
+        **({"shapes": FixedShapes(start.tokenizer, label_columns=_LABELS)} if run.placement.fixed_shapes else {}),
     )
     command = "bertkit pretrain --recipe recipe.yaml --output-dir NEW"
     predictions = max(part.data.predictions_per_seq for part in train_set.parts)
@@ -256,21 +258,16 @@ def _examples(
     return PhasedExamples(train_sets), eval_sets
 
 
-def _fit_arguments(
-    run: RunInProgress,
-    recipe: Recipe,
-    phases: Sequence[Phase],
-    eval_sets: Sequence[PretrainingExamples],
-    config: BertConfig,
-) -> None:
-    """What of the Trainer's arguments follows from the data."""
-    run.arguments.max_steps = sum(phase.steps for phase in phases)
+def _fitted(
+    recipe: Recipe, phases: Sequence[Phase], eval_sets: Sequence[PretrainingExamples], config: BertConfig
+) -> dict[str, Any]:
+    """Returns the Trainer's arguments that follow from the data."""
+    steps = {"max_steps": sum(phase.steps for phase in phases)}
     if not eval_sets:
-        run.arguments.eval_strategy = IntervalStrategy.NO
-        return
+        return {**steps, "eval_strategy": "no"}
     predictions = max(each.data.predictions_per_seq for each in eval_sets)
     wanted = recipe.placement.per_device_eval_batch_size
-    run.arguments.per_device_eval_batch_size = eval_batch_size(wanted, predictions, config.vocab_size)
+    return {**steps, "per_device_eval_batch_size": eval_batch_size(wanted, predictions, config.vocab_size)}
 
 
 def _announce(

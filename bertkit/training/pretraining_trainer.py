@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 from bertkit.corpus.examples.phases import Phase
 from bertkit.metrics.pretraining import reduce_logits, score, score_names
 from bertkit.model.labels_bert import IGNORE_INDEX
-from bertkit.training.cpu.length_grouping import of_like_length
+from bertkit.training.cpu import CpuSpeedUps
 from bertkit.training.trainer import BertkitTrainer
 
 # An evaluation batch holds B × P × V logits: 2²⁵ of them are 128 MiB in float32.
@@ -27,7 +27,7 @@ class PretrainingTrainer(BertkitTrainer):
         pair_objective: ``nsp``, ``sop`` or ``none``.
         phases: of the run.
         eval_sets: held-out examples for each of them, at its length; empty for no evaluation.
-        group_lengths: compute those examples of a step together that are of like length.
+        speed_ups: of the run.
     """
 
     scores_the_loss = True
@@ -38,11 +38,11 @@ class PretrainingTrainer(BertkitTrainer):
         pair_objective: str,
         phases: Sequence[Phase],
         eval_sets: Sequence[Dataset[Any]],
-        group_lengths: bool = False,
+        speed_ups: CpuSpeedUps,
         **kwargs: Any,
     ):
         self.phases = phases
-        self.group_lengths = group_lengths
+        self.speed_ups = speed_ups
         self.eval_sets = eval_sets
         self.pair_objective = pair_objective
         self._sums: torch.Tensor | None = None  # (6,) float32 on the device: no host sync in a step
@@ -67,9 +67,9 @@ class PretrainingTrainer(BertkitTrainer):
         self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
     ) -> tuple[list[Any], torch.Tensor | int | None]:
         self._sums_before_step = self._sums, self._summed_from
-        if self.group_lengths:  # no micro-batch is a filler: every phase has whole global batches
-            epoch_iterator = iter(of_like_length(list(islice(epoch_iterator, num_batches))))
-        return super().get_batch_samples(epoch_iterator, num_batches, device)
+        # No micro-batch is a filler: every phase has whole global batches.
+        batches = self.speed_ups.micro_batches(list(islice(epoch_iterator, num_batches)))
+        return super().get_batch_samples(iter(batches), num_batches, device)
 
     def forget_step(self) -> None:
         self._sums, self._summed_from = self._sums_before_step

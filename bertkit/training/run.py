@@ -6,12 +6,11 @@ With several processes every one of them checks and computes; the first alone wr
 from __future__ import annotations
 
 import dataclasses
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from accelerate import PartialState
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase, TrainingArguments
 
 from bertkit.checkpoint.load import save_tokenizer
 from bertkit.errors import RecipeError
@@ -21,12 +20,9 @@ from bertkit.progress import say, without_library_bars
 from bertkit.recipe.load import Recipe
 from bertkit.sharing.model_card import CardFacts, model_card
 from bertkit.sharing.push import check_login, push_finished_run
-from bertkit.training.cpu.compact_embedding import compact_embedding
-from bertkit.training.cpu.dropout import fast_dropout
-from bertkit.training.cpu.joint_projections import joint_projections
-from bertkit.training.cpu.malloc import keep_freed_memory
+from bertkit.training.arguments import training_arguments
+from bertkit.training.cpu import CpuSpeedUps, cpu_speed_ups
 from bertkit.training.estimate import start_lines
-from bertkit.training.placements.xla import compilations
 from bertkit.training.run_directory import (
     Run,
     RunRecord,
@@ -37,7 +33,7 @@ from bertkit.training.run_directory import (
     plain,
     write_results,
 )
-from bertkit.training.trainer import BertkitTrainer, training_arguments
+from bertkit.training.trainer import BertkitTrainer
 
 _A_DAY = 24 * 3600  # seconds
 
@@ -66,24 +62,37 @@ class RunInProgress:
         self.changed = check_same_recipe(recipe, self.output_dir) if resume else []
         settings = recipe.placement
         self.placement = place(settings, recipe.train["global_train_batch_size"], recipe.data.max_seq_length)
-        # The first process tokenizes, and the others wait for it.
-        fixed["ddp_timeout"] = recipe.train.get("ddp_timeout", _A_DAY)
-        self.arguments = training_arguments(
-            recipe, self.placement, self.output_dir, include_num_input_tokens_seen="non_padding", **fixed
-        )
-        if self.arguments.torch_compile:
-            for switch in ("fast_dropout", "group_lengths"):
-                if getattr(settings, switch):
-                    say(f"warning: placement.{switch} does not go with train.torch_compile; it is off")
-            # Inductor fails on the autograd functions of the one, and would compile for each length of the other.
-            settings = dataclasses.replace(settings, fast_dropout=False, group_lengths=False)
-            self.placement = dataclasses.replace(self.placement, settings=settings)
         self.record = RunRecord(recipe, self.placement)
         self.metrics: dict[str, float] = {}
         if push_to_hub is not None:
             check_login(push_to_hub)
 
         self.is_main_process = is_main_process()
+        self.speed_ups = CpuSpeedUps()
+        # The first process tokenizes, and the others wait for it.
+        self._fixed = {**fixed, "ddp_timeout": recipe.train.get("ddp_timeout", _A_DAY)}
+
+    def training_arguments(self, *, is_bert: bool, **known: Any) -> TrainingArguments:
+        """Returns the Trainer's arguments; the first call starts the process group.
+
+        Args:
+            is_bert: the model is bertkit's BERT.
+            known: values that follow from model and data; they win over all others.
+
+        Raises:
+            RecipeError: transformers refuses a value or a combination of values.
+        """
+        if self.recipe.train.get("ddp_find_unused_parameters") is None:
+            known["ddp_find_unused_parameters"] = not is_bert  # BERT's losses reach every weight
+        arguments = training_arguments(
+            self.recipe,
+            self.placement,
+            self.output_dir,
+            include_num_input_tokens_seen="non_padding",
+            **{**self._fixed, **known},
+        )
+        self.speed_ups = cpu_speed_ups(self.placement, compiles=arguments.torch_compile)
+        return arguments
 
     def _heading(self, command: str) -> str:
         if self.changed:
@@ -108,19 +117,11 @@ class RunInProgress:
         Returns:
             Results on the evaluation set, ``eval_…``; empty where the trainer has none.
         """
-        with ExitStack() as switches:
-            if self.placement.compact_embedding:
-                switches.enter_context(compact_embedding(trainer, tokenizer.all_special_ids))
+        with self.speed_ups.applied(trainer, tokenizer.all_special_ids):
             checkpoint = self._begin(trainer, tokenizer, command, logits_per_sequence)
-            if self.placement.device == "cpu":
-                keep_freed_memory()
-            if self.placement.fast_dropout:
-                switches.enter_context(fast_dropout(trainer.model))
-            if self.placement.joint_projections:
-                switches.enter_context(joint_projections(trainer.model))
-            switches.enter_context(without_library_bars())
             try:
-                outcome = trainer.train(resume_from_checkpoint=checkpoint)
+                with without_library_bars():
+                    outcome = trainer.train(resume_from_checkpoint=checkpoint)
             except KeyError as error:
                 if "metric_for_best_model" not in str(error):
                     raise
@@ -176,6 +177,8 @@ class RunInProgress:
             state = trainer.state
             facts: dict[str, Any] = {"tokens_seen": state.num_input_tokens_seen, "steps": state.global_step}
             if self.placement.device == "xla":
+                from bertkit.training.placements.xla import compilations
+
                 facts["compilations"] = compilations()
                 say("XLA: {count} compilations, {seconds} s".format(**facts["compilations"]))
             card = dataclasses.replace(

@@ -1,82 +1,49 @@
-"""The thin Trainer that pre-training and fine-tuning share.
+"""The Trainer that pre-training and fine-tuning share.
 
 transformers' Trainer does the loop. Added here: losses that are means over the *global* batch, however it is cut by
-accumulation and processes; progress on stderr; and ``TrainingArguments`` made from a recipe and a placement.
+accumulation and processes, and progress on stderr. What a placement needs besides, such as FSDP, is in
+`bertkit.training.placements`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate.data_loader import SeedableRandomSampler
-from torch.distributed.fsdp import MixedPrecisionPolicy
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, Sampler, SequentialSampler
-from transformers import PreTrainedModel, PrinterCallback, ProgressCallback, TrainerCallback, TrainingArguments
-from transformers.integrations import get_reporting_integration_callbacks
+from torch.utils.data import Sampler, SequentialSampler
+from transformers import (
+    PreTrainedModel,
+    PrinterCallback,
+    ProgressCallback,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
 from transformers.trainer_callback import TrainerControl, TrainerState
 from transformers.trainer_utils import EvalLoopOutput, EvalPrediction
 
-from bertkit.errors import PlacementError, RecipeError
+from bertkit.errors import PlacementError
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.model.loss_bert import mean_cross_entropy, sequence_classification_loss
 from bertkit.model.modeling_bert import BertPreTrainedModel
-from bertkit.placement.resolve import Placement
-from bertkit.recipe.check import OWN_TRAIN_KEYS
-from bertkit.recipe.load import Recipe
 from bertkit.tasks.arrays import labelled_items
+from bertkit.training.batch_shapes import num_tokens, unlabelled
 from bertkit.training.batches import GlobalBatches, LengthGroups, part_of_batch
-from bertkit.training.cpu.clipping import ClippingTrainer
-from bertkit.training.cpu.compact_embedding import compact_embeddings
 from bertkit.training.evaluation_loss import EvaluationLoss
 from bertkit.training.evaluation_order import evaluation_sampler, in_dataset_order
-from bertkit.training.placements.fsdp import ShardedTrainer
-from bertkit.training.placements.oom_retry import MemorySavingTrainer
-from bertkit.training.placements.xla import XlaTrainer
 from bertkit.training.progress import Progress
 
 
-def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, **fixed: Any) -> TrainingArguments:
-    """The recipe's ``train`` block and the placement, as transformers wants them.
-
-    Raises:
-        RecipeError: transformers refuses a value or a combination of values.
-    """
-    if recipe.train.get("train_sampling_strategy") == "batch_rebalance":
-        raise RecipeError(
-            f"recipe {recipe.name}: train.train_sampling_strategy: batch_rebalance makes other batches of every "
-            "placement; use group_by_length"
-        )
-    values = {key: value for key, value in recipe.train.items() if key not in OWN_TRAIN_KEYS}
-    if placement.device == "xla" and values.get("optim", "adamw_torch_fused") == "adamw_torch_fused":
-        values["optim"] = "adamw_torch"  # the same AdamW; the fused one is not made for XLA
-    try:
-        arguments = TrainingArguments(
-            output_dir=str(output_dir),
-            **{**values, **placement.training_arguments(), **fixed},
-            disable_tqdm=True,  # `Progress` shows what there is to show
-        )
-        for reporter in get_reporting_integration_callbacks(arguments.report_to):
-            reporter()  # one that is not installed says so
-    except (ValueError, TypeError, ImportError, RuntimeError) as error:
-        raise RecipeError(f"recipe {recipe.name}: train: {error}") from error
-    # Else a launcher's; and on XLA accelerate's is not wanted, see `Placement.training_arguments`.
-    arguments.mixed_precision = "no" if placement.autocast_on_xla else placement.mixed_precision
-    if placement.strategy == "fsdp":  # accelerate's precision would be that of the weights, not autocast's
-        arguments.fsdp_plugin_args["mixed_precision_policy"] = MixedPrecisionPolicy()
-    if arguments.n_gpu > 1:
-        arguments._n_gpu = 1  # `place` has settled on the first of them; else transformers would use DataParallel
-    return arguments
-
-
 def use_attention(model: PreTrainedModel, implementation: str | None) -> None:
-    """Chooses the attention kernel, where the placement names one.
+    """Sets the attention kernel, where the placement names one.
 
     Raises:
-        PlacementError: there is no such kernel, or it is not installed.
+        PlacementError: the kernel does not exist, or is not installed.
     """
     if implementation is None:
         return
@@ -86,8 +53,8 @@ def use_attention(model: PreTrainedModel, implementation: str | None) -> None:
         raise PlacementError(f"placement.attn_implementation: {implementation!r} cannot be had: {error}") from error
 
 
-class _Beginnings(TrainerCallback):
-    """What a training and its epochs begin with."""
+class _Bookkeeping(TrainerCallback):
+    """Seeds dropout per process, sets the sampler's epoch, and has tokens counted before they are logged or saved."""
 
     def __init__(self, trainer: BertkitTrainer):
         self.trainer = trainer
@@ -103,8 +70,15 @@ class _Beginnings(TrainerCallback):
         # accelerate's wrappers may keep the epoch from the order.
         self.trainer.batches.set_epoch(int((state.epoch or 0) + 1e-6))
 
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        if control.should_log or control.should_evaluate or control.should_save or control.should_training_stop:
+            self.trainer.count_tokens()
 
-class BertkitTrainer(ClippingTrainer, MemorySavingTrainer, ShardedTrainer, XlaTrainer):
+    def on_epoch_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        self.trainer.count_tokens()
+
+
+class BertkitTrainer(Trainer):
     """Trainer whose losses are means over the global batch.
 
     transformers counts the items of ``labels`` over all micro-batches and processes and hands the number to the model
@@ -115,15 +89,16 @@ class BertkitTrainer(ClippingTrainer, MemorySavingTrainer, ShardedTrainer, XlaTr
     loss of an evaluation is a mean over all items of its set, too, and not of the means of batches.
 
     Args:
-        what: is trained, in a word or two, for the log.
+        what: short name of the run for log lines.
         label_columns, count_items, stock_loss: of the task: `Task.label_columns`, `Task.labelled_items` and
             `Task.stock_loss`. Without the last, the loss of another family's head is the usual one of ``labels``.
-        model, args, compute_metrics, kwargs: as for transformers' Trainer and `XlaTrainer`.
+        model, args, compute_metrics, kwargs: as for transformers' Trainer.
 
     Attributes:
-        batches: what this process trains on in an epoch.
-        evaluated: the data set of the last evaluation; what comes of it is in its order, see
+        batches: the examples that this process trains on in an epoch.
+        evaluated: the data set of the last evaluation; outputs are in its order, see
             `bertkit.training.evaluation_order`.
+        in_mixed_precision: the model was trained in another precision than float32.
     """
 
     batches: GlobalBatches
@@ -144,24 +119,22 @@ class BertkitTrainer(ClippingTrainer, MemorySavingTrainer, ShardedTrainer, XlaTr
     ):
         self._label_columns, self._count_items, self._loss_of_task = label_columns, count_items, stock_loss
         self._scores = compute_metrics
-        self._fillers: list[bool] = []  # which micro-batches of this step have no example of their own
         self._num_pairs_in_batch: torch.Tensor | None = None
+        self._new_tokens: torch.Tensor | None = None
         self._evaluation: EvaluationLoss | None = None
         self.evaluated: Any = None
         self._outputs: Any = None
-        is_bert = isinstance(model, BertPreTrainedModel)
-        if args.ddp_find_unused_parameters is None:
-            args.ddp_find_unused_parameters = not is_bert  # BERT's losses reach every weight
-        told = [Progress(what), _Beginnings(self), *(callbacks or [])]
+        self.in_mixed_precision = args.bf16 or args.fp16
+        told = [Progress(what), _Bookkeeping(self), *(callbacks or [])]
         in_order = None if compute_metrics is None else self._scores_in_order
         super().__init__(model=model, args=args, callbacks=told, compute_metrics=in_order, **kwargs)
         self.remove_callback(PrinterCallback)
         self.remove_callback(ProgressCallback)
-        if not is_bert:
+        if not isinstance(model, BertPreTrainedModel):
             self.compute_loss_func = self._stock_loss
             self.model_accepts_loss_kwargs = False
 
-    def get_train_dataloader(self) -> DataLoader[Any]:
+    def _get_train_sampler(self, train_dataset: Any = None) -> GlobalBatches:
         arguments = self.args
         self.batches = GlobalBatches(
             self._order(),
@@ -171,19 +144,10 @@ class BertkitTrainer(ClippingTrainer, MemorySavingTrainer, ShardedTrainer, XlaTr
             process_index=arguments.process_index,
             drop_last=arguments.dataloader_drop_last,
         )
-        return self._get_dataloader(
-            self.train_dataset, "Training", arguments.train_batch_size, lambda dataset: self.batches, is_training=True
-        )
-
-    def create_optimizer(self, *args: Any) -> torch.optim.Optimizer:
-        is_new = self.optimizer is None
-        optimizer = super().create_optimizer(*args)
-        for embedding in compact_embeddings(self.model) if is_new else ():
-            embedding.follow(optimizer)
-        return optimizer
+        return self.batches
 
     def _order(self) -> Sampler[int]:
-        """The order of an epoch's examples, a function of (seed, epoch) alone."""
+        """Returns the order of an epoch's examples, a function of (seed, epoch) alone."""
         arguments = self.args
         if arguments.train_sampling_strategy == "sequential":
             return SequentialSampler(self.train_dataset)
@@ -193,41 +157,49 @@ class BertkitTrainer(ClippingTrainer, MemorySavingTrainer, ShardedTrainer, XlaTr
             return LengthGroups(self.train_dataset["length"][:], global_batch, seed)
         return SeedableRandomSampler(self.train_dataset, data_seed=seed)
 
+    def _get_eval_sampler(self, eval_dataset: Any) -> Any:
+        return evaluation_sampler(eval_dataset)
+
     def get_batch_samples(
         self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
     ) -> tuple[list[Any], torch.Tensor | int | None]:
+        """Takes the micro-batches of the next step, and counts their items over all processes."""
         accumulation = self.args.gradient_accumulation_steps
         steps_per_epoch = -(-len(self.batches) // accumulation)
         first = self.state.global_step % steps_per_epoch * accumulation
-        self._fillers = [self.batches.is_filler(first + number) for number in range(num_batches)]
-        batch_samples, num_items_in_batch = super().get_batch_samples(epoch_iterator, num_batches, device)
+        batch_samples = [
+            unlabelled(batch, self._label_columns) if self.batches.is_filler(first + number) else batch
+            for number, batch in enumerate(islice(epoch_iterator, num_batches))
+        ]
+        if not batch_samples:
+            return [], None
         self._num_pairs_in_batch = None
-        if batch_samples and "next_sentence_label" in batch_samples[0]:
+        if "next_sentence_label" in batch_samples[0]:
             counts = [batch["next_sentence_label"].ne(IGNORE_INDEX).sum() for batch in batch_samples]
             self._num_pairs_in_batch = self._in_global_batch(counts, device)
-        return batch_samples, num_items_in_batch
-
-    def _get_num_items_in_batch(self, batch_samples: list[Any], device: torch.device) -> torch.Tensor | int | None:
-        if self._evaluation is not None:
-            return self.args.world_size  # by which transformers multiplies the loss: it is the sum over the batch
-        pairs = zip(batch_samples, self._fillers, strict=True)
-        return self._in_global_batch([self._count_items(batch) * (not is_filler) for batch, is_filler in pairs], device)
+        return batch_samples, self._in_global_batch(list(map(self._count_items, batch_samples)), device)
 
     def _in_global_batch(self, counts: list[torch.Tensor], device: torch.device) -> torch.Tensor:
-        """The sum over micro-batches and processes."""
+        """Returns the sum over micro-batches and processes, 0-d int64."""
         count = torch.stack(counts).sum().to(device)
         return self.accelerator.gather(count).sum() if self.args.world_size > 1 else count
 
-    def _is_filler(self) -> bool:
-        """Whether what is computed now must not count."""
-        return self._evaluation is None and self._fillers[self._micro_batch]
+    def forget_step(self) -> None:
+        """Drops what was kept of the micro-batches of this step; called before they are computed again."""
 
     def _track_num_input_tokens(self, inputs: dict[str, torch.Tensor]) -> None:
-        unseen = {"attention_mask": torch.zeros_like(inputs["attention_mask"])} if self._is_filler() else {}
-        super()._track_num_input_tokens({**inputs, **unseen})
+        if self.args.include_num_input_tokens_seen == "no":
+            return
+        # Summed on the device: transformers asks for the number in every step, and waits for it.
+        tokens = num_tokens(inputs["attention_mask"])
+        self._new_tokens = tokens if self._new_tokens is None else self._new_tokens + tokens
 
-    def _get_eval_sampler(self, eval_dataset: Any) -> Any:
-        return evaluation_sampler(eval_dataset)
+    def count_tokens(self) -> None:
+        """Adds the tokens of the last steps, of all processes, to ``state.num_input_tokens_seen``."""
+        if self._new_tokens is not None:
+            tokens = self.accelerator.gather(self._new_tokens.to(self.args.device)).sum()
+            self.state.num_input_tokens_seen += int(tokens)
+            self._new_tokens = None
 
     def compute_loss(
         self,
@@ -236,6 +208,9 @@ class BertkitTrainer(ClippingTrainer, MemorySavingTrainer, ShardedTrainer, XlaTr
         return_outputs: bool = False,
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> Any:
+        if self._evaluation is not None:
+            # transformers multiplies the loss by the number of processes: so this is the sum over the batch.
+            num_items_in_batch = self.args.world_size
         if num_items_in_batch is not None and self._num_pairs_in_batch is not None:
             inputs = {**inputs, "num_pairs_in_batch": self._num_pairs_in_batch}
         if self.compute_loss_func is not None:
@@ -243,9 +218,7 @@ class BertkitTrainer(ClippingTrainer, MemorySavingTrainer, ShardedTrainer, XlaTr
             labels = {name: inputs[name] for name in self._label_columns if name in inputs}
             inputs = {name: values for name, values in inputs.items() if name not in labels}
             inputs |= {"labels": labels} if labels else {}
-        loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
-        loss = loss * (not self._is_filler())
-        return (loss, outputs) if return_outputs else loss
+        return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
 
     def _stock_loss(
         self, outputs: Any, labels: dict[str, torch.Tensor], num_items_in_batch: torch.Tensor | int | None = None
@@ -276,7 +249,7 @@ class BertkitTrainer(ClippingTrainer, MemorySavingTrainer, ShardedTrainer, XlaTr
             if is_filled_up:  # all processes do this together: parameters may be shared among them
                 inputs = self._prepare_inputs(part_of_batch(inputs, 0, max(own, 1)))
                 with torch.no_grad():
-                    loss = self.compute_loss(model, dict(inputs), num_items_in_batch=self.args.world_size)
+                    loss = self.compute_loss(model, dict(inputs))
             counts = own > 0
             self._evaluation.add(loss * counts, self._count_items(inputs) * counts)
         return loss, logits, labels
@@ -322,12 +295,19 @@ class BertkitTrainer(ClippingTrainer, MemorySavingTrainer, ShardedTrainer, XlaTr
             self.predict(dataset)
         return self._outputs
 
-    def weights_to_save(self) -> dict[str, torch.Tensor] | None:
-        return self.xla_weights() if self.on_xla else super().weights_to_save()
+    def dataset_of(self, dataloader: Any) -> Any:
+        """Returns the data set that a prepared dataloader reads."""
+        return dataloader.dataset
+
+    def save_weights(self, folder: Path) -> None:
+        """Saves configuration and weights; every process takes part."""
+        self.model.save_pretrained(folder, is_main_process=self.args.should_save)
 
     def leave_mixed_precision(self) -> None:
-        super().leave_mixed_precision()
-        self.autocast = False
+        """Computes in float32 from here on, as everybody does who loads the checkpoint: scores are to be theirs."""
+        # accelerate has put its autocast around the forward of this one instance; the class has the plain one still.
+        for name in ("forward", "_original_forward"):
+            self.model.__dict__.pop(name, None)
 
     def tokens_per_second(self, metrics: dict[str, float]) -> float:
         """Tokens without padding that all processes trained on in a second, since the start or the resumption.
@@ -340,7 +320,7 @@ class BertkitTrainer(ClippingTrainer, MemorySavingTrainer, ShardedTrainer, XlaTr
 
     def last_evaluation(self) -> dict[str, float] | None:
         """The results of an evaluation made at this very step, if there was one: no need to make it again."""
-        if self.args.load_best_model_at_end or self.args.bf16 or self.args.fp16 or self.trained_in_autocast:
+        if self.args.load_best_model_at_end or self.in_mixed_precision:
             return None  # the weights are an earlier step's by now, or that evaluation was not in float32
         for entry in reversed(self.state.log_history):
             if entry["step"] == self.state.global_step and "eval_loss" in entry:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from types import SimpleNamespace
 
@@ -13,7 +12,6 @@ from bertkit.placement.resolve import ProcessesNeeded, check_processes, computes
 from bertkit.placement.settings import PlacementSettings
 
 CPU = {"device": "cpu", "mixed_precision": "no"}
-CPU_SWITCHES = ["fast_dropout", "compact_embedding", "joint_projections", "group_lengths", "few_lengths"]
 
 
 @pytest.mark.parametrize(
@@ -218,21 +216,3 @@ def test_what_xla_cannot_do_is_refused(on_xla, monkeypatch):
     on_xla("TPU")
     with pytest.raises(PlacementError, match="fp16 needs a GPU; on this XLA"):
         place(PlacementSettings(mixed_precision="fp16"), 32)
-
-
-@pytest.mark.parametrize("switch", CPU_SWITCHES)
-@pytest.mark.parametrize(("asked", "found"), [(None, True), (True, True), (False, False)])
-def test_speed_switches_of_cpus(switch, asked, found):
-    assert getattr(place(PlacementSettings(**{switch: asked}, **CPU), 8), switch) is found
-
-
-@pytest.mark.parametrize("switch", CPU_SWITCHES)
-def test_speed_switches_of_cpus_on_a_gpu_are_refused(switch):
-    with pytest.raises(ValueError, match=f"{switch}: it is for CPUs, and device is gpu"):
-        PlacementSettings(device="gpu", **{switch: True})
-
-
-def test_shards_of_an_embedding_have_all_its_rows_and_those_of_layers_are_left_as_they_are():
-    placement = dataclasses.replace(place(PlacementSettings(**CPU), 8), strategy="fsdp", num_processes=2)
-    assert not placement.compact_embedding
-    assert not placement.joint_projections

@@ -1,4 +1,4 @@
-"""Batches of one shape, or of few: what is added to them changes no loss, no gradient, no score and no count."""
+"""Batches of one shape: what is added to them changes no loss, no gradient, no score and no count."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from bertkit.model import modeling_bert
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 from bertkit.tasks.ner.task import NerTask
 from bertkit.tasks.question_answering.task import QuestionAnsweringTask
-from bertkit.training import batch_shapes
-from bertkit.training.batch_shapes import FewLengths, FixedShapes, check_one_shape, filled, rounded_length
+from bertkit.training.batch_shapes import FixedShapes, check_one_shape, filled, unlabelled
 from bertkit.training.finetune import finetune
+from bertkit.training.placements.fixed_shapes import FixedShapesTrainer
 from bertkit.training.trainer import BertkitTrainer
 
 from .conftest import TINY, arguments_for
@@ -57,22 +57,6 @@ def test_as_many_labels_as_tokens_are_no_labels_of_tokens():
     assert FixedShapes(TOKENIZER, 3).padded(batch)["labels"].tolist() == [[0.0, 1.0], [1.0, 0.0]]
 
 
-@pytest.mark.parametrize(("length", "expected"), [(31, 31), (33, 34), (65, 68), (130, 136), (497, 500), (501, 501)])
-def test_a_length_is_rounded_up_but_not_beyond_the_longest(length, expected):
-    def collate(rows: list[int]) -> dict[str, torch.Tensor]:
-        return {"input_ids": torch.ones(len(rows), length, dtype=torch.long), "labels": torch.tensor(rows)}
-
-    batch = FewLengths(TOKENIZER, 500).collator(collate, 4)([5, 6])
-    assert batch["input_ids"].tolist() == [[1] * length + [TOKENIZER.pad_token_id] * (expected - length)] * 2
-    assert batch["labels"].tolist() == [5, 6]
-
-
-def test_few_lengths_are_at_most_a_sixteenth_longer():
-    lengths = range(1, 513)
-    assert all(length <= rounded_length(length) <= length * 17 / 16 for length in lengths)
-    assert len({rounded_length(length) for length in lengths}) == 96
-
-
 def test_a_batch_is_filled_up_with_rows_that_have_no_label():
     batch = {
         "input_ids": torch.tensor([[1, 2], [3, 4]]),
@@ -86,6 +70,8 @@ def test_a_batch_is_filled_up_with_rows_that_have_no_label():
         "labels": [1, 0, -100],
         "choice_counts": [2, 3, 3],
     }
+    assert unlabelled(batch)["labels"].tolist() == [-100, -100]
+    assert batch["labels"].tolist() == [1, 0]  # the batch itself stays as it was
     number = filled({"input_ids": torch.zeros(1, 2), "labels": torch.tensor([0.5])}, 2)["labels"].tolist()
     assert number[0] == 0.5
     assert math.isnan(number[1])
@@ -152,7 +138,8 @@ def trained(kind: str, fixed: bool, folder: Any) -> tuple[list[tuple[int, ...]],
     )
     # Of a task only how its labels are called and counted matters here, and all but one have these in common.
     task = QuestionAnsweringTask(None, None) if kind == "spans" else NerTask(None, None)
-    trainer = BertkitTrainer(
+    shapes_of = {"shapes": FixedShapes(TOKENIZER, LENGTH, task.label_columns)} if fixed else {}
+    trainer = (FixedShapesTrainer if fixed else BertkitTrainer)(
         what="test",
         model=model,
         args=arguments_for(
@@ -169,9 +156,9 @@ def trained(kind: str, fixed: bool, folder: Any) -> tuple[list[tuple[int, ...]],
         train_dataset=examples(kind),
         eval_dataset=examples(kind),
         data_collator=collate,
-        shapes=FixedShapes(TOKENIZER, LENGTH, task.label_columns) if fixed else None,
         label_columns=task.label_columns,
         count_items=task.labelled_items,
+        **shapes_of,
     )
     trainer.train()
     names = ("loss", "grad_norm", "num_input_tokens_seen")
@@ -231,9 +218,7 @@ def same_runs(one: Any, other: Any) -> None:
     assert results[0] == pytest.approx(results[1], rel=1e-5)
 
 
-@pytest.mark.parametrize("switch", ["fixed_shapes", "few_lengths"])
-def test_a_fine_tuning_gives_what_it_gives_without(checkpoint, glue, tmp_path, monkeypatch, switch):
-    monkeypatch.setattr(batch_shapes, "rounded_length", lambda length: length + 3)  # these texts are too short for it
+def test_a_fine_tuning_gives_what_it_gives_without(checkpoint, glue, tmp_path):
     runs = [
         finetune(
             "finetune/glue/sst2",
@@ -241,33 +226,11 @@ def test_a_fine_tuning_gives_what_it_gives_without(checkpoint, glue, tmp_path, m
             data_dir=glue,
             output_dir=tmp_path / str(is_on),
             overrides={**SMALL, "data.max_train_samples": 27, "data.max_seq_length": 16}
-            | {f"placement.{switch}": is_on},
+            | {"placement.fixed_shapes": is_on},
         )
         for is_on in (True, False)
     ]
     same_runs(*runs)
-
-
-@pytest.mark.parametrize(("overrides", "expected"), [({}, 9), ({"placement.few_lengths": False}, 6)])
-def test_few_lengths_are_on_in_fine_tuning(checkpoint, glue, tmp_path, monkeypatch, overrides, expected):
-    class Stopped(Exception):
-        pass
-
-    def first_batches(trainer, **_):
-        for loader in (trainer.get_train_dataloader(), trainer.get_eval_dataloader()):
-            assert next(iter(loader))["input_ids"].shape[1] == expected
-        raise Stopped
-
-    monkeypatch.setattr(batch_shapes, "rounded_length", lambda length: length + 3)
-    monkeypatch.setattr(BertkitTrainer, "train", first_batches)
-    with pytest.raises(Stopped):
-        finetune(
-            "finetune/glue/sst2",
-            model=str(checkpoint),
-            data_dir=glue,
-            output_dir=tmp_path / "run",
-            overrides={**SMALL, "data.max_seq_length": 16, **overrides},
-        )
 
 
 def test_a_pretraining_gives_what_it_gives_without(corpus, tmp_path):

@@ -11,11 +11,9 @@ from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from bertkit import evaluate, finetune, load, load_recipe
-from bertkit.errors import BertkitError, CheckpointError, DataError, RecipeError
-from bertkit.training.cpu.clipping import ClippingTrainer
+from bertkit.errors import CheckpointError, DataError, RecipeError
 from bertkit.training.cpu.compact_embedding import CompactEmbedding
 from bertkit.training.cpu.dropout import FastDropout
-from bertkit.training.cpu.joint_projections import JointSelfAttention
 from bertkit.training.trainer import BertkitTrainer
 
 pytestmark = pytest.mark.numeric
@@ -74,15 +72,12 @@ def test_a_run_in_bf16_reports_the_scores_that_others_will_find(glue, checkpoint
     assert loss == pytest.approx(out.metrics["eval_loss"], abs=1e-6)
 
 
-SWITCHES = ["fast_dropout", "compact_embedding", "joint_projections"]
-
-
 @pytest.mark.parametrize(
     ("overrides", "switched_on"),
     [
-        ({}, SWITCHES),
-        *(({f"placement.{switch}": False}, [each for each in SWITCHES if each != switch]) for switch in SWITCHES),
-        ({"train.torch_compile": True}, SWITCHES[1:]),  # Inductor fails on fast dropout
+        ({}, [FastDropout, CompactEmbedding]),
+        ({"placement.cpu_speed_ups": False}, []),
+        ({"train.torch_compile": True}, [CompactEmbedding]),  # Inductor fails on fast dropout
     ],
 )
 def test_what_makes_steps_fast_is_on_unless_switched_off(
@@ -93,25 +88,13 @@ def test_what_makes_steps_fast_is_on_unless_switched_off(
 
     def found_at_the_start(trainer, **_):
         kinds = {type(module) for module in trainer.model.modules()}
-        classes = {"fast_dropout": FastDropout, "compact_embedding": CompactEmbedding}
-        classes["joint_projections"] = JointSelfAttention
-        assert [switch for switch in SWITCHES if classes[switch] in kinds] == switched_on
-        assert isinstance(trainer, ClippingTrainer)
+        assert [kind for kind in (FastDropout, CompactEmbedding) if kind in kinds] == switched_on
         raise Stopped
 
     monkeypatch.setattr(BertkitTrainer, "train", found_at_the_start)
     overrides = {**FAST, **overrides}
     with pytest.raises(Stopped):
         finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / "run", overrides=overrides)
-
-
-def test_a_switch_that_does_not_go_with_compiling_is_said_to_be_off(glue, tmp_path, capfd):
-    overrides = {**FAST, "train.torch_compile": True, "placement.fast_dropout": True}
-    with pytest.raises(BertkitError):
-        finetune("sst2", model=str(tmp_path), data_dir=glue, output_dir=tmp_path / "run", overrides=overrides)
-    said = capfd.readouterr().err
-    assert "placement.fast_dropout does not go with train.torch_compile; it is off" in said
-    assert "group_lengths" not in said
 
 
 def test_auto_classes_give_the_logits_of_predict(run):

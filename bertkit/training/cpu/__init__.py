@@ -1,1 +1,113 @@
-"""Speed-ups of training on CPUs."""
+"""Speed-ups of training on CPUs; the rest of bertkit knows this module and none of those within.
+
+Each of them leaves the numbers of a run what they are up to rounding, except that dropout draws other units of the same
+distribution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, Trainer
+
+from bertkit.placement.resolve import Placement
+from bertkit.training.cpu.compact_embedding import compact_embedding, compact_embeddings
+from bertkit.training.cpu.dropout import ATTENTION, FastDropout, fast_dropout
+from bertkit.training.cpu.few_lengths import Collate, with_few_lengths
+from bertkit.training.cpu.length_grouping import of_like_length
+from bertkit.training.cpu.malloc import keep_freed_memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class CpuSpeedUps:
+    """The speed-ups of one run; where none applies, every method leaves what it is given as it is.
+
+    Attributes:
+        is_on: the run is on a CPU, and ``placement.cpu_speed_ups`` is not false.
+        changes_lengths: batches may differ in length.
+        compiles: the model is compiled by ``train.torch_compile``.
+        is_sharded: the weights are shared among processes.
+    """
+
+    is_on: bool = False
+    changes_lengths: bool = False
+    compiles: bool = False
+    is_sharded: bool = False
+
+    def collator(
+        self, collate: Collate, tokenizer: PreTrainedTokenizerBase, max_seq_length: int, label_columns: Sequence[str]
+    ) -> Collate:
+        """Returns the collator to fine-tune with.
+
+        Args:
+            collate: makes a batch of examples, padded to the longest of them.
+            tokenizer: read for what padding is.
+            max_seq_length: tokens of the longest input of the run.
+            label_columns: names of the tensors of a batch that hold labels.
+        """
+        if not (self.is_on and self.changes_lengths):
+            return collate
+        return with_few_lengths(collate, tokenizer, max_seq_length, label_columns)
+
+    def micro_batches(self, batches: list[dict[str, Tensor]]) -> list[dict[str, Tensor]]:
+        """Returns the micro-batches of one step of pre-training, as many and as large, to compute in their place.
+
+        Args:
+            batches: all micro-batches of this process in the step; each is padded at the end only.
+        """
+        # torch.compile would compile the model for each length.
+        is_on = self.is_on and self.changes_lengths and not self.compiles
+        return of_like_length(batches) if is_on else batches
+
+    @contextmanager
+    def applied(self, trainer: Trainer, special_ids: Sequence[int]) -> Iterator[None]:
+        """Changes the trainer's model and this process for the time of a training.
+
+        The weights, the state dict and the optimizer's state have the same names and shapes as without. The process
+        keeps freed memory until it ends.
+
+        Args:
+            trainer: with model and training set, and no optimizer yet.
+            special_ids: ids that batches may have besides those of the training set.
+
+        Raises:
+            CheckpointError: the training set has ids that the model has no embedding for.
+        """
+        with ExitStack() as changes:
+            if self.is_on and not self.is_sharded:
+                changes.enter_context(compact_embedding(trainer, list(special_ids)))
+                for embedding in compact_embeddings(trainer.model):
+                    embedding.follow(trainer.create_optimizer())  # the Trainer uses an optimizer that it has
+            if self.is_on:
+                keep_freed_memory()
+            if self.is_on and not self.compiles:  # Inductor fails on its autograd functions
+                changes.enter_context(fast_dropout(trainer.model))
+            yield
+
+
+def cpu_speed_ups(placement: Placement, *, compiles: bool = False) -> CpuSpeedUps:
+    """Returns the speed-ups that a run has in a placement.
+
+    Args:
+        placement: read for the device, ``cpu_speed_ups``, ``fixed_shapes`` and the strategy.
+        compiles: ``train.torch_compile`` is on.
+    """
+    return CpuSpeedUps(
+        is_on=placement.device == "cpu" and placement.settings.cpu_speed_ups,
+        changes_lengths=not placement.fixed_shapes,
+        compiles=compiles,
+        is_sharded=placement.strategy == "fsdp",
+    )
+
+
+def attention_kernel(model: PreTrainedModel) -> tuple[str, int | None]:
+    """Returns the attention kernel by transformers' name, and the bytes of a unit of dropout's masks.
+
+    The bytes are None where dropout is torch's own.
+    """
+    kernel = str(model.config._attn_implementation)
+    is_fast = kernel == ATTENTION or any(isinstance(module, FastDropout) for module in model.modules())
+    return "sdpa" if kernel == ATTENTION else kernel, 1 if is_fast else None

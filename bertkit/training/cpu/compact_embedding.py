@@ -108,7 +108,7 @@ class CompactEmbedding(nn.Embedding):
             if moments.count_nonzero() != moments[self.ids].count_nonzero():
                 raise CheckpointError(
                     "the optimizer's state has moments of tokens that do not occur in the training set, or is not "
-                    "finite; go on with placement.compact_embedding=false"
+                    "finite; go on with placement.cpu_speed_ups=false"
                 )
             return moments[self.ids]
 

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from bertkit.training.batch_shapes import rounded_length
 from bertkit.training.batches import batch_size
+from bertkit.training.cpu.few_lengths import rounded_length
 
 _OF_TOKENS = ("input_ids", "attention_mask", "token_type_ids")  # (B, S); what else there is has other columns
 
@@ -27,7 +27,7 @@ def of_like_length(batches: Sequence[Mapping[str, Tensor]]) -> list[dict[str, Te
         batches: micro-batches of one step, with an ``attention_mask`` that is 0 at the end only. May be empty.
 
     Returns:
-        Of every batch those columns that have a token, rounded up by `bertkit.training.batch_shapes.rounded_length`.
+        Of every batch those columns that have a token, rounded up by `rounded_length`.
     """
     if not batches:
         return []

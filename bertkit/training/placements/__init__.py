@@ -1,1 +1,40 @@
-"""What a placement asks of the Trainer: FSDP, XLA, a step that runs out of memory."""
+"""What a placement asks of the Trainer: FSDP, XLA, fixed shapes, a step that runs out of memory."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from bertkit.placement.resolve import Placement
+from bertkit.training.trainer import BertkitTrainer
+
+T = TypeVar("T", bound=BertkitTrainer)
+
+
+def trainer_class(core: type[T], placement: Placement) -> type[T]:
+    """Returns the Trainer of a placement: the core class with what that placement needs, and no more.
+
+    Args:
+        core: computes losses and batches, the same in every placement.
+        placement: of the run. With ``fixed_shapes`` the class takes ``shapes`` as well, see
+            `bertkit.training.placements.fixed_shapes`.
+    """
+    parts: list[type[BertkitTrainer]] = []
+    members: dict[str, Any] = {}
+    if placement.device == "xla":  # steps are computed later than they are asked for, so none can be tried again
+        from bertkit.training.placements.xla import XlaTrainer
+
+        parts.append(XlaTrainer)
+        members["autocast"] = placement.autocast_on_xla
+    else:
+        from bertkit.training.placements.oom_retry import MemorySavingTrainer
+
+        parts.append(MemorySavingTrainer)
+    if placement.strategy == "fsdp":
+        from bertkit.training.placements.fsdp import ShardedTrainer
+
+        parts.append(ShardedTrainer)
+    if placement.fixed_shapes:
+        from bertkit.training.placements.fixed_shapes import FixedShapesTrainer
+
+        parts.append(FixedShapesTrainer)
+    return type(core.__name__, (*parts, core), members)

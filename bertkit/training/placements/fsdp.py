@@ -1,7 +1,7 @@
 """A model whose weights several processes share (FSDP): saved and loaded as if one process had it all.
 
-transformers and accelerate write checkpoints of such models in a form of their own, which only such models load. Here a
-checkpoint is the same files whatever the placement, so that any other can go on from it.
+transformers and accelerate write checkpoints of such models in a form of their own, which only such models load. Here
+checkpoint files do not depend on the placement, so that any other can go on from them.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 from torch.distributed.fsdp import FSDPModule
-from transformers import PreTrainedModel, Trainer, TrainingArguments
+from transformers import PreTrainedModel, TrainingArguments
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 from transformers.utils import SAFE_WEIGHTS_NAME
 
 from bertkit.errors import PlacementError
+from bertkit.training.trainer import BertkitTrainer
 
 _WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
 
-class ShardedTrainer(Trainer):
-    """Trainer whose checkpoints are whole, and whose mixed precision is autocast, with FSDP as without.
+class ShardedTrainer(BertkitTrainer):
+    """BertkitTrainer under FSDP whose checkpoints are whole, and whose mixed precision is autocast, as without FSDP.
 
     Raises:
-        PlacementError: FSDP is asked for, and it is not known which layers the model has.
+        PlacementError: it is not known which layers the model has.
     """
 
     def __init__(self, *, model: PreTrainedModel, args: TrainingArguments, **kwargs: Any):
-        self._autocast = True
-        if args.fsdp:
-            # Heads give parts of a tensor, such as the scores of starts; nothing here changes them in place.
-            warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor")
-            args.fsdp_plugin_args["transformer_cls_names_to_wrap"] = ",".join(layer_classes(model))
+        self._autocast = args.bf16
+        # Heads give parts of a tensor, such as the scores of starts; nothing here changes them in place.
+        warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor")
+        args.fsdp_plugin_args["transformer_cls_names_to_wrap"] = ",".join(layer_classes(model))
         super().__init__(model=model, args=args, **kwargs)
 
     def create_accelerator_and_postprocess(self) -> None:
         super().create_accelerator_and_postprocess()
-        if self.args.fsdp and not self._is_sharded:
+        if not self.is_fsdp_enabled:
             # accelerate has FSDP on accelerators only, and says nothing; torch has it on CPUs as well.
             state = self.accelerator.state
             state.fsdp_plugin = FullyShardedDataParallelPlugin(**self.args.fsdp_plugin_args)
@@ -58,8 +58,6 @@ class ShardedTrainer(Trainer):
             self.is_fsdp_enabled: bool = True
 
     def _prepare_for_training(self, *args: Any) -> Any:
-        if not self._is_sharded:
-            return super()._prepare_for_training(*args)
         # accelerate would make a group of its own of the embeddings and the head that they are tied to. BERT's head has
         # a bias that is tied as well, beyond that group, which torch refuses: so all of them stay in the outermost one.
         hidden = ("get_input_embeddings", "get_output_embeddings")
@@ -71,72 +69,47 @@ class ShardedTrainer(Trainer):
             for name in hidden:
                 delattr(self.model, name)
 
-    @property
-    def _is_sharded(self) -> bool:
-        return bool(self.is_fsdp_enabled)
-
     def save_weights(self, folder: Path) -> None:
-        """Saves configuration and weights; every process takes part."""
-        weights = self.weights_to_save()
+        weights = self._whole_weights()
         with own_class(self.model):
             self.model.save_pretrained(folder, is_main_process=self.args.should_save, state_dict=weights)
 
-    def weights_to_save(self) -> dict[str, torch.Tensor] | None:
-        """All weights as ``save_pretrained`` can write them; None where it finds them itself."""
-        return self._whole_weights() if self._is_sharded else None
-
-    def _save(self, output_dir: str | None = None, state_dict: dict[str, torch.Tensor] | None = None) -> None:
-        whole = self._whole_weights() if self._is_sharded else state_dict
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """Saves a checkpoint's model, all weights in one file; every process takes part."""
+        weights = self._whole_weights()
         with own_class(self.model):
-            super()._save(output_dir, whole)
+            self._save(output_dir, weights)
 
     def _whole_weights(self) -> dict[str, Any]:
-        """All weights, in the first process; what is tied to another is in it once, as without FSDP."""
+        """Returns all weights, in the first process; one that is tied to another is in it once, as without FSDP."""
         whole = get_model_state_dict(self.model, options=_WHOLE)
         return {name: values for name, values in whole.items() if name not in self.model.all_tied_weights_keys}
 
     def leave_mixed_precision(self) -> None:
-        """Computes in float32 from here on, as everybody does who loads the checkpoint: scores are to be theirs.
-
-        accelerate has put its autocast around the forward of this one instance; the class has the plain one still.
-        """
         self._autocast = False
-        if not self._is_sharded:
-            for name in ("forward", "_original_forward"):
-                self.model.__dict__.pop(name, None)
 
     def autocast_smart_context_manager(self, cache_enabled: bool | None = True) -> Any:
-        """What accelerate does for models that are not sharded."""
-        if self._is_sharded and self._autocast and self.args.bf16:
+        if self._autocast:  # accelerate has autocast for models that are not sharded
             return torch.autocast(self.args.device.type, torch.bfloat16, cache_enabled=cache_enabled)
         return super().autocast_smart_context_manager(cache_enabled)
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
-        if not self._is_sharded:
-            super()._save_optimizer_and_scheduler(output_dir)
-            return
         whole = get_optimizer_state_dict(self.model, self.optimizer, options=_WHOLE)
         if self.args.should_save:
             torch.save(numbered(whole), Path(output_dir) / OPTIMIZER_NAME)
             torch.save(self.lr_scheduler.state_dict(), Path(output_dir) / SCHEDULER_NAME)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: torch.nn.Module | None = None) -> None:
-        if not self._is_sharded:
-            super()._load_from_checkpoint(resume_from_checkpoint, model)
-            return
         weights: dict[str, Any] = load_file(Path(resume_from_checkpoint) / SAFE_WEIGHTS_NAME)
         # Tied weights are saved once.
         options = StateDictOptions(full_state_dict=True, strict=False)
         set_model_state_dict(self.model, weights, options=options)
 
     def _load_best_model(self) -> None:
-        if self._is_sharded:
-            self._load_from_checkpoint(self.state.best_model_checkpoint)
-        else:
-            super()._load_best_model()
+        self._load_from_checkpoint(self.state.best_model_checkpoint)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        if not self._is_sharded or checkpoint is None:
+        if checkpoint is None:
             super()._load_optimizer_and_scheduler(checkpoint)
             return
         # Layers whose activations are recomputed stand within a wrapper, which the states do not name.

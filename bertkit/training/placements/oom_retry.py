@@ -9,14 +9,14 @@ from typing import Any
 
 import torch
 from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
-from transformers import Trainer
 
 from bertkit.errors import PlacementError
 from bertkit.placement.resolve import largest_divisor
 from bertkit.training.batches import batch_size, part_of_batch
+from bertkit.training.trainer import BertkitTrainer
 
 
-class MemorySavingTrainer(Trainer):
+class MemorySavingTrainer(BertkitTrainer):
     """Trainer whose steps go on with half the examples at once when a device has too little memory for all.
 
     A loss that is a sum over items, divided by their number in the global batch, is the same sum in parts: so a device
@@ -25,12 +25,12 @@ class MemorySavingTrainer(Trainer):
     global batch.) Dropout alone is drawn anew.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any):
+    def __init__(self, **kwargs: Any):
         self._at_once: int | None = None  # examples a device computes at once, where that is fewer than it is given
         self._batches: list[dict[str, torch.Tensor]] = []  # of this step
         self._micro_batch = -1  # which of them is computed
         self._is_backward = False
-        super().__init__(*args, **kwargs)
+        super().__init__(**kwargs)
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
@@ -67,9 +67,6 @@ class MemorySavingTrainer(Trainer):
             self.forget_step()
             clear_device_cache(garbage_collection=True)
             again = True
-
-    def forget_step(self) -> None:
-        """Called before the micro-batches of a step are computed again: what was kept of them is to go."""
 
     def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
         self._is_backward = False

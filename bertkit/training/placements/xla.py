@@ -8,79 +8,54 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import EvalLoopOutput
 
 from bertkit.errors import TrainingError
 from bertkit.progress import say
-from bertkit.training.batch_shapes import FewLengths, FixedShapes, num_tokens
+from bertkit.training.trainer import BertkitTrainer
 
 
-class XlaTrainer(Trainer):
-    """transformers' Trainer with batches of one shape or few, where wanted, and on XLA with what it lacks there.
+class XlaTrainer(BertkitTrainer):
+    """BertkitTrainer with what transformers' Trainer lacks on XLA.
 
-    Args:
-        shapes: what gives batches their shapes; None leaves them as they are collated.
-        autocast: compute in bf16 on XLA, weights and optimizer state staying float32. accelerate's own bf16 on a TPU
-            stores these in bf16 too, in which an update of 1e-5 of a weight is lost.
+    Attributes:
+        autocast: compute in bf16, weights and optimizer state staying float32. accelerate's own bf16 on a TPU stores
+            these in bf16 too, in which an update of 1e-5 of a weight is lost.
     """
 
-    def __init__(
-        self, *args: Any, shapes: FixedShapes | FewLengths | None = None, autocast: bool = False, **kwargs: Any
-    ):
-        self.shapes = shapes
-        self.autocast = self.trained_in_autocast = autocast
-        self._new_tokens: Tensor | None = None
+    autocast = False
+
+    def __init__(self, *, callbacks: list[TrainerCallback] | None = None, **kwargs: Any):
         self._unscored = 0
-        super().__init__(*args, **kwargs)
-        self.on_xla = self.args.device.type == "xla"
-        if self.on_xla:
-            self.add_callback(_BetweenGraphs(self))
+        super().__init__(callbacks=[_BetweenGraphs(self), *(callbacks or [])], **kwargs)
+        self.in_mixed_precision = self.autocast
 
     def autocast_smart_context_manager(self, *args: Any, **kwargs: Any) -> contextlib.AbstractContextManager[Any]:
         if self.autocast:
             return torch.autocast("xla", torch.bfloat16)
         return super().autocast_smart_context_manager(*args, **kwargs)
 
-    def _get_dataloader(self, dataset: Any, description: str, batch_size: int, *args: Any, **kwargs: Any) -> Any:
-        collate: Any = self.data_collator  # type: ignore[has-type]
-        if self.shapes is not None:
-            self.data_collator = self.shapes.collator(collate, batch_size)
-        try:
-            return super()._get_dataloader(dataset, description, batch_size, *args, **kwargs)
-        finally:
-            self.data_collator = collate
+    def leave_mixed_precision(self) -> None:
+        super().leave_mixed_precision()
+        self.autocast = False
 
-    def _track_num_input_tokens(self, inputs: dict[str, Tensor]) -> None:
-        if self.args.include_num_input_tokens_seen == "no":
-            return
-        # Summed on the device: transformers asks for the number in every step, and waits for it.
-        tokens = num_tokens(inputs["attention_mask"])
-        self._new_tokens = tokens if self._new_tokens is None else self._new_tokens + tokens
+    def count_tokens(self) -> None:
+        import torch_xla
 
-    def _settle_num_input_tokens(self) -> None:
-        if self._new_tokens is not None:
-            tokens = self.accelerator.gather(self._new_tokens.to(self.args.device)).sum()
-            self.state.num_input_tokens_seen += int(tokens)
-            self._new_tokens = None
-
-    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        self._settle_num_input_tokens()
-        super().log(logs, start_time)
-
-    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
-        self._settle_num_input_tokens()
-        super()._save_checkpoint(*args, **kwargs)
+        torch_xla.sync()  # the step first, as one recording; else the number would be a recording of its own
+        super().count_tokens()
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
     ) -> tuple[list[Any], Tensor | int | None]:
         batch_samples, num_items_in_batch = super().get_batch_samples(epoch_iterator, num_batches, device)
-        if self.on_xla and len(batch_samples) < num_batches:
+        if len(batch_samples) < num_batches:
             # torch_xla reads in a thread, and takes a fault there for the end of the data.
             raise TrainingError(
                 f"step {self.state.global_step + 1}: the data end before the epoch does; what stopped them stands above"
@@ -88,13 +63,11 @@ class XlaTrainer(Trainer):
         return batch_samples, num_items_in_batch
 
     def dataset_of(self, dataloader: Any) -> Any:
-        """What a prepared dataloader reads; on XLA there is one around the one that knows."""
-        return (dataloader.dataloader if self.on_xla else dataloader).dataset
+        return dataloader.dataloader.dataset  # XLA's dataloader is around the one that knows
 
     def evaluation_loop(self, dataloader: Any, *args: Any, **kwargs: Any) -> EvalLoopOutput:
-        if self.on_xla:
-            self._unscored = len(self.dataset_of(dataloader))
-            self.gather_function = self._of_examples
+        self._unscored = len(self.dataset_of(dataloader))
+        self.gather_function = self._of_examples
         return super().evaluation_loop(dataloader, *args, **kwargs)
 
     def prediction_step(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
@@ -112,11 +85,11 @@ class XlaTrainer(Trainer):
             return type(values)(map(self._of_examples, values))
         return values.cpu()[: self._rows]
 
-    def xla_weights(self) -> dict[str, Tensor]:
-        """The weights as ``save_pretrained`` can write them, tied ones as one."""
+    def save_weights(self, folder: Path) -> None:
         weights = self.model.state_dict(keep_vars=True)
-        copies = {id(weight): weight.detach().cpu() for weight in weights.values()}
-        return {name: copies[id(weight)] for name, weight in weights.items()}
+        copies = {id(weight): weight.detach().cpu() for weight in weights.values()}  # tied weights are one copy
+        whole = {name: copies[id(weight)] for name, weight in weights.items()}
+        self.model.save_pretrained(folder, is_main_process=self.args.should_save, state_dict=whole)
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
         try:

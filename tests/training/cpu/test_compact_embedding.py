@@ -271,6 +271,8 @@ OVERRIDES = {
     "train.num_train_epochs": 2,
     "train.global_train_batch_size": 16,
     "train.weight_decay": 0.2,
+    "model.hidden_dropout_prob": 0,
+    "model.attention_probs_dropout_prob": 0,
     "train.learning_rate": 1e-3,
     "placement.mixed_precision": "no",
     "placement.device": "cpu",
@@ -284,7 +286,7 @@ def test_a_run_goes_on_with_it_or_without(glue, checkpoint, tmp_path, monkeypatc
     monkeypatch.setattr(CompactEmbedding, "follow", lambda *args: (used.append(args[0]), follow(*args))[1])
 
     def run(name, is_compact, resume=False, **more):
-        overrides = {**OVERRIDES, **more, "placement.compact_embedding": is_compact}
+        overrides = {**OVERRIDES, **more, "placement.cpu_speed_ups": is_compact}
         options = {"model": str(checkpoint), "data_dir": glue, "overrides": overrides, "resume": resume}
         return finetune("sst2", output_dir=tmp_path / name, **options)
 

@@ -11,8 +11,7 @@ from bertkit.model.configuration_bert import BertConfig
 from bertkit.model.modeling_bert import BertForPreTraining
 from bertkit.training.cpu.length_grouping import of_like_length
 from bertkit.training.trainer import BertkitTrainer
-
-from .test_pretrain import curve, run
+from tests.training.test_pretrain import curve, run
 
 pytestmark = pytest.mark.numeric
 
@@ -102,7 +101,7 @@ def test_a_run_has_the_same_curve_and_counts_the_same_tokens(corpus, tmp_path):
     settings = {**LONGER, **{f"model.{name}": value for name, value in NO_DROPOUT.items()}}
     settings |= {"placement.per_device_train_batch_size": 4}
     grouped = run(corpus, tmp_path / "grouped", **settings)
-    padded = run(corpus, tmp_path / "padded", **settings, **{"placement.group_lengths": False})
+    padded = run(corpus, tmp_path / "padded", **settings, **{"placement.cpu_speed_ups": False})
     for one, other in zip(curve(grouped.output_dir), curve(padded.output_dir), strict=True):
         assert one == pytest.approx(other, rel=1e-5)
     seen = [json.loads((each.output_dir / "run.json").read_text())["tokens_seen"] for each in (grouped, padded)]
@@ -113,7 +112,7 @@ def test_a_run_has_the_same_curve_and_counts_the_same_tokens(corpus, tmp_path):
     ("overrides", "is_on"),
     [
         ({}, True),
-        ({"placement.group_lengths": False}, False),
+        ({"placement.cpu_speed_ups": False}, False),
         ({"placement.fixed_shapes": True}, False),
         ({"train.torch_compile": True}, False),  # else it would compile for each length
         ({"train.torch_compile_backend": "inductor"}, False),

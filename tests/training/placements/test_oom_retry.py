@@ -9,9 +9,8 @@ import torch
 
 from bertkit import BertForSequenceClassification
 from bertkit.errors import PlacementError
-from bertkit.training.trainer import BertkitTrainer
-
-from .conftest import arguments_for
+from bertkit.training.placements.oom_retry import MemorySavingTrainer
+from tests.training.conftest import arguments_for
 
 
 def examples() -> list[dict[str, torch.Tensor]]:
@@ -45,7 +44,7 @@ def trained(config: Any, folder: Any, capacity: int, fails_in: str = "forward", 
         return outputs
 
     model.forward = limited
-    trainer = BertkitTrainer(
+    trainer = MemorySavingTrainer(
         what="test",
         model=model,
         args=arguments_for(

@@ -1,0 +1,88 @@
+"""The one door to the speed-ups of CPUs: where they are on, and what they leave as it is where they are off."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from datasets import Dataset
+
+from bertkit.errors import RecipeError
+from bertkit.model.configuration_bert import BertConfig
+from bertkit.model.modeling_bert import BertForSequenceClassification
+from bertkit.placement.resolve import Placement, place
+from bertkit.placement.settings import PlacementSettings
+from bertkit.tasks.registry import load_recipe
+from bertkit.training.cpu import attention_kernel, cpu_speed_ups
+from bertkit.training.cpu.compact_embedding import compact_embeddings
+
+TOKENIZER: Any = SimpleNamespace(pad_token_id=0, pad_token_type_id=0)
+ALL = {"collator", "micro_batches", "dropout", "embedding"}
+
+
+def placement(**changes: Any) -> Placement:
+    names = {field.name for field in dataclasses.fields(PlacementSettings)} - {"device", "strategy", "num_processes"}
+    settings = {name: changes.pop(name) for name in names & changes.keys()}
+    here = place(PlacementSettings(device="cpu", mixed_precision="no", **settings), 8)
+    return dataclasses.replace(here, **changes)
+
+
+def found(where: Placement, compiles: bool) -> set[str]:
+    """Which of them change what they are given."""
+    speed_ups = cpu_speed_ups(where, compiles=compiles)
+
+    def collate(rows: Any) -> Any:
+        return rows
+
+    batches = [{"input_ids": torch.ones(2, 9), "attention_mask": torch.ones(2, 9, dtype=torch.long)}]
+    names = set()
+    if speed_ups.collator(collate, TOKENIZER, 128) is not collate:
+        names.add("collator")
+    if speed_ups.micro_batches(batches) is not batches:
+        names.add("micro_batches")
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 64}
+    model: Any = BertForSequenceClassification(BertConfig(vocab_size=60, **sizes))
+    trainer: Any = SimpleNamespace(
+        model=model,
+        train_dataset=Dataset.from_dict({"input_ids": [[2, 7, 9, 3]]}),
+        args=SimpleNamespace(optim="adamw_torch"),
+        create_optimizer=lambda: torch.optim.AdamW(model.parameters()),
+    )
+    before = attention_kernel(model)
+    assert before == ("sdpa", None)
+    with speed_ups.applied(trainer, [0, 2, 3]):
+        kernel, mask = attention_kernel(model)
+        assert kernel == "sdpa"
+        names |= {"dropout"} if mask == 1 else set()
+        names |= {"embedding"} if compact_embeddings(model) else set()
+    assert attention_kernel(model) == before
+    assert not compact_embeddings(model)
+    return names
+
+
+@pytest.mark.parametrize(
+    ("changes", "compiles", "expected"),
+    [
+        ({}, False, ALL),
+        ({"cpu_speed_ups": False}, False, set()),
+        ({"device": "cuda"}, False, set()),
+        ({"fixed_shapes": True}, False, ALL - {"collator", "micro_batches"}),
+        ({}, True, ALL - {"dropout", "micro_batches"}),
+        ({"strategy": "fsdp", "num_processes": 2}, False, ALL - {"embedding"}),
+    ],
+)
+def test_where_they_are_on(changes, compiles, expected):
+    assert found(placement(**changes), compiles) == expected
+
+
+def test_a_setting_of_one_of_them_is_unknown():
+    with pytest.raises(RecipeError, match=r"placement\.fast_dropout"):
+        load_recipe("sst2", {"placement.fast_dropout": False})
+
+
+def test_a_setting_that_is_nearly_right_is_told():
+    with pytest.raises(RecipeError, match=r"did you mean .*cpu_speed_ups"):
+        load_recipe("sst2", {"placement.cpu_speed_up": False})

@@ -1,0 +1,96 @@
+"""Private methods of transformers' Trainer that bertkit overrides: a release that drops or changes one fails here."""
+
+from __future__ import annotations
+
+import inspect
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from transformers import Trainer
+
+from bertkit.training.placements import trainer_class
+from bertkit.training.placements.fixed_shapes import FixedShapesTrainer
+from bertkit.training.placements.fsdp import ShardedTrainer
+from bertkit.training.placements.oom_retry import MemorySavingTrainer
+from bertkit.training.placements.xla import XlaTrainer
+from bertkit.training.pretraining_trainer import PretrainingTrainer
+from bertkit.training.trainer import BertkitTrainer
+
+# Class → private methods of transformers' Trainer that it overrides, with the parameters that transformers gives them.
+PRIVATE: dict[type, dict[str, tuple[str, ...]]] = {
+    BertkitTrainer: {
+        "_get_train_sampler": ("train_dataset",),
+        "_get_eval_sampler": ("eval_dataset",),
+        "_track_num_input_tokens": ("inputs",),
+    },
+    PretrainingTrainer: {},
+    MemorySavingTrainer: {},
+    FixedShapesTrainer: {},
+    ShardedTrainer: {
+        "_prepare_for_training": ("max_steps", "train_dataloader", "resume_from_checkpoint"),
+        "_load_best_model": (),
+        "_load_from_checkpoint": ("resume_from_checkpoint", "model"),
+        "_load_optimizer_and_scheduler": ("checkpoint",),
+        "_save_optimizer_and_scheduler": ("output_dir",),
+    },
+    XlaTrainer: {"_load_rng_state": ("checkpoint",)},
+}
+# Public ones, which transformers documents as hooks: what the Trainer of a run on one device overrides.
+OF_ONE_DEVICE = {
+    BertkitTrainer: {"get_batch_samples", "compute_loss", "prediction_step", "evaluation_loop"},
+    MemorySavingTrainer: {"get_batch_samples", "compute_loss", "training_step"},
+}
+
+
+def overridden(kind: type) -> set[str]:
+    """The methods of transformers' Trainer that a class has of its own, dunder ones aside."""
+    return {name for name in vars(kind) if hasattr(Trainer, name) and not name.startswith("__")}
+
+
+@pytest.mark.parametrize("kind", PRIVATE, ids=lambda kind: kind.__name__)
+def test_private_methods_that_are_overridden_are_those_of_the_list(kind):
+    assert {name for name in overridden(kind) if name.startswith("_")} == set(PRIVATE[kind])
+
+
+@pytest.mark.parametrize("kind", PRIVATE, ids=lambda kind: kind.__name__)
+def test_no_other_private_method_clashes_with_one_of_transformers(kind):
+    """A method of bertkit's that transformers' Trainer gains would be overridden by accident."""
+    theirs = set(dir(Trainer))
+    own = {name for name in vars(kind) if name.startswith("_") and not name.startswith("__") and name != "_abc_impl"}
+    assert own & theirs == set(PRIVATE[kind])
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in PRIVATE.items() for name in names], ids=str)
+def test_the_installed_transformers_calls_them_with_what_they_take(kind, name):
+    theirs = inspect.signature(getattr(Trainer, name, None) or pytest.fail(f"transformers has no Trainer.{name}"))
+    assert tuple(theirs.parameters)[1:] == PRIVATE[kind][name]
+    arguments = [object()] * len(theirs.parameters)
+    inspect.signature(getattr(kind, name)).bind(*arguments)  # a TypeError where ours takes another number
+
+
+@pytest.mark.parametrize("kind", OF_ONE_DEVICE, ids=lambda kind: kind.__name__)
+def test_on_one_device_losses_and_batches_are_overridden_and_nothing_else(kind):
+    assert {name for name in overridden(kind) if not name.startswith("_")} == OF_ONE_DEVICE[kind]
+
+
+@pytest.mark.parametrize(
+    ("device", "strategy", "fixed_shapes", "parts"),
+    [
+        ("cpu", "single", False, [MemorySavingTrainer]),
+        ("cuda", "ddp", False, [MemorySavingTrainer]),
+        ("cpu", "single", True, [MemorySavingTrainer, FixedShapesTrainer]),
+        ("cuda", "fsdp", False, [MemorySavingTrainer, ShardedTrainer]),
+        ("xla", "single", True, [XlaTrainer, FixedShapesTrainer]),
+    ],
+)
+@pytest.mark.parametrize("core", [BertkitTrainer, PretrainingTrainer])
+def test_a_placement_brings_its_parts_and_no_others(core, device, strategy, fixed_shapes, parts):
+    placement: Any = SimpleNamespace(
+        device=device, strategy=strategy, fixed_shapes=fixed_shapes, autocast_on_xla=device == "xla"
+    )
+    made = trainer_class(core, placement)
+    expected = [*parts, *dict.fromkeys((core, BertkitTrainer)), Trainer]
+    assert list(made.__mro__[1 : 1 + len(expected)]) == expected
+    if device == "xla":
+        assert made.autocast
