@@ -195,6 +195,7 @@ def test_an_encoder_that_writes_spaces_into_its_pieces(bertkit, tag, tmp_path, m
     ]
 
 
+@pytest.mark.slow
 def test_a_fixed_encoder_is_a_recipe_and_only_bert_has_it(bertkit, tag, checkpoint, tmp_path):
     options = ("--recipe", "finetune/ner-features", "--set", "model.feature_layers=[-1,-2]")
     narrow = ("--set", "model.feature_lstm_size=64", "--num-train-epochs", 40)

@@ -56,6 +56,7 @@ def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes of Windows break in another way")
 def test_a_pipe_is_answered_while_it_waits_and_a_reader_that_leaves_ends_it_quietly(classifier):
     """The exit code is what a shell shows of a command that a broken pipe ended."""
@@ -74,6 +75,7 @@ def test_a_pipe_is_answered_while_it_waits_and_a_reader_that_leaves_ends_it_quie
         assert process.wait() == 141
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGINT cannot be sent to another process there")
 @pytest.mark.parametrize("command", ["predict", pytest.param("embed", marks=pytest.mark.slow)])
 def test_ctrl_c_keeps_the_whole_rows_and_says_where(classifier, tmp_path, command):

@@ -152,6 +152,7 @@ def test_label_sets_hold_nothing_but_0_and_1():
         checked([[0, 1]], [[0, 1, 1]], LABEL_SETS)
 
 
+@pytest.mark.slow
 def test_the_libraries_of_scores_are_imported_when_something_is_scored():
     code = (
         "import sys; from bertkit import metrics; from bertkit.metrics import accuracy, classification, correlation, "

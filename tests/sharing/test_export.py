@@ -101,6 +101,7 @@ def ours(checkpoints: Path, head: str, *texts: str) -> list[torch.Tensor]:
         return list(model(**inputs).values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", HEADS)
 def test_a_process_without_bertkit_computes_the_same(head, checkpoints, stranger):
     mine = ours(checkpoints, head, TEXT, "a film")

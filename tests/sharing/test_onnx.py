@@ -61,6 +61,7 @@ def classifier(extra: None, make: Any, tmp_path_factory: pytest.TempPathFactory)
     return folder, out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", HEADS)
 def test_every_head_at_other_batches_and_lengths(head, extra, make, request, tmp_path):
     if head == SEQUENCE:
@@ -88,6 +89,7 @@ def test_every_head_at_other_batches_and_lengths(head, extra, make, request, tmp
             torch.testing.assert_close(found[name], values, rtol=0, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "encoder",
     ["distilbert", "roberta"]
@@ -127,6 +129,7 @@ def test_predict_and_evaluate_take_the_folder(classifier, tmp_path):
     assert scores[0] == scores[1]
 
 
+@pytest.mark.slow
 def test_int8_is_smaller_scored_before_and_after_and_close(extra, make, tmp_path):
     folder, table = make(SEQUENCE), tmp_path / "dev.csv"
     rows = ["film is bad,bad", "film is ok,good", "plot is bad,bad", "plot is ok,good"]

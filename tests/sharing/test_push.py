@@ -146,6 +146,7 @@ def metadata(card: bytes) -> dict[str, Any]:
     return yaml.safe_load(card.decode().split("---\n")[1])
 
 
+@pytest.mark.slow
 def test_a_run_whose_upload_fails_is_complete_and_names_the_command_that_tries_again(world):
     outcome = world["outcomes"]["run"]
     assert outcome["error"] == "HubError"
@@ -170,6 +171,7 @@ def test_the_second_try_pushes_what_there_is_and_no_more(world):
     ]
 
 
+@pytest.mark.slow
 def test_a_fresh_process_downloads_it_and_predicts_the_same(world):
     (there,) = world["process"](CALLS, [["predict", ["ada/film"], {"texts": TEXTS}]], "fresh")
     here = world["outcomes"]["predict"]
@@ -178,6 +180,7 @@ def test_a_fresh_process_downloads_it_and_predicts_the_same(world):
         assert one["probabilities"] == pytest.approx(other["probabilities"], abs=1e-6)
 
 
+@pytest.mark.slow
 def test_the_lines_of_the_card_work_where_bertkit_is_not_installed(world):
     """Three lines for the stock form; the native form brings its code."""
     here = [list(each["probabilities"].values()) for each in world["outcomes"]["predict"]]
@@ -239,6 +242,7 @@ def test_a_failed_upload_leaves_nothing_half_there_and_tells_how_to_try_again(na
     assert world["failed"][name] == {}
 
 
+@pytest.mark.slow
 def test_the_command_that_is_named_works(world):
     for name in REASONS:
         world["hub"].faults.clear()

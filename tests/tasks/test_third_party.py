@@ -70,6 +70,7 @@ def trained(bertkit: Run, checkpoint: Path, table: Path, tmp_path_factory: pytes
     return out
 
 
+@pytest.mark.slow
 def test_the_task_learns_from_its_data_and_is_kept_in_the_checkpoint(trained):
     config = json.loads((trained / "config.json").read_text())
     assert config["bertkit_task"]["kind"] == "reading_level"
@@ -81,6 +82,7 @@ def test_the_task_learns_from_its_data_and_is_kept_in_the_checkpoint(trained):
     assert "eval_within_one" in json.loads((trained / "eval_results.json").read_text())
 
 
+@pytest.mark.slow
 def test_a_checkpoint_is_scored_as_the_run_was(bertkit, trained, table):
     done = bertkit("evaluate", trained, "--train-file", table, "--json")
     found = json.loads(done.stdout)["metrics"]["eval_within_one"]
@@ -92,6 +94,7 @@ def predicted(bertkit: Run, trained: Path) -> str:
     return bertkit("predict", trained, *TEXTS).stdout
 
 
+@pytest.mark.slow
 def test_texts_are_predicted_and_an_export_predicts_the_same(bertkit, trained, predicted, tmp_path):
     assert [line.startswith("level ") for line in predicted.splitlines()] == [True, True]
     bertkit("export", trained, tmp_path / "out")
@@ -119,6 +122,7 @@ def test_help_names_the_task_and_imports_nothing_of_it(bertkit, tmp_path):
     assert all(option in shown for option in ("--train-file", "--set", "--learning-rate", "--output-dir"))
 
 
+@pytest.mark.slow
 def test_without_its_package_the_kind_is_named(bertkit, trained, tmp_path):
     refused = bertkit("predict", trained, *TEXTS, packages=(), code=2).stderr
     assert "fine-tuned for the task 'reading_level', which is none of bertkit's own" in refused
@@ -126,6 +130,7 @@ def test_without_its_package_the_kind_is_named(bertkit, trained, tmp_path):
     assert "unknown task 'reading_level'" in bertkit(*again, packages=(), code=2).stderr
 
 
+@pytest.mark.slow
 def test_a_broken_package_is_refused_in_one_message(bertkit, tmp_path):
     broken = package(tmp_path / "site", "acme-broken", "sounds = acme_broken:Task", acme_broken="1 / 0")
     refused = bertkit("finetune", "sounds", "--output-dir", tmp_path / "out", packages=(broken,), code=2).stderr

@@ -81,6 +81,7 @@ def test_without_patience_all_epochs_are_trained_and_the_best_is_kept(train):
     assert same_weights(out, out / f"checkpoint-{best}")
 
 
+@pytest.mark.slow
 def test_stopped_early_interrupted_and_resumed_is_never_interrupted(train):
     """Whether it was killed while it waited, when it had stopped, or after the best checkpoint."""
     out = train("straight", early_stopping_patience=3, save_total_limit=10)

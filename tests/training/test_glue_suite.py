@@ -96,6 +96,7 @@ def same_weights(one: dict, other: dict) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
+@pytest.mark.slow
 def test_all_of_glue_gives_what_the_leaderboard_takes(tmp_path, checkpoint):
     assert glue_tasks() == ALL
     for name in ALL:

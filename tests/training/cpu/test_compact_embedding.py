@@ -279,6 +279,7 @@ OVERRIDES = {
 }
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_it_or_without(glue, checkpoint, tmp_path, monkeypatch):
     """Scores after each epoch, weights and files are the same; so is what a run gives that changes in the middle."""
     used = []

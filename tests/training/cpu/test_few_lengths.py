@@ -23,7 +23,7 @@ def test_a_length_is_rounded_up_but_not_beyond_the_longest(length, expected):
     def collate(rows: list[int]) -> dict[str, torch.Tensor]:
         return {"input_ids": torch.ones(len(rows), length, dtype=torch.long), "labels": torch.tensor(rows)}
 
-    batch = with_few_lengths(collate, TOKENIZER, 500)([5, 6])
+    batch = with_few_lengths(collate, TOKENIZER, 500, ["labels"])([5, 6])
     assert batch["input_ids"].tolist() == [[1] * length + [TOKENIZER.pad_token_id] * (expected - length)] * 2
     assert batch["labels"].tolist() == [5, 6]
 

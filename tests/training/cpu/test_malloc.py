@@ -31,6 +31,7 @@ def faults(keep: bool) -> tuple[str, int]:
     return kept, int(count)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc gives memory back so soon")
 def test_memory_that_is_taken_again_is_not_asked_of_the_system_again():
     kept, with_it = faults(keep=True)
