@@ -1,16 +1,16 @@
-"""What can be wrong with what a user gave.
+"""Exceptions for errors in user input.
 
     BertkitError            never raised itself; ``except BertkitError`` catches all of the below
-    ├── RecipeError         a recipe, an override or a flag: unknown key, wrong type, impossible value
+    ├── RecipeError         a recipe, an override or a flag: unknown key, wrong type, invalid value
     ├── DataError           a file or data set: missing, not UTF-8, ragged row, unknown label
-    ├── CheckpointError     a model or tokenizer that cannot be loaded for what is asked of it
-    ├── PlacementError      a batch, precision or device that this machine cannot give
+    ├── CheckpointError     a model or tokenizer that cannot be loaded for the requested purpose
+    ├── PlacementError      a batch size, precision or device that this machine does not support
     ├── OutputError         an output directory or file that is in use or cannot be written
-    ├── HubError            an upload that the Hub refuses, or that the connection did not survive
-    └── TrainingError       a training that went wrong under its settings: it diverged
+    ├── HubError            an upload that the Hub rejects or that fails with the connection
+    └── TrainingError       a training that failed with its settings, for example diverged
 
-The command line prints the message of any of these without a traceback and exits with 2. Everything else is a
-fault of bertkit itself and keeps its traceback (exit 1). A message says what was given, where, and what to do.
+The command line prints the message of these exceptions without a traceback and exits with code 2. Any other exception
+is a bug in bertkit and keeps its traceback (exit code 1). A message states the value, its place and a remedy.
 """
 
 from __future__ import annotations
@@ -21,39 +21,41 @@ from difflib import get_close_matches
 
 
 class BertkitError(Exception):
-    """Base of every error that the user can mend."""
+    """Base class of all errors that the user can correct."""
 
 
 class RecipeError(BertkitError):
-    """A recipe, an override or a flag is wrong."""
+    """Raised for an invalid recipe, override or flag."""
 
 
 class DataError(BertkitError):
-    """A file or a data set is wrong."""
+    """Raised for an invalid or missing file or data set."""
 
 
 class CheckpointError(BertkitError):
-    """A model or a tokenizer cannot be loaded, or not for this purpose."""
+    """Raised if a model or a tokenizer cannot be loaded, or does not suit the requested purpose."""
 
 
 class PlacementError(BertkitError):
-    """What was asked for does not fit the devices at hand."""
+    """Raised if the requested placement does not fit the available devices."""
 
 
 class OutputError(BertkitError):
-    """The place results should go to is in use or cannot be written."""
+    """Raised if an output file or folder is in use or cannot be written."""
 
 
 class HubError(BertkitError):
-    """Something could not be brought to the Hub; what lies here is untouched."""
+    """Raised if an upload to the Hub fails; local files are not changed."""
 
 
 class TrainingError(BertkitError):
-    """A training did not work out under the settings given."""
+    """Raised if a training fails with the given settings."""
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:
-    """Ends a message about an unknown name: ``"; did you mean 'sst2'?"``, or nothing where no name is near.
+    """Returns the end of a message about an unknown name, such as ``"; did you mean 'sst2'?"``.
+
+    It is empty if no known name is similar.
 
     >>> did_you_mean("sst3", ["cola", "sst2"])
     "; did you mean 'sst2'?"
@@ -66,7 +68,7 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
 
 @contextmanager
 def noted(faults: list[str]) -> Iterator[None]:
-    """Adds a DataError that is raised within to ``faults``, so that several can be told together."""
+    """Catches a DataError of the block and appends its message to ``faults``, to report several faults together."""
     try:
         yield
     except DataError as error:
@@ -74,19 +76,19 @@ def noted(faults: list[str]) -> Iterator[None]:
 
 
 def raise_all(faults: Sequence[str]) -> None:
-    """Raises what was noted, if anything, as one DataError; each fault may be a list already."""
+    """Raises one DataError with all ``faults``, if there are any; a fault can be a multi-line list itself."""
     if faults:
         raise DataError("\n".join(faults))
 
 
 def raise_listed(faults: Sequence[str]) -> None:
-    """Raises the faults of a data file, if there are any, as one DataError that shows the first ten."""
+    """Raises one DataError with the first ten faults of a data file, if there are any."""
     if faults:
         raise DataError(listed(faults, at_most=10))
 
 
 def listed(faults: Sequence[str], at_most: int = 20) -> str:
-    """One fault as it is; several as a counted, indented list, so that all can be mended in one go.
+    """Formats one fault unchanged, several as a counted and indented list of at most ``at_most`` entries.
 
     >>> print(listed(["a is wrong", "b is wrong", "c is wrong"], at_most=2))
     3 faults:

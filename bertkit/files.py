@@ -1,4 +1,4 @@
-"""Writing files so that nothing of a user's is overwritten and nothing is left half-written."""
+"""Atomic writing of files and folders, without overwriting files of the user."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from typing import Any
 from bertkit.errors import OutputError
 
 UNFINISHED = ".unfinished-"
-"""The name of a folder from `new_folder` begins so until it is whole; a killed process leaves it behind."""
+"""Prefix of the temporary name of a folder from `new_folder`; a killed process leaves such a folder behind."""
 
 
 def check_new_file(path: Path, name: str) -> None:
-    """Refuses a file that exists, or whose folder does not; touches nothing.
+    """Checks that a file does not exist and that its folder does; does not write anything.
 
     Args:
         path: the file to be written.
-        name: what messages call it, such as ``--output FILE``.
+        name: name of the file in messages, such as ``--output FILE``.
 
     Raises:
-        OutputError: as above.
+        OutputError: the file exists, or its folder does not.
     """
     if path.exists():
         raise OutputError(f"{name}: exists; give another name")
@@ -36,7 +36,7 @@ def check_new_file(path: Path, name: str) -> None:
 
 
 def partial_name(path: Path) -> Path:
-    """What a file is called until it is whole.
+    """Returns the temporary name of a file during writing.
 
     >>> partial_name(Path("labels.csv")).name
     'labels.csv.partial'
@@ -46,16 +46,16 @@ def partial_name(path: Path) -> Path:
 
 @contextmanager
 def new_folder(place: Path, is_there: Callable[[], bool] = lambda: False) -> Iterator[Path]:
-    """Yields a folder to write to that becomes ``place`` at the end, or vanishes where something goes wrong.
+    """Yields a temporary folder to write to; renames it to ``place`` at the end, or removes it on an exception.
 
     Args:
-        place: new, or an empty folder; folders above it are made.
-        is_there: asked if ``place`` is taken at the end: whether another process has put the same content there
-            meanwhile, so that this one is not needed.
+        place: a new or empty folder; parent folders are created.
+        is_there: called if ``place`` exists at the end; returns whether another process has written the same content,
+            so that the temporary folder is discarded.
 
     Raises:
-        OutputError: the folder cannot be made.
-        OSError: ``place`` is taken at the end.
+        OutputError: the temporary folder cannot be created.
+        OSError: the rename fails, for example because ``place`` exists, and ``is_there()`` is False.
     """
     draft = place.with_name(f"{UNFINISHED}{place.name[:32]}-{uuid.uuid4().hex}")
     try:
@@ -76,9 +76,9 @@ def new_folder(place: Path, is_there: Callable[[], bool] = lambda: False) -> Ite
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Lets Ctrl-C wait until what is within is done, so that no line is broken off; a second Ctrl-C does not wait."""
+    """Defers Ctrl-C to the end of the block, so that no line is truncated; a second Ctrl-C takes effect at once."""
     interrupt = signal.getsignal(signal.SIGINT)
-    if not callable(interrupt) or threading.current_thread() is not threading.main_thread():  # then none comes here
+    if not callable(interrupt) or threading.current_thread() is not threading.main_thread():  # then no signal arrives
         yield
         return
     came = False
@@ -99,12 +99,12 @@ def uninterrupted() -> Iterator[None]:
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Writes bytes, or text as UTF-8, so that the file is either as it was before or whole."""
+    """Writes bytes, or text as UTF-8, atomically: the file has either its old or its complete new content."""
     partial = partial_name(path)
     partial.write_bytes(content.encode() if isinstance(content, str) else content)
     os.replace(partial, path)
 
 
 def write_json_lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Writes one JSON object a line; the file appears only when it is whole."""
+    """Writes one JSON object per line, atomically."""
     write_whole(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))

@@ -1,6 +1,6 @@
-"""What is shown while work goes on: bars with the time left on a terminal, plain lines elsewhere, always on stderr.
+"""Progress output on stderr: bars with the remaining time on a terminal, plain lines elsewhere.
 
-Of several processes the first one speaks.
+In a run of several processes only the main process writes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from bertkit.placement.resolve import is_main_process
 
-# Metrics as people call them, in the order in which they read them; others keep their name and follow.
+# Display names of metrics, in display order; other metrics follow under their own name.
 METRIC_NAMES = {
     "loss": "loss",
     "masked_lm_loss": "masked LM loss",
@@ -33,24 +33,24 @@ _MOST_SCORES = 8
 
 
 def on_terminal() -> bool:
-    """Whether stderr is a terminal, on which bars can be drawn."""
+    """Returns whether stderr is a terminal that can show progress bars."""
     return sys.stderr.isatty()
 
 
 def wants_colours() -> bool:
-    """Whether stdout is a terminal whose user has not asked for plain text (https://no-color.org)."""
+    """Returns whether stdout is a terminal and ``NO_COLOR`` is not set (https://no-color.org)."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def say(line: str) -> None:
-    """Prints a line to stderr, around any bar that stands there."""
+    """Prints a line to stderr without breaking an active progress bar."""
     if is_main_process():
         tqdm.write(line, file=sys.stderr)
 
 
 @contextmanager
 def without_library_bars() -> Iterator[None]:
-    """Keeps transformers and datasets from drawing bars of their own: for every file, into logs, through our bars."""
+    """Disables the progress bars of transformers and datasets: one per file, also in logs, and mixed with our bars."""
     import datasets
     from transformers.utils import logging as transformers_logging
 
@@ -68,7 +68,7 @@ def without_library_bars() -> Iterator[None]:
 
 
 def is_score(name: str) -> bool:
-    """Whether a result of a run tells its quality, and not time, size or place.
+    """Returns whether a result of a run is a quality score, not a time, size or step.
 
     >>> [name for name in ("eval_accuracy", "eval_loss", "eval_runtime", "epoch", "total_flos") if is_score(name)]
     ['eval_accuracy', 'eval_loss']
@@ -77,7 +77,7 @@ def is_score(name: str) -> bool:
 
 
 def readable(metrics: Mapping[str, Any]) -> str:
-    """Scores as one line, at most `_MOST_SCORES` of them.
+    """Formats scores as one line, at most `_MOST_SCORES` of them.
 
     >>> readable({"loss": 4.51234, "learning_rate": 5e-05, "epoch": 1.0, "eval_accuracy": 0.5})
     'loss 4.5123, learning rate 5.00e-05, accuracy 0.5000'
@@ -94,7 +94,7 @@ def readable(metrics: Mapping[str, Any]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people.
+    """Formats a number of seconds for display.
 
     >>> duration(8.2), duration(75), duration(7384)
     ('8s', '1m15s', '2h03m')
@@ -108,15 +108,15 @@ def duration(seconds: float) -> str:
 
 
 Reached = Callable[[int, int], None]
-"""Is told how much of a work is done, and of how much."""
+"""Callback with the amount of work done and the total amount."""
 
 
 class Bar:
-    """How far a work is: a bar on a terminal; elsewhere a line every quarter of a minute. A context manager.
+    """Context manager that shows progress: a bar on a terminal, elsewhere a line every 15 seconds.
 
     Args:
-        what: the work, in a word or two.
-        unit: what is counted; ``B`` is shown in kB, MB, ….
+        what: short description of the work.
+        unit: unit of the counts; ``B`` is scaled to kB, MB, … on a terminal.
     """
 
     def __init__(self, what: str, unit: str):
@@ -133,7 +133,7 @@ class Bar:
             self.bar.close()
 
     def __call__(self, done: int, total: int | None) -> None:
-        """So much is done, of so much; ``None`` where that is not known. The total may change on the way."""
+        """Reports ``done`` of ``total`` units, ``None`` for an unknown total; the total can change between calls."""
         if not is_main_process():
             return
         if on_terminal():
@@ -156,6 +156,6 @@ class Bar:
             say(f"{self.what}: {left}, {rate:.0f} a second")
 
     def clear(self) -> None:
-        """Takes the bar off the terminal, where lines of results may follow, until there is more to tell."""
+        """Removes the bar from the terminal until the next call, so that results can be printed."""
         if self.bar is not None:
             self.bar.clear()

@@ -1,10 +1,9 @@
-"""Makes transformers' Auto classes know bertkit's models, without importing transformers for it.
+"""Registers bertkit's models with the Auto classes of transformers without importing transformers.
 
-``import bertkit`` is to be quick, and yet enough: ``AutoModel.from_pretrained`` must build our classes whether
-transformers was imported before it or is imported after it. So nothing is registered at once. `install` asks to be told
-when a module of transformers has been imported, and registration happens then. Which class belongs to which Auto class
-is said once, in ``AUTO_CLASSES`` at the end of ``bertkit/model/modeling_bert.py``: the table travels with the model,
-since every checkpoint names those classes too.
+``import bertkit`` has to be fast, and ``AutoModel.from_pretrained`` has to build our classes whether transformers is
+imported before or after it. Registration is therefore deferred: `install` adds post-import hooks for modules of
+transformers, which register the classes. ``AUTO_CLASSES`` at the end of ``bertkit/model/modeling_bert.py`` maps Auto
+classes to model classes; the table is part of the model code, since every checkpoint names these classes too.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ import wrapt
 
 _AUTO_CONFIG = "transformers.models.auto.configuration_auto"
 _AUTO_MODELS = "transformers.models.auto.modeling_auto"
-# The Auto classes are themselves imported while these are, and half of a module is no ground to build ours on.
+# The Auto classes can be imported during the import of these modules; our classes need them fully imported.
 _GROUND = ("transformers.modeling_utils", "transformers.modeling_layers", "bertkit.model.modeling_bert")
 
 
 def install() -> None:
-    """Registers with what transformers has imported, and when it imports the rest."""
+    """Adds the hooks; they run at once for modules that are already imported, otherwise after their import."""
     wrapt.register_post_import_hook(_on_auto_config, _AUTO_CONFIG)
     for name in (_AUTO_MODELS, *_GROUND):
         wrapt.register_post_import_hook(partial(_on_import, name), name)
@@ -33,9 +32,9 @@ def _on_auto_config(_: ModuleType) -> None:
 
 
 def _on_import(name: str, _: ModuleType) -> None:
-    """Registers the models unless the Auto classes are not there yet or something is half imported.
+    """Registers the models unless the Auto classes are not imported or a module is partially imported.
 
-    The import of that something ends with a call of this function too, so none is missed.
+    The end of the import of that module calls this function again, so the registration is not missed.
     """
     if _AUTO_MODELS in sys.modules and not any(
         _half_imported(other) for other in (_AUTO_MODELS, *_GROUND) if other != name
@@ -44,12 +43,12 @@ def _on_import(name: str, _: ModuleType) -> None:
 
 
 def _half_imported(name: str) -> bool:
-    """Whether a module is being imported at this moment; the flag is the import system's own."""
+    """Returns whether a module is being imported, from the private flag of the import system."""
     return getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False)
 
 
 def register_config() -> None:
-    """Tells ``AutoConfig`` what a checkpoint of model type "bertkit" is configured by; repeating it changes nothing."""
+    """Registers `BertConfig` with ``AutoConfig`` for the model type "bertkit"; idempotent."""
     from transformers.models.auto.configuration_auto import AutoConfig
 
     from .model.configuration_bert import BertConfig
@@ -58,7 +57,7 @@ def register_config() -> None:
 
 
 def register_models() -> None:
-    """Tells every Auto class of the table which model to build; repeating it changes nothing."""
+    """Registers the model class of every Auto class in ``AUTO_CLASSES``; idempotent."""
     from transformers.models.auto import modeling_auto
 
     from .model.configuration_bert import BertConfig

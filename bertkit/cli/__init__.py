@@ -1,1 +1,1 @@
-"""The command line: one small file a command that parses, calls one public function and prints. No logic."""
+"""Command line: one module per command, which parses options, calls one public function and prints the result."""

@@ -1,4 +1,4 @@
-"""The ``bertkit`` command: registers the commands, turns errors into messages and exit codes."""
+"""Entry point of the ``bertkit`` command: registers the commands and maps errors to messages and exit codes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from bertkit.cli.commands import command
 from bertkit.errors import BertkitError
 from bertkit.placement.resolve import ProcessesNeeded, is_main_process
 
-_FOR_THE_FIRST = 10  # seconds that the other processes leave to the first one to say what is wrong
+_FOR_THE_FIRST = 10  # seconds that the other processes wait for the main process to report the error
 
 app = typer.Typer(
     name="bertkit",
@@ -40,7 +40,7 @@ app = typer.Typer(
 app.command("quickstart")(quickstart.quickstart)
 command(app, "pretraining", pretrain.SETTINGS)(pretrain.pretrain)
 app.add_typer(finetune.app, name="finetune")
-command(app, "classification", evaluate.SETTINGS)(evaluate.evaluate)  # the task whose data have all of them
+command(app, "classification", evaluate.SETTINGS)(evaluate.evaluate)  # the task whose data have all of the fields
 app.command("predict")(predict.predict)
 app.command("fill-mask")(fill_mask.fill_mask)
 app.command("embed")(embed.embed)
@@ -66,11 +66,11 @@ def _bertkit(
 
 
 def main() -> None:
-    """Runs the command line; exit code 0 done, 2 wrong input, 130 interrupted (typer's), 1 a fault of our own."""
+    """Runs the command line; exit codes: 0 success, 1 bug in bertkit, 2 invalid input, 130 interrupted (from typer)."""
     _set_environment()
     if not is_main_process():
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - of several processes one gives the results
-    # Boxes and colours are for people; what a pipe or a file gets stays plain text.
+    # Boxes and colours only on a terminal; pipes and files get plain text.
     app.rich_markup_mode = "rich" if sys.stdout.isatty() and sys.stderr.isatty() else None
     try:
         app()
@@ -80,7 +80,7 @@ def main() -> None:
         sys.exit(launch(sys.argv[1:], needed.num_processes))
     except BertkitError as error:
         if not is_main_process():
-            time.sleep(_FOR_THE_FIRST)  # which finds the same, says it, and with that ends this one
+            time.sleep(_FOR_THE_FIRST)  # the main process reports the same error, and its exit ends this process
         print(f"bertkit: error: {error}", file=sys.stderr)
         sys.exit(2)
     finally:
@@ -88,10 +88,11 @@ def main() -> None:
 
 
 def _end_process_group() -> None:
-    """Stops the threads by which several processes talk, while the interpreter still runs.
+    """Stops the threads of the process group while the interpreter still runs.
 
-    One of them may have tensors left to free, which needs the interpreter; at its end that aborts the process. They
-    stop when the last that refers to the group is gone: the trainer, which is a cycle that only the collector frees.
+    A thread may still have to free tensors, which needs the interpreter; during interpreter shutdown this aborts the
+    process. The threads stop when the last reference to the group is gone: that of the trainer, which is part of a
+    reference cycle that only the garbage collector frees.
     """
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
@@ -100,10 +101,10 @@ def _end_process_group() -> None:
 
 
 def _set_environment() -> None:
-    """Sets what libraries read from the environment when they are loaded, unless the user has set it.
+    """Sets environment variables that libraries read at import, unless the user has set them.
 
-    Without ``MKL_CBWR``, MKL may choose another order of summation for a matrix at another address, as it does on AMD's
-    CPUs: the same weights loaded twice would give other last digits.
+    Without ``MKL_CBWR``, the summation order of MKL may depend on the memory address of a matrix, as on AMD CPUs: the
+    same weights loaded twice would give results that differ in the last digits.
     """
     os.environ.setdefault("MKL_CBWR", "AUTO")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")

@@ -1,4 +1,4 @@
-"""Makes commands whose options come from the dataclasses of settings, built when they are needed."""
+"""Creates commands whose options come from the settings dataclasses, built on first use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bertkit.cli.settings import Setting, Settings, chosen, of_a_task, option_ty
 
 Function = TypeVar("Function", bound=Callable[..., None])
 Take = Callable[[Mapping[str, Any]], Any]
-"""Takes the value of one of a function's parameters from the values of all options."""
+"""Function that returns the value of one parameter from the values of all options."""
 
 
 def command(
@@ -26,17 +26,17 @@ def command(
 ) -> Callable[[Function], Function]:
     """Returns a decorator that registers a function as a command with options for settings.
 
-    The function's parameters are the command's, as typer has them, but for two types. One of type `Settings` is
-    replaced by an option for each of ``settings``, and gets those that were given. One whose type is a dataclass is
-    replaced by what its fields are, by the same rules, and gets an instance of it.
+    The parameters of the function become those of the command, as in typer, except for two types. A parameter of type
+    `Settings` is replaced by one option for each of ``settings`` and receives those that were given. A parameter whose
+    type is a dataclass is replaced by the fields of the dataclass, by the same rules, and receives an instance of it.
 
-    The settings' modules are imported when the command is run or asked for its help, and not before.
+    The modules of the settings are imported only when the command is run or its help is shown.
 
     Args:
-        app: gets the command.
+        app: app to register the command with.
         kind: the task whose ``TaskSettings`` and ``DataSettings`` have the fields.
-        settings: what the command can set, or keys of shared settings; None is all that the task offers.
-        name: of the command; without it the function's.
+        settings: settings of the command, or keys of shared settings; None for all settings of the task.
+        name: name of the command; None for the name of the function.
     """
 
     def register(function: Function) -> Function:
@@ -55,11 +55,11 @@ def command(
 
 
 def with_options(function: Callable[..., None], kind: str, settings: Sequence[Setting]) -> Callable[..., None]:
-    """Returns a function that typer makes a command of: what `command` describes, built at once.
+    """Returns a function for typer with the parameters that `command` describes, built immediately.
 
     Raises:
-        ValueError: a setting is no field of the task's settings, or one that no option can give; or two options have
-            one name.
+        ValueError: a setting is not a field of the settings of the task, or has a type that an option cannot set; or
+            two options have the same name.
     """
     types = option_types(kind)
     for setting in settings:
@@ -97,14 +97,14 @@ def _option(setting: Setting, type_: Any) -> Parameter:
 
 
 def _expanded(parameter: Parameter, options: Sequence[Parameter]) -> tuple[list[Parameter], Take]:
-    """The parameters that a parameter of a function is replaced by, and how its value is taken from theirs."""
+    """Returns the parameters that replace a parameter, and the function that computes its value from theirs."""
     annotation = parameter.annotation
     if annotation is Settings:
         keys = {option.name: option.name.replace("__", ".", 1) for option in options}
 
         def settings(given: Mapping[str, Any]) -> Settings:
             values = {keys[name]: given[name] for name in keys if given[name] is not None}
-            # Recipes are plain data: paths are texts there.
+            # Recipes are plain data, so paths are converted to strings.
             return Settings({key: str(value) if isinstance(value, Path) else value for key, value in values.items()})
 
         return list(options), settings
@@ -122,7 +122,7 @@ def _expanded(parameter: Parameter, options: Sequence[Parameter]) -> tuple[list[
             )
             for field in dataclasses.fields(annotation)
         }
-        made = annotation  # so that its type stays narrowed within the function
+        made = annotation  # keeps the narrowed type inside of the nested function
 
         def instance(given: Mapping[str, Any]) -> Any:
             return made(**{name: take(given) for name, (_, take) in fields.items()})
@@ -132,10 +132,10 @@ def _expanded(parameter: Parameter, options: Sequence[Parameter]) -> tuple[list[
 
 
 def _built_when_needed(build: Callable[[], Callable[..., None]]) -> type[TyperCommand]:
-    """Returns a class of commands whose options and callback are those of the function that ``build`` returns.
+    """Returns a command class whose options and callback are those of the function that ``build`` returns.
 
-    typer looks at every function's signature when it starts; importing all tasks for that would double the time of
-    ``bertkit --help``, and load every third-party task for every command.
+    typer inspects the signatures of all functions at startup; importing all tasks for this would double the time of
+    ``bertkit --help`` and load every third-party task for every command.
     """
 
     class BuiltWhenNeeded(TyperCommand):

@@ -61,10 +61,10 @@ def embed(
 
 
 def numbers(given: str, flag: str) -> list[int]:
-    """Returns whole numbers with commas between them, such as ``-1,-2``.
+    """Parses whole numbers separated by commas, such as ``-1,-2``.
 
     Raises:
-        RecipeError: something in it is no whole number.
+        RecipeError: an entry is not a whole number.
     """
     try:
         return [int(each) for each in given.split(",")]

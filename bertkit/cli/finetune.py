@@ -110,14 +110,14 @@ def ner(run: Run) -> None:
 
 
 def add_task(kind: str, package: str, app: typer.Typer = app) -> None:
-    """Adds ``bertkit finetune KIND`` for another package's task, with an option for all that its settings offer.
+    """Adds ``bertkit finetune KIND`` for a task of another package, with options for all its settings.
 
-    The task's module is imported when the command is run or asked for its help, and not before.
+    The module of the task is imported only when the command is run or its help is shown.
 
     Args:
-        kind: the name of the task, as ``task.kind`` says it; in the command it has dashes for underscores.
-        package: the name of the package, for the help.
-        app: gets the command.
+        kind: name of the task, as in ``task.kind``; the command has dashes instead of underscores.
+        package: name of the package, for the help.
+        app: app to register the command with.
     """
 
     def of_task(run: Run) -> None:

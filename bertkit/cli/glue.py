@@ -34,7 +34,7 @@ def glue(
         raise RecipeError(f"--push-to-hub is for one run, and --task {task} is several; use bertkit push")
     from bertkit.training.glue_suite import glue_table
 
-    # Repeating the command goes on where it stopped, so --resume adds nothing.
+    # Repeating the command continues where it stopped, so --resume has no effect.
     results = bertkit.finetune_glue(
         tasks(task, run.recipe), output_dir=run.output_dir, model=run.model, overrides=run.overrides()
     )
@@ -45,7 +45,7 @@ def task_recipe(task: str | None, recipe: str | None) -> str:
     """Returns the recipe that ``--task`` or ``--recipe`` names.
 
     Raises:
-        RecipeError: neither or both are given, or there is no such task.
+        RecipeError: neither or both are given, or the task does not exist.
     """
     if (task is None) == (recipe is None):
         raise RecipeError(f"give either --task (one of {', '.join(_known())}) or --recipe")
@@ -56,10 +56,10 @@ def task_recipe(task: str | None, recipe: str | None) -> str:
 
 
 def tasks(given: str, recipe: str | None) -> list[str]:
-    """Returns the tasks that ``--task`` names: one, several with commas between them, or ``all``.
+    """Returns the tasks that ``--task`` names: one, several separated by commas, or ``all``.
 
     Raises:
-        RecipeError: there is no such task, one is named twice, or ``--recipe`` is given too.
+        RecipeError: a task does not exist or is named twice, or ``--recipe`` is given too.
     """
     known = _known()
     if recipe is not None:

@@ -1,4 +1,4 @@
-"""Options of several commands that set no recipe value; those that do are in `bertkit.cli.settings`."""
+"""Options of several commands that do not set a recipe value; for those that do see `bertkit.cli.settings`."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def predict(
 
 
 def one_context(context: str | None, context_file: Path | None) -> str | Path | None:
-    """Returns the text of ``--context`` or the file of ``--context-file``, or None without either.
+    """Returns the text of ``--context`` or the path of ``--context-file``, or None without either.
 
     Raises:
         RecipeError: both are given.

@@ -34,7 +34,7 @@ SETTINGS = of_a_run(
 
 @dataclass(frozen=True, kw_only=True)
 class Run(runs.Run):
-    """The same as for fine-tuning, where a recipe and a checkpoint to start from can both be left out."""
+    """Arguments of pre-training: as for fine-tuning, but the recipe and the checkpoint are optional."""
 
     recipe: Annotated[
         str | None,

@@ -1,4 +1,4 @@
-"""Results on stdout, block by block: every line whole, also when the reader goes away or Ctrl-C comes."""
+"""Printing of results to stdout block by block, with complete lines even after a closed pipe or Ctrl-C."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import typer
 
 from bertkit.files import uninterrupted
 
-_NOBODY_READS = 141  # what a shell shows of git and grep, which the signal of a broken pipe ends (128 + 13)
+_NOBODY_READS = 141  # 128 + SIGPIPE (13): the exit code that a shell shows for git and grep after a broken pipe
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Prints lines and hands them on at once; where nobody reads them any more the command ends quietly."""
+    """Prints lines and flushes; exits silently if the reader has closed the pipe."""
     _print("".join(f"{line}\n" for line in lines))
 
 
 def print_list(name: str, blocks: Iterable[Iterable[Any]]) -> None:
-    """Prints one JSON object with one list, block by block as it comes, as `json.dumps` would print it whole."""
+    """Prints one JSON object with one list incrementally, block by block, formatted as by `json.dumps`."""
     before = f"{{{dumps(name)}: ["
     for block in blocks:
         _print(before + ", ".join(dumps(item, ensure_ascii=False) for item in block))
@@ -36,13 +36,13 @@ def _print(text: str) -> None:
             sys.stdout.write(text)
             sys.stdout.flush()
     except BrokenPipeError:
-        # The interpreter flushes at its end what is left, and would complain.
+        # At exit the interpreter flushes the rest of the buffer, which would raise again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(_NOBODY_READS) from None
 
 
 def print_results(output_dir: Path, metrics: dict[str, float], shown: list[tuple[str, str]], as_json: bool) -> None:
-    """Prints a finished run: one JSON object, or the metrics ``shown`` (key, name) and where the rest is."""
+    """Prints the results of a run: one JSON object, or the metrics ``shown`` (key, name) and the output folder."""
     if as_json:
         print(dumps({"output_dir": str(output_dir), **metrics}))
         return

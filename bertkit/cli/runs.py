@@ -1,4 +1,4 @@
-"""Options of every command that trains, how they become recipe overrides, and what a finished run prints."""
+"""Options of all training commands, their conversion to recipe overrides, and the output of a finished run."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from bertkit.recipe.yaml_files import parse_value
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """What a command that trains is given; `bertkit.cli.commands.command` makes options of the fields.
+    """Arguments of a training command; `bertkit.cli.commands.command` turns the fields into options.
 
-    A command with another help for one of them declares that field again, in a subclass.
+    A command with a different help text for a field declares the field again in a subclass.
     """
 
     output_dir: options.OutputDir
@@ -59,20 +59,20 @@ class Run:
     json: options.AsJson = False
 
     def overrides(self) -> dict[str, Any]:
-        """Returns the recipe overrides, see `overrides`."""
+        """Returns the recipe overrides of the options; see `overrides`."""
         return overrides(self.settings, self.set_, self.placement)
 
 
 def overrides(settings: Mapping[str, Any], set_: Sequence[str] | None, placement: str | None) -> dict[str, Any]:
-    """Returns recipe overrides by dotted key. Those given one by one win over the placement's.
+    """Returns recipe overrides by dotted key; single values take precedence over those of the placement.
 
     Args:
-        settings: the options that were given, by key.
-        set_: ``block.key=value`` each.
-        placement: the name or file of a recipe that has only a ``placement`` block.
+        settings: values of the given options, by dotted key.
+        set_: strings of the form ``block.key=value``.
+        placement: name or file of a recipe that has only a ``placement`` block.
 
     Raises:
-        RecipeError: not ``key=value``, or one key given twice with different values.
+        RecipeError: a string does not have the form ``key=value``, or a key is given twice with different values.
     """
     placed = {f"placement.{key}": value for key, value in load_placement(placement).items()} if placement else {}
     given = dict(settings)
@@ -88,7 +88,7 @@ def overrides(settings: Mapping[str, Any], set_: Sequence[str] | None, placement
 
 
 def finetune(recipe: str | Path | Mapping[str, Any], run: Run) -> None:
-    """Fine-tunes by a recipe and prints the scores."""
+    """Fine-tunes with a recipe and prints the scores."""
     from bertkit.progress import is_score
 
     done = bertkit.finetune(

@@ -1,4 +1,4 @@
-"""Options that set one value of a recipe, each with the type of that value's field in the settings' dataclasses."""
+"""Options that set one recipe value each, with the type of its field in the settings dataclasses."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from bertkit.placement.settings import PlacementSettings
 from bertkit.recipe.check import OWN_TRAIN_KEYS
 from bertkit.tasks.registry import TASKS
 
-# The other keys of this block are fields of transformers.TrainingArguments; importing that takes seconds, so these few
-# have their types here. A test compares them.
+# Types of a few fields of transformers.TrainingArguments, whose import takes seconds. A test compares them with the
+# original.
 _TRAIN: dict[str, Any] = {
     "learning_rate": float,
     "num_train_epochs": float,
@@ -26,25 +26,25 @@ _PANELS = {"task": "Task", "data": "Data", "train": "Training", "placement": "Pl
 
 
 class Settings(dict[str, Any]):
-    """Recipe values that were given as options, by dotted key: ``{"train.learning_rate": 3e-5}``.
+    """Recipe values given as options, by dotted key: ``{"train.learning_rate": 3e-5}``.
 
-    A command whose signature has a parameter of this type gets the options that `bertkit.cli.commands.command` names.
+    A command with a parameter of this type has the options passed to `bertkit.cli.commands.command`.
     """
 
     def block(self, name: str) -> dict[str, Any]:
-        """Returns the values of one block of the recipe, by key without the block's name."""
+        """Returns the values of one block of the recipe, by key without the name of the block."""
         return {key.removeprefix(f"{name}."): value for key, value in self.items() if key.startswith(f"{name}.")}
 
 
 @dataclass(frozen=True)
 class Setting:
-    """An option that sets one recipe value.
+    """Option that sets one recipe value.
 
     Attributes:
-        key: the value's dotted key, such as ``data.max_seq_length``.
-        help: the option's help.
-        flag: the option's name; without it the key's, ``--max-seq-length``.
-        metavar: what help shows for the value; without it the type.
+        key: dotted key of the value, such as ``data.max_seq_length``.
+        help: help text of the option.
+        flag: name of the option; None derives it from the key, such as ``--max-seq-length``.
+        metavar: placeholder of the value in the help; None for the type.
     """
 
     key: str
@@ -58,22 +58,22 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """The key without its block: the dataclass' field."""
+        """Returns the key without its block: the name of the field in the dataclass."""
         return self.key.partition(".")[2]
 
     @property
     def parameter(self) -> str:
-        """The key as the name of a command's parameter."""
+        """Returns the key as the name of a command parameter, such as ``data__max_seq_length``."""
         return self.key.replace(".", "__")
 
     @property
     def option(self) -> str:
-        """The name that users type."""
+        """Returns the name of the option on the command line."""
         return self.flag or "--" + self.name.replace("_", "-")
 
     @property
     def panel(self) -> str:
-        """The group of options that help shows it in."""
+        """Returns the panel of the option in the help."""
         return _PANELS[self.block]
 
 
@@ -108,7 +108,7 @@ _SHARED = {
         Setting("placement.num_processes", "Processes to start, one for each device; with ddp and fsdp all GPUs."),
     )
 }
-"""Settings that several commands have."""
+"""Settings shared by several commands, by key."""
 
 _OF_EVERY_RUN = (
     "data.max_seq_length",
@@ -124,29 +124,29 @@ _OF_EVERY_RUN = (
 
 
 def of_a_run(*own: str | Setting) -> list[Setting]:
-    """Returns a command's own settings and those of every run; a setting of its own takes the place of a shared one.
+    """Returns the settings of a command and those of all runs; its own settings replace shared ones of the same key.
 
     Args:
-        own: settings, or keys of those that several commands have.
+        own: settings of the command, or keys of shared settings.
     """
     first = chosen(own)
     return first + [setting for setting in chosen(_OF_EVERY_RUN) if setting.key not in {each.key for each in first}]
 
 
 def chosen(settings: Sequence[str | Setting]) -> list[Setting]:
-    """Returns settings, the shared ones looked up by their keys."""
+    """Returns the settings, with keys replaced by the shared settings."""
     return [_SHARED[each] if isinstance(each, str) else each for each in settings]
 
 
 def of_a_task(kind: str) -> list[Setting]:
-    """Returns every option that the settings of a task offer, and those of every run.
+    """Returns all options of the settings of a task, and those of all runs.
 
-    A field of ``TaskSettings`` or ``DataSettings`` is an option where it has the name of a shared setting, or where
-    its metadata has the option's ``help``: ``field(default=3, metadata={"help": "Labels a text."})``; ``flag`` and
-    ``metavar`` may be there too. The metadata win.
+    A field of ``TaskSettings`` or ``DataSettings`` is an option if it has the name of a shared setting, or if its
+    metadata has a ``help``: ``field(default=3, metadata={"help": "Labels a text."})``, optionally with ``flag`` and
+    ``metavar``. Metadata take precedence over the shared setting.
 
     Args:
-        kind: the name of the task, as ``task.kind`` says it.
+        kind: name of the task, as in ``task.kind``.
     """
     found: list[Setting] = []
     for block, settings in zip(("task", "data"), TASKS.settings(kind), strict=True):
@@ -154,17 +154,17 @@ def of_a_task(kind: str) -> list[Setting]:
             key, of_field = f"{block}.{field.name}", field.metadata
             if "help" in of_field:
                 found.append(Setting(key, of_field["help"], of_field.get("flag"), of_field.get("metavar")))
-            # Tables are files, so the settings of tables have this field only to refuse it.
+            # Tables are files: their settings have data_dir only to reject it, so it is not an option there.
             elif key in _SHARED and (field.name != "data_dir" or field.name in getattr(settings, "paths", ())):
                 found.append(_SHARED[key])
     return of_a_run(*found)
 
 
 def option_types(kind: str) -> dict[str, Any]:
-    """Returns dotted key → type of the option, for every recipe value of a task that an option can set.
+    """Returns dotted key → type of the option for all recipe values of a task that an option can set.
 
     Args:
-        kind: the name of the task, as ``task.kind`` says it. Its module is imported.
+        kind: name of the task, as in ``task.kind``; its module is imported.
     """
     task, data = TASKS.settings(kind)
     types: dict[str, Any] = {f"train.{name}": option_type(hint) for name, hint in _TRAIN.items()}
@@ -183,9 +183,9 @@ def _hints(settings: type) -> Mapping[str, Any]:
 
 
 def option_type(hint: Any) -> Any:
-    """Returns the type of an option that sets a value annotated ``hint``, with None for not given.
+    """Returns the type of an option for a value annotated ``hint``, in a union with None for an option not given.
 
-    None itself is the answer for a value that no option can give, such as a mapping.
+    Returns None for a value that an option cannot set, such as a mapping.
 
     >>> option_type(int)
     int | None

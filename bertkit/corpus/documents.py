@@ -1,7 +1,7 @@
 """Lines → the paragraphs of documents.
 
-A document is what the next-sentence task keeps together: segment B either follows A in the same document, or comes
-from another one (BERT §3.1). A paragraph is what a sentence never crosses.
+A document is the unit of the next-sentence task: segment B either follows A in the same document or comes from another
+one (BERT §3.1). A sentence never crosses the end of a paragraph.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Paragraph(NamedTuple):
     """One paragraph of a document.
 
     Attributes:
-        text: never empty, white space at its ends left out.
+        text: text of the paragraph, stripped of white space at both ends, never empty.
         starts_document: True for the first paragraph of each document.
     """
 
@@ -33,20 +33,20 @@ class Paragraph(NamedTuple):
 
 @dataclass(frozen=True)
 class DocumentForm:
-    r"""How text makes documents.
+    r"""Rules that split text into documents and paragraphs.
 
-    By default a text file is one document, a blank line ends a paragraph, and the lines of a paragraph belong together
-    (hard-wrapped text). Where the text comes in rows (JSONL, Parquet, a set of the Hub) a row is always one document.
+    By default a text file is one document, a blank line ends a paragraph, and the lines of a paragraph are joined
+    (hard-wrapped text). In row formats (JSONL, Parquet, a Hub data set) a row is always one document.
 
     Attributes:
-        sentence_per_line: every line is one sentence and is not split further; a blank line ends a document of a text
-            file. This is the input form of the released ``create_pretraining_data.py``.
-        document_separator: what parts the documents of one text file: ``"blank-line"``, or a regular expression that
-            matches a whole line, white space at both of its ends left out. The line itself belongs to no document.
-            Together with ``sentence_per_line`` it takes the place of the blank line, which then means nothing.
+        sentence_per_line: every line is one sentence and is not split further; in a text file a blank line ends a
+            document. This is the input format of the released ``create_pretraining_data.py``.
+        document_separator: line that separates the documents of a text file: ``"blank-line"``, or a regular expression
+            that matches a whole line, stripped of white space at both ends. The separator line is dropped. Together
+            with ``sentence_per_line`` it replaces the blank line, which then has no effect.
 
     Raises:
-        RecipeError: ``document_separator`` is empty or no regular expression.
+        RecipeError: ``document_separator`` is empty or is not a valid regular expression.
 
     >>> DocumentForm(document_separator=r"= [^=]+ =").document_separator
     '= [^=]+ ='
@@ -72,7 +72,7 @@ class DocumentForm:
             ) from error
 
     def parts_documents(self, line: str) -> bool:
-        """Whether a line of a text file, given without white space at its ends, parts two documents.
+        """Returns whether ``line`` separates two documents of a text file; ``line`` has to be stripped.
 
         >>> DocumentForm().parts_documents(""), DocumentForm(sentence_per_line=True).parts_documents("")
         (False, True)
@@ -85,11 +85,11 @@ class DocumentForm:
 
 
 def file_paragraphs(lines: Iterable[str], form: DocumentForm) -> Iterator[Paragraph]:
-    """The paragraphs of a text file, whose documents ``form`` parts.
+    """Yields the paragraphs of a text file, split into documents by ``form``.
 
-    A paragraph is its lines joined by one space; with ``form.sentence_per_line`` every line is a paragraph of its own
-    and already a sentence. A document without text is left out. Lines without any blank one between them become
-    paragraphs of a million characters, so that such a file need not be held whole.
+    A paragraph is its lines joined by one space; with ``form.sentence_per_line`` every line is a paragraph and one
+    sentence. Documents without text are skipped. A run of lines without a blank line is cut into paragraphs of about a
+    million characters (2²⁰), so that such a file does not have to fit into memory.
 
     >>> list(file_paragraphs(["One is", "wrapped.", "", "Two.", "---", "Three."], DocumentForm(False, "-+")))
     ... # doctest: +NORMALIZE_WHITESPACE
@@ -100,7 +100,7 @@ def file_paragraphs(lines: Iterable[str], form: DocumentForm) -> Iterator[Paragr
 
 
 def row_paragraphs(text: str, form: DocumentForm) -> Iterator[Paragraph]:
-    """The paragraphs of a row's text, which is one document: as `file_paragraphs`, but no line parts documents."""
+    """Yields the paragraphs of a row's text as `file_paragraphs` does; no line separates documents: a row is one."""
     return _paragraphs(split_lines(text), form.sentence_per_line, lambda line: False)
 
 
@@ -110,7 +110,7 @@ def _paragraphs(
     starts_document = True
     wrapped: list[str] = []
     characters = 0
-    for line in itertools.chain(map(str.strip, lines), [""]):  # the end of the text ends its last paragraph
+    for line in itertools.chain(map(str.strip, lines), [""]):  # the added blank line ends the last paragraph
         parts = parts_documents(line)
         if line and not parts:
             wrapped.append(line)

@@ -1,7 +1,7 @@
-"""Paragraph → sentences, by rules that need no model and no language setting, or by a function of the user's.
+"""Paragraph → sentences, by rules that need neither a model nor a language setting, or by a user's function.
 
-The released ``create_pretraining_data.py`` takes sentences as given (one a line) and its README leaves the splitting to
-other tools; the next-sentence task bears some noise here, since its segments usually span several sentences.
+The released ``create_pretraining_data.py`` expects one sentence per line, and its README leaves sentence splitting to
+other tools. The next-sentence task tolerates some errors here, since its segments usually span several sentences.
 """
 
 from __future__ import annotations
@@ -20,28 +20,31 @@ from typing import Any
 from bertkit.errors import DataError, RecipeError, did_you_mean
 
 RULES_VERSION = "2"
-"""Changes with every change of what the splitters here return: stores of tokens are kept under it."""
+"""Version of the splitters in this module; to be increased with every change of their results.
+
+It is part of the key of a store of tokens.
+"""
 
 _ABBREVIATIONS = frozenset(
     "mr mrs ms messrs mme mlle dr prof rev fr st ste sr jr hon gen col maj capt cpt cmdr lt sgt gov sen rep pres supt "
     "mt ft vs viz etc cf ca approx esp resp incl ibid op al ed eds transl dept univ assn bros inc ltd corp".split()
 )
-# These are abbreviations only where a number follows: "No. 7" and "Jan. 5", but "No. He did not."
+# Abbreviations only if a number follows: "No. 7" and "Jan. 5", but "No. He did not."
 _BEFORE_NUMBERS = frozenset(
     "no nos vol vols p pp fig figs ch sec art par eq jan feb mar apr jun jul aug sep sept oct nov dec".split()
 )
 _CLOSERS = "\"'”’»›)\\]}"
 _WIDE_CLOSERS = "」』”’）】》〉〕"
 _OPENERS = "\"'“‘„«‹([{¿¡「『（【《〈"
-# Thai, Lao, Khmer and Burmese part their phrases by white space, not their words.
+# Thai, Lao, Khmer and Burmese separate phrases, not words, by white space.
 _PHRASE_SPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
-# Letters and marks of all scripts that put no space between words: these, then Tibetan, Tai scripts and Khmer symbols,
+# Letters and marks of all scripts without spaces between words: the above, Tibetan, Tai scripts and Khmer symbols,
 # Balinese, Chinese and Japanese with their punctuation, Yi, Javanese, more Burmese and Tai, wide and narrow forms.
 _SPACELESS = re.compile(
     rf"[{_PHRASE_SPACED}\u0f00-\u0fff\u1950-\u19ff\u1a20-\u1aaf\u1b00-\u1b7f\u3001-\u312f\u31a0-\u9fff\ua000-\ua4cf"
     r"\ua980-\ua9ff\uaa60-\uaadf\uf900-\ufaff\ufe30-\ufe4f\uff01-\uff9f\U00020000-\U0003ffff]"
 )
-# The look-behind keeps a long run of dots from being tried at each of them.
+# The look-behind avoids a match attempt at every dot of a long run of dots.
 _WESTERN = rf"(?P<mark>(?<![.!?…])[.!?…]+)[{_CLOSERS}]*\s+"
 _STOPS = "。！？｡।॥؟۔။៕።፧։"
 _SHADS = "།༎༏༐༑༔"
@@ -51,7 +54,7 @@ _BOUNDARY = re.compile(
     rf"|[{_SHADS}](?:\s*[{_SHADS}])*\s*"
     rf"|(?<=[{_PHRASE_SPACED}])\s+(?=[{_PHRASE_SPACED}])"
 )
-# A paragraph that has nothing for the other alternatives is searched without them in a third of the time.
+# For a paragraph without characters of the other alternatives, this shorter pattern takes a third of the time.
 _WESTERN_BOUNDARY = re.compile(_WESTERN)
 _NOT_WESTERN = re.compile(rf"[{_STOPS}{_SHADS}{_PHRASE_SPACED}]")
 _WEAK_BOUNDARY = re.compile(r"[，、；：၊་]\s*|\s+")
@@ -61,27 +64,29 @@ _MARKS_IN_A_ROW = 16
 
 
 def split_sentences(paragraph: str) -> list[str]:
-    """The sentences of a paragraph, in order, without white space at their ends; none is empty.
+    """Splits a paragraph into sentences by rules; none is empty, and white space at both ends is stripped.
 
-    The rules:
+    Rules:
 
-    - ``.``, ``!``, ``?`` and ``…``, with the quotes and brackets that close after them, end a sentence where white
-      space follows and then something that can open one: an uppercase letter, a digit, an opening quote or bracket,
-      or a letter of a script without case.
-    - A single ``.`` does not, after a known abbreviation (``Mr.``, ``Dr.``, ``etc.``), after letters parted by dots
-      (``e.g.``, ``U.S.``, ``p.m.``), after a single initial (``J. K. Rowling``; ``I`` is read as the pronoun), after
-      one that is only used before numbers where a number follows (``No. 7``, ``Jan. 5``), and after a number that
-      opens a paragraph (``1. Introduction``).
-    - ``。！？｡।॥؟۔`` and the like end a sentence whatever follows. So does white space in Thai, Lao, Khmer and Burmese,
-      and the shad (``།``) in Tibetan.
-    - A sentence has at most 1,000 characters, each of a script without spaces counted as four: 250 of Chinese. What is
-      longer is cut at the last white space before that length, or wide comma, semicolon or colon, or tsheg (``་``),
-      or else at that length, so that text without any full stop does not become one giant sentence.
+    - ``.``, ``!``, ``?`` and ``…``, with closing quotes and brackets after them, end a sentence if white space follows
+      and then a character that can start a sentence: an uppercase letter, a digit, an opening quote or bracket, or a
+      letter of a script without case.
+    - A single ``.`` does not end a sentence after a known abbreviation (``Mr.``, ``Dr.``, ``etc.``), after letters
+      separated by dots (``e.g.``, ``U.S.``, ``p.m.``), after a single initial (``J. K. Rowling``; ``I`` is taken as
+      the pronoun), between an abbreviation used only before numbers and a number (``No. 7``, ``Jan. 5``), and after a
+      number at the start of a sentence (``1. Introduction``).
+    - ``。！？｡।॥؟۔`` and similar marks always end a sentence. So do white space in Thai, Lao, Khmer and Burmese and the
+      shad (``།``) in Tibetan.
+    - A sentence has at most 1,000 characters; each character of a script without spaces counts as four, so that 250
+      characters of Chinese fit. A longer sentence is cut at the last white space, wide comma, semicolon or colon, or
+      tsheg (``་``) before that length, otherwise at that length, so that text without a full stop does not become one
+      very long sentence.
 
-    The limits: the abbreviations are English; a sentence that truly ends in one is joined to the next; a sentence that
-    opens in lower case is joined to the one before; white space in Thai and the shad part clauses as well as sentences.
+    Limitations: the abbreviations are English; a sentence that ends in an abbreviation is joined to the next; a
+    sentence that starts in lower case is joined to the one before; white space in Thai and the shad separate clauses as
+    well as sentences.
 
-    No text is lost: the sentences joined equal the paragraph, white space aside.
+    No text is lost: the concatenated sentences equal the paragraph except for white space.
 
     >>> split_sentences('Mr. Holmes rose. "Come!" he cried. "The U.S. envoy pays £3.50 to J. Watson."')
     ['Mr. Holmes rose.', '"Come!" he cried.', '"The U.S. envoy pays £3.50 to J. Watson."']
@@ -105,7 +110,7 @@ def _ends_sentence(text: str, start: int, boundary: re.Match[str]) -> bool:
         return False
     if boundary["mark"] != ".":
         return True
-    # An abbreviation is short: a fixed look-back keeps the whole linear in the length of the text.
+    # Abbreviations are short: a look-back of fixed length keeps the run time linear in the length of the text.
     mark = boundary.start("mark")
     before = text[max(start, mark - 16) : mark].split()
     if not before:
@@ -123,7 +128,7 @@ def _ends_sentence(text: str, start: int, boundary: re.Match[str]) -> bool:
 
 
 def _cut(piece: str) -> list[str]:
-    """``piece`` as parts of at most the longest length allowed; ``[]`` for the empty text."""
+    """Cuts ``piece`` into parts of at most the maximum sentence length; ``[]`` for an empty text."""
     parts = []
     start = 0
     while start < len(piece):
@@ -138,7 +143,7 @@ def _cut(piece: str) -> list[str]:
 
 
 def _fitting(window: str) -> int:
-    """How many characters from the start of ``window`` a sentence can hold."""
+    """Returns how many characters from the start of ``window`` fit into one sentence."""
     more = _SPACELESS_COUNTS - 1
     if len(window) * _SPACELESS_COUNTS <= _LONGEST:
         return len(window)
@@ -151,7 +156,7 @@ def _fitting(window: str) -> int:
 
 
 def _before_letter(text: str, end: int) -> int:
-    """``end``, or the nearest place before it that does not part a letter from the marks that it carries."""
+    """Returns ``end``, or the nearest position before it that does not split a letter from its combining marks."""
     for place in range(end, end - _MARKS_IN_A_ROW, -1):
         if not unicodedata.category(text[place]).startswith("M"):
             return place
@@ -159,7 +164,7 @@ def _before_letter(text: str, end: int) -> int:
 
 
 class WholeParagraphs:
-    """Takes a paragraph for one sentence, and cuts only what `split_sentences` would call too long for one.
+    """Splitter that returns a paragraph as one sentence, cut only at the maximum length of `split_sentences`.
 
     >>> WholeParagraphs()("He rose. He left.")
     ['He rose. He left.']
@@ -172,19 +177,19 @@ class WholeParagraphs:
 
 
 class OwnSplitter:
-    """A function of the user's that splits a paragraph into sentences; what it returns is checked at every call.
+    """Splitter that calls a user's function; the type of the result is checked at every call.
 
-    Its sentences are taken as they are: a long one is not cut. It is pickled by its name, and loaded anew where it is
+    The sentences are used unchanged: long ones are not cut. The splitter is pickled by name and loaded again when it is
     unpickled.
 
     Attributes:
         name: ``module:function`` or ``path/to/file.py:function``.
-        version: the name of the function and a SHA-256 (hexadecimal) of the file it is found in, and of the one where
-            it is defined, if that is another. What these import does not count.
+        version: name of the function and a SHA-256 (hexadecimal) of the file that it is found in, and of the file that
+            defines it, if that is another. The files that these import are not included.
 
     Raises:
-        RecipeError: there is no such module, file or function, or it cannot be imported.
-        DataError: when called, if the function fails, or returns anything but a list of str. The message shows the
+        RecipeError: the module, file or function does not exist or cannot be imported.
+        DataError: raised by a call if the function fails or returns anything but a list of str. The message shows the
             start of the paragraph.
     """
 
@@ -192,11 +197,11 @@ class OwnSplitter:
         place, _, function = name.rpartition(":")
         module = _run_file(place, name) if place.endswith(".py") else _import(place, name)
         self.name = name
-        self._resolved = resolved_name(name)  # now: the folder may be another one when it is pickled
+        self._resolved = resolved_name(name)  # resolved now: the working folder may differ when it is pickled
         self._function = _function_of(module, function, name)
         home = sys.modules.get(getattr(self._function, "__module__", ""), module)
         files = dict.fromkeys(getattr(each, "__file__", None) for each in (module, home))
-        # What is built into Python has no file.
+        # Built-in modules have no file.
         contents = [Path(file).read_bytes() if file else sys.version.encode() for file in files]
         self.version = f"{function}:{hashlib.sha256(b''.join(contents)).hexdigest()}"
 
@@ -222,7 +227,7 @@ class OwnSplitter:
 
 
 def resolved_name(name: str) -> str:
-    """The name of a splitter so that it means the same in every folder: the path of its file, if it has one, absolute.
+    """Returns the name of a splitter with the path of its file, if it has one, made absolute.
 
     >>> resolved_name("rules"), resolved_name("module:function"), resolved_name("/path/to/file.py:function")
     ('rules', 'module:function', '/path/to/file.py:function')
@@ -232,14 +237,14 @@ def resolved_name(name: str) -> str:
 
 
 def find_splitter(name: str = "rules") -> Callable[[str], list[str]]:
-    """What splits a paragraph into sentences, by the name that a recipe or a command line gives.
+    """Returns the sentence splitter with the given name.
 
     Args:
         name: ``"rules"``: `split_sentences`. ``"none"``: `WholeParagraphs`. ``"module:function"`` or
-            ``"path/to/file.py:function"``: `OwnSplitter`; the module or file is run to find the function.
+            ``"path/to/file.py:function"``: `OwnSplitter`; the module or file is executed to find the function.
 
     Raises:
-        RecipeError: it is none of these, or cannot be loaded.
+        RecipeError: the name is unknown, or the function cannot be loaded.
 
     >>> find_splitter("none")("He rose. He left.")
     ['He rose. He left.']
@@ -275,7 +280,7 @@ def _run_file(place: str, name: str) -> ModuleType:
         source = file.read_bytes()
     except OSError as error:
         raise RecipeError(f"sentence_splitter: {name!r}: {place} cannot be read: {error.strerror}") from error
-    # By its content, so that the file as it is now is run, once; never by a name that a real module has.
+    # Named by its content, so that each version of the file is run once and the name does not clash with a module.
     module_name = f"bertkit_splitter_{hashlib.sha256(str(file).encode() + source).hexdigest()[:16]}"
     if module_name not in sys.modules:
         module = ModuleType(module_name)

@@ -1,4 +1,4 @@
-"""The numbers that pre-training examples follow, and the ids of a vocabulary that they are written in."""
+"""Settings of pre-training examples, and the vocabulary ids that examples are made of."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 PairObjective = Literal["nsp", "sop", "none"]
-"""What is to be told of the two segments of an example: see `PretrainingData`."""
+"""Objective of the two segments of an example: see `PretrainingData`."""
 
 CONTINUATION = "##"
-"""What a piece that goes on a word begins with in a WordPiece vocabulary."""
+"""Prefix of the pieces that continue a word in a WordPiece vocabulary."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExampleSettings:
-    """The settings of pre-training examples that a recipe's ``data`` block has too (BERT §3.1 and §A.2).
+    """Settings of pre-training examples that a recipe's ``data`` block also has (BERT §3.1 and §A.2).
 
     Attributes:
-        max_seq_length: S, tokens of an example with [CLS] and every [SEP]; at least 5.
-        max_predictions_per_seq: P, the most tokens of an example that are predicted; ``None`` gives
+        max_seq_length: S, tokens of an example, including [CLS] and every [SEP]; at least 5.
+        max_predictions_per_seq: P, maximum number of predicted tokens of an example; ``None`` for
             ``max_seq_length × mlm_probability``, rounded up: 20 at 128 and 15 %, 77 at 512.
-        mlm_probability: share of an example's tokens, [CLS] and [SEP] counted, that is predicted; above 0, at most 1
+        mlm_probability: share of an example's tokens, including [CLS] and [SEP], that is predicted; above 0, at most 1
             (BERT §3.1: 0.15).
-        whole_word_mask: choose words to predict, with all their ``##`` pieces, instead of single tokens.
-        short_seq_prob: probability that a document is cut into examples of a random shorter length in this epoch; 0 to
-            1. (The released script draws it once a document and pass; the paper says 10 % of the time.)
+        whole_word_mask: select words to predict, with all their ``##`` pieces, instead of single tokens.
+        short_seq_prob: probability, 0 to 1, that a document is cut into examples of a random shorter length in an
+            epoch. (The released script draws once per document and pass; the paper says 10 % of the time.)
     """
 
     max_seq_length: int = 128
@@ -43,16 +43,16 @@ class ExampleSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainingData(ExampleSettings):
-    """How text becomes pre-training examples.
+    """Settings that turn text into pre-training examples.
 
     Attributes:
-        pair_objective: what the segments of an example are (`bertkit.corpus.examples.objectives`). ``nsp``: B follows
-            A, or is from another document (BERT §3.1); ``sop``: A and B follow each other, in this order or the other
+        pair_objective: rule of the segments of an example (`bertkit.corpus.examples.objectives`). ``nsp``: B follows
+            A, or is from another document (BERT §3.1); ``sop``: A and B are adjacent, in their order or reversed
             (ALBERT §3.1); ``none``: one segment of full sentences of one document (RoBERTa §4.2, DOC-SENTENCES).
-        seed: of the pairs and the masks; at least 0.
+        seed: random seed of the pairs and the masks, at least 0.
 
     Raises:
-        ValueError: a value is out of its range.
+        ValueError: a value is out of range.
 
     >>> PretrainingData(max_seq_length=128).predictions_per_seq
     20
@@ -80,23 +80,23 @@ class PretrainingData(ExampleSettings):
 
     @property
     def predictions_per_seq(self) -> int:
-        """P with the default worked out."""
+        """Returns P, with the default computed if ``max_predictions_per_seq`` is None."""
         if self.max_predictions_per_seq is not None:
             return self.max_predictions_per_seq
-        # Rounded first: 100 × 0.07 is 7.000000000000001 in binary.
+        # Rounded before ceil: 100 × 0.07 is 7.000000000000001 in floating point.
         return math.ceil(round(self.max_seq_length * self.mlm_probability, 6))
 
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """The ids that pre-training examples are written in.
+    """Vocabulary ids that pre-training examples are made of.
 
     Attributes:
-        cls_token_id, sep_token_id, pad_token_id, mask_token_id: of the special tokens.
-        ordinary_ids: ``(N,)`` int64, every other id but those of special tokens: what a random replacement is drawn
-            from. (The released script draws from the whole vocabulary, special tokens included.)
-        continuation: ``(V,)`` bool by id, V one more than the highest id: True for the pieces that begin with ``##``
-            and go on the word of the piece before them.
+        cls_token_id, sep_token_id, pad_token_id, mask_token_id: ids of the special tokens.
+        ordinary_ids: ``(N,)`` int64, all ids except those of special tokens; random replacements are drawn from them.
+            (The released script draws from the whole vocabulary, including special tokens.)
+        continuation: ``(V,)`` bool, indexed by id, where V is the highest id plus 1: True for the pieces that begin
+            with ``##`` and continue the word of the piece before them.
     """
 
     cls_token_id: int
@@ -108,12 +108,15 @@ class Vocabulary:
 
     @property
     def marks_continuations(self) -> bool:
-        """Whether there is any ``##`` piece. Without, every piece counts as a word, and whole-word masking is none."""
+        """Returns whether the vocabulary has ``##`` pieces.
+
+        Without them every piece counts as a word, and whole-word masking is the same as token masking.
+        """
         return bool(self.continuation.any())
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerFast | Any) -> Vocabulary:
-        """The ids of a tokenizer that `load_tokenizer` has passed ``for_pretraining``."""
+        """Reads the ids of a tokenizer that `load_tokenizer` has checked with ``for_pretraining``."""
         ids: dict[str, int] = tokenizer.get_vocab()
         special = set(tokenizer.all_special_ids)
         ordinary = sorted(set(ids.values()) - special)

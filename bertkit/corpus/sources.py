@@ -1,7 +1,7 @@
-"""What a user gave → sources of text, each read piece by piece.
+"""Paths, patterns and Hub ids → sources of text, each read incrementally.
 
-Memory grows with the longest line or row of a source, never with its size. Sets of the Hub are downloaded and streamed
-by the ``datasets`` library, which holds up to one Parquet file of a set at a time.
+Memory grows with the longest line or row of a source, not with its size. Hub data sets are downloaded or streamed by
+the ``datasets`` library, which holds up to one Parquet file of a data set at a time.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _HUB_BATCH_ROWS = 64
 
 
 class Source(ABC):
-    """Text that can be read any number of times, each time from its start.
+    """Abstract base of text that can be read any number of times, each time from its start.
 
     Attributes:
-        name: what messages call it: the path, or the Hub id.
-        size: bytes on disk, compressed where it is compressed; None where that is unknown (a streamed set of the Hub).
-        position: about how many of these bytes the current reading has used up; for progress bars.
-        has_rows: whether a document is a row, and not the lines of a file.
-        revision: commit of a set of the Hub.
+        name: name in messages: the path or the Hub id.
+        size: size on disk in bytes, of the compressed file if it is compressed; None if unknown (a streamed Hub set).
+        position: approximate number of these bytes that the current pass has read; for progress bars.
+        has_rows: True if every row is a document, False if documents consist of the lines of a file.
+        revision: commit of a Hub data set; None for files.
     """
 
     name: str
@@ -51,8 +51,7 @@ class Source(ABC):
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """Hexadecimal digits that are the same for the same content, read in the same way; names and dates of files
-        do not count.
+        """Returns a hexadecimal digest of the content and of how it is read, independent of file names and dates.
 
         Raises:
             DataError: the content cannot be read.
@@ -60,17 +59,16 @@ class Source(ABC):
 
     @abstractmethod
     def paragraphs(self, form: DocumentForm) -> Iterator[Paragraph]:
-        """The paragraphs of its documents, in order, as `DocumentForm` describes them.
+        """Yields the paragraphs of the documents in order, as described in `DocumentForm`.
 
         Raises:
-            DataError: the content cannot be read or is not what its name says; the message names file, place and
-                remedy. What comes before the fault may have been given by then.
+            DataError: the content cannot be read or does not have the format that its name indicates; the message
+                gives file, position and remedy. Paragraphs before the error may have been yielded.
         """
 
     @abstractmethod
     def lines(self) -> Iterator[str]:
-        """Its lines that hold more than white space, in order, white space at their ends left out: what a vocabulary
-        is trained on.
+        """Yields the lines that are not blank, in order, stripped at both ends, to train a vocabulary on.
 
         Raises:
             DataError: as `paragraphs`.
@@ -78,7 +76,7 @@ class Source(ABC):
 
 
 class TextLines:
-    """The lines of all of some sources, read anew at every iteration: what a vocabulary is trained on."""
+    """Iterable over the lines of several sources, read again at every iteration, to train a vocabulary on."""
 
     def __init__(self, sources: Sequence[Source]):
         self.sources = list(sources)
@@ -96,26 +94,26 @@ def find_sources(
     dataset_split: str = "train",
     streaming: bool = False,
 ) -> list[Source]:
-    """The sources that ``given`` names, in a fixed order, each once.
+    """Finds the sources that ``given`` names and returns them in a fixed order, each once.
 
-    A path that exists is a file or a folder, which stands for the files below it; else a pattern such as
-    ``texts/**/*.txt`` stands for what it matches; else a name that looks like no path is the id of a data set on the
-    Hub, which is downloaded here unless it is streamed or in the cache. Files are ``.txt``, ``.jsonl`` or
-    ``.parquet``, each also as ``.gz`` or ``.zst``.
+    An existing path is a file, or a folder, which stands for the files below it; otherwise a pattern such as
+    ``texts/**/*.txt`` stands for its matches; otherwise a name that does not look like a path is the id of a data set
+    on the Hub, which is downloaded by this call unless it is streamed or in the cache. Files are ``.txt``, ``.jsonl``
+    or ``.parquet``, each also compressed as ``.gz`` or ``.zst``.
 
-    What is reached twice counts once, since as two documents it would offer its own text as a "random" next segment.
+    A source that is named twice is used once: a duplicate could provide a text as its own "random" next segment.
 
     Args:
         given: paths, patterns and Hub ids.
-        text_column: which column or key holds the text of rows.
-        dataset_config: configuration of the Hub sets; None is the only or the default one.
-        dataset_split: split of the Hub sets, also an expression such as ``train[:1%]``.
-        streaming: read Hub sets over the network at every reading, instead of keeping them on disk.
+        text_column: column or key of the text in row formats.
+        dataset_config: configuration of the Hub data sets; None for the only or the default one.
+        dataset_split: split of the Hub data sets, or an expression such as ``train[:1%]``.
+        streaming: stream Hub data sets over the network in every pass instead of storing them on disk.
 
     Raises:
-        DataError: nothing was given, or something of it does not exist, is of another kind or has no such column, or a
-            value is for another kind of source. All faults are named in one message; the columns of files show only
-            when they are read.
+        DataError: ``given`` is empty; a source does not exist, has an unsupported format or lacks the column; or an
+            argument does not apply to these sources. One message lists all errors; the columns of files are checked
+            only when the files are read.
     """
     if not given:
         raise DataError(f"no text was given; expected {FORMS_IN_WORDS} files, folders that hold some, or Hub ids")
@@ -140,7 +138,7 @@ def find_sources(
                 faults.append(
                     f"dataset_{name}: {value!r} is of a data set of the Hub, and none was given; leave it out"
                 )
-    if not faults:  # nothing is downloaded for a command that fails anyway
+    if not faults:  # no download if the call fails anyway
         for source in found.values():
             if isinstance(source, _HubSet):
                 with noted(faults):
@@ -165,7 +163,7 @@ def _file_source(path: Path, text_column: str) -> Source:
 
 
 class _File(Source):
-    """A file; ``text_column`` is empty where it has none."""
+    """Base of file sources; ``text_column`` is empty for files without columns."""
 
     def __init__(self, path: Path, kind: FileKind, text_column: str = ""):
         self.path = path
@@ -177,9 +175,9 @@ class _File(Source):
         self._fingerprint = ""
 
     def fingerprint(self) -> str:
-        """A SHA-256 of the bytes on disk and of how they are read; a file that is packed anew counts as another.
+        """Returns a SHA-256 of the bytes on disk and of how they are read; compressing a file again changes it.
 
-        Worked out at the first call: a vocabulary and a store of tokens are both looked up by it.
+        Computed at the first call and cached: a vocabulary and a store of tokens are both looked up by it.
         """
         self._fingerprint = self._fingerprint or self._digest()
         return self._fingerprint
@@ -195,7 +193,7 @@ class _File(Source):
     def _decoded(self) -> Iterator[str]:
         self.position = 0
         blocks = read_blocks(self.path, self.kind.packing, self._reach)
-        # A packed file cannot be converted where it lies, so messages do not show how.
+        # A compressed file cannot be converted in place, so messages do not show how.
         return decode_lines(blocks, self.name, None if self.kind.packing else self.path)
 
     def _reach(self, position: float) -> None:
@@ -211,13 +209,13 @@ class _TextFile(_File):
 
 
 class _Rows(Source):
-    """Rows of text, each a document of its own."""
+    """Base of row sources; each row is a document."""
 
     has_rows = True
 
     @abstractmethod
     def texts(self) -> Iterator[str]:
-        """The texts that are not empty."""
+        """Yields the texts of the rows that are not empty."""
 
     def paragraphs(self, form: DocumentForm) -> Iterator[Paragraph]:
         for text in self.texts():
@@ -249,7 +247,7 @@ class _ParquetFile(_File, _Rows):
 
 
 class _HubSet(_Rows):
-    """A split of a data set on the Hub, at the commit that it was found at; its rows are there after `load`."""
+    """Split of a Hub data set at a fixed commit; its rows are available after `load`."""
 
     def __init__(self, hub_id: str, text_column: str, config: str | None, split: str, streaming: bool):
         self.name = hub_id
@@ -268,9 +266,9 @@ class _HubSet(_Rows):
         self.size = None if self.streaming else self._rows.data.nbytes
 
     def fingerprint(self) -> str:
-        """A SHA-256 of the commit, the configuration, the split and the column, so that streamed or kept is the same.
+        """Returns a SHA-256 of commit, configuration, split and column, the same for streamed and downloaded data.
 
-        The library's own fingerprint is not used: it knows the folder that the data lies in, not the columns.
+        The fingerprint of the ``datasets`` library is not used: it depends on the cache folder, not on the column.
         """
         read_as = [self._builder.hash, self._builder.config.name, self.split, self.text_column]
         return hashlib.sha256(json.dumps(read_as).encode()).hexdigest()
@@ -282,7 +280,7 @@ class _HubSet(_Rows):
         while True:
             try:
                 batch = next(batches, None)
-            except Exception as error:  # whatever the network and the libraries over it raise
+            except Exception as error:  # network libraries raise many types
                 raise unreadable(self.name, error) from error
             if batch is None:
                 return

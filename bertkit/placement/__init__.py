@@ -1,1 +1,1 @@
-"""Where a run happens: devices, precision, processes, and how the global batch is cut."""
+"""Placement of a run: devices, precision, processes, and the division of the global batch."""

@@ -1,4 +1,4 @@
-"""Starts the processes of a run on this machine: the same command line in each, one of which speaks."""
+"""Starts the processes of a run on this machine, all with the same command line."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from collections.abc import Sequence
 def launch(arguments: Sequence[str], num_processes: int) -> int:
     """Runs ``bertkit`` in several processes that train together, as ``torchrun --nproc-per-node`` does.
 
-    When one of them fails the others are ended, and a signal to this process ends all.
+    If one process fails, the others are terminated; a signal to this process terminates all.
 
     Args:
-        arguments: of the command line, without the program.
-        num_processes: at least 1.
+        arguments: command line arguments, without the program.
+        num_processes: number of processes, at least 1.
 
     Returns:
-        The exit code: 0, or that of the process that failed first; 128 + N where signal N has ended one of them, or
-        this process.
+        The exit code: 0, or that of the process that failed first; 128 + N if signal N ended that process or this
+        one.
     """
     from torch.distributed.elastic.multiprocessing import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    logging.disable(logging.CRITICAL)  # the processes say themselves what is wrong, and this one does nothing else
+    logging.disable(logging.CRITICAL)  # the worker processes report their own errors
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, usable // num_processes)))
     config = LaunchConfig(

@@ -1,7 +1,7 @@
-"""Where a run happens: devices, precision, and how the global batch is cut into what one device takes.
+"""Resolution of a placement: device, precision, and the division of the global batch among devices.
 
-Nothing here may change what a run computes (beyond rounding): the recipe's ``train.global_train_batch_size`` is kept
-whatever the placement, as ``per-device batch × gradient accumulation × processes``.
+A placement must not change the results of a run (beyond rounding): ``train.global_train_batch_size`` of the recipe is
+the same in every placement, as ``per-device batch × gradient accumulation × processes``.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any, Literal
 from bertkit.errors import PlacementError
 from bertkit.placement.settings import PlacementSettings
 
-# Tokens that one device takes at once where the user does not say: 32 and 256 sequences of 128, enough to keep it busy.
+# Default tokens per device and forward pass: 32 and 256 sequences of 128 tokens, enough to utilize the device.
 _USUAL_TOKENS = {"cpu": 32 * 128, "cuda": 256 * 128}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """A placement worked out for the machine at hand; ``batch`` sizes count sequences."""
+    """Placement resolved for this machine; batch sizes are in sequences."""
 
     device: str
     num_processes: int
@@ -36,12 +36,12 @@ class Placement:
 
     @property
     def fixed_shapes(self) -> bool:
-        """Whether every batch has one shape."""
+        """Returns whether all batches have the same shape."""
         return self.device == "xla" if self.settings.fixed_shapes is None else self.settings.fixed_shapes
 
     @property
     def autocast_on_xla(self) -> bool:
-        """Whether to compute in bf16 on XLA, which is not accelerate's to do: see `training_arguments`."""
+        """Returns whether bertkit autocasts to bf16 on XLA instead of accelerate: see `training_arguments`."""
         return self.device == "xla" and self.mixed_precision == "bf16"
 
     @property
@@ -50,13 +50,13 @@ class Placement:
         return self.settings.preprocessing_num_workers or usable
 
     def training_arguments(self) -> dict[str, Any]:
-        """This placement in the words of ``transformers.TrainingArguments``.
+        """Returns this placement as arguments of ``transformers.TrainingArguments``.
 
-        On XLA ``bf16`` stays off: accelerate would store weights and optimizer state in bf16 there, by XLA_USE_BF16;
-        `bertkit.training.placements.xla` has an autocast, as there is elsewhere.
+        On XLA ``bf16`` is False: accelerate would store weights and optimizer state in bf16 there, by XLA_USE_BF16;
+        `bertkit.training.placements.xla` autocasts instead, as on other devices.
 
         Raises:
-            PlacementError: the CPU is asked for, where accelerate would take XLA all the same.
+            PlacementError: the CPU is requested, but accelerate would use XLA.
         """
         if self.device == "cpu" and _finds_xla():
             raise PlacementError(
@@ -77,7 +77,7 @@ class Placement:
         }
 
     def _fsdp_config(self) -> dict[str, Any]:
-        """PyTorch's second FSDP, layer by layer; checkpoints are whole, so that any placement can go on from them."""
+        """Returns the config of FSDP2, wrapped by layer; checkpoints are not sharded, for use in any placement."""
         return {
             "version": 2,
             "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",  # the layers that the model names in _no_split_modules
@@ -86,15 +86,15 @@ class Placement:
         }
 
     def describe_processes(self) -> str:
-        """How many processes, and what they share."""
+        """Describes the number of processes and the strategy."""
         return "1 process" if self.num_processes == 1 else f"{self.num_processes} processes ({self.strategy})"
 
     def describe_precision(self) -> str:
-        """What is computed in."""
+        """Describes the precision of the computation."""
         return {"no": "float32", "bf16": "bf16 autocast", "fp16": "fp16 autocast"}[self.mixed_precision]
 
     def describe_batch(self) -> str:
-        """How the global batch is cut.
+        """Describes the division of the global batch.
 
         >>> Placement(device="cpu", num_processes=1, strategy="single", mixed_precision="no",
         ...           per_device_train_batch_size=8, gradient_accumulation_steps=4,
@@ -108,10 +108,10 @@ class Placement:
 
 
 class ProcessesNeeded(PlacementError):
-    """The placement wants several processes, and this one was started alone.
+    """Raised if the placement needs several processes and this process was started without a launcher.
 
     Attributes:
-        num_processes: how many; the ``bertkit`` command starts them (`bertkit.placement.launch`).
+        num_processes: number of processes; the ``bertkit`` command starts them (`bertkit.placement.launch`).
     """
 
     def __init__(self, num_processes: int):
@@ -123,22 +123,22 @@ class ProcessesNeeded(PlacementError):
 
 
 def is_main_process() -> bool:
-    """Whether this process is the one that writes and speaks; true where there is only one."""
+    """Returns whether this is the process that writes files and logs: rank 0, or the only process."""
     return os.environ.get("RANK", "0") == "0"
 
 
 def place(settings: PlacementSettings, global_train_batch_size: int, max_seq_length: int = 128) -> Placement:
-    """Works out where a run goes on this machine and how its batch is cut.
+    """Resolves the placement of a run on this machine and divides its global batch.
 
     Args:
-        settings: the ``placement`` block.
+        settings: settings of the ``placement`` block.
         global_train_batch_size: sequences per optimizer step over all processes, at least 1.
-        max_seq_length: tokens of the longest of them.
+        max_seq_length: maximum number of tokens of a sequence.
 
     Raises:
         ProcessesNeeded: as `check_processes`.
-        PlacementError: as `check_processes`; or the batch cannot be cut as asked, or the device or the precision is not
-            to be had, or XLA would be of several processes.
+        PlacementError: as `check_processes`; or the batch cannot be divided as requested, the device or the precision
+            is not available, or XLA would run in several processes.
     """
     check_processes(settings)
     device = _device(settings)
@@ -174,13 +174,13 @@ def place(settings: PlacementSettings, global_train_batch_size: int, max_seq_len
 
 
 def check_processes(settings: PlacementSettings) -> None:
-    """Compares the processes that a placement wants with those that a launcher has started.
+    """Compares the number of processes of a placement with the number that a launcher has started.
 
     Raises:
-        ProcessesNeeded: several are wanted, and there was no launcher.
-        PlacementError: the launcher has started another number; it is not known how many are wanted; there is one where
-            the model is to be shared; or several GPUs are visible to one process (transformers would silently wrap the
-            model in DataParallel).
+        ProcessesNeeded: the placement needs several processes, and there is no launcher.
+        PlacementError: the launcher has started a different number; the number is not given and cannot be inferred;
+            ``fsdp`` has only one process; or several GPUs are visible to one process (transformers would silently wrap
+            the model in DataParallel).
     """
     world = os.environ.get("WORLD_SIZE")
     if world is not None:
@@ -215,12 +215,12 @@ def check_processes(settings: PlacementSettings) -> None:
 
 
 def inference_device(device: Literal["auto", "cpu"] = "auto") -> str:
-    """Where one process predicts: the accelerator, the first of several, else the CPU.
+    """Returns the device for inference in one process: the (first) accelerator, else the CPU.
 
-    Beside XLA that is the CPU, since inputs to predict come in many shapes.
+    On machines with XLA it is the CPU, since inputs have many shapes and XLA compiles every shape.
 
     Raises:
-        PlacementError: a launcher has started several processes, which would all do the same.
+        PlacementError: a launcher has started several processes, which would all compute the same.
     """
     processes = _started_processes()
     if processes > 1:
@@ -230,12 +230,12 @@ def inference_device(device: Literal["auto", "cpu"] = "auto") -> str:
 
 
 def _started_processes() -> int:
-    """How many processes a launcher has started, on all machines; 1 without one."""
+    """Returns the number of processes that a launcher has started on all machines; 1 without a launcher."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def visible_gpus() -> int:
-    """How many devices of the accelerator's kind this process sees."""
+    """Returns the number of accelerator devices visible to this process."""
     import torch
 
     return torch.accelerator.device_count() if torch.accelerator.is_available() else 0
@@ -258,19 +258,23 @@ def _device(settings: PlacementSettings) -> str:
     if settings.device == "cpu" or not available:
         return "cpu"
     kind = torch.accelerator.current_accelerator()
-    assert kind is not None  # is_available() said so
+    assert kind is not None  # since is_available() is true
     return str(kind.type)
 
 
 def _finds_xla() -> bool:
-    """Whether accelerate would train on XLA: torch_xla is there, and USE_TORCH_XLA does not say no."""
+    """Returns whether accelerate would use XLA: torch_xla is installed and USE_TORCH_XLA does not disable it."""
     from accelerate.utils import is_torch_xla_available
 
     return bool(is_torch_xla_available())
 
 
 def _xla_device() -> str:
-    """``xla``, where there is one and it is one process's."""
+    """Returns ``xla``.
+
+    Raises:
+        PlacementError: torch_xla is not available, or there are several processes.
+    """
     if not _finds_xla():
         raise PlacementError(
             "placement.device: xla, but torch_xla cannot be imported, or USE_TORCH_XLA says no; install the torch_xla "
@@ -287,7 +291,7 @@ def _xla_device() -> str:
 def _precision(asked: str, device: str) -> Literal["no", "bf16", "fp16"]:
     if asked == "auto":
         launcher = os.environ.get("ACCELERATE_MIXED_PRECISION")
-        if launcher in ("bf16", "fp16"):  # its "no" is what it says where nobody asked for anything
+        if launcher in ("bf16", "fp16"):  # its "no" is also the default, so it does not count as a choice
             return _precision(launcher, device)
         return "bf16" if computes_bf16_fast(device) else "no"
     if asked == "fp16" and device in ("cpu", "xla"):
@@ -300,7 +304,7 @@ def _precision(asked: str, device: str) -> Literal["no", "bf16", "fp16"]:
 
 
 def computes_bf16_fast(device: str, cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
-    """Whether matrix products in bf16 pay on ``device``: GPUs that have them, TPUs, CPUs with AVX512-BF16 or AMX.
+    """Returns whether ``device`` computes bf16 natively: GPUs with bf16, TPUs, CPUs with AVX512-BF16 or AMX.
 
     A CPU without those instructions computes bf16 by conversion, several times slower than float32.
     """
@@ -319,7 +323,7 @@ def computes_bf16_fast(device: str, cpuinfo: Path = Path("/proc/cpuinfo")) -> bo
 
 
 def largest_divisor(number: int, limit: int) -> int:
-    """The largest divisor of ``number`` that is at most ``limit``.
+    """Returns the largest divisor of ``number`` that is at most ``limit``.
 
     >>> largest_divisor(256, 32), largest_divisor(100, 32), largest_divisor(7, 4)
     (32, 25, 1)

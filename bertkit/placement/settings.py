@@ -1,4 +1,4 @@
-"""What a recipe's ``placement`` block may say about where a run happens; `bertkit.placement.resolve` works it out."""
+"""Settings of the ``placement`` block of a recipe; `bertkit.placement.resolve` resolves them for a machine."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import Literal
 
 @dataclass(frozen=True, kw_only=True)
 class PlacementSettings:
-    """The ``placement`` block of a recipe.
+    """Settings of the ``placement`` block of a recipe.
 
     Attributes:
-        device: ``auto`` takes the accelerator that accelerate finds, else the CPU; ``cpu`` and ``gpu`` insist on one,
-            ``xla`` on what torch_xla computes on, a TPU for one.
-        strategy: what several processes share: ``ddp`` the batch, ``fsdp`` also weights, gradients and optimizer
-            states. ``auto`` is what the launcher says, which is ``ddp`` unless accelerate's says ``fsdp``.
-        num_processes: processes on each machine, one for each device. ``None`` is as many as a launcher has started;
-            without a launcher one, or with ``ddp`` and ``fsdp`` one for each GPU.
-        mixed_precision: ``auto`` is bf16 where the device computes it fast, else float32 (``no``).
-        per_device_train_batch_size: sequences one device takes at once; ``None`` chooses the largest divisor of the
-            global batch up to 32 (CPU) or 256 (GPU) of 128 tokens, fewer where they are longer. The rest is gradient
-            accumulation.
-        per_device_eval_batch_size: sequences in one evaluation batch; does not change any score.
-        dataloader_num_workers: processes that prepare batches beside each training process.
-        preprocessing_num_workers: processes that tokenize a corpus; ``None`` is one for each core that may be used.
+        device: ``auto`` selects the accelerator that accelerate finds, else the CPU; ``cpu`` and ``gpu`` require that
+            device, ``xla`` the device of torch_xla, such as a TPU.
+        strategy: what is divided among several processes: ``ddp`` the batch; ``fsdp`` also weights, gradients and
+            optimizer states. ``auto`` follows the launcher: ``ddp`` unless that of accelerate sets ``fsdp``.
+        num_processes: number of processes on each machine, one per device. ``None`` for as many as a launcher has
+            started; without a launcher 1, or with ``ddp`` and ``fsdp`` one per GPU.
+        mixed_precision: ``auto`` selects bf16 if the device computes it fast, else float32 (``no``).
+        per_device_train_batch_size: sequences per device and forward pass; ``None`` for the largest divisor of the
+            sequences per process up to 32 (CPU) or 256 (GPU) of 128 tokens, fewer for longer sequences. Gradient
+            accumulation covers the rest of the global batch.
+        per_device_eval_batch_size: sequences per evaluation batch; does not change scores.
+        dataloader_num_workers: number of data loader workers per training process.
+        preprocessing_num_workers: number of processes that tokenize a corpus; ``None`` for one per available core.
         gradient_checkpointing: recompute activations in the backward pass: less memory, about a third more time.
-        fixed_shapes: give every batch one shape, for devices that compile each shape anew: inputs are padded to
-            ``max_seq_length``, and an epoch's last batch is filled up with examples that count for nothing. ``None`` is
-            on XLA alone.
-        attn_implementation: attention kernel as transformers names it (``sdpa``, ``eager``, ``flash_attention_2``,
-            ``flex_attention``); ``None`` leaves the choice to transformers.
-        cpu_speed_ups: on a CPU, train with `bertkit.training.cpu`: the same numbers up to rounding, except that dropout
-            draws other units of the same distribution. Has no effect on other devices.
+        fixed_shapes: give all batches the same shape, for devices that compile every new shape: inputs are padded to
+            ``max_seq_length``, and the last batch of an epoch is filled up with examples of weight zero. ``None`` for
+            True on XLA only.
+        attn_implementation: attention implementation of transformers (``sdpa``, ``eager``, ``flash_attention_2``,
+            ``flex_attention``); ``None`` for the default of transformers.
+        cpu_speed_ups: on a CPU, train with `bertkit.training.cpu`: the same results up to rounding, except that dropout
+            draws other units of the same distribution. No effect on other devices.
     """
 
     device: Literal["auto", "cpu", "gpu", "xla"] = "auto"

@@ -1,1 +1,1 @@
-"""Bytes → text → rows: UTF-8, compressed files, text, JSON lines, Parquet, data sets of the Hub."""
+"""Bytes → text → rows: UTF-8, compressed files, text, JSON lines, Parquet, Hub data sets."""

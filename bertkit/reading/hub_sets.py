@@ -1,4 +1,4 @@
-"""Finds, checks, and downloads or streams data sets of the Hub, with errors that a user can act on."""
+"""Finds, checks, and downloads or streams Hub data sets, with error messages that state a remedy."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ def may_be_hub_id(given: str) -> bool:
 
 
 def find_set(hub_id: str, config: str | None, split: str | None) -> DatasetBuilder:
-    """Returns the builder of a data set, without fetching any data; its ``hash`` is the commit on the Hub.
+    """Returns the builder of a data set without downloading data; its ``hash`` is the commit on the Hub.
 
     Args:
         hub_id: ``owner/name``.
-        config: one of its configurations; None where it has only one, or a default.
-        split: such as ``train``, or an expression of ``datasets``, such as ``train[:1%]`` or ``train+test``; None asks
-            for none.
+        config: one of its configurations; None if it has only one, or a default.
+        split: a split such as ``train``, or an expression of ``datasets``, such as ``train[:1%]`` or ``train+test``;
+            None skips the check of the split.
 
     Raises:
-        DataError: no such set can be had (neither from the Hub nor from the cache), or it has no such configuration or
-            split; the message lists those it has.
+        DataError: the data set is not available, neither from the Hub nor from the cache, or it does not have the
+            configuration or split; the message lists those it has.
     """
     import datasets
 
     try:
         builder = datasets.load_dataset_builder(hub_id, config)
-        if builder.repo_id is None:  # "text", "json" and the like are loaders of the library, for files here
+        if builder.repo_id is None:  # "text", "json" and others are the library's loaders for local files
             raise FileNotFoundError(f"{hub_id!r} is no id of the Hub")
     except Exception as error:  # the libraries raise OSError, ValueError, RuntimeError, HTTP errors and others here
         configs = _configs(hub_id) if isinstance(error, ValueError) else []
@@ -63,25 +63,25 @@ def find_set(hub_id: str, config: str | None, split: str | None) -> DatasetBuild
 
 
 def split_names(builder: DatasetBuilder) -> list[str]:
-    """Returns the splits of a set, in its own order; empty if they are unknown before the data is read."""
+    """Returns the split names of a data set, in its own order; empty if they are unknown before the data is read."""
     return list(map(str, builder.config.data_files or builder.info.splits or ()))
 
 
 def load_set(
     builder: DatasetBuilder, hub_id: str, split: str, column: str | None, streaming: bool
 ) -> Dataset | IterableDataset:
-    """Loads the rows of a split: downloads them unless they are in the cache, or streams them.
+    """Loads the rows of a split: streams them, or downloads them unless they are in the cache.
 
     Args:
         builder: from `find_set`.
-        hub_id: what messages call the set.
+        hub_id: name of the data set in messages.
         split: as for `find_set`.
-        column: the only one of the rows; None keeps all.
-        streaming: read them over the network at every reading.
+        column: the only column to keep; None for all columns.
+        streaming: stream the rows over the network in every pass.
 
     Raises:
-        DataError: the data cannot be had or read, the split cannot be made, or there is no such column; the message
-            lists those there are.
+        DataError: the data is not available or cannot be read, the split expression is invalid, or the column does not
+            exist; the message lists the existing columns.
     """
     if streaming and "[" in split:
         raise DataError(
@@ -97,17 +97,17 @@ def load_set(
         if column is None:
             return rows
         columns = rows.column_names
-        if columns is None:  # a streamed set knows its columns only when it is read
+        if columns is None:  # unknown for a streamed data set until its first row is read
             columns = list(next(iter(rows), {}))
         if column in columns:
             return rows.select_columns([column])
-    except Exception as error:  # as above
+    except Exception as error:  # any type, as in find_set
         raise unreadable(hub_id, error) from error
     raise DataError(f"{hub_id}: {missing_column(column, columns)}")
 
 
 def unreadable(hub_id: str, error: Exception) -> DataError:
-    """Returns the error for a set whose rows are not available."""
+    """Returns the error for a data set whose rows are not available."""
     return DataError(f"{hub_id}: cannot be read from the Hub or the cache now ({_reason(error)})")
 
 
@@ -116,7 +116,7 @@ def _configs(hub_id: str) -> list[str]:
 
     try:
         return datasets.get_dataset_config_names(hub_id)
-    except Exception:  # the error that made us ask says more
+    except Exception:  # the error of the caller is more informative
         return []
 
 
@@ -126,6 +126,6 @@ def _listed(names: list[str]) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """Returns the first line of an error, or of its cause if the error itself says nothing."""
+    """Returns the first line of an error message, or that of the cause of a DatasetGenerationError."""
     cause = error.__cause__ if type(error).__name__ == "DatasetGenerationError" and error.__cause__ else error
     return (str(cause).strip() or type(cause).__name__).split("\n")[0]

@@ -1,4 +1,4 @@
-"""Rows → the texts of one of their columns: JSON lines, Parquet files, Arrow tables."""
+"""Rows → the texts of one column: JSON lines, Parquet files, Arrow tables."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 _BATCH_BYTES = 1 << 20
 _MOST_ROWS_OF_A_BATCH = 1024
 _MOST_FAULTS = 20
-_LOOK_ON = 10_000  # lines after the first fault in which others are looked for
+_LOOK_ON = 10_000  # lines after the first fault that are searched for more faults
 
 
 def json_texts(lines: Iterable[str], column: str, name: str) -> Iterator[str]:
-    """The texts of JSON objects, one a line, in order; blank lines, and texts that are null or empty, are left out.
+    """Yields the texts of JSON objects, one object per line; skips blank lines and texts that are null or empty.
 
     Args:
         lines: from `decode_lines`.
-        column: the key of the text.
-        name: what messages call the file.
+        column: key of the text.
+        name: name of the file in messages.
 
     Raises:
-        DataError: a line holds no JSON object, or one without that key or with another type of value. The faults of
-            the lines that follow the first one are named with it, by their number (1 is the first line).
+        DataError: a line is not a JSON object, lacks the key, or has a value that is not a string. The message also
+            lists faults of the following lines (at most 20 in all), by line number from 1.
     """
     faults: list[str] = []
     last = 0
@@ -51,10 +51,10 @@ def json_texts(lines: Iterable[str], column: str, name: str) -> Iterator[str]:
 
 
 def json_object(line: str, key: str) -> dict[str, Any]:
-    """The JSON object that a line holds; ``key`` is one that messages name as an example.
+    """Parses a line as a JSON object; messages show ``key`` as an example of a key.
 
     Raises:
-        DataError: it is no JSON, or another value; the message does not name the line.
+        DataError: the line is not valid JSON or not an object; the message does not contain the line number.
     """
     try:
         row = json.loads(line)
@@ -76,7 +76,7 @@ def _text_of(line: str, column: str) -> str:
         raise DataError(f"{column!r} is {_shown(text)}; expected a string")
     try:
         text.encode()
-    except UnicodeEncodeError as error:  # JSON can write half of a surrogate pair, which no UTF-8 can
+    except UnicodeEncodeError as error:  # JSON can contain half of a surrogate pair, UTF-8 cannot
         raise DataError(f"{column!r} holds \\u{ord(text[error.start]):04x} alone, which is no character") from error
     return text
 
@@ -87,24 +87,24 @@ def _shown(value: object) -> str:
 
 
 def missing_column(column: str, columns: list[str]) -> str:
-    """What a message says of rows without the wanted column."""
+    """Returns the error message for rows without the column ``column``."""
     near = did_you_mean(column, columns) or "; name the one that holds the text (--text-column)"
     return f"no column {column!r}; there is {', '.join(map(repr, columns)) or 'none'}{near}"
 
 
 def parquet_texts(file: Path | IO[bytes], column: str, name: str, reached: Callable[[float], None]) -> Iterator[str]:
-    """The texts of a Parquet file, in order; those that are null or empty are left out.
+    """Yields the texts of a Parquet file in order; skips texts that are null or empty.
 
-    Only that column is read, by batches of about 1 MiB, whatever the size of the row groups.
+    Only this column is read, in batches of about 1 MiB, independent of the size of the row groups.
 
     Args:
-        file: where it is, or an open file that can be sought in.
-        column: the text's.
-        name: what messages call the file.
-        reached: told with each batch which share of the rows is read, in [0, 1].
+        file: path, or an open seekable file.
+        column: column of the texts.
+        name: name of the file in messages.
+        reached: called for each batch with the share of the rows that has been read, in [0, 1].
 
     Raises:
-        DataError: it is no Parquet file, is damaged, or has no such column of strings.
+        DataError: the file is not a Parquet file, is damaged, or has no such column of strings.
     """
     first = 0
     for batch in parquet_batches(file, name, reached, column):
@@ -115,22 +115,22 @@ def parquet_texts(file: Path | IO[bytes], column: str, name: str, reached: Calla
 def parquet_batches(
     file: Path | IO[bytes], name: str, reached: Callable[[float], None], column: str | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a Parquet file, in order, by batches of about 1 MiB, whatever the size of the row groups.
+    """Yields the rows of a Parquet file in batches of about 1 MiB, independent of the size of the row groups.
 
     Args:
-        file: where it is, or an open file that can be sought in.
-        name: what messages call the file.
-        reached: told with each batch which share of the rows is read, in [0, 1].
-        column: the only one to read; None reads all.
+        file: path, or an open seekable file.
+        name: name of the file in messages.
+        reached: called for each batch with the share of the rows that has been read, in [0, 1].
+        column: the only column to read; None for all columns.
 
     Raises:
-        DataError: it is no Parquet file, is damaged, or has no such column.
+        DataError: the file is not a Parquet file, is damaged, or has no such column.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        # Without a buffer, and with pre-buffering, whole row groups would be held in memory.
+        # Without buffer_size, or with pre_buffer, whole row groups would be held in memory.
         with pq.ParquetFile(file, buffer_size=_BATCH_BYTES, pre_buffer=False) as opened:
             columns = opened.schema_arrow.names
             if column is not None and column not in columns:
@@ -142,7 +142,7 @@ def parquet_batches(
                 reached(done / opened.metadata.num_rows)
                 yield batch
     except (pa.ArrowException, OSError) as error:
-        if isinstance(error, OSError) and error.errno:  # its own words are wrapped in those of Arrow
+        if isinstance(error, OSError) and error.errno:  # Arrow wraps the message of the system
             raise DataError(f"{name}: cannot be read: {os.strerror(error.errno)}") from error
         reason = str(error).split("\n")[0]
         raise DataError(f"{name}: no Parquet file, damaged or cut off ({reason}); fetch or write it again") from error
@@ -154,16 +154,16 @@ def _rows_of_a_batch(metadata: pq.FileMetaData) -> int:
 
 
 def arrow_texts(column: pa.Array | pa.ChunkedArray, name: str, of: str, first: int) -> Iterator[str]:
-    """The texts of an Arrow column, in order; those that are null or empty are left out.
+    """Yields the texts of an Arrow column in order; skips texts that are null or empty.
 
     Args:
-        column: ``name``'s values.
-        name: the column's.
-        of: what messages call the file or set.
+        column: values of the column.
+        name: name of the column.
+        of: name of the file or data set in messages.
         first: number of the first row, from 0; messages count from 1.
 
     Raises:
-        DataError: the column is none of strings, or a string is not UTF-8.
+        DataError: the column does not hold strings, or a string is not valid UTF-8.
     """
     import pyarrow as pa
 

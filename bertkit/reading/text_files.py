@@ -1,4 +1,4 @@
-"""Finds the files that paths and patterns name, and reads their bytes, decompressed, block by block."""
+"""Finds the files that paths and patterns name, and reads their decompressed bytes block by block."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _SMALL_BLOCK = 1 << 16
 
 
 class FileKind(NamedTuple):
-    """Format and compression of a file, by the end of its name.
+    """Format and compression of a file, from its suffixes.
 
     Attributes:
-        form: the end of its name without that of the packing, one of ``FORMS`` for a corpus.
-        packing: one of ``PACKINGS``, or empty.
+        form: suffix of the format, without that of the compression; one of ``FORMS`` for a corpus.
+        packing: suffix of the compression, one of ``PACKINGS``, or empty.
     """
 
     form: str
@@ -49,10 +49,10 @@ def file_kind(name: str, forms: Collection[str] = FORMS) -> FileKind | None:
 def find_files(given: str, faults: list[str]) -> list[Path]:
     """Returns the files that a path or pattern names, in a fixed order, each once; adds errors to ``faults``.
 
-    A file stands for itself. A folder stands for every file below it that bertkit reads, in the order of their names;
-    names that start with a dot are passed over, as are ``__MACOSX`` and other kinds of files. A pattern (``*``, ``?``,
-    ``[abc]``, and ``**`` for any number of folders) stands for the files and folders that it matches, as in a shell. A
-    ``~`` at the start is the home folder.
+    A file stands for itself. A folder stands for all files below it in a supported format, sorted by name; names that
+    start with a dot, ``__MACOSX`` and files in other formats are skipped. A pattern (``*``, ``?``, ``[abc]``, and
+    ``**`` for any number of folders) stands for the files and folders that it matches, as in a shell. A leading ``~``
+    is the home folder.
     """
     path = Path(os.path.expanduser(given))
     if path.exists() or not glob.has_magic(str(path)):
@@ -61,7 +61,7 @@ def find_files(given: str, faults: list[str]) -> list[Path]:
     matches = [match for match in matches if "__MACOSX" not in Path(match).parts]
     if not matches:
         faults.append(f"{given}: this pattern matches no file or folder")
-    # A ** matches a folder and what is in it.
+    # A ** matches a folder and also its contents, so duplicates are removed.
     return list(dict.fromkeys(file for match in matches for file in _files_at(Path(match), faults)))
 
 
@@ -92,23 +92,25 @@ def _files_at(path: Path, faults: list[str]) -> list[Path]:
 def _files_below(folder: Path) -> list[Path]:
     files = []
     for parent, folders, names in os.walk(folder):
-        # Archives made on a Mac carry binary "._name.txt" twins of every file.
+        # Archives made on macOS contain a binary "._name.txt" file for every file.
         folders[:] = [name for name in folders if not name.startswith(".") and name != "__MACOSX"]
         files += [Path(parent, name) for name in names if file_kind(name) is not None and not name.startswith(".")]
     return sorted(files, key=lambda file: file.relative_to(folder).parts)
 
 
 def read_blocks(file: Path, packing: str, reached: Callable[[int], None], block_size: int = _BLOCK) -> Iterator[bytes]:
-    """Yields the decompressed bytes of a file in blocks of at most ``block_size``; archives may have several parts.
+    """Yields the decompressed bytes of a file in blocks of at most ``block_size`` bytes.
+
+    A compressed file may consist of several concatenated streams.
 
     Args:
-        file: where it is.
+        file: path of the file.
         packing: one of ``PACKINGS``, or empty.
-        reached: told before each block and at the end how many bytes of the file, as it lies on disk, are used up.
-        block_size: bytes.
+        reached: called before each block and at the end with the number of bytes on disk that have been read.
+        block_size: maximum size of a block in bytes.
 
     Raises:
-        DataError: the file cannot be read, or a packed one is damaged or cut off.
+        DataError: the file cannot be read, or a compressed file is damaged or truncated.
     """
     try:
         with file.open("rb") as stored:
@@ -126,7 +128,7 @@ def read_blocks(file: Path, packing: str, reached: Callable[[int], None], block_
 
 
 def read_shares(file: Path, packing: str, reached: Callable[[float], None]) -> Iterator[bytes]:
-    """Yields small blocks as `read_blocks`, and reports the fraction of the file that has been read, in [0, 1].
+    """Yields blocks of at most 64 KiB as `read_blocks` and reports the share of the file that is read, in [0, 1].
 
     The size of a pipe is unknown; no progress is reported.
     """

@@ -11,14 +11,14 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def read_text(path: str | Path) -> str:
-    """Returns the text of a UTF-8 file, without its byte order mark, every line ending (CRLF, CR, LF) as ``"\\n"``.
+    """Reads a UTF-8 file, removes a byte order mark and converts all line endings (CRLF, CR, LF) to ``"\\n"``.
 
-    The file is held in memory whole. An empty file is the empty text.
+    The whole file is held in memory. An empty file gives an empty string.
 
     Raises:
-        DataError: the file cannot be read, is not UTF-8, or holds a NUL byte (then it is no text, or UTF-16). The
-            message names the file, the offset of the first such byte from the start of the file (0 is the first
-            byte, a byte order mark counts) and how to convert it.
+        DataError: the file cannot be read, is not UTF-8, or contains a NUL byte (it is then binary or UTF-16). The
+            message names the file, the offset of the first such byte from the start of the file (from 0, including a
+            byte order mark) and how to convert it.
     """
     path = Path(path)
     try:
@@ -29,17 +29,17 @@ def read_text(path: str | Path) -> str:
 
 
 def decode_text(data: bytes, name: str, file: Path | None = None) -> str:
-    """Decodes bytes as `read_text`; messages name them ``name``, and the file, if there is one, is ``file``."""
+    """Decodes bytes as `read_text`; messages show ``name``, and ``file``, if given, in the conversion command."""
     return "\n".join(decode_lines([data], name, file))
 
 
 def decode_lines(blocks: Iterable[bytes], name: str, file: Path | None = None) -> Iterator[str]:
-    """Yields the lines of a text in blocks that are cut anywhere; joined by ``"\\n"`` they equal `decode_text`.
+    """Decodes blocks that may end within a line, and yields lines; joined by ``"\\n"`` they equal `decode_text`.
 
-    No more than one block and the line that it is cut in are held at a time.
+    At most one block and the incomplete line before it are held in memory.
 
     Raises:
-        DataError: as `read_text`, when the lines before the fault have been given.
+        DataError: as `read_text`, after the lines before the fault have been yielded.
     """
     rest = ""
     for piece in decode_pieces(blocks, name, file):
@@ -52,15 +52,15 @@ def decode_lines(blocks: Iterable[bytes], name: str, file: Path | None = None) -
 def decode_pieces(blocks: Iterable[bytes], name: str, file: Path | None = None) -> Iterator[str]:
     """Yields the text with its original line endings, in pieces; each but the last ends with a line ending.
 
-    The last piece is the last line where no line ending follows it, else it is empty.
+    The last piece is the last line if no line ending follows it, else it is empty.
 
     Raises:
-        DataError: as `read_text`, when the pieces before the fault have been given.
+        DataError: as `read_text`, after the pieces before the fault have been yielded.
     """
     begun: list[bytes] = []
-    offset, line = 0, 1  # of what is decoded next
+    offset, line = 0, 1  # of the next piece
     for block in blocks:
-        # A CR at the end of a block may be one half of a CRLF: it waits for the next block.
+        # A CR at the end of a block may be the first half of a CRLF, so it is kept for the next block.
         end = 1 + max(block.rfind(b"\n"), block.rfind(b"\r", 0, len(block) - 1))
         if end:
             chunk = b"".join([*begun, block[:end]])
@@ -79,13 +79,13 @@ def whole_lines(piece: str) -> list[str]:
     (['a', '', 'b'], ['c'], [])
     """
     lines = split_lines(piece)
-    if not lines[-1]:  # what follows the last line ending
+    if not lines[-1]:  # the rest after the last line ending
         lines.pop()
     return lines
 
 
 def split_lines(text: str) -> list[str]:
-    """Splits text at CRLF, CR and LF; text that ends with a line ending gives an empty last line."""
+    """Splits text at CRLF, CR and LF; the last line is empty if the text ends with a line ending."""
     return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
@@ -94,7 +94,7 @@ def _line_endings(data: bytes) -> int:
 
 
 def _decode(data: bytes, offset: int, line: int, name: str, file: Path | None) -> str:
-    """Decodes whole lines; the first has number ``line`` and begins ``offset`` bytes from the file's start."""
+    """Decodes complete lines; the first has number ``line`` and starts at byte ``offset`` of the file."""
     if not offset and data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise DataError(
             f"{name}: not UTF-8 at byte offset 0: it starts with the mark of UTF-16; "

@@ -1,1 +1,1 @@
-"""Recipes: found, loaded and checked."""
+"""Recipes: search, loading and validation."""

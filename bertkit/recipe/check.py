@@ -1,4 +1,4 @@
-"""The values of a recipe, checked against the dataclasses that they fill; every fault with its place."""
+"""Validation of recipe values against the settings dataclasses; every fault is reported with its place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bertkit.errors import RecipeError, did_you_mean
 
 BLOCKS = ("task", "model", "data", "train", "placement", "hub")
 
-# Defaults of every run that differ from transformers'; a recipe may set each of them.
+# Defaults of all runs that differ from those of transformers; a recipe can override each of them.
 _TRAIN_DEFAULTS: dict[str, Any] = {
     "global_train_batch_size": 32,
     "seed": 42,
@@ -21,11 +21,11 @@ _TRAIN_DEFAULTS: dict[str, Any] = {
 }
 
 OWN_TRAIN_KEYS: dict[str, Any] = {"global_train_batch_size": int, "early_stopping_patience": int | None}
-"""The keys of the ``train`` block that are not transformers', and their types."""
+"""Types of the keys of the ``train`` block that are not fields of ``TrainingArguments``."""
 
 _SEEDS = 2**32  # the limit of numpy
 
-# TrainingArguments that a recipe must not set → what sets them.
+# TrainingArguments that a recipe must not set → what to use instead, or the reason.
 _NOT_IN_TRAIN: dict[str, str] = {
     "per_device_train_batch_size": "use train.global_train_batch_size, and placement.per_device_train_batch_size",
     "per_device_eval_batch_size": "use placement.per_device_eval_batch_size",
@@ -53,17 +53,21 @@ _NOT_IN_TRAIN: dict[str, str] = {
 
 
 class Tasks(Protocol):
-    """Finds the settings of tasks by ``task.kind``."""
+    """Protocol of a registry that maps ``task.kind`` to the settings of the task."""
 
     def kinds(self) -> Sequence[str]:
         """Returns the names of all tasks, sorted."""
 
     def settings(self, kind: str) -> tuple[type, type]:
-        """Returns the dataclasses of the blocks ``task`` and ``data``; raises RecipeError where the task is broken."""
+        """Returns the dataclasses of the blocks ``task`` and ``data``.
+
+        Raises:
+            RecipeError: the task cannot be loaded.
+        """
 
 
 def blocks_of(given: Mapping[str, Any], places: dict[str, str], faults: list[str]) -> dict[str, dict[str, Any]]:
-    """Returns the known blocks as dictionaries; notes unknown blocks and those that are no mapping as faults."""
+    """Returns the known blocks as dictionaries; adds unknown blocks and non-mappings to ``faults``."""
     blocks: dict[str, dict[str, Any]] = {block: {} for block in BLOCKS}
     for block, values in given.items():
         place = places.get(block, block)
@@ -77,12 +81,12 @@ def blocks_of(given: Mapping[str, Any], places: dict[str, str], faults: list[str
 
 
 class Checker:
-    """Checks the blocks of a recipe against the settings that they fill, and collects the faults.
+    """Checks the blocks of a recipe against the settings dataclasses and collects the faults.
 
     Args:
         blocks: block → key → value, from `blocks_of`.
-        places: dotted key → where it stands, for messages.
-        faults: those found so far; more are appended.
+        places: dotted key → its place in the recipe, for messages.
+        faults: faults found so far; new ones are appended.
     """
 
     def __init__(self, blocks: dict[str, dict[str, Any]], places: Mapping[str, str], faults: list[str]):
@@ -93,12 +97,12 @@ class Checker:
         return self.places.get(dotted, dotted)
 
     def task_settings(self, kind: Any, tasks: Tasks) -> tuple[type, type] | None:
-        """Returns the dataclasses of the blocks ``task`` and ``data``; None where there is no such task."""
+        """Returns the dataclasses of the blocks ``task`` and ``data``, or None with a fault if the task is invalid."""
         known = tasks.kinds()
         if isinstance(kind, str) and kind in known:
             try:
                 return tasks.settings(kind)
-            except RecipeError as error:  # the package of this task is broken; the rest of the recipe is still checked
+            except RecipeError as error:  # the task's package is broken; the rest of the recipe is still checked
                 self.faults.append(f"{self._place('task', 'kind')}: {error}")
                 return None
         place, expected = self._place("task", "kind"), ", ".join(known)
@@ -109,7 +113,7 @@ class Checker:
         return None
 
     def settings(self, block: str, settings: type) -> Any:
-        """Builds the dataclass ``settings`` from a block whose values are checked against its annotations."""
+        """Checks a block against the annotations of ``settings`` and builds it; returns None if there are faults."""
         hints = get_type_hints(settings)
         hints = {field.name: hints[field.name] for field in dataclasses.fields(settings)}
         required = {
@@ -130,7 +134,7 @@ class Checker:
             return None
 
     def _checked(self, block: str, hints: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the values of a block whose key is known and whose type is that of the key; the others are faults."""
+        """Returns the values with a known key and the right type; adds a fault for each of the others."""
         from huggingface_hub.dataclasses import type_validator
 
         good: dict[str, Any] = {}
@@ -139,7 +143,7 @@ class Checker:
             if key not in hints:
                 self.faults.append(f"{place}: unknown key{did_you_mean(str(key), hints)}")
                 continue
-            # 1 is accepted for 1.0.
+            # An int is accepted where a float is expected.
             if isinstance(value, int) and not isinstance(value, bool) and _is_float(hints[key]):
                 value = float(value)
             try:
@@ -152,14 +156,14 @@ class Checker:
         return good
 
     def model(self) -> dict[str, Any]:
-        """Returns the fields of ``BertConfig`` that are given, and ``name_or_path``."""
+        """Checks the ``model`` block and returns the given fields of ``BertConfig`` and ``name_or_path``."""
         from bertkit.model.configuration_bert import BertConfig
 
-        # Only what BertConfig itself declares: labels, dtype and the like are the task's and the placement's.
+        # Only the fields that BertConfig itself declares: labels, dtype and so on are set by task and placement.
         own = {field.name: field.type for field in dataclasses.fields(BertConfig) if field.name in vars(BertConfig)}
         given = self.blocks["model"]
         if given.get("name_or_path") is not None:
-            # The other fields are the checkpoint's, of whatever family: `load_config` checks their names.
+            # Other fields depend on the architecture of the checkpoint: `load_config` checks their names.
             others = {key: Any for key in given if key not in own}
             return self._checked("model", {**others, "name_or_path": str | None, **own})
         values = self._checked("model", {"name_or_path": str | None, **own})
@@ -170,7 +174,7 @@ class Checker:
         return values
 
     def train(self) -> dict[str, Any]:
-        """Returns the ``train`` block with the defaults of every run."""
+        """Checks the ``train`` block and returns it with the defaults of all runs."""
         from transformers import TrainingArguments
 
         hints = get_type_hints(TrainingArguments)
@@ -200,7 +204,7 @@ def _is_float(hint: Any) -> bool:
 
 
 def _choices(hint: Any) -> list[str]:
-    """Returns the values that a Literal or an Enum (alone or beside ``str``) admits; none for other annotations."""
+    """Returns the values that a Literal or an Enum (alone or in a union) allows; empty for other annotations."""
     if get_origin(hint) is Literal:
         return [str(choice) for choice in get_args(hint)]
     enums = [each for each in (hint, *get_args(hint)) if isinstance(each, type) and issubclass(each, Enum)]
@@ -208,7 +212,11 @@ def _choices(hint: Any) -> list[str]:
 
 
 def _named_choice(hint: Any, value: Any) -> None:
-    """Refuses a string that is no member of an Enum: TrainingArguments annotates names as ``SomeEnum | str``."""
+    """Checks a string against the choices of ``hint``: TrainingArguments annotates names as ``SomeEnum | str``.
+
+    Raises:
+        ValueError: the string is not one of the choices.
+    """
     choices = _choices(hint)
     if choices and isinstance(value, str) and value not in choices:
         raise ValueError(value)

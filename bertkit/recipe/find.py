@@ -1,4 +1,4 @@
-"""Recipes as files: where they lie, found by name, listed and copied."""
+"""Recipe files: search by name, listing and copying."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bertkit.files import check_new_file
 
 
 def recipe_folder() -> Path:
-    """Where bertkit's own recipes are: inside an installed package, or beside it in a checkout."""
+    """Returns the folder of bertkit's own recipes: inside of an installed package, or next to it in a checkout."""
     package = Path(__file__).parents[1]
     for folder in (package / "recipes", package.parent / "recipes"):
         if folder.is_dir():
@@ -19,16 +19,16 @@ def recipe_folder() -> Path:
 
 
 def list_recipes() -> list[str]:
-    """Names of all shipped recipes, such as ``finetune/glue/sst2``, sorted."""
+    """Returns the names of all shipped recipes, such as ``finetune/glue/sst2``, sorted."""
     folder = recipe_folder()
     return sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml"))
 
 
 def find_recipe(name_or_file: str | Path) -> Path:
-    """The file of a recipe given by name, by the end of its name (``bert-mini``), or as a file.
+    """Returns the file of a recipe given by name, by the end of its name (``bert-mini``), or as a path.
 
     Raises:
-        RecipeError: no such recipe, or several names end so.
+        RecipeError: the recipe does not exist, or the end matches several names.
     """
     path = Path(name_or_file)
     if path.suffix in (".yaml", ".yml") or path.is_file():
@@ -46,7 +46,7 @@ def find_recipe(name_or_file: str | Path) -> Path:
 
 
 def copy_recipe(name: str, destination: Path) -> Path:
-    """Copies a recipe to a new file, comments and all; a folder gets it under its own name.
+    """Copies a recipe with its comments to a new file, or into a folder under its own name; returns the new path.
 
     Raises:
         OutputError: the file exists, or its folder does not.

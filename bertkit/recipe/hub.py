@@ -1,4 +1,4 @@
-"""What a checkpoint on the Hub is to say of itself, and how it gets there: the ``hub`` block of a recipe."""
+"""Settings of the model card and of pushing a checkpoint to the Hub: the ``hub`` block of a recipe."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 Form = Literal["bert", "bertkit"]
 ANY_DATA = "any"
-"""The key of ``citations`` whose entries do not depend on the data."""
+"""Key of ``citations`` for entries that do not depend on the data."""
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _BIBTEX_ENTRY = re.compile(r"@\w+\s*\{\s*[^\s,{}]+\s*,")
@@ -16,17 +16,17 @@ _BIBTEX_ENTRY = re.compile(r"@\w+\s*\{\s*[^\s,{}]+\s*,")
 
 @dataclass(frozen=True, kw_only=True)
 class HubSettings:
-    """None of it changes what a run computes; the repository itself is named by ``--push-to-hub``.
+    """Settings of the ``hub`` block; they do not change the results of a run. ``--push-to-hub`` names the repository.
 
     Attributes:
-        license: the Hub's identifier, such as ``apache-2.0``; ``None`` leaves it out of the model card.
-        language: of the texts, as ISO 639 codes, such as ``en``; none leaves it out of the model card.
-        private: whether a repository that has to be created is private; otherwise the Hub decides, which makes it
-            public unless the organisation says something else. One that exists stays what it is.
-        revision: the branch to push to, created if need be; ``None`` is ``main``.
-        form: ``bert``, which plain transformers loads, or ``bertkit``, which brings its own code.
-        citations: BibTeX entries for the model card, beside that of the BERT paper. The key is the Hub id of a data
-            set, whose entries are cited where the scores belong to it, or ``any`` for entries that are always cited.
+        license: licence identifier of the Hub, such as ``apache-2.0``; ``None`` omits it from the model card.
+        language: languages of the texts as ISO 639 codes, such as ``en``; an empty list omits them from the model card.
+        private: create a new repository as private; otherwise the default of the Hub or the organisation applies,
+            which is public unless the organisation changed it. Existing repositories are not changed.
+        revision: branch to push to, created if missing; ``None`` for ``main``.
+        form: ``bert``, which plain transformers loads, or ``bertkit``, which includes its own code.
+        citations: BibTeX entries for the model card, in addition to that of the BERT paper. The key is the Hub id of a
+            data set, whose entries are cited with its scores, or ``any`` for entries that are always cited.
     """
 
     license: str | None = None

@@ -1,11 +1,11 @@
-"""Recipes as checked data: found by name, overridden by key, validated as a whole.
+"""Loading of recipes: found by name, overridden by key, validated as a whole.
 
-A recipe is a YAML file of six blocks. ``task``, ``model``, ``data`` and ``train`` may change the numbers a run gives,
-``placement`` and ``hub`` may not. ``task.kind`` names the task, whose settings say which keys the blocks ``task`` and
-``data`` have; the caller tells which tasks there are. ``model`` has the fields of ``BertConfig`` and ``name_or_path``
-(where weights come from), ``train`` those of ``transformers.TrainingArguments``, with ``global_train_batch_size`` in
-place of the per-device keys, and ``early_stopping_patience``: after how many evaluations without a better score a
-fine-tuning ends.
+A recipe is a YAML file with six blocks. ``task``, ``model``, ``data`` and ``train`` can change the results of a run;
+``placement`` and ``hub`` do not. ``task.kind`` names the task, whose settings dataclasses define the keys of the blocks
+``task`` and ``data``; the caller passes the registry of tasks. ``model`` has the fields of ``BertConfig`` and
+``name_or_path`` (the source of the weights). ``train`` has the fields of ``transformers.TrainingArguments``, with
+``global_train_batch_size`` instead of the per-device keys, and ``early_stopping_patience``, the number of evaluations
+without a better score after which fine-tuning ends.
 """
 
 from __future__ import annotations
@@ -23,21 +23,22 @@ from bertkit.recipe.find import find_recipe
 from bertkit.recipe.hub import HubSettings
 from bertkit.recipe.yaml_files import read_recipe_file, to_yaml
 
-_ACCELERATE_KEY = "distributed_type"  # every file of `accelerate config` has it
+_ACCELERATE_KEY = "distributed_type"  # present in every file of `accelerate config`
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """One checked run. Build it with `load_recipe`.
+    """Validated settings of one run; built by `load_recipe`.
 
     Attributes:
-        name: the name or file it was loaded from, for messages and the model card.
-        task: the ``TaskSettings`` of the module that ``kind`` names.
-        data: that module's ``DataSettings``.
-        model: ``BertConfig`` fields, and ``name_or_path`` where weights come from.
+        name: name or file that it was loaded from, for messages and the model card.
+        kind: name of the task.
+        task: ``TaskSettings`` of the module of the task.
+        data: ``DataSettings`` of the module of the task.
+        model: ``BertConfig`` fields, and ``name_or_path``, the source of the weights.
         train: ``TrainingArguments`` fields and ``global_train_batch_size`` (sequences per optimizer step).
-        placement: devices, precision, per-device batch.
-        hub: licence, language and the like, for the model card and the Hub.
+        placement: devices, precision, per-device batch size.
+        hub: licence, language and other values for the model card and the Hub.
     """
 
     name: str
@@ -50,7 +51,7 @@ class Recipe:
     hub: HubSettings
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
-        """Returns the six blocks as plain data, which ``load_recipe`` takes."""
+        """Returns the six blocks as plain data, which ``load_recipe`` accepts."""
         return {
             "task": {"kind": self.kind, **dataclasses.asdict(self.task)},
             "model": dict(self.model),
@@ -61,23 +62,24 @@ class Recipe:
         }
 
     def save(self, path: Path, heading: str) -> None:
-        """Writes the resolved recipe under a comment of one line."""
+        """Writes the resolved recipe as YAML, with ``heading`` as a comment in the first line."""
         path.write_text(f"# {heading}\n{to_yaml(self.to_dict())}", encoding="utf-8")
 
 
 def load_recipe(
     source: str | Path | Mapping[str, Any] | Recipe, overrides: Mapping[str, Any] | None, tasks: Tasks
 ) -> Recipe:
-    """Finds, overrides and checks a recipe.
+    """Loads a recipe, applies overrides and checks it.
 
     Args:
         source: a name (``finetune/glue/sst2``), a YAML file, the blocks as a mapping, or a recipe.
-        overrides: values by dotted key, such as ``{"train.learning_rate": 3e-5}``; they win over ``source``.
-        tasks: the tasks that ``task.kind`` may name.
+        overrides: values by dotted key, such as ``{"train.learning_rate": 3e-5}``; they take precedence over
+            ``source``.
+        tasks: registry of the tasks that ``task.kind`` can name.
 
     Raises:
-        RecipeError: no such recipe, or anything wrong in it. All faults are named in one message, each with the file
-            and line or the override it stands in.
+        RecipeError: the recipe does not exist or is invalid. One message lists all faults, each with its file and line
+            or its override.
     """
     places: dict[str, str] = {}
     given: dict[str, Any]
@@ -92,7 +94,7 @@ def load_recipe(
     blocks = blocks_of(given, places, faults)
     overrides = dict(overrides or {})
     if "train.num_train_epochs" in overrides and "train.max_steps" not in overrides:
-        blocks["train"].pop("max_steps", None)  # to transformers steps win over epochs; the last word here is epochs
+        blocks["train"].pop("max_steps", None)  # else max_steps would take precedence in transformers
     for dotted, value in overrides.items():
         block, _, key = dotted.partition(".")
         if block not in BLOCKS or not key:
@@ -125,7 +127,8 @@ def load_placement(source: str | Path) -> dict[str, Any]:
         source: a name (``cpu``, for ``recipes/placement/cpu.yaml``) or a file.
 
     Raises:
-        RecipeError: no such placement, another block in it, a wrong value, or a file of ``accelerate config``.
+        RecipeError: the placement does not exist, has another block or an invalid value, or is a file of ``accelerate
+            config``.
     """
     is_file = Path(source).suffix in (".yaml", ".yml")
     path = find_recipe(source if is_file or "/" in str(source) else f"placement/{source}")
@@ -149,7 +152,7 @@ def validate_recipes(files: Sequence[Path], tasks: Tasks) -> None:
     """Checks several recipe files.
 
     Raises:
-        RecipeError: names every fault of every file.
+        RecipeError: a file is invalid; the message lists the faults of all files.
     """
     faults = []
     for file in files:

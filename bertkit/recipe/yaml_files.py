@@ -1,4 +1,4 @@
-"""Recipes as YAML: read with the line of every key, and written."""
+"""Reading of recipes as YAML, with the line of every key, and writing."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from bertkit.errors import RecipeError
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML 1.2's plain scalars: ``no`` and ``on`` are words and ``1e-4`` is a number, as people expect."""
+    """Loader with the plain scalars of YAML 1.2: ``no`` and ``on`` are strings and ``1e-4`` is a number."""
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes what `_Loader` reads back."""
+    """Dumper whose output `_Loader` reads back unchanged."""
 
 
 _SCALARS = [
@@ -35,7 +35,7 @@ for _class in (_Loader, _Dumper):
         _class.add_implicit_resolver(_tag, re.compile(rf"^(?:{_pattern})$"), [*_first, ""])
 
 
-# Text of several lines, such as BibTeX, stays readable.
+# Block style keeps text of several lines, such as BibTeX, readable.
 _Dumper.add_representer(
     str,
     lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None),
@@ -44,7 +44,10 @@ _Loader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(node.v
 
 
 def parse_value(text: str) -> Any:
-    """One value as it would be read in a recipe.
+    """Parses one value as in a recipe.
+
+    Raises:
+        RecipeError: the text is not valid YAML.
 
     >>> parse_value("1e-4"), parse_value("no"), parse_value("[a, 2]"), parse_value("true")
     (0.0001, 'no', ['a', 2], True)
@@ -56,18 +59,18 @@ def parse_value(text: str) -> Any:
 
 
 def to_yaml(blocks: dict[str, Any]) -> str:
-    """Plain data as YAML, keys in the order given."""
+    """Serializes plain data as YAML, with keys in the given order."""
     return yaml.dump(blocks, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
 def read_recipe_file(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """Reads a recipe and where its keys stand.
+    """Reads a recipe and the places of its keys.
 
     Returns:
-        The blocks, and for every block and dotted key its place in words (``sst2.yaml, line 12, train.seed``).
+        The blocks, and for every block and dotted key its place as text (``sst2.yaml, line 12: train.seed``).
 
     Raises:
-        RecipeError: not readable, not YAML, not a mapping, or a key given twice.
+        RecipeError: the file is not readable, is not valid YAML, is not a mapping, or has a duplicate key.
     """
     try:
         text = path.read_text(encoding="utf-8")

@@ -1,11 +1,11 @@
-"""Labelled text in rows of named columns, from files and from data sets of the Hub.
+"""Labelled text in rows of named columns, from files and from Hub data sets.
 
-table.py        rows, and where each of them stands
-table_files.py  a file by its kind, packed or not
-delimited.py    CSV and TSV; json_lines.py and arrow.py, the other kinds
-hub_tables.py   splits of data sets on the Hub
-columns.py      which columns hold texts and labels; labels.py, what the labels are
-splitting.py    a validation set from the training set
+table.py        rows of named columns, with the place of each row in the source
+table_files.py  reading of a file by its format, compressed or not
+delimited.py    CSV and TSV; json_lines.py and arrow.py: the other formats
+hub_tables.py   splits of Hub data sets
+columns.py      the columns of texts and labels; labels.py: the labels and their classes
+splitting.py    validation sets drawn from the training set
 """
 
 from __future__ import annotations

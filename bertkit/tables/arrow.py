@@ -1,4 +1,4 @@
-"""Arrow batches → tables: Parquet files, and the rows of Hub sets."""
+"""Arrow batches → tables: Parquet files and rows of Hub data sets."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ def read_batches(
 ) -> Table:
     """Builds a table from batches of one schema; lists and structs become Python lists and dicts.
 
-    The names of classes are those that the ``datasets`` library stores in the schema.
+    The class names are those that the ``datasets`` library stores in the schema.
 
     Args:
         batches: from `bertkit.reading.row_files.parquet_batches`, or of a data set.
-        source: what messages call their source.
-        fingerprint: the table's.
+        source: name of the source in messages.
+        fingerprint: fingerprint of the table.
         first_row: number of rows of the source before the batches.
 
     Raises:
-        DataError: there is no row, columns share a name, or a value cannot be read, such as text that is not UTF-8.
-            One message names all faults with their rows.
+        DataError: there are no rows, columns share a name, or a value cannot be read, such as text that is not UTF-8.
+            The message lists the first ten faults with their rows.
     """
     columns: dict[str, list[Any]] = {}
     class_names: dict[str, list[str]] = {}
@@ -62,7 +62,7 @@ def _unreadable(values: pa.Array | pa.ChunkedArray, name: str, source: str, firs
 
 
 def _class_names(schema: pa.Schema) -> dict[str, list[str]]:
-    """Returns column → class names, for columns of classes and of lists of classes."""
+    """Returns column → class names for columns of classes and of lists of classes."""
     described = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
     found = {}
     for name, feature in ((described.get("info") or {}).get("features") or {}).items():

@@ -1,4 +1,4 @@
-"""The columns of a table that hold texts and labels, as given or by their usual names."""
+"""Selection of the text and label columns of a table, as given or by their usual names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from bertkit.errors import DataError, did_you_mean
 
-# Pairs come first, since a set of pairs may also have a column named like a single text.
+# Pairs come first, since a data set of pairs may also have a column with the name of a single text.
 _TEXTS = (
     ("sentence1", "sentence2"),
     ("premise", "hypothesis"),
@@ -28,12 +28,12 @@ def label_column(names: Sequence[str], given: str | None, source: str) -> str:
     """Returns the column of the labels.
 
     Args:
-        names: of all columns.
-        given: the column asked for, or None for the first usual name among ``names``.
-        source: what messages call the table.
+        names: names of all columns.
+        given: the requested column, or None for the first usual name among ``names``.
+        source: name of the table in messages.
 
     Raises:
-        DataError: there is no such column, or none of a usual name.
+        DataError: the requested column does not exist, or no column has a usual name.
     """
     if given is not None:
         _check([given], names, source, "--label-column")
@@ -51,13 +51,13 @@ def text_columns(names: Sequence[str], given: Sequence[str], label: str, source:
     """Returns the column of the text, or the two columns of the pair.
 
     Args:
-        names: of all columns.
-        given: the columns asked for; if empty, the usual names, or the only column beside the label.
-        label: the column of the labels.
-        source: what messages call the table.
+        names: names of all columns.
+        given: the requested columns; if empty, the usual names, or the only column besides the label.
+        label: the label column.
+        source: name of the table in messages.
 
     Raises:
-        DataError: a column does not exist, it is that of the labels, or the choice is ambiguous.
+        DataError: a column does not exist or is the label column, or the choice is ambiguous.
     """
     if given:
         _check(given, names, source, "--text-column")

@@ -1,6 +1,6 @@
-"""Reading of CSV and TSV: fields between commas or tabs, whose text is not changed.
+"""Reading of CSV and TSV: fields separated by commas or tabs, with their text unchanged.
 
-Nothing in these files stands for a missing value: ``NA``, ``None``, ``null`` and an empty field are text.
+These files have no missing values: ``NA``, ``None``, ``null`` and an empty field are text.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ def read_delimited(
     columns: Sequence[str] | None = None,
     skip_ragged: bool = False,
 ) -> Table:
-    r"""Reads a table from a text whose first row names the columns.
+    r"""Reads a table from text whose first row has the column names.
 
-    A column without a name is left out: pandas writes row numbers into one. A blank line is skipped, except in a table
-    of one column, where it is an empty text. A line ends with CRLF, LF or CR; within quotes these stand for
-    themselves.
+    A column without a name is dropped: pandas writes row numbers to such a column. A blank line is skipped, except in a
+    table of one column, where it is an empty text. A line ends with CRLF, LF or CR; within quotes these are part of the
+    field.
 
     Args:
         pieces: pieces of the text, from `bertkit.reading.utf8.decode_pieces`.
-        source: what messages call it.
-        fingerprint: the table's.
+        source: name of the text in messages.
+        fingerprint: fingerprint of the table.
         delimiter: `COMMA` or `TAB`.
-        quoting: a field may be quoted as in RFC 4180, then it holds delimiters and line endings, and quotes that are
-            doubled. A quote within a field that does not begin with one is a plain character. False: quotes are plain
-            characters everywhere, a row is a line.
-        columns: names of the columns of a text without a header row.
-        skip_ragged: leave out rows with another number of fields than there are columns, and count them.
+        quoting: True if a field may be quoted as in RFC 4180: it can then contain delimiters, line endings and doubled
+            quotes. A quote within a field that does not start with one is a plain character. False: quotes are plain
+            characters everywhere, and a row is a line.
+        columns: column names of a text without a header row.
+        skip_ragged: skip and count rows whose number of fields differs from the number of columns.
 
     Raises:
-        DataError: there is no header or no row, no column has a name, columns share a name, a row has another number
-            of fields, or a quoted field does not end. One message names all faults with their lines.
+        DataError: there is no header or no row, no column has a name, columns share a name, a row has a wrong number of
+            fields, or a quoted field does not end. The message lists the first ten faults with their lines.
 
     >>> table = read_delimited(['text,label\n"a, b",1\n'], "x.csv", "", delimiter=COMMA, quoting=True)
     >>> table.columns
@@ -88,10 +88,10 @@ def delimited_blocks(
     columns: Sequence[str] | None = None,
     skip_ragged: bool = False,
 ) -> Iterator[Table]:
-    """Yields the table of `read_delimited` in parts of ``size`` rows; ``skipped`` counts up to the end of the part.
+    """Yields the table of `read_delimited` in parts of ``size`` rows; ``skipped`` is cumulative over the parts.
 
     Raises:
-        DataError: as `read_delimited`, after the parts before; the message names the faults of one part.
+        DataError: as `read_delimited`, after the parts before the fault; the message lists the faults of one part.
     """
     faults: list[str] = []
     skipped: list[int] = []
@@ -135,7 +135,7 @@ def delimited_blocks(
 
 
 def _header(rows: Iterator[_Row], source: str, delimiter: str, faults: list[str]) -> list[str]:
-    """Returns the names of the columns; adds the faults of single names to ``faults``."""
+    """Returns the column names; adds faults of individual names to ``faults``."""
     _, names = next(rows, (1, []))
     if not names:
         raise_listed(faults or [f"{source}, line 1: empty; expected a header line with the names of the columns"])
@@ -158,7 +158,7 @@ def _plain_rows(lines: Iterable[str], delimiter: str) -> Iterator[_Row]:
 
 
 def _quoted_rows(lines: Iterable[str], delimiter: str, source: str, faults: list[str]) -> Iterator[_Row]:
-    """Yields rows by RFC 4180 up to the first quoted field that does not end, which is added to ``faults``."""
+    """Yields rows as in RFC 4180 up to the first unterminated quoted field, which is added to ``faults``."""
     # The limit is global to the process: lowering it again could interrupt a reader in another thread.
     csv.field_size_limit(_LONGEST_FIELD)
     of_row: list[str] = []
@@ -184,7 +184,7 @@ def _noted(lines: Iterable[str], seen: list[str]) -> Iterator[str]:
 
 
 def _opening(of_row: Sequence[str], begins: int, delimiter: str) -> int:
-    """Returns the line in which the first unterminated field of a row begins."""
+    """Returns the line where the first unterminated field of a row starts."""
     whole_field = re.compile(rf'(?:"(?:[^"]++|"")*+"|[^"{delimiter}][^{delimiter}]*+)?{delimiter}')
     text, start = "".join(of_row), 0
     while field := whole_field.match(text, start):

@@ -1,4 +1,4 @@
-"""Reading of splits of data sets on the Hub."""
+"""Reading of splits of Hub data sets."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ def hub_splits(hub_id: str, config: str | None) -> list[str]:
 
     Args:
         hub_id: ``owner/name``.
-        config: one of its configurations; None where it has only one, or a default.
+        config: one of its configurations; None if it has only one, or a default.
 
     Raises:
-        DataError: the set is not available, neither from the Hub nor from the cache; it has no such configuration; or
-            its name is that of a local file or folder.
+        DataError: the data set is not available, neither from the Hub nor from the cache; it does not have the
+            configuration; or its name is that of a local file or folder.
     """
     return split_names(_found(hub_id, config, None))
 
 
 def load_hub_table(hub_id: str, config: str | None, split: str) -> Table:
-    """Loads one split of a data set on the Hub and downloads it unless it is in the cache.
+    """Loads one split of a data set on the Hub; downloads it unless it is in the cache.
 
-    Classes stay ids; the table's ``class_names`` has their names. The fingerprint is a SHA-256 of the commit,
-    the configuration and the split.
+    Class labels remain ids; ``class_names`` of the table has their names. The fingerprint is the start of a SHA-256 of
+    commit, configuration and split.
 
     Args:
         hub_id: ``owner/name``.
-        config: one of its configurations; None where it has only one, or a default.
+        config: one of its configurations; None if it has only one, or a default.
         split: one of `hub_splits`, or an expression such as ``train[:10%]``.
 
     Raises:
-        DataError: as `hub_splits`; or the set has no such split, and the message lists those it has; or the split has
-            no row, or one that cannot be read.
+        DataError: as `hub_splits`; or the data set does not have the split (the message lists those it has); or the
+            split has no rows, or a row that cannot be read.
     """
     builder = _found(hub_id, config, split)
     rows = load_set(builder, hub_id, split, column=None, streaming=False)
@@ -56,7 +56,7 @@ def load_hub_table(hub_id: str, config: str | None, split: str) -> Table:
 
 
 def _found(hub_id: str, config: str | None, split: str | None) -> DatasetBuilder:
-    # For a folder, the library would cache rows under the files' names and not notice changes.
+    # For a folder, the library would cache rows by file name and not detect changes.
     if Path(hub_id).exists():
         raise DataError(
             f"{hub_id}: expected the id of a set of the Hub, and this is a file or folder here; give its files, "

@@ -17,17 +17,16 @@ from bertkit.tables.table import Table
 def read_json_lines(lines: Iterable[str], source: str, fingerprint: str) -> Table:
     """Reads a table from JSON objects, one per line; blank lines are skipped.
 
-    The columns are the keys of all objects, in order of first appearance. An object that lacks a key has None
-    for it, as for a null.
+    The columns are the keys of all objects, in order of first appearance. A missing key gives None, as does a null.
 
     Args:
         lines: from `bertkit.reading.utf8.decode_lines`.
-        source: what messages call the file.
-        fingerprint: the table's.
+        source: name of the file in messages.
+        fingerprint: fingerprint of the table.
 
     Raises:
-        DataError: a line holds no JSON object, a text holds half of a surrogate pair, which is not a character, or no
-            object has a key. One message names all faults with their lines.
+        DataError: a line is not a JSON object, a text contains half of a surrogate pair, which is not a character, or
+            no object has a key. The message lists the first ten faults with their lines.
 
     >>> read_json_lines(['{"text": "a", "label": 1}', '{"text": "b"}'], "x.jsonl", "").columns
     {'text': ['a', 'b'], 'label': [1, None]}
@@ -40,7 +39,7 @@ def json_line_blocks(lines: Iterable[str], source: str, fingerprint: str, size: 
     """Yields the table of `read_json_lines` in parts of ``size`` rows; each has the keys of all rows up to its last.
 
     Raises:
-        DataError: as `read_json_lines`, after the parts before; the message names the faults of one part.
+        DataError: as `read_json_lines`, after the parts before the fault; the message lists the faults of one part.
     """
     names: dict[str, None] = {}
     faults: list[str] = []
@@ -71,7 +70,7 @@ def _rows(lines: Iterable[str], source: str, faults: list[str]) -> Iterator[tupl
 
 def _checked(line: str) -> dict[str, Any]:
     row = json_object(line, "text")
-    if "\\ud" in line or "\\uD" in line:  # the only way to write a surrogate in JSON
+    if "\\ud" in line or "\\uD" in line:  # a surrogate can only occur as an escape in JSON
         try:
             json.dumps(row, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:

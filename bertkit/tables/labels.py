@@ -1,4 +1,4 @@
-"""The labels of a table: one class per row, several, or a number; and the names of the classes.
+"""Labels of a table (one class, several classes or a number per row) and the class names.
 
 Class names are always those of the data, so that predictions are readable without the table.
 """
@@ -17,7 +17,7 @@ Problem = Literal["single_label", "multi_label", "regression"]
 
 
 def is_missing(value: Any) -> bool:
-    """Returns whether a value is no label: a null, NaN, an empty field or white space. Words like "None" are labels.
+    """Returns whether a label is missing: null, NaN, an empty field or white space. Words like "None" are labels.
 
     >>> is_missing(None), is_missing(" "), is_missing("None"), is_missing(0)
     (True, True, False, False)
@@ -28,8 +28,8 @@ def is_missing(value: Any) -> bool:
 def problem_of(values: Sequence[Any]) -> Problem:
     """Infers the kind of problem from the form of the labels; missing labels are ignored.
 
-    Lists mean several labels per row. Numbers of which at least one has a fraction, written or stored, mean regression;
-    whole numbers alone are classes, like words.
+    Lists mean several labels per row. Numbers mean regression if at least one is a float or is text that is not a whole
+    number; whole numbers only are classes, like words.
 
     >>> problem_of(["3", "1"]), problem_of(["3", "1.5"]), problem_of([["a"], []]), problem_of([0.0, 1.0])
     ('single_label', 'regression', 'multi_label', 'regression')
@@ -45,7 +45,7 @@ def problem_of(values: Sequence[Any]) -> Problem:
 def class_names(values: Sequence[Any]) -> list[str]:
     """Returns the distinct labels as text: whole numbers in numeric order, anything else in alphabetical order.
 
-    Missing and invalid labels are left out; `class_ids` and `class_sets` refuse it.
+    Missing and invalid labels are skipped; `class_ids` and `class_sets` raise an error for them.
 
     >>> class_names(["no", "yes", "no"]), class_names([10, 9]), class_names([["b"], ["a", "b"]])
     (['no', 'yes'], ['9', '10'], ['a', 'b'])
@@ -62,7 +62,7 @@ def class_ids(table: Table, column: str, names: Sequence[str]) -> list[int]:
     """Returns the class of every row as an index into ``names``.
 
     Raises:
-        DataError: a label is missing, or none of the names; every such row is named.
+        DataError: a label is missing or is not one of ``names``; the message lists the first ten such rows.
     """
     ids = {name: index for index, name in enumerate(names)}
     values = _values(table, column)
@@ -73,10 +73,11 @@ def class_ids(table: Table, column: str, names: Sequence[str]) -> list[int]:
 
 
 def class_sets(table: Table, column: str, names: Sequence[str]) -> list[list[float]]:
-    """Returns for every row a 1 for each of ``names`` that it has and a 0 for the others.
+    """Returns one multi-hot list per row: 1.0 for each of ``names`` that the row has, 0.0 for the others.
 
     Raises:
-        DataError: a row has no list, or a label that is none of the names; every such row is named.
+        DataError: a row does not have a list, or has a label that is not one of ``names``; the message lists the first
+            ten faults.
     """
     ids = {name: index for index, name in enumerate(names)}
     values = _values(table, column)
@@ -98,12 +99,12 @@ def class_sets(table: Table, column: str, names: Sequence[str]) -> list[list[flo
 
 
 def named(table: Table, column: str) -> Table:
-    """Replaces class ids, or lists of them, by the class names that the source gives.
+    """Replaces class ids, or lists of class ids, by the class names of the source.
 
-    -1 becomes a missing value: data sets of the Hub write it so.
+    -1 becomes a missing value: Hub data sets use it for a missing label.
 
     Raises:
-        DataError: an id has no class.
+        DataError: an id is not that of a class.
     """
     if column not in table.class_names:
         return table
@@ -125,7 +126,7 @@ def named(table: Table, column: str) -> Table:
 def separated(table: Table, column: str, separator: str) -> Table:
     """Splits the fields of a column that hold several labels, as in CSV and TSV files, into lists.
 
-    An empty field becomes an empty list; values other than text are unchanged and left to `class_sets`.
+    An empty field becomes an empty list; values other than text are unchanged, and `class_sets` checks them.
     """
     lists = [
         [label.strip() for label in value.split(separator) if label.strip()] if isinstance(value, str) else value
@@ -138,7 +139,8 @@ def texts(table: Table, column: str) -> list[str]:
     """Returns the text of every row unchanged: "None", "NA" and "null" are words.
 
     Raises:
-        DataError: something is missing, empty, white space alone, or no text; every such row is named.
+        DataError: a value is missing, empty, only white space, or not a string; the message lists the first ten such
+            rows.
     """
     values = _values(table, column)
     faults = []
@@ -154,7 +156,7 @@ def texts(table: Table, column: str) -> list[str]:
 
 
 def _values(table: Table, column: str) -> list[Any]:
-    """Returns the values of a column, including missing ones, so that one message can name all faults."""
+    """Returns the values of a column, including missing ones, so that one message can list all faults."""
     return table.columns[column] if column in table.columns else table.column(column)
 
 

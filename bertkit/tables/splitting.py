@@ -1,4 +1,4 @@
-"""Validation sets drawn from a training set, and rows that are in both."""
+"""Validation sets drawn from a training set, and detection of rows that are in both."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import numpy as np
 
 
 def hold_out(classes: Sequence[Hashable] | None, rows: int, fraction: float, seed: int) -> tuple[list[int], list[int]]:
-    """Draws a validation set that has about the class shares of the whole.
+    """Draws a stratified validation set: its class shares are about those of all rows.
 
-    Of a class of n rows, ``fraction`` · n are held out, rounded; at least one remains to train on. (The function of
-    the datasets library refuses a class of one row.)
+    Of a class of n rows, ``fraction`` · n rows (rounded) are held out; at least one row remains for training. (The
+    function of the ``datasets`` library does not accept a class of one row.)
 
     Args:
-        classes: the class of every row; None draws from all rows equally.
+        classes: the class of every row; None draws uniformly from all rows.
         rows: number of rows.
         fraction: share to hold out, in (0, 1).
-        seed: determines the split, independent of anything else in the run.
+        seed: determines the split, independent of other random numbers of the run.
 
     Returns:
-        Rows to train on and rows held out, each in the order of the table.
+        Indices of the training rows and of the held-out rows, each ascending.
     """
     generator = np.random.default_rng(seed)
     groups: dict[Hashable, list[int]] = {}
@@ -34,10 +34,10 @@ def hold_out(classes: Sequence[Hashable] | None, rows: int, fraction: float, see
 
 
 def repeated(train: Sequence[Sequence[str]], validation: Sequence[Sequence[str]]) -> list[int]:
-    """Returns the rows of a validation set whose texts are also in the training set.
+    """Returns the indices of the rows of a validation set whose texts are also in the training set.
 
     Args:
-        train, validation: columns of texts.
+        train, validation: text columns, each one string per row.
     """
     seen = set(zip(*train, strict=True))
     return [row for row, texts in enumerate(zip(*validation, strict=True)) if texts in seen]

@@ -1,4 +1,4 @@
-"""Rows of named columns with their places in the source."""
+"""Tables: rows of named columns with the place of each row in the source."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ class Table:
     """Rows of named columns, at least one of each, with the place of each row in the source.
 
     Attributes:
-        columns: name → a value a row. CSV and TSV give strings, the other kinds what they hold. None is a missing
-            value: a null, or a key that a JSON object lacks; the values within lists and objects are not looked at.
-        source: the file as it was given, or the Hub set with configuration and split; for messages and the model card.
+        columns: column name → values, one per row. CSV and TSV give strings, other formats typed values. None is a
+            missing value: a null, or a key that a JSON object lacks; values inside of lists and objects are not
+            checked.
+        source: the path as given, or the Hub data set with configuration and split; for messages and the model card.
         fingerprint: ``sha256:`` and 16 hexadecimal digits, the same for the same content.
-        lines: the line that each row begins in, 1 is the first of the file; None where rows are counted instead.
-        class_names: column → the names of its classes in the order of their ids, where the source tells them.
-        skipped: how many rows with another number of fields than the header were left out.
-        first_row: how many rows of the source are before this part of it; 0 for a whole table.
+        lines: line in which each row starts, from 1; None if places are row numbers instead.
+        class_names: column → class names in the order of their ids, if the source has them.
+        skipped: number of rows skipped because their number of fields differs from that of the header.
+        first_row: number of rows of the source before this part; 0 for a whole table.
     """
 
     columns: Mapping[str, list[Any]]
@@ -54,7 +55,7 @@ class Table:
         """Returns the values of one column.
 
         Raises:
-            DataError: there is no such column, or a value of it is missing; as `select`.
+            DataError: the column does not exist or has a missing value, as `select`.
         """
         return self.select(name)[name]
 
@@ -62,8 +63,8 @@ class Table:
         """Returns column name → values for some columns.
 
         Raises:
-            DataError: a column does not exist, or has a missing value. The message names all such columns and places
-                together, at most ten of them.
+            DataError: a column does not exist or has a missing value. The message lists these columns and places, at
+                most ten.
         """
         faults = []
         for name in names:
@@ -77,10 +78,10 @@ class Table:
         return {name: self.columns[name] for name in names}
 
     def numbers(self, name: str) -> list[float]:
-        """Returns the values of a column of numbers, such as similarity scores; text is parsed.
+        """Returns the values of a numeric column, such as similarity scores; text is parsed.
 
         Raises:
-            DataError: as `column`; or a value is no finite number: the message names at most ten such places.
+            DataError: as `column`; or a value is not a finite number: the message lists at most ten such places.
         """
         values = self.column(name)
         numbers = list(map(to_number, values))
@@ -90,7 +91,7 @@ class Table:
 
 
 def to_number(value: Any) -> float:
-    """Returns the number that a value is or, if it is text, writes; NaN for any other value, bools included.
+    """Converts a number, or text that contains a number, to float; returns NaN for other values, including bools.
 
     >>> to_number("1e3"), to_number(2), to_number(True), to_number("one")
     (1000.0, 2.0, nan, nan)

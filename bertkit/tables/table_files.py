@@ -1,4 +1,4 @@
-"""Reading of files of rows: CSV, TSV, JSON lines, Parquet."""
+"""Reading of table files: CSV, TSV, JSON lines, Parquet."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ def read_table(
     ============  ==========================================================================================
     ``.csv``      RFC 4180: commas, quotes around fields that hold commas, line endings or (doubled) quotes
     ``.tsv``      as GLUE's files: tabs, quotes are plain characters, a row is a line
-    ``.jsonl``    one JSON object a line
-    ``.parquet``  one column of it for each column of the table
+    ``.jsonl``    one JSON object per line
+    ``.parquet``  one Parquet column for each column of the table
     ============  ==========================================================================================
 
-    The first three are UTF-8, may begin with a byte order mark, have any line endings, and may also be packed as
-    ``.gz`` or ``.zst``. Text of CSV and TSV is not changed. The fingerprint is the start of the SHA-256
-    of the file's bytes, unpacked.
+    The first three are UTF-8, with or without a byte order mark and with any line endings, and can be compressed as
+    ``.gz`` or ``.zst``. Text of CSV and TSV is not changed. The fingerprint is the start of the SHA-256 of the
+    decompressed bytes of the file.
 
     Args:
-        path: the file; ``~`` is the home folder.
-        columns: the names of the columns of a CSV or TSV file that has no header line.
-        quoting: whether fields of a CSV or TSV file can be quoted; None follows the kind: CSV yes, TSV no.
-        skip_ragged: leave out rows of a CSV or TSV file with another number of fields than the header, and count them
-            in the table's ``skipped``; for published data that is known to have some.
+        path: path of the file; a leading ``~`` is the home folder.
+        columns: column names of a CSV or TSV file without a header line.
+        quoting: whether fields of a CSV or TSV file can be quoted; None for the default: True for CSV, False for TSV.
+        skip_ragged: skip rows of a CSV or TSV file whose number of fields differs from that of the header, and count
+            them in ``skipped`` of the table; for published data that is known to have such rows.
 
     Raises:
-        DataError: the file cannot be read, has another format, or is not valid in its format; the message names all
-            faults, at most ten of them, with their lines and remedies.
+        DataError: the file cannot be read, has an unsupported format, or is not valid in its format; the message lists
+            at most ten faults with their lines and remedies.
     """
     path = Path(os.path.expanduser(path))
     kind = _kind_of(path)
@@ -62,7 +62,7 @@ def read_table(
     source, fingerprint = str(path), _fingerprint(path, kind.packing)
     if kind.form == PARQUET:
         return read_batches(parquet_batches(path, source, lambda share: None), source, fingerprint)
-    # A packed file cannot be converted in place, so messages do not show how.
+    # A compressed file cannot be converted in place, so messages do not show how.
     file = None if kind.packing else path
     if kind.form == JSON_LINES:
         return read_json_lines(decode_lines(_blocks(path, kind.packing), source, file), source, fingerprint)
@@ -80,15 +80,15 @@ def read_table(
 def read_table_parts(path: str | Path, size: int, reached: Callable[[float], None]) -> Iterator[Table]:
     """Yields the table in a file in parts of at most ``size`` rows; one part is in memory at a time.
 
-    Rows keep the places that they have in the file; the fingerprint is left empty, since the file is read only once.
+    Rows keep their places in the file; the fingerprint is empty, since the file is read only once.
 
     Args:
         path: as for `read_table`.
-        size: rows of a part, at most.
-        reached: called with the share of the file that was read, in [0, 1].
+        size: maximum number of rows of a part.
+        reached: called with the share of the file that has been read, in [0, 1].
 
     Raises:
-        DataError: as `read_table`, after the parts before; the message names the faults of one part.
+        DataError: as `read_table`, after the parts before the fault; the message lists the faults of one part.
     """
     path = Path(os.path.expanduser(path))
     kind, source = _kind_of(path), str(path)
@@ -113,7 +113,7 @@ def _parquet_parts(path: Path, size: int, reached: Callable[[float], None]) -> I
 
 
 def is_table(path: str | Path) -> bool:
-    """Returns whether `read_table` reads a file, by its suffix."""
+    """Returns whether the suffix of a file is that of a table format."""
     return file_kind(Path(path).name, _FORMS) is not None
 
 

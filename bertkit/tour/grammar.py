@@ -1,10 +1,10 @@
-"""A seeded grammar that writes made-up documents and labelled sentences.
+"""Seeded grammar that generates synthetic documents and labelled sentences.
 
-Two regularities are put into the documents for BERT to find without labels. A document keeps to one topic, person,
-place and thing, so whether two passages belong together can be told (next sentence prediction). And a document keeps
-to one mood: its adjectives are all kind or all unkind and its people speak gladly or sadly, so which adjectives go
-together can be told from the words around them (masked LM). The labelled sentences ask for the second: is a verdict
-kind? Only a few adjectives are ever labelled; who has read the documents knows about the others.
+The documents contain two regularities that BERT can learn without labels. A document has one topic, person, place and
+thing, so a model can predict whether two passages belong together (next sentence prediction). A document also has one
+mood: its adjectives are all kind or all unkind and its adverbs are glad or sad, so a model can learn from the context
+which adjectives are similar (masked LM). The labels of the sentences depend on the second: is the verdict kind? Only a
+few adjectives occur in labelled training sentences; a pre-trained model knows the others from the documents.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 _NAMES = """Ada Ben Cleo Finn Hana Max Nora Otto""".split()
 
-# topic: places, things, what one does with them, parts
+# topic: places, things, verbs for the things, parts of the things
 _TOPICS: dict[str, tuple[list[str], list[str], list[str], list[str]]] = {
     "food": (
         ["kitchen", "tavern", "bakery"],
@@ -47,7 +47,7 @@ marvellous fine glorious enjoyable""".split()
 UNKIND = """awful dreadful poor horrid dismal terrible dull nasty miserable clumsy tiresome shabby
 hideous bleak wretched pitiful""".split()
 
-# How people speak and act in documents of either mood; verdicts never say it.
+# Adverbs of kind and of unkind documents; they do not occur in verdicts.
 _GLADLY = """gladly happily cheerfully proudly""".split()
 _SADLY = """sadly grimly wearily bitterly""".split()
 
@@ -72,21 +72,21 @@ _VERDICTS = (
 
 @dataclass(frozen=True)
 class LabelledSentence:
-    """A made-up verdict; ``label`` is 1 for kind, 0 for unkind."""
+    """Synthetic verdict; ``label`` is 1 for kind, 0 for unkind."""
 
     text: str
     label: int
 
 
 def write_documents(number: int, seed: int) -> list[list[str]]:
-    """Made-up documents of 8 to 14 sentences.
+    """Generates documents of 8 to 14 sentences.
 
     Args:
-        number: how many documents.
-        seed: the same seed gives the same documents.
+        number: number of documents.
+        seed: random seed; the same seed gives the same documents.
 
     Returns:
-        The documents, each a list of sentences, tokens parted by spaces.
+        The documents, each a list of sentences, with tokens separated by spaces.
     """
     rng = random.Random(f"documents {seed}")
     return [_document(rng) for _ in range(number)]
@@ -112,11 +112,11 @@ def _document(rng: random.Random) -> list[str]:
 
 
 def write_labelled(number: int, seed: int, adjectives: tuple[list[str], list[str]]) -> list[LabelledSentence]:
-    """Made-up verdicts, half of them kind.
+    """Generates verdicts in random order, half of them kind.
 
     Args:
-        number: how many sentences.
-        seed: the same seed gives the same sentences.
+        number: number of sentences.
+        seed: random seed; the same seed gives the same sentences.
         adjectives: the kind and the unkind adjectives to use.
     """
     rng = random.Random(f"labelled {seed}")

@@ -1,4 +1,4 @@
-"""The whole way in minutes: made-up text → tokenizer → pre-trained BERT → fine-tuned classifier → predictions."""
+"""Complete pipeline on synthetic text: tokenizer → pre-trained BERT → fine-tuned classifier → predictions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MADE_UP = "The data are made up by a small grammar; the scores say nothing about
 _SEED = 42
 _DOCUMENTS = 3000
 _FEW, _MANY = 64, 400
-# Only these adjectives are ever labelled; the others are in the documents, and in the test sentences.
+# Adjectives per class in the labelled training sentences; the others are in the documents and the dev sentences.
 _LABELLED_ADJECTIVES = 8
 
 _EXAMPLES = (
@@ -30,17 +30,17 @@ _EXAMPLES = (
 
 @dataclass(frozen=True)
 class Tour:
-    """What a quickstart found.
+    """Results of a quickstart.
 
     Attributes:
-        output_dir: holds ``text/``, ``pretrained/``, ``finetuned/`` and ``from-scratch/``.
+        output_dir: folder of ``text/``, ``pretrained/``, ``finetuned/`` and ``from-scratch/``.
         pretraining: results of pre-training on held-out documents; losses in nats, accuracies in [0, 1].
-        first_masked_lm_loss: masked LM loss in training when it began, in nats.
-        finetuned: dev accuracy of the pre-trained BERT after fine-tuning on ``labelled`` sentences.
-        from_scratch: dev accuracy of the same model, fine-tuned without pre-training.
-        labelled: how many labelled sentences both had.
-        predictions: of the fine-tuned BERT for a few new sentences.
-        seconds: wall time of everything.
+        first_masked_lm_loss: first logged masked LM loss of the training, in nats.
+        finetuned: dev accuracy of the pre-trained BERT after fine-tuning on ``labelled`` sentences, in [0, 1].
+        from_scratch: dev accuracy of the same model, fine-tuned without pre-training, in [0, 1].
+        labelled: number of labelled training sentences of both.
+        predictions: predictions of the fine-tuned BERT for a few new sentences.
+        seconds: total wall time.
     """
 
     output_dir: Path
@@ -54,10 +54,10 @@ class Tour:
 
 
 def quickstart(output_dir: str | Path = "bertkit-quickstart") -> Tour:
-    """Takes the tour: about two minutes on two cores, no network, no data.
+    """Runs the complete pipeline on synthetic text: about two minutes on two cores, without network or data.
 
     Args:
-        output_dir: new or empty folder.
+        output_dir: a new or empty folder.
 
     Raises:
         OutputError: the folder is in use.
@@ -99,7 +99,7 @@ def quickstart(output_dir: str | Path = "bertkit-quickstart") -> Tour:
 
 
 def write_data(text: Path, labelled: Path) -> None:
-    """Writes ``text/documents.txt`` (a sentence a line) and ``labelled/{train,dev}.tsv`` in GLUE's layout."""
+    """Writes ``text/documents.txt`` (one sentence per line) and ``labelled/{train,dev}.tsv`` in GLUE's layout."""
     text.mkdir(parents=True)
     labelled.mkdir(parents=True)
     documents = grammar.write_documents(_DOCUMENTS, _SEED)
@@ -117,7 +117,7 @@ def _first_masked_lm_loss(run: Run) -> float:
 
 
 def report(tour: Tour, *, as_json: bool = False) -> str:
-    """What the command prints: a table for people, or one JSON object."""
+    """Formats the output of the command: a readable table, or one JSON object."""
     if as_json:
         return json.dumps({**asdict(tour), "output_dir": str(tour.output_dir)})
     held_out = tour.pretraining

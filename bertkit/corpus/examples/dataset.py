@@ -1,6 +1,6 @@
-"""One data set over a whole pre-training run, of one phase or several, and its batches.
+"""Data sets that cover a whole pre-training run of one or more phases, and their batches.
 
-Dimension letters: B examples of a batch, S ``max_seq_length``, P predictions of an example.
+Dimension letters: B batch size, S ``max_seq_length``, P prediction slots of an example.
 """
 
 from __future__ import annotations
@@ -30,34 +30,33 @@ _EPOCHS_KEPT = 2  # a batch can span the end of one epoch and the start of the n
 
 
 class PretrainingExamples(Dataset[Arrays]):
-    """The examples of a run, numbered from 0: number k is one and the same whenever and wherever it is asked for.
+    """Map-style data set of the examples of a run, numbered from 0; example k does not depend on earlier accesses.
 
-    Every epoch has its own pairs (`plan_epoch`), in an order of its own, under masks of their own; that takes the
-    place of the released script's ``dupe_factor``. The run goes through epoch ``first_epoch``, then the next, and so
-    on, for ``num_examples`` examples, so resuming is going on at the next k. Epochs differ a little in size: to reach
-    one, the pairs of those before it are planned too.
+    Every epoch has its own pairs (`plan_epoch`), order and masks; this replaces ``dupe_factor`` of the released script.
+    The run goes through the epochs from ``first_epoch`` on until it has ``num_examples`` examples, so a resumed run
+    continues at the next k. Epochs differ slightly in size: to reach an epoch, all epochs before it are planned too.
 
-    With ``fixed_epoch`` the pairs and masks are those of that epoch, each time the same, in the order of their
-    documents: for evaluation. Of more pairs than ``num_examples``, as many are taken at even distances.
+    With ``fixed_epoch`` the pairs and masks are always those of that epoch, in the order of their documents: for
+    evaluation. If the epoch has more pairs than ``num_examples``, evenly spaced pairs are selected.
 
-    Items are dicts of int64 numpy arrays, which `collate` makes into tensors:
+    Items are dicts of int64 numpy arrays, which `collate` converts to tensors:
 
-    - ``input_ids``, ``attention_mask``, ``token_type_ids``: ``(B, S)``, padded to S always.
+    - ``input_ids``, ``attention_mask``, ``token_type_ids``: ``(B, S)``, always padded to S.
     - ``masked_positions``: ``(B, P)``, ascending, 0 in unused slots; ``labels``: ``(B, P)``, -100 in unused slots.
-    - ``next_sentence_label``: ``(B,)``; 0 = B follows A, 1 = B is random, or A follows B under ``sop``. Not there under
-      ``none``, whose examples are [CLS] A [SEP], with ``token_type_ids`` 0 throughout.
+    - ``next_sentence_label``: ``(B,)``; 0 = B follows A, 1 = B is random, or A follows B with ``sop``. Absent with
+      ``none``, whose examples are [CLS] A [SEP] with all ``token_type_ids`` 0.
 
     Args:
-        view: the documents, or a stream of them, whose epochs are its blocks.
-        vocabulary: the ids to write, from `Vocabulary.of`.
-        data: the numbers.
-        num_examples: examples of the whole run; with ``fixed_epoch`` the most there are, None for all.
-        fixed_epoch: an epoch to repeat.
-        first_epoch: what the run's epochs are numbered from, at least 0. A second phase of a run, with longer examples
-            of the same text, begins behind the epochs of the first, so that it has other masks and another order.
+        view: the documents, or a stream of documents, whose epochs are its blocks.
+        vocabulary: ids of the examples, from `Vocabulary.of`.
+        data: settings of the examples.
+        num_examples: number of examples of the whole run; with ``fixed_epoch`` the maximum number, None for all.
+        fixed_epoch: epoch to repeat; None for a new epoch each time.
+        first_epoch: number of the first epoch of the run, at least 0. A second phase, with longer examples of the same
+            text, starts after the epochs of the first, so that its masks and order differ.
 
     Raises:
-        DataError: ``view`` has fewer than two documents under ``nsp``, or too little text for an example.
+        DataError: ``view`` has fewer than two documents with ``nsp``, or too little text for an example.
         ValueError: ``num_examples`` is below 1, or None without ``fixed_epoch``; ``first_epoch`` is below 0.
     """
 
@@ -92,11 +91,11 @@ class PretrainingExamples(Dataset[Arrays]):
         )
         self._plans: dict[int, PairPlan] = {}
         self._orders: dict[int, NDArray[np.integer[Any]]] = {}
-        self._starts = [0]  # the first example of each of the run's epochs, and of the one after those planned
+        self._starts = [0]  # first example of each planned epoch of the run, and of the epoch after them
         if fixed_epoch is None:
             assert num_examples is not None
             self._num_examples = num_examples
-            # A corpus that cannot be paired is refused here, and forked workers share what was planned.
+            # Raises here if the corpus has no pairs; forked workers share the plan.
             self._plan_up_to(0)
             self._order(first_epoch)
         else:
@@ -108,11 +107,11 @@ class PretrainingExamples(Dataset[Arrays]):
 
     @property
     def examples_per_epoch(self) -> int:
-        """Pairs of ``first_epoch`` (or of ``fixed_epoch``); other epochs differ a little."""
+        """Returns the number of pairs of ``first_epoch`` (or ``fixed_epoch``); other epochs differ slightly."""
         return len(self._plan(self.fixed_epoch)) if self.fixed_epoch is not None else self._starts[1]
 
     def __getitem__(self, index: int) -> Arrays:
-        """Example ``index``, each array without its B.
+        """Returns example ``index``; its arrays have no batch dimension.
 
         Raises:
             IndexError: as `__getitems__`.
@@ -120,10 +119,10 @@ class PretrainingExamples(Dataset[Arrays]):
         return {name: array[0] for name, array in self.__getitems__([index]).items()}
 
     def __getitems__(self, indices: Sequence[int]) -> Arrays:
-        """The examples of these numbers as one batch.
+        """Returns the examples ``indices`` as one batch.
 
         Raises:
-            IndexError: a number is below 0, or not below the length.
+            IndexError: an index is negative or not below the length.
         """
         numbers = np.asarray(indices, np.int64)
         outside = (numbers < 0) | (numbers >= len(self))
@@ -133,7 +132,7 @@ class PretrainingExamples(Dataset[Arrays]):
         return self._batch(epochs, pairs)
 
     def _locate(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Epoch of each example, and which pair of its plan it is."""
+        """Returns the epoch of each example and the index of its pair in the plan of that epoch, both ``(B,)``."""
         if self.fixed_epoch is not None:
             total = len(self._plan(self.fixed_epoch))
             return np.full_like(numbers, self.fixed_epoch), numbers * total // len(self)
@@ -183,7 +182,7 @@ class PretrainingExamples(Dataset[Arrays]):
         input_ids[:, 0] = self.vocabulary.cls_token_id
         for epoch in np.unique(epochs).tolist():
             rows = epochs == epoch
-            # Where there is no text, `source` may lie outside of the store: what is read there is not used.
+            # At positions without text `source` may be out of range; the values read there are discarded.
             tokens = self.view.of_epoch(epoch).store.tokens.take(source[rows], mode="clip")
             input_ids[rows] = np.where(text[rows], tokens, input_ids[rows])
         masked = mask_tokens(input_ids, text, attended.sum(axis=1), self._rules, epochs, pairs)
@@ -199,7 +198,7 @@ class PretrainingExamples(Dataset[Arrays]):
         return batch
 
     def _segments(self, epochs: NDArray[np.int64], pairs: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
-        """Start and length of A and of B, each ``(B, 1)``, and next_sentence_label, ``(B,)``."""
+        """Returns start and length of A and of B, each ``(B, 1)``, and next_sentence_label, ``(B,)``."""
         fields = ("a_start", "a_length", "b_start", "b_length", "next_sentence_label")
         found = np.empty((len(fields), len(pairs)), np.int64)
         for epoch in np.unique(epochs).tolist():
@@ -210,25 +209,25 @@ class PretrainingExamples(Dataset[Arrays]):
         return (*found[:4, :, None], found[4])
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_plans": {}, "_orders": {}}  # planned anew where it is unpickled: faster than to send
+        return {**self.__dict__, "_plans": {}, "_orders": {}}  # planning again is faster than sending the plans
 
 
 def _make_room(kept: dict[int, Any]) -> None:
-    """Lets the oldest go, before the next is made."""
+    """Removes the oldest entries until there is room for one more."""
     while len(kept) >= _EPOCHS_KEPT:
         kept.pop(next(iter(kept)))
 
 
 class PhasedExamples(Dataset[Arrays]):
-    """The examples of all phases, one after another; see `PretrainingExamples`.
+    """Concatenation of the examples of all phases; see `PretrainingExamples`.
 
-    A batch never mixes phases as long as its examples follow each other and every phase has whole batches.
+    A batch of consecutive examples never mixes phases if the size of every phase is a multiple of the batch size.
 
     Args:
         parts: the examples of each phase.
 
     Raises:
-        ValueError: examples of two phases are asked for at once, which have different lengths.
+        ValueError: raised by `__getitems__` if a batch has examples of more than one phase: their lengths differ.
     """
 
     def __init__(self, parts: Sequence[PretrainingExamples]):
@@ -241,22 +240,22 @@ class PhasedExamples(Dataset[Arrays]):
         return self._starts[-1]
 
     def part_of(self, index: int) -> int:
-        """Which of the parts example ``index`` is of.
+        """Returns the number of the part that contains example ``index``.
 
         Raises:
-            IndexError: it is below 0, or not below the length.
+            IndexError: ``index`` is negative or not below the length.
         """
         if not 0 <= index < len(self):
             raise IndexError(f"example {index}: this run has examples 0 to {len(self) - 1}")
         return bisect_right(self._starts, index) - 1
 
     def __getitem__(self, index: int) -> Arrays:
-        """Example ``index``, each array without its B."""
+        """Returns example ``index``; its arrays have no batch dimension."""
         part = self.part_of(index)
         return self.parts[part][index - self._starts[part]]
 
     def __getitems__(self, indices: Sequence[int]) -> Arrays:
-        """The examples of these numbers as one batch."""
+        """Returns the examples ``indices`` as one batch."""
         part, last = self.part_of(min(indices)), self.part_of(max(indices))
         if part != last:
             phases = last - part + 1
@@ -265,7 +264,7 @@ class PhasedExamples(Dataset[Arrays]):
 
 
 def collate(examples: Arrays | Sequence[Mapping[str, NDArray[np.int64]]]) -> dict[str, torch.Tensor]:
-    """A batch of tensors from what `PretrainingExamples` gives: one batch, or a list of single examples."""
+    """Converts items of `PretrainingExamples`, one batch or a list of single examples, to a batch of tensors."""
     if not isinstance(examples, Mapping):
         examples = {name: np.stack([example[name] for example in examples]) for name in examples[0]}
     return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in examples.items()}

@@ -1,9 +1,10 @@
 """input_ids → masked input_ids, masked_positions, labels (BERT §3.1, task 1).
 
 The rules are those of ``create_masked_lm_predictions`` of the released ``create_pretraining_data.py``, with these
-departures: a random replacement is never a special token (the script draws it from the whole vocabulary); a word never
-reaches over [CLS] or [SEP] (the script joins a ``##`` piece that opens segment B to the last word of A); and an example
-with text always has a prediction (the script's whole-word masking makes none where each word has too many pieces).
+differences: a random replacement is never a special token (the script draws it from the whole vocabulary); a word never
+extends across [CLS] or [SEP] (the script joins a ``##`` piece at the start of segment B to the last word of A); and an
+example with text has at least one prediction (the script's whole-word masking makes none if every word has too many
+pieces).
 """
 
 from __future__ import annotations
@@ -24,16 +25,17 @@ _HALF = np.uint64(32)
 
 @dataclass(frozen=True, eq=False)
 class MaskingRules:
-    """How many tokens are predicted, and what takes their place.
+    """Settings of masking: how many tokens are predicted, and their replacements.
 
     Attributes:
-        seed: of the run.
+        seed: seed of the run.
         mlm_probability: share of the tokens of an example that is predicted, above 0, at most 1.
-        max_predictions_per_seq: P, the most of them.
-        mask_token_id: what 80 % of them are replaced by.
-        ordinary_ids: ``(N,)`` int64, what 10 % of them are replaced by, drawn evenly; the last 10 % stay.
-        continuation: ``(V,)`` bool by id, True for pieces that go on the word of the piece before them: whole words are
-            chosen. None: single tokens are.
+        max_predictions_per_seq: P, maximum number of predictions of an example.
+        mask_token_id: id that replaces 80 % of the predicted tokens.
+        ordinary_ids: ``(N,)`` int64, ids that replace 10 % of the predicted tokens, drawn uniformly; the other 10 %
+            are unchanged.
+        continuation: ``(V,)`` bool, indexed by id, True for pieces that continue the word of the piece before them, for
+            whole-word masking. None for masking of single tokens.
     """
 
     seed: int
@@ -46,10 +48,12 @@ class MaskingRules:
 
 @dataclass(frozen=True, eq=False)
 class MaskedBatch:
-    """Attributes:
-    input_ids: ``(B, S)`` int64, with the replacements.
-    masked_positions: ``(B, P)`` int64, ascending; a slot without a prediction holds 0.
-    labels: ``(B, P)`` int64, the original ids at these positions; -100 in a slot without a prediction.
+    """Result of `mask_tokens`.
+
+    Attributes:
+        input_ids: ``(B, S)`` int64, with the replacements.
+        masked_positions: ``(B, P)`` int64, ascending; 0 in unused slots.
+        labels: ``(B, P)`` int64, original ids at these positions; -100 in unused slots.
     """
 
     input_ids: NDArray[np.int64]
@@ -65,34 +69,34 @@ def mask_tokens(
     epoch: ArrayLike,
     index: ArrayLike,
 ) -> MaskedBatch:
-    """Chooses tokens to predict in each example, without replacement, and hides them.
+    """Selects tokens to predict in each example, without replacement, and masks them.
 
     An example of ``length`` tokens has
     ``min(max_predictions_per_seq, max(1, round(length × mlm_probability)))`` tokens to predict, or all its candidates
-    where these are fewer. Each becomes [MASK] with probability 0.8, a random ordinary token with 0.1 (perhaps itself),
-    and stays as it is with 0.1.
+    if these are fewer. Each becomes [MASK] with probability 0.8, a random ordinary token (possibly itself) with
+    probability 0.1, and is unchanged with probability 0.1.
 
-    Whole words are drawn in a random order, and each is taken with all its pieces if these still fit into that number,
-    else passed over; so there can be fewer predictions. Where every word has too many pieces, as many of the first ones
-    of the word drawn first are taken as fit: the one case where a word is hidden in part. What becomes of each piece is
-    drawn for itself. Without any continuation the choice is that of single tokens.
+    Whole words are drawn in random order. A word is selected with all its pieces if they fit into the remaining number,
+    else skipped, so there can be fewer predictions. If every word has too many pieces, the first pieces of the word
+    drawn first are selected, as many as fit: the only case in which a word is masked in part. The replacement of each
+    piece is drawn independently. Without continuation pieces the selection is that of single tokens.
 
-    What row b becomes depends on its own ids, ``rules``, ``epoch`` and ``index[b]`` alone, on no other row.
+    Row b depends only on its own ids, candidates and length, ``rules``, ``epoch`` and ``index[b]``, not on other rows.
 
     Args:
-        input_ids: ``(B, S)`` int64; not changed.
+        input_ids: ``(B, S)`` int64; not modified.
         candidates: ``(B, S)`` bool, True for the tokens of the text, False for [CLS], [SEP] and padding.
-        lengths: ``(B,)``, tokens of each example, [CLS] and [SEP] counted, padding not.
-        rules: of the choice.
+        lengths: ``(B,)``, tokens of each example, including [CLS] and [SEP], without padding.
+        rules: settings of the selection.
         epoch: ``()`` or ``(B,)`` integers.
-        index: ``(B,)`` integers, which example of its epoch each row is.
+        index: ``(B,)`` integers, index of each row within its epoch.
     """
     width, slots = input_ids.shape[1], rules.max_predictions_per_seq
     wanted = np.clip(np.rint(lengths * rules.mlm_probability), 1, slots).astype(np.int64)
     count = np.minimum(wanted, candidates.sum(axis=1))
     numbers = {Stream.MASKED_POSITIONS: width, Stream.REPLACEMENTS: 2 * slots}
     drawn, replacements = halves_of_streams(rules.seed, numbers, epoch, index)
-    # None twice in a row: an order by them is then one and the same by any way of sorting.
+    # The column in the low bits makes the keys of a row distinct, so the order does not depend on the sort algorithm.
     keys = drawn << _HALF | np.arange(width, dtype=np.uint64)
     if rules.continuation is None:
         chosen = _tokens(keys, candidates, count)
@@ -119,7 +123,7 @@ def mask_tokens(
 
 
 def _tokens(keys: NDArray[np.uint64], candidates: NDArray[np.bool_], count: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """The ``count[b]`` candidates of the smallest keys, ``(B, S)``: an even choice without replacement."""
+    """Selects the ``count[b]`` candidates with the smallest keys, ``(B, S)`` bool: uniform without replacement."""
     ascending = np.sort(np.where(candidates, keys, _LAST), axis=1)
     largest = np.take_along_axis(ascending, np.maximum(count - 1, 0)[:, None], axis=1)
     return candidates & (keys <= largest)
@@ -131,10 +135,10 @@ def _whole_words(
     opens_word: NDArray[np.bool_],
     count: NDArray[np.int64],
 ) -> NDArray[np.bool_]:
-    """The pieces of words drawn by the keys of their first pieces, at most ``count[b]``, ``(B, S)``."""
+    """Selects words in the order of the keys of their first pieces, at most ``count[b]`` pieces, ``(B, S)`` bool."""
     height, width = keys.shape
     column = np.arange(width)
-    # For each piece, where its word begins; for each beginning, how many pieces there are.
+    # For each piece the column where its word begins; for each beginning the number of pieces of the word.
     beginning = np.maximum.accumulate(np.where(opens_word, column, 0), axis=1)
     flat = (beginning + width * np.arange(height)[:, None])[candidates]
     sizes = np.bincount(flat, minlength=height * width).reshape(height, width)
@@ -148,16 +152,16 @@ def _whole_words(
 
 
 def _those_that_fit(sizes: NDArray[np.int64], room: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Of things in a row, each taken if it still fits into what is left of ``room[b]``: which are, ``(B, N)``.
+    """Selects items from left to right, each if it fits into the rest of ``room[b]``, ``(B, N)`` bool.
 
-    A size of 0 is nothing to take. The rounds are at most as many as the largest size, whatever B and N are.
+    Items of size 0 are not selected. The number of rounds is at most the largest size, independent of B and N.
     """
     open_ = sizes > 0
     while True:
         total = np.cumsum(np.where(open_, sizes, 0), axis=1)
         taken = open_ & (total <= room[:, None])
         left = room - np.where(taken, total, 0).max(axis=1, initial=0)
-        # Whatever is larger than what is left now is larger than what will be left when its turn comes.
+        # `left` only decreases: an item that is too large now is also too large when its turn comes.
         passed_over = open_ & ~taken & (sizes > left[:, None])
         if not passed_over.any():
             return taken

@@ -1,12 +1,12 @@
 """Sentence lengths → the segments of each example, by the rule of the pair objective.
 
-A segment is a range of the tokens of a store, so it is found from the lengths of sentences alone. Each rule goes
-through the documents in order and gives one bounded block of examples at a time, whatever the size of a document. What
-is drawn for a chunk depends on the seed, the epoch, its document and its number within that document alone.
+A segment is a range of tokens of a store, so the lengths of sentences suffice to find it. Each rule goes through the
+documents in order and yields one block of examples of bounded size at a time, independent of the size of a document.
+The random numbers of a chunk depend only on the seed, the epoch, its document and its number within that document.
 
-``nsp`` follows ``create_instances_from_document`` of the released ``create_pretraining_data.py``, with one departure: a
-random segment B never comes from the document of its A. The script draws a document up to ten times and then takes what
-it has, which can be the same one.
+``nsp`` follows ``create_instances_from_document`` of the released ``create_pretraining_data.py`` with one difference: a
+random segment B never comes from the document of its A. The script draws a document up to ten times and then uses the
+last draw, which can be the same document.
 """
 
 from __future__ import annotations
@@ -32,9 +32,11 @@ _DRAWS_AT_ONCE = 1 << 14
 
 
 class Segments(NamedTuple):
-    """Some examples, one a row. Attributes:
-    starts, lengths: ``(N, 2)`` int64, tokens: of A and of B; B has length 0 where there is none.
-    labels: ``(N,)`` int64: 0 = A and B stand as they were written, 1 = they do not.
+    """A block of examples, one per row.
+
+    Attributes:
+        starts, lengths: ``(N, 2)`` int64, in tokens, for A and B; B has length 0 if the example has no B.
+        labels: ``(N,)`` int64: 0 = A and B are as in the text, 1 = they are not.
     """
 
     starts: NDArray[np.int64]
@@ -43,8 +45,15 @@ class Segments(NamedTuple):
 
 
 class _Documents(NamedTuple):
-    """Documents one after the other in a view: place of the first, and of each the number in its store, the first
-    sentence, the one after its last, the tokens its chunks are to reach, and about how many chunks there will be."""
+    """Consecutive documents of a view.
+
+    Attributes:
+        place: index of the first document in the view.
+        numbers: ``(N,)`` int64, number of each document in its store.
+        firsts, ends: first sentence of each document, and the sentence after its last.
+        targets: tokens that the chunks of each document have to reach.
+        chunks: expected number of chunks of each document.
+    """
 
     place: int
     numbers: NDArray[np.int64]
@@ -56,13 +65,13 @@ class _Documents(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class EpochOfText:
-    """The text that an epoch goes through.
+    """Text of an epoch, with its random numbers.
 
     Attributes:
         view: the documents.
-        seed, epoch: of the randomness, both ≥ 0.
-        max_tokens: of the segments of an example together, without special tokens, at least 2.
-        short_seq_prob: probability of a document to be cut by a random target of 2 to ``max_tokens`` tokens.
+        seed, epoch: determine the random numbers, both ≥ 0.
+        max_tokens: maximum total length of the segments of an example, without special tokens, at least 2.
+        short_seq_prob: probability that a document is cut with a random target of 2 to ``max_tokens`` tokens.
     """
 
     view: StoreView
@@ -80,7 +89,7 @@ class EpochOfText:
             shorter = 2 + (draws[:, 1] * (self.max_tokens - 1)).astype(np.int64)
             targets = np.where(draws[:, 0] < self.short_seq_prob, shorter, self.max_tokens)
             tokens = store.sentence_offsets[ends] - store.sentence_offsets[firsts]
-            # A chunk uses up 3/4 of the target on average, and a sentence at least.
+            # A chunk consumes 3/4 of the target on average, and at least one sentence.
             chunks = np.minimum(np.minimum(3 * tokens // (2 * targets) + 4, ends - firsts), _DRAWS_AT_ONCE)
             cuts = np.flatnonzero(np.diff(np.cumsum(chunks) // _DRAWS_AT_ONCE)) + 1
             for start, end in zip([0, *cuts], [*cuts, len(numbers)], strict=True):
@@ -88,20 +97,27 @@ class EpochOfText:
                 yield _Documents(place + int(start), numbers[start:end], *lists)
 
     def draws(self, documents: NDArray[np.int64], chunks: NDArray[np.int64], n: int) -> NDArray[np.float64]:
-        """``(N, n)`` random numbers for chunks, given by their documents in the store and their numbers in these."""
+        """Returns ``(N, n)`` random numbers in [0, 1) for chunks.
+
+        Args:
+            documents: ``(N,)`` int64, number in the store of the document of each chunk.
+            chunks: ``(N,)`` int64, number of each chunk within its document.
+            n: random numbers per chunk.
+        """
         return uniform(self.seed, Stream.PAIRS, self.epoch, documents << 32 | chunks, n)
 
 
 def next_sentence_pairs(text: EpochOfText) -> Iterator[Segments]:
-    """``nsp`` (BERT §3.1, §A.2): B follows A, or is text of another document.
+    """Yields the segments of ``nsp`` (BERT §3.1, §A.2): B follows A, or is text of another document.
 
-    Sentences are gathered into a chunk until it reaches the target of its document or the document ends. A is a random
-    number of its sentences, at least the first and not all. With probability ½, and always where the chunk is one
-    sentence, B is random: text from a random sentence of another document on, until the target is reached or that
-    document ends; the rest of the chunk is put back and opens the next one. Otherwise B is the rest of the chunk.
+    Sentences are added to a chunk until it reaches the target of its document or the document ends. A is the first
+    sentences of the chunk; their number is random, at least one and not all. With probability ½, and always if the
+    chunk is a single sentence, B is random: it starts at a random sentence of another document and ends when the target
+    is reached or that document ends; the rest of the chunk then starts the next chunk. Otherwise B is the rest of the
+    chunk.
 
     Raises:
-        DataError: there are fewer than two documents, so there is no other one to take a random B from.
+        DataError: there are fewer than two documents; a random B needs another document.
     """
     view = text.view
     if view.num_documents < 2:
@@ -129,11 +145,11 @@ def next_sentence_pairs(text: EpochOfText) -> Iterator[Segments]:
 
 
 def _next_sentence_chunks(text: EpochOfText) -> Iterator[tuple[int, ...]]:
-    """Place of the document, number of the chunk, first sentence of A, that of B, the one after B, and the target.
+    """Yields (index of the document in the view, chunk number, first sentence of A, of B, sentence after B, target).
 
-    Where B is to be random, the one after B is the first of B.
+    For a random B, the sentence after B equals the first sentence of B.
     """
-    # A memory view gives Python integers straight from the mapped file: no copy, and faster than numpy scalars.
+    # A memoryview yields Python integers directly from the mapped file: no copy, and faster than numpy scalars.
     offsets = text.view.store.sentence_offsets.data
     for group in text.documents():
         counts = np.array(group.chunks)
@@ -149,7 +165,7 @@ def _next_sentence_chunks(text: EpochOfText) -> Iterator[tuple[int, ...]]:
                 zip(split_draws[expected], next_draws[expected], strict=True), _later_draws(text, document, count)
             )
             for chunk, (split_draw, next_draw) in enumerate(draws):
-                # Each sentence has a token at least, so the target is reached in as many.
+                # Each sentence has at least one token, so at most `target` sentences reach the target.
                 reach = offsets[sentence] + target
                 chunk_end = bisect_left(offsets, reach, sentence + 1, min(end, sentence + target))
                 split = sentence + 1 + int(split_draw * (chunk_end - sentence - 1))
@@ -162,7 +178,7 @@ def _next_sentence_chunks(text: EpochOfText) -> Iterator[tuple[int, ...]]:
 
 
 def _later_draws(text: EpochOfText, document: int, chunk: int) -> Iterator[Sequence[float]]:
-    """The draws of a document from a chunk on, where more chunks were needed than expected."""
+    """Yields the random numbers of a document from ``chunk`` on, for chunks beyond the expected number."""
     while True:
         chunks = np.arange(chunk, chunk + max(64, min(chunk, _DRAWS_AT_ONCE)))
         yield from text.draws(np.full(len(chunks), document), chunks, 2).tolist()
@@ -170,13 +186,13 @@ def _later_draws(text: EpochOfText, document: int, chunk: int) -> Iterator[Seque
 
 
 def sentence_order_pairs(text: EpochOfText) -> Iterator[Segments]:
-    """``sop`` (ALBERT: Lan et al. 2020, §3.1): A and B follow each other in the text, or are exchanged.
+    """Yields the segments of ``sop`` (ALBERT: Lan et al. 2020, §3.1): adjacent segments in order, or swapped.
 
-    Chunks are gathered as for ``nsp``. The first segment is a random number of the sentences of a chunk, at least one
-    and not all, the second the rest; with probability ½ they are exchanged. A chunk of one sentence, an over-long one
-    or the last of a document, is parted within it instead, after a random token, so that its text is used and both of
-    its segments are of one document (ALBERT's script takes a random second segment there, as for ``nsp``). A chunk of
-    one token has no two parts and is left out.
+    Chunks are built as for ``nsp``. The first segment is a random number of the sentences of a chunk, at least one and
+    not all; the second segment is the rest; with probability ½ they are swapped. A chunk of one sentence (a very long
+    one, or the last of a document) is split after a random token instead, so that its text is used and both segments
+    are of one document (ALBERT's script takes a random second segment here, as for ``nsp``). A chunk of one token
+    cannot be split and is skipped.
     """
     offsets = text.view.store.sentence_offsets
     for document, chunk, first, end in (rows.T for rows in _blocks(_whole_chunks(text), 4)):
@@ -193,7 +209,7 @@ def sentence_order_pairs(text: EpochOfText) -> Iterator[Segments]:
 
 
 def _whole_chunks(text: EpochOfText) -> Iterator[tuple[int, ...]]:
-    """Document in the store, number of the chunk, its first sentence, the one after its last."""
+    """Yields (document number in the store, chunk number, first sentence, sentence after the last) of each chunk."""
     offsets = text.view.store.sentence_offsets.data
     for group in text.documents():
         for document, sentence, end, target in zip(
@@ -209,12 +225,12 @@ def _whole_chunks(text: EpochOfText) -> Iterator[tuple[int, ...]]:
 
 
 def full_sentences(text: EpochOfText) -> Iterator[Segments]:
-    """``none`` (RoBERTa: Liu et al. 2019, §4.2, DOC-SENTENCES): one segment of full sentences, without any B.
+    """Yields the segments of ``none`` (RoBERTa: Liu et al. 2019, §4.2, DOC-SENTENCES): full sentences, without a B.
 
-    Sentences are gathered while they fit into the target; no example crosses the end of a document, so the last of one
-    can be short. A sentence longer than the target is cut into pieces as long as the target, and the sentences after
-    it go on after the last of these. So every token is in one example of the epoch, and but for its documents with a
-    shorter target an epoch has the same examples as the others, under other masks.
+    Sentences are added while they fit into the target; no example crosses the end of a document, so the last one of a
+    document can be short. A sentence longer than the target is cut into pieces of the target length, and the next
+    sentences are added to its last piece. Every token is in exactly one example of the epoch. Except for documents with
+    a shorter target, all epochs have the same examples, with different masks.
     """
     for start, end in (rows.T for rows in _blocks(_filled(text), 2)):
         nothing = np.zeros_like(start)
@@ -222,7 +238,7 @@ def full_sentences(text: EpochOfText) -> Iterator[Segments]:
 
 
 def _filled(text: EpochOfText) -> Iterator[tuple[int, ...]]:
-    """First token, and the one after the last."""
+    """Yields (first token, token after the last) of each example."""
     offsets = text.view.store.sentence_offsets.data
     for group in text.documents():
         for sentence, end, target in zip(group.firsts, group.ends, group.targets, strict=True):
@@ -230,7 +246,7 @@ def _filled(text: EpochOfText) -> Iterator[tuple[int, ...]]:
             last = offsets[end]
             while start < last:
                 reach = start + target
-                # Each sentence has a token at least; `start` can lie within `sentence`.
+                # Each sentence has at least one token; `start` can be inside of `sentence`.
                 fits = bisect_right(offsets, reach, sentence + 1, min(end, sentence + target) + 1) - 1
                 stop = offsets[fits] if fits > sentence else reach
                 yield start, stop
@@ -238,19 +254,19 @@ def _filled(text: EpochOfText) -> Iterator[tuple[int, ...]]:
 
 
 def _blocks(rows: Iterable[tuple[int, ...]], width: int) -> Iterator[NDArray[np.int64]]:
-    """Rows of ``width`` numbers as arrays ``(N, width)``, each of a bounded number of rows."""
+    """Yields rows of ``width`` integers as ``(N, width)`` int64 arrays with a bounded number of rows."""
     numbers = chain.from_iterable(rows)
     while len(block := np.fromiter(islice(numbers, width * _EXAMPLES_AT_ONCE), np.int64)):
         yield block.reshape(-1, width)
 
 
 class Objective(NamedTuple):
-    """How a pair objective makes examples.
+    """Rule of a pair objective.
 
     Attributes:
-        special_tokens: of an example: 3 for [CLS] A [SEP] B [SEP], 2 for [CLS] A [SEP].
-        has_label: whether there is anything to tell of an example: ``next_sentence_label``.
-        segments: gives all examples of an epoch, in the order of the documents.
+        special_tokens: number of special tokens of an example: 3 for [CLS] A [SEP] B [SEP], 2 for [CLS] A [SEP].
+        has_label: whether examples have a ``next_sentence_label``.
+        segments: yields all examples of an epoch, in the order of the documents.
     """
 
     special_tokens: int

@@ -1,7 +1,6 @@
 """Sentence lengths → the examples of one epoch, as ranges of tokens (BERT §3.1, §A.2).
 
-Which segments there are is the rule of the pair objective (`objectives.py`); then each pair is truncated to fit
-(`truncation.py`).
+The rule of the pair objective selects the segments (`objectives.py`); then each pair is truncated (`truncation.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from bertkit.corpus.settings import PairObjective
 from bertkit.corpus.store.token_store import StoreView
 from bertkit.errors import DataError
 
-# 25 bytes an example, side by side: drawing an example touches one place of the memory.
+# 25 contiguous bytes per example, so that access to an example touches one place in memory.
 _ROW = np.dtype(
     [
         ("a_start", np.int64),
@@ -31,15 +30,15 @@ _ROW = np.dtype(
 
 @dataclass(frozen=True, eq=False)
 class PairPlan:
-    """The examples of one epoch, in the order of their documents; all arrays are ``(N,)``.
+    """Examples of one epoch, in the order of their documents; all arrays are ``(N,)``.
 
-    Segment A of example i is ``tokens[a_start[i]:a_start[i] + a_length[i]]`` of the store, segment B likewise. No A is
-    empty, and no B but where the objective has none. Together they have at most ``max_seq_length - 3`` tokens, or
-    ``max_seq_length - 2`` where there is no B.
+    Segment A of example i is ``tokens[a_start[i]:a_start[i] + a_length[i]]`` of the store, segment B likewise. A is
+    never empty; B is empty only if the objective has no B. Together they have at most ``max_seq_length - 3`` tokens, or
+    ``max_seq_length - 2`` without a B.
 
     Attributes:
-        a_start, b_start: int64.
-        a_length, b_length: int32, tokens.
+        a_start, b_start: int64, first token of the segment.
+        a_length, b_length: int32, number of tokens.
         next_sentence_label: int8; 0 = B follows A, 1 = B is random (``nsp``) or A follows B (``sop``).
     """
 
@@ -61,23 +60,26 @@ def plan_epoch(
     short_seq_prob: float,
     pair_objective: PairObjective = "nsp",
 ) -> PairPlan:
-    """The examples of an epoch: a pure function of the arguments; about one pass over the text of ``view``.
+    """Plans the examples of an epoch: a pure function of the arguments; costs about one pass over the text of ``view``.
 
-    For each document there is a target: all tokens that an example has room for or, with ``short_seq_prob``, a random
-    number from 2 to that. The rule of the objective cuts the document into segments by it. Then tokens are dropped from
-    the longer segment, at its front or its back at random, until the pair fits.
+    Each document has a target length: the maximum number of text tokens of an example or, with probability
+    ``short_seq_prob``, a random number from 2 to that maximum. The rule of the objective cuts the document into
+    segments by this target. Then tokens are dropped from the longer segment, randomly at its front or back, until the
+    pair fits.
 
-    Memory: 25 bytes an example, up to an eighth more while it grows, and a block of some ten thousand examples.
+    Memory: 25 bytes per example, up to an eighth more while the array grows, plus a block of some ten thousand
+    examples.
 
     Args:
-        view: the documents; random segments come from these too.
-        seed, epoch: of the randomness, both ≥ 0.
-        max_seq_length: tokens with [CLS] and each [SEP], at least 5.
-        short_seq_prob: 0 to 1, drawn once a document and epoch, as in the released script.
+        view: the documents; random segments are also taken from them.
+        seed, epoch: determine the random numbers, both ≥ 0.
+        max_seq_length: tokens of an example, including [CLS] and each [SEP], at least 5.
+        short_seq_prob: probability of a shorter target, 0 to 1, drawn once per document and epoch, as in the released
+            script.
         pair_objective: ``nsp``, ``sop`` or ``none``: see `bertkit.corpus.examples.objectives`.
 
     Raises:
-        DataError: ``view`` has fewer than two documents under ``nsp``, or too little text for an example.
+        DataError: ``view`` has fewer than two documents with ``nsp``, or too little text for an example.
     """
     objective = OBJECTIVES[pair_objective]
     max_tokens = max_seq_length - objective.special_tokens
@@ -86,7 +88,7 @@ def plan_epoch(
     for segments in objective.segments(EpochOfText(view, seed, epoch, max_tokens, short_seq_prob)):
         end = size + len(segments.labels)
         if end > len(rows):
-            # In place, so that a large array is never there twice. Nothing else refers to it yet.
+            # Resized in place to avoid a second copy of a large array; no other reference to it exists yet.
             rows.resize(end + end // 8, refcheck=False)
         _write(rows[size:end], segments, max_tokens, seed, epoch, size)
         size = end

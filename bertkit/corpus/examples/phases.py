@@ -1,7 +1,7 @@
-"""One run over several sequence lengths: BERT trains on short sequences first, on long ones at the end (§A.2).
+"""Phases of a run with different sequence lengths: BERT trains on short sequences first, on long ones last (§A.2).
 
-Attention costs the square of the length, and most of what there is to learn fits into 128 tokens; positions beyond
-them are learned in the last tenth of the steps.
+The cost of attention grows with the square of the length. BERT trains 90 % of the steps on 128 tokens; the last 10 %,
+on 512 tokens, train the remaining position embeddings.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 EPOCHS_OF_A_PHASE = 1 << 20
-"""Phase p counts its epochs from p times this: the same text gets other masks in every phase."""
+"""Offset between the epoch numbers of consecutive phases, so that the masks differ from phase to phase."""
 
 
 @dataclass(frozen=True)
 class Phase:
-    """Some steps of a run, at one length.
+    """Consecutive steps of a run with one sequence length.
 
     Attributes:
-        number: 0 for the first that the recipe names.
+        number: position among the phases of the recipe, from 0.
         max_seq_length: tokens of an example.
-        first_step: steps done before.
-        steps: optimizer steps of this phase, at least 1.
+        first_step: number of optimizer steps before this phase.
+        steps: number of optimizer steps of this phase, at least 1.
     """
 
     number: int
@@ -31,10 +31,10 @@ class Phase:
 
 
 def check_phases(shares: Mapping[int, float]) -> None:
-    """Refuses shares that make no run.
+    """Validates the shares of the phases.
 
     Raises:
-        ValueError: a length below 5, a share that is not above 0, or shares that do not add up to 1.
+        ValueError: a length is below 5, a share is not above 0, or the shares do not sum to 1.
 
     >>> check_phases({128: 0.9, 512: 0.1})
     """
@@ -48,12 +48,14 @@ def check_phases(shares: Mapping[int, float]) -> None:
 
 
 def phase_lengths(shares: Mapping[int, float], max_seq_length: int) -> list[tuple[int, float]]:
-    """Length and share of every phase; none is longer than ``max_seq_length``, and no shares are one phase of that.
+    """Returns the length, at most ``max_seq_length``, and the share of every phase.
+
+    Empty ``shares`` stand for one phase of ``max_seq_length``.
 
     >>> phase_lengths({128: 0.9, 512: 0.1}, 512), phase_lengths({128: 0.9, 512: 0.1}, 256), phase_lengths({}, 64)
     ([(128, 0.9), (512, 0.1)], [(128, 0.9), (256, 0.1)], [(64, 1.0)])
 
-    Phases that this makes equally long are one:
+    Adjacent phases of equal length after the cut are merged:
 
     >>> phase_lengths({128: 0.9, 512: 0.1}, 128)
     [(128, 1.0)]
@@ -67,7 +69,7 @@ def phase_lengths(shares: Mapping[int, float], max_seq_length: int) -> list[tupl
 
 
 def plan_phases(lengths: Sequence[tuple[int, float]], steps: int) -> list[Phase]:
-    """The phases of a run of so many steps; one too short for a single step falls away.
+    """Divides ``steps`` optimizer steps into phases; a phase of less than one step is dropped.
 
     >>> [(phase.max_seq_length, phase.first_step, phase.steps) for phase in plan_phases([(128, 0.9), (512, 0.1)], 1000)]
     [(128, 0, 900), (512, 900, 100)]

@@ -1,9 +1,9 @@
-"""Random numbers that are a function of what they are for, not of when they are drawn.
+"""Counter-based random numbers: a function of seed, purpose, epoch and index, not of the order of draws.
 
-What example i of epoch e looks like is a function of (seed, e, i) alone, so neither resuming nor the number of workers,
-processes or examples a batch can change it. A generator with a state cannot give that; a counter-based one can: here
-Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3. SC 2011), written out in numpy
-so that whole arrays of counters are enciphered at once and no library version can change the numbers.
+Example i of epoch e depends only on (seed, e, i), so resuming, the number of workers or processes and the batch size do
+not change it. A stateful generator does not have this property; a counter-based one does: here Philox4x32-10 (Salmon,
+Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3. SC 2011), implemented in numpy so that it processes
+arrays of counters at once and the numbers do not depend on the version of a library.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _LOW = np.uint64(0xFFFFFFFF)
 _WORD = np.uint64(32)
 _MAX_DRAWS = 2 << 24
 _KEYS_AT_ONCE = 1 << 16
-_COUNTERS_AT_ONCE = 1 << 13  # what the rounds of Philox hold stays in the cache of the processor
+_COUNTERS_AT_ONCE = 1 << 13  # the intermediate arrays of the Philox rounds fit into the CPU cache
 
 
 class Stream(IntEnum):
-    """What numbers are for. No two purposes ever share a number; a value, once released, keeps its purpose."""
+    """Purpose of random numbers. Two purposes never share a number; a released value is never reassigned."""
 
     TARGET_LENGTH = 0
     PAIRS = 1
@@ -37,7 +37,7 @@ class Stream(IntEnum):
 
 
 def philox(counter: NDArray[np.uint64], key: tuple[int, int]) -> NDArray[np.uint64]:
-    """Philox4x32-10 of every counter.
+    """Computes Philox4x32-10 of every counter.
 
     Args:
         counter: ``(..., 4)`` uint64, each word below 2³², the least significant first.
@@ -64,22 +64,22 @@ def philox(counter: NDArray[np.uint64], key: tuple[int, int]) -> NDArray[np.uint
 
 
 def words(seed: int, stream: Stream, epoch: ArrayLike, index: ArrayLike, n: int) -> NDArray[np.uint64]:
-    """Random 64-bit words for each of B things of an epoch.
+    """Returns n random 64-bit words for each of B items of an epoch.
 
     The first m of n words are the same for every n ≥ m.
 
     Args:
-        seed: of the run; its low 64 bits are used.
-        stream: what the words are for.
+        seed: seed of the run; its low 64 bits are used.
+        stream: purpose of the words.
         epoch: ``()`` or ``(B,)`` integers, 0 ≤ epoch < 2³².
-        index: ``(B,)`` integers, ≥ 0: which thing of the epoch.
-        n: words for each, 0 ≤ n ≤ 2²⁵.
+        index: ``(B,)`` integers, ≥ 0: index of the item in the epoch.
+        n: words per item, 0 ≤ n ≤ 2²⁵.
 
     Returns:
         ``(B, n)`` uint64, uniform over all 64-bit values.
 
     Raises:
-        ValueError: ``n`` is out of its range.
+        ValueError: ``n`` is out of range.
     """
     (halves,) = halves_of_streams(seed, {stream: 2 * n}, epoch, index)
     return halves[:, 0::2] | halves[:, 1::2] << _WORD
@@ -88,26 +88,26 @@ def words(seed: int, stream: Stream, epoch: ArrayLike, index: ArrayLike, n: int)
 def halves_of_streams(
     seed: int, numbers: Mapping[Stream, int], epoch: ArrayLike, index: ArrayLike
 ) -> list[NDArray[np.uint64]]:
-    """Random 32-bit numbers of several streams, enciphered at once: for a small B that takes little longer than of one.
+    """Returns random 32-bit numbers of several streams in one pass; for a small B about as fast as one stream.
 
-    Two after each other are a word of `words`, the less significant half first.
+    Two consecutive numbers form one word of `words`, the less significant half first.
 
     Args:
         seed, epoch, index: as for `words`.
         numbers: n for each stream, 0 ≤ n ≤ 2²⁶.
 
     Returns:
-        For each stream ``(B, n)`` uint64, uniform below 2³².
+        One ``(B, n)`` uint64 array for each stream, uniform below 2³².
 
     Raises:
-        ValueError: an n is out of its range.
+        ValueError: an n is out of range.
     """
     for n in numbers.values():
         if not 0 <= n <= 2 * _MAX_DRAWS:
             raise ValueError(f"n: {n} 32-bit numbers for one thing; expected 0 to {2 * _MAX_DRAWS}")
     index = np.asarray(index, np.uint64)
     epoch = np.broadcast_to(np.asarray(epoch, np.uint64), index.shape)
-    # Counter: two words of index, one of epoch, and one of purpose (8 bits) and block (24 bits). Each block gives
+    # Counter: two words of index, one of epoch, and one of purpose (8 bits) and block (24 bits). Each block yields
     # four numbers.
     blocks = [np.uint64(int(stream) << 24) | np.arange((n + 3) // 4, dtype=np.uint64) for stream, n in numbers.items()]
     block = np.concatenate(blocks)
@@ -127,7 +127,7 @@ def halves_of_streams(
 
 
 def uniform(seed: int, stream: Stream, epoch: ArrayLike, index: ArrayLike, n: int) -> NDArray[np.float64]:
-    """Random numbers in [0, 1) for each of B things of an epoch: `words` as `as_uniform` reads them.
+    """Returns n random numbers in [0, 1) for each of B items of an epoch: `words` converted by `as_uniform`.
 
     Args and errors are those of `words`.
 
@@ -144,14 +144,14 @@ def uniform(seed: int, stream: Stream, epoch: ArrayLike, index: ArrayLike, n: in
 
 
 def as_uniform(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Random words as numbers in [0, 1): their upper 53 bits over 2⁵³."""
+    """Converts random words to float64 in [0, 1): their upper 53 bits divided by 2⁵³."""
     return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def permutation(seed: int, epoch: int, size: int) -> NDArray[np.int32] | NDArray[np.int64]:
-    """An order of 0 … size-1 for an epoch, ``(size,)``: a pure function of its arguments.
+    """Returns a random permutation of 0 … size-1 for an epoch, ``(size,)``: a pure function of its arguments.
 
-    It is int32 where that holds ``size``, else int64. While it is made, about 20 bytes a number are held.
+    The dtype is int32 if ``size`` fits, else int64. Peak memory is about 20 bytes per number.
 
     >>> sorted(permutation(42, 0, 5).tolist())
     [0, 1, 2, 3, 4]

@@ -1,4 +1,4 @@
-"""Pairs of segments → pairs that fit: ``truncate_seq_pair`` of the released ``create_pretraining_data.py``."""
+"""Truncation of segment pairs: ``truncate_seq_pair`` of the released ``create_pretraining_data.py``."""
 
 from __future__ import annotations
 
@@ -14,16 +14,20 @@ _ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)
 def truncate_pairs(
     starts: NDArray[np.int64], lengths: NDArray[np.int64], max_tokens: int, seed: int, epoch: int, first_pair: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Starts and lengths of what is left of consecutive pairs of an epoch once each fits into ``max_tokens``.
+    """Truncates consecutive pairs of an epoch to at most ``max_tokens`` tokens each.
 
-    The script drops one token at a time from the longer segment, from B where they are equal, and tosses a coin for
-    the end each time. What is left of each follows from the lengths; how many fell at the front is binomial.
+    The script drops one token at a time from the longer segment (from B if both are equally long), at the front or the
+    back with probability ½ each. The lengths after truncation follow from the lengths before; the number of tokens
+    dropped at the front is binomially distributed.
 
     Args:
-        starts, lengths: ``(N, 2)`` int64, tokens: of A and of B.
-        max_tokens: the most that A and B have together, at least 2.
-        seed, epoch: of the coins.
-        first_pair: which pair of the epoch the first row is; the coins of a pair depend on its number.
+        starts, lengths: ``(N, 2)`` int64, in tokens, for A and B.
+        max_tokens: maximum length of A and B together, at least 2.
+        seed, epoch: determine the random choices.
+        first_pair: number within the epoch of the first row; the random choices for a pair depend on its number.
+
+    Returns:
+        Starts and lengths after truncation, each ``(N, 2)`` int64.
     """
     half_a, half_b = (max_tokens + 1) // 2, max_tokens // 2
     a, b = lengths[:, 0], lengths[:, 1]
@@ -36,9 +40,9 @@ def truncate_pairs(
 
 
 def _heads(tosses: NDArray[np.int64], seed: int, epoch: int, first: int) -> NDArray[np.int64]:
-    """How many of so many fair coin tosses are heads, ``(N,)``: the ones among as many random bits.
+    """Draws from binomial distributions with ``tosses[i]`` trials and probability ½, ``(N,)`` int64.
 
-    The bits of row i are those of number ``first + i`` of the epoch.
+    Each value is the number of ones among as many random bits; row i uses the bits of index ``first + i`` of the epoch.
     """
     heads = np.zeros_like(tosses)
     words_needed = (tosses + 63) // 64
@@ -50,7 +54,7 @@ def _heads(tosses: NDArray[np.int64], seed: int, epoch: int, first: int) -> NDAr
         for rows in (todo[start : start + step] for start in range(0, len(todo), step)):
             random_words = words(seed, Stream.TRUNCATION, epoch, first + rows, size)
             bits = np.clip(tosses[rows, None] - 64 * np.arange(size), 0, 64).astype(np.uint64)
-            # A shift by 64 is undefined: all bits is said apart.
+            # A shift by 64 is undefined, so 64 bits are a separate case.
             wanted = np.where(bits == 64, _ALL_BITS, (np.uint64(1) << (bits & np.uint64(63))) - np.uint64(1))
             heads[rows] = np.bitwise_count(random_words & wanted).sum(axis=1)
         size *= 2

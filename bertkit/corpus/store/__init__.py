@@ -1,1 +1,1 @@
-"""All tokens of a corpus on disk, memory-mapped."""
+"""Memory-mapped storage of the tokens of a corpus."""

@@ -1,4 +1,4 @@
-"""A store of tokens while it is written: three arrays that grow, then one Arrow file, all in flat memory."""
+"""Writing of a token store in constant memory: three growing arrays, then one Arrow file."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _SLICE = 8 << 20  # bytes
 
 
 class StoreDraft:
-    """The arrays of a `TokenStore`, each in a file of its own until `finish` makes them one.
+    """Arrays of a `TokenStore`, each in its own file until `finish` combines them.
 
-    Arrow's file has the offsets before the tokens, and how many there are before either, so it cannot grow itself.
+    An Arrow file cannot be appended to: it stores the lengths first, then the offsets, then the tokens.
 
     Args:
-        folder: empty.
-        token_type: of the ids, uint16 or int32.
+        folder: an empty folder.
+        token_type: dtype of the ids, uint16 or int32.
     """
 
     def __init__(self, folder: Path, token_type: type[np.generic]):
@@ -53,7 +53,7 @@ class StoreDraft:
         return self._lengths["tokens"]
 
     def append(self, batch: EncodedBatch) -> None:
-        """Adds the sentences of the next batch; documents without any are left out."""
+        """Appends the sentences of the next batch; documents without sentences are dropped."""
         documents = self._num_documents + batch.documents
         starts = np.flatnonzero(np.diff(documents, prepend=self._last_written_document))
         self._append("document_offsets", self._lengths["sentence_offsets"] + starts)
@@ -64,7 +64,7 @@ class StoreDraft:
             self._last_written_document = int(documents[-1])
 
     def finish(self, origin: dict[str, Any]) -> None:
-        """Makes the folder a store, with ``origin`` in its metadata; there has to be a token."""
+        """Turns the folder into a store with ``origin`` in its metadata; requires at least one token."""
         self._append("document_offsets", np.array([self._lengths["sentence_offsets"]]))
         self._append("sentence_offsets", np.array([self._lengths["tokens"]]))
         self.close()
@@ -78,7 +78,7 @@ class StoreDraft:
             "bytes": (self._folder / DOCUMENTS_FILE).stat().st_size,
             "fingerprint": hashlib.sha256(digests.encode()).hexdigest(),
         }
-        # The last file: a folder without it is no store.
+        # Written last: a folder without this file is not a store.
         (self._folder / METADATA_FILE).write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
 
     def close(self) -> None:
@@ -86,7 +86,7 @@ class StoreDraft:
 
     def _append(self, name: str, values: NDArray[Any]) -> None:
         self._files[name].write(values.astype(self._types[name]).tobytes())
-        digested = np.int32 if name == "tokens" else np.int64  # the same corpus, however wide its ids are stored
+        digested = np.int32 if name == "tokens" else np.int64  # independent of the stored dtype
         self._digests[name].update(values.astype(digested).tobytes())
         self._lengths[name] += len(values)
 
@@ -110,7 +110,7 @@ class StoreDraft:
 
 
 class _FlatSink:
-    """What Arrow writes to: passes it on in slices, after each of which no page of the mapped drafts stays resident."""
+    """File object for Arrow that writes in slices and releases the resident pages of the mapped drafts after each."""
 
     closed = False
 
@@ -119,7 +119,7 @@ class _FlatSink:
         self._maps = list(maps)
 
     def write(self, data: pa.Buffer | bytes) -> int:
-        view = memoryview(data)  # of a mapped draft: Arrow hands it over without a copy
+        view = memoryview(data)  # Arrow passes the memory of a mapped draft without a copy
         for start in range(0, len(view), _SLICE):
             self._stream.write(view[start : start + _SLICE])
             if hasattr(mmap, "MADV_DONTNEED"):

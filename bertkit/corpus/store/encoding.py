@@ -1,7 +1,7 @@
-"""Paragraphs → sentences → token ids, batch by batch, in this process or in several.
+"""Paragraphs → sentences → token ids, batch by batch, in the current process or in several.
 
-The batches come back in the order in which they went out, so neither their size nor the number of processes shows in
-the result; and only a few are under way at any time, so memory does not grow with the text.
+Results are returned in the order of the batches, so the result does not depend on the batch size or the number of
+processes. Only a few batches are in flight at any time, so memory does not grow with the text.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
 Splitter = Callable[[str], list[str]]
 
 _BATCH_CHARACTERS = 1 << 18
-_SENTENCES_AT_ONCE = 1024  # an encoding takes some hundred bytes a token until its ids are out of it
+_SENTENCES_AT_ONCE = 1024  # an Encoding takes some hundred bytes per token until its ids are copied
 _UINT16_IDS = 1 << 16
 _THREADS = "TOKENIZERS_PARALLELISM"
 
 
 class Batch(NamedTuple):
-    """Some paragraphs in a row.
+    """Consecutive paragraphs.
 
     Attributes:
-        texts: of the paragraphs.
-        documents: whose they are, counted within the batch: 0 is the document that the batch before ended in, each
-            that starts here has the next number.
-        position: of the reading, once they were read.
+        texts: texts of the paragraphs.
+        documents: document of each paragraph, numbered within the batch: 0 continues the last document of the batch
+            before, and each document that starts in this batch has the next number.
+        position: position of the reader in bytes after these paragraphs.
     """
 
     texts: list[str]
@@ -56,13 +56,13 @@ class Batch(NamedTuple):
 
 
 class EncodedBatch(NamedTuple):
-    """The sentences of a batch that have tokens.
+    """Sentences of a batch as token ids, without sentences that have no tokens.
 
     Attributes:
-        tokens: ids of all of them, end to end; of the encoder's ``token_type``.
-        lengths: ``(num_sentences,)`` int64, their tokens.
+        tokens: ids of all sentences, concatenated; dtype ``token_type`` of the encoder.
+        lengths: ``(num_sentences,)`` int64, tokens of each sentence.
         documents: ``(num_sentences,)`` int64, as in `Batch`.
-        num_documents: how many started in the batch, those without tokens too.
+        num_documents: number of documents that start in the batch, including those without tokens.
         position: as in `Batch`.
     """
 
@@ -74,7 +74,7 @@ class EncodedBatch(NamedTuple):
 
 
 def batched(paragraphs: Iterable[Paragraph], position: Callable[[], int] = lambda: 0) -> Iterator[Batch]:
-    """``paragraphs`` by the quarter of a million characters, each batch with what ``position()`` then is."""
+    """Yields ``paragraphs`` in batches of about 2¹⁸ characters, each with the current value of ``position()``."""
     texts: list[str] = []
     documents: list[int] = []
     document = size = 0
@@ -91,17 +91,17 @@ def batched(paragraphs: Iterable[Paragraph], position: Callable[[], int] = lambd
 
 
 class SentenceEncoder:
-    """Splits paragraphs into sentences and these into token ids, without special tokens.
+    """Splits paragraphs into sentences and tokenizes them without special tokens.
 
-    It follows a copy of the tokenizer that neither cuts, nor pads, nor reads special tokens out of the text.
+    Uses a copy of the tokenizer without truncation and padding that does not recognize special tokens in the text.
 
     Attributes:
-        token_type: of the ids: uint16 where all of the vocabulary fits, else int32.
-        tokenizer_digest: a SHA-256 (hexadecimal) of all that makes this tokenizer.
+        token_type: dtype of the ids: uint16 if all ids of the vocabulary fit, else int32.
+        tokenizer_digest: SHA-256 (hexadecimal) of the serialized tokenizer.
 
     Args:
-        tokenizer: a fast one; not changed.
-        splitter: paragraph → sentences; None where every paragraph is a sentence.
+        tokenizer: a fast tokenizer; not modified.
+        splitter: paragraph → sentences; None if every paragraph is one sentence.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast, splitter: Splitter | None):
@@ -127,7 +127,7 @@ class SentenceEncoder:
         encoded = [self._encode(sentences[start : start + _SENTENCES_AT_ONCE]) for start in starts]
         tokens = [np.empty(0, self.token_type), *(tokens for tokens, _ in encoded)]
         lengths = np.concatenate([np.empty(0, np.int64), *(lengths for _, lengths in encoded)])
-        kept = lengths > 0  # a sentence of control characters alone has no tokens
+        kept = lengths > 0  # a sentence of only control characters has no tokens
         return EncodedBatch(
             np.concatenate(tokens),
             lengths[kept],
@@ -144,21 +144,22 @@ class SentenceEncoder:
 
 
 def encode_batches(batches: Iterable[Batch], encode: SentenceEncoder, num_workers: int = 1) -> Generator[EncodedBatch]:
-    """What ``encode`` makes of each batch, in their order, worked out by ``num_workers`` processes; 1 is this one.
+    """Yields the result of ``encode`` for each batch, in order, computed by ``num_workers`` processes.
 
-    At most ``2 × num_workers`` batches are out at a time. Processes are forked on Linux, so a splitter that cannot be
-    pickled, such as a lambda, serves as well there; elsewhere it has to be a function of a module.
+    With 1 worker the current process does the work. Otherwise at most ``2 × num_workers`` batches are in flight.
+    Processes are forked on Linux, so a splitter that cannot be pickled, such as a lambda, also works there; on other
+    systems it has to be a function of a module.
 
-    Close the iterator (``contextlib.closing``) to end the processes at once if it is not read to its end.
+    Close the iterator (``contextlib.closing``) to end the processes at once if it is not exhausted.
 
     Raises:
-        PlacementError: a process was killed from outside.
-        Exception: whatever ``batches`` or the splitter raises.
+        PlacementError: a worker process was killed.
+        Exception: any exception of ``batches`` or of the splitter.
     """
     if num_workers == 1:
         if parent_process() is not None:
-            # The library's threads stay behind where a process is forked, as data workers are, and it would wait for
-            # them for ever.
+            # Threads do not survive a fork, and data loader workers are forked: the tokenizers library would wait for
+            # its threads forever.
             os.environ[_THREADS] = "false"
         yield from map(encode, batches)
         return
@@ -177,13 +178,13 @@ def _workers(encode: SentenceEncoder, num_workers: int) -> Iterator[ProcessPoolE
     context = get_context("fork" if sys.platform == "linux" else "spawn")
     pool = ProcessPoolExecutor(num_workers, context, _start_worker, (encode, os.getpid()))
     threads = os.environ.get(_THREADS)
-    # The processes are started at the first batch and inherit this: threads of their own would only crowd them, and
-    # the library warns at a fork after it has used threads where this is not settled.
+    # The processes start at the first batch and inherit this variable: more threads than cores would slow them down,
+    # and if it is not set the library warns about a fork after it has used threads.
     os.environ[_THREADS] = "false"
     try:
         yield pool
     except BrokenProcessPool as error:
-        if error.__cause__ is not None:  # a result that cannot be read: no process died
+        if error.__cause__ is not None:  # a result could not be unpickled; no process died
             raise
         raise PlacementError(
             f"one of the {num_workers} processes that tokenize the corpus was killed from outside, most often for want "
@@ -197,18 +198,18 @@ def _workers(encode: SentenceEncoder, num_workers: int) -> Iterator[ProcessPoolE
 
 
 _encode: SentenceEncoder
-"""Of a worker; given at its start, since what is forked need not be pickled."""
+"""Encoder of a worker process, passed at its start: a forked process does not need to pickle it."""
 
 
 def _start_worker(encode: SentenceEncoder, parent: int) -> None:
     global _encode
     _encode = encode
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches them all; the parent ends the others
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent ends the workers
     threading.Thread(target=_exit_with, args=(parent,), daemon=True).start()
 
 
 def _exit_with(parent: int) -> None:
-    # If the parent is killed, nobody closes the queue that a worker waits at.
+    # If the parent is killed, the queue that a worker waits for is never closed.
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)

@@ -1,7 +1,7 @@
-"""A corpus that is read as it is trained on: one block of documents on disk at a time, in place of the whole.
+"""Streamed corpora: read during training, with a few blocks of documents on disk instead of the whole corpus.
 
-A block is to a stream what an epoch is to a corpus: `PretrainingExamples` pairs, shuffles and masks within it. When
-the text is at its end it begins again.
+A block of a stream takes the place of an epoch: `PretrainingExamples` pairs, shuffles and masks within it. At the end
+of the text the stream starts again.
 """
 
 from __future__ import annotations
@@ -32,35 +32,36 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 BLOCK_CHARACTERS = 64 << 20
-_LEAST_DOCUMENTS = 2  # of a block: next-sentence prediction takes its random segments from other documents
-_BLOCKS_KEPT = 4  # on either side: data workers are not all at the same block
+_LEAST_DOCUMENTS = 2  # per block: next-sentence prediction takes its random segments from other documents
+_BLOCKS_KEPT = 4  # on each side of the current block: data loader workers can be at different blocks
 
 
 class StreamedBlocks:
-    """The blocks of a stream, made when they are asked for and removed when they are some blocks behind.
+    """Blocks of a stream, built on demand and removed when they are some blocks behind.
 
-    Which documents a block has depends on the text and ``block_characters`` alone, so a resumed run finds the same
-    ones; it reads the text again up to there, and tokenizes it again, since how many examples a block has shows only
-    then. Processes of one machine share the blocks; one builds, the others wait for it.
+    The documents of a block depend only on the text, ``block_characters`` and the documents left out, so a resumed run
+    has the same blocks. It reads and tokenizes the text up to its block again, since the number of examples of a block
+    is known only then.
+    Processes of one machine share the blocks: one builds, the others wait.
 
     Args:
-        sources: what to read, over and over.
-        form: how their text makes documents.
-        tokenizer: a fast one.
+        sources: sources to read, repeatedly.
+        form: rules that split their text into documents.
+        tokenizer: a fast tokenizer.
         splitter: paragraph → sentences.
-        cache_dir: the blocks go into a folder of their own below it.
-        held_out: number of documents in the first block → which of them are for evaluation, int64 ascending; they
-            are in no block.
-        max_documents: read only so many documents that are not held out; ``None`` for all.
-        num_workers: processes that tokenize.
-        block_characters: of a block, or a little more: it ends with a document, and has at least two; ``None`` is
-            64 million.
+        cache_dir: parent of the folder of the blocks.
+        held_out: number of documents in the first block → numbers of those for evaluation, int64, ascending; they are
+            not in any block.
+        max_documents: maximum number of documents, without those held out; ``None`` for all.
+        num_workers: number of processes that tokenize.
+        block_characters: minimum size of a block, exceeded slightly: a block ends with a document and has at least two;
+            ``None`` for 64 Mi (2²⁶).
 
     Attributes:
-        fingerprint: of the text and how it is read.
+        fingerprint: SHA-256 (hexadecimal) of the text and of how it is read.
 
     Raises:
-        DataError: the text cannot be read, or there is none.
+        DataError: the text cannot be read or is empty.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class StreamedBlocks:
         self.num_workers = num_workers
         self.block_characters = block_characters or BLOCK_CHARACTERS
         self._reading: Iterator[tuple[int, Iterator[tuple[int, Paragraph]]]] = iter(())
-        self._next_block = -1  # none: the reading has not begun
+        self._next_block = -1  # reading has not started
         self._reader = 0
         self._opened: dict[int, StoreView] = {}
         self._skipped: frozenset[int] = frozenset()
@@ -105,14 +106,14 @@ class StreamedBlocks:
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def held_out(self) -> StoreView | None:
-        """The documents for evaluation, or ``None`` where there are none."""
+        """Returns the documents for evaluation, or ``None`` if there are none."""
         if not self._skipped:
             return None
         with self._lock():
             return self._store("held-out", self._held_out_paragraphs()).whole()
 
     def of_epoch(self, epoch: int) -> StoreView:
-        """The block that an epoch goes through; every phase of a run begins with the first.
+        """Returns the block of an epoch; every phase of a run starts with the first block.
 
         Raises:
             DataError: the text cannot be read.
@@ -139,10 +140,10 @@ class StreamedBlocks:
             store = TokenStore.open(self.folder / name)
         else:
             paragraphs = self._paragraphs_of_block(block)
-            if paragraphs is None:  # the text has fewer blocks, which is known now
+            if paragraphs is None:  # the text has fewer blocks; their number is now known
                 return self._block(number)
             store = self._store(name, paragraphs)
-            if block and store.num_documents < _LEAST_DOCUMENTS:  # what is left at the end of the text
+            if block and store.num_documents < _LEAST_DOCUMENTS:  # incomplete block at the end of the text
                 self._note_blocks_of_a_pass(block)
                 shutil.rmtree(store.folder)
                 return self._block(number)
@@ -157,8 +158,8 @@ class StreamedBlocks:
         write_whole(self.folder / "pass.json", json.dumps({"blocks": blocks}))
 
     def _paragraphs_of_block(self, block: int) -> Iterator[Paragraph] | None:
-        """The paragraphs of a block, read from where the reading is, if that is before it; ``None`` past the end."""
-        # A forked process must not go on reading what its parent has open: they would share the place in the file.
+        """Returns the paragraphs of a block, or ``None`` past the end; continues the current reading if it can."""
+        # A forked process must not continue the reading of its parent: they would share the file position.
         if self._reader != os.getpid() or not 0 <= self._next_block <= block:
             self._reader = os.getpid()
             self._reading = itertools.groupby(self._numbered_paragraphs(), key=lambda numbered: numbered[0])
@@ -174,7 +175,7 @@ class StreamedBlocks:
         return None
 
     def _numbered_paragraphs(self) -> Iterator[tuple[int, Paragraph]]:
-        """The paragraphs of one pass over the text, each with the number of its block."""
+        """Yields the paragraphs of one pass over the text, each with the number of its block."""
         block = documents = characters = 0
         for number, paragraph in self._paragraphs():
             if number in self._skipped:
@@ -189,7 +190,7 @@ class StreamedBlocks:
             yield block, paragraph
 
     def _paragraphs(self) -> Iterator[tuple[int, Paragraph]]:
-        """All paragraphs, each with the number of its document."""
+        """Yields all paragraphs, each with the number of its document."""
         number = -1
         for source in self.sources:
             for paragraph in source.paragraphs(self.form):
@@ -213,10 +214,10 @@ class StreamedBlocks:
                 yield paragraph
 
     def _store(self, name: str, paragraphs: Iterator[Paragraph]) -> TokenStore:
-        """The store of that name, built from ``paragraphs`` unless it is there."""
+        """Opens the store ``name``; builds it from ``paragraphs`` if it does not exist."""
         place = self.folder / name
         if not place.is_dir():
-            # Data workers may not have processes of their own.
+            # Data loader workers are daemonic and must not start processes.
             num_workers = 1 if multiprocessing.current_process().daemon else self.num_workers
             write_token_store(
                 paragraphs, self.form, self.tokenizer, self.splitter, folder=place, num_workers=num_workers
@@ -224,7 +225,7 @@ class StreamedBlocks:
         return TokenStore.open(place)
 
     def _remove_others(self, block: int, total: int | None) -> None:
-        """Removes the blocks that lie far behind or ahead, and what killed builds left."""
+        """Removes blocks far behind or ahead, and unfinished folders of killed builds."""
         near = range(1 - _BLOCKS_KEPT, _BLOCKS_KEPT)
         kept = {f"block-{(block + distance) % (total or EPOCHS_OF_A_PHASE):06}" for distance in near}
         for folder in (*self.folder.glob("block-*"), *self.folder.glob(f"{UNFINISHED}*")):
@@ -232,5 +233,5 @@ class StreamedBlocks:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def __getstate__(self) -> dict[str, Any]:
-        # A reading cannot be shared; each process has its own.
+        # An open reading cannot be pickled; each process starts its own.
         return {**self.__dict__, "_reading": iter(()), "_next_block": -1, "_opened": {}}

@@ -1,11 +1,11 @@
-"""All tokens of a corpus on disk, memory-mapped: what pairs and batches are cut from.
+"""Memory-mapped tokens of a corpus; pairs and batches are ranges of them.
 
-A store is a folder with two files: ``store.json`` says what it is, ``documents.arrow`` is one record batch in Arrow's
-stream format, as the ``datasets`` library keeps its own (``Dataset.from_file`` reads it). Its one column is
+A store is a folder with two files: ``store.json`` has the metadata, ``documents.arrow`` is one record batch in Arrow's
+stream format, the format of the ``datasets`` library (``Dataset.from_file`` reads it). Its only column is
 ``sentences``, ``large_list<large_list<id>>``: a row is a document, a list of sentences, each a list of token ids.
 
-`store_writer.py` builds stores and `store_draft.py` writes their files; this file reads them. The form of the files is
-known to the last two alone.
+`writer.py` builds stores, `draft.py` writes their files, and this module reads them. Only the last two depend on the
+file format.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ COLUMN = "sentences"
 
 
 class TokenStore:
-    """Documents of sentences of tokens, without special tokens; no sentence and no document is empty.
+    """Tokenized documents and sentences, without special tokens; no sentence and no document is empty.
 
-    The arrays are views into the memory-mapped file, and read-only. A store is pickled as its folder's name and mapped
-    anew where it is unpickled, so that data workers share the pages.
+    The arrays are read-only views of the memory-mapped file. A store is pickled as the path of its folder and mapped
+    again when it is unpickled, so that data loader workers share the pages.
 
     Attributes:
-        folder: where it lies.
-        tokens: ``(num_tokens,)`` ids, all sentences of all documents end to end; uint16 where the vocabulary has no id
-            beyond, else int32.
+        folder: folder of the store.
+        tokens: ``(num_tokens,)`` ids, all sentences of all documents concatenated; uint16 if all ids of the vocabulary
+            fit, else int32.
         sentence_offsets: ``(num_sentences + 1,)`` int64: sentence s is ``tokens[sentence_offsets[s]:sentence_offsets[s
             + 1]]``.
         document_offsets: ``(num_documents + 1,)`` int64: document d holds sentences ``document_offsets[d]`` up to,
             not including, ``document_offsets[d + 1]``.
-        fingerprint: a SHA-256 (hexadecimal) of the three arrays, the ids as int32: stores of equal fingerprint hold the
-            same corpus.
-        metadata: what the builder wrote down: the counts, the sources and how they were read.
+        fingerprint: SHA-256 (hexadecimal) of the three arrays, with the ids as int32: stores with equal fingerprints
+            hold the same corpus.
+        metadata: content of ``store.json``: the counts, the sources and how they were read.
     """
 
     def __init__(self, folder: str | Path):
@@ -64,12 +64,12 @@ class TokenStore:
         """Opens the store in ``folder``.
 
         Raises:
-            DataError: there is none, it is of another version, or its file is missing or damaged.
+            DataError: there is no store, it has another format version, or its file is missing or damaged.
         """
         return cls(folder)
 
     def _map(self) -> pa.LargeListArray:
-        """The column of the file: nothing of it is read yet but where its parts lie."""
+        """Maps the file and returns its column; only the record batch metadata is read."""
         import pyarrow as pa
 
         file = self.folder / DOCUMENTS_FILE
@@ -78,7 +78,7 @@ class TokenStore:
         fault = f"{actual} bytes, expected {expected}"
         if actual == expected:
             try:
-                # Closing the map here frees its descriptor; the arrays keep the memory.
+                # Closing the map here frees its file descriptor; the arrays keep the mapping alive.
                 with pa.memory_map(str(file)) as mapped:
                     batch = pa.ipc.open_stream(mapped).read_next_batch()
                 batch.validate()
@@ -100,14 +100,14 @@ class TokenStore:
         return len(self.tokens)
 
     def whole(self) -> StoreView:
-        """All documents, in order."""
+        """Returns a view of all documents, in order."""
         return StoreView(self, np.arange(self.num_documents))
 
     def subset(self, documents: Sequence[int] | NDArray[np.integer[Any]]) -> StoreView:
-        """Some documents, by their numbers in this store, without a copy of their tokens.
+        """Returns a view of some documents, given by their numbers in this store; tokens are not copied.
 
         Raises:
-            ValueError: a number names no document, or comes twice.
+            ValueError: a number is out of range or occurs twice.
         """
         return StoreView(self, np.asarray(documents, dtype=np.int64))
 
@@ -117,11 +117,11 @@ class TokenStore:
 
 @dataclass(frozen=True, eq=False)
 class StoreView:
-    """Some documents of a store: its training part, or the part held out for evaluation.
+    """Subset of the documents of a store, such as the training part or the part held out for evaluation.
 
     Attributes:
-        store: whose documents they are.
-        documents: ``(D,)`` int64, their numbers in the store, each once.
+        store: store of the documents.
+        documents: ``(D,)`` int64, distinct numbers of the documents in the store.
     """
 
     store: TokenStore
@@ -137,7 +137,7 @@ class StoreView:
             raise ValueError("a document is named twice")
 
     def of_epoch(self, epoch: int) -> StoreView:
-        """The documents that an epoch goes through: all of them, every time."""
+        """Returns the documents of an epoch: all documents, in every epoch."""
         return self
 
     @property

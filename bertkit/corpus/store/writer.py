@@ -1,4 +1,4 @@
-"""Sources of text → a `TokenStore` on disk, built once for the same text, tokenizer and rules."""
+"""Sources of text → a `TokenStore` on disk, built once for each combination of text, tokenizer and rules."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 Progress = Callable[[int, int], None]
 
-_SMALL_CORPUS = 4 << 20  # bytes; below, it is done about as soon as processes have started
+_SMALL_CORPUS = 4 << 20  # bytes; a smaller corpus is done about as soon as worker processes have started
 _DRAFTS_KEPT = 24 * 3600  # seconds
 
 
@@ -47,30 +47,30 @@ def build_token_store(
     num_workers: int = 1,
     progress: Progress | None = None,
 ) -> TokenStore:
-    """The store of the tokens of ``sources``: the one in ``cache_dir`` if it was built before, else a new one.
+    """Returns the token store of ``sources``; builds it unless ``cache_dir`` already has it.
 
-    A store is found again by the content of the sources in their order, the tokenizer, ``form`` and the splitter; names
-    and dates of files do not count, nor does ``num_workers``. It is written beside its place and moved there when
-    whole, so a build that is killed leaves nothing that could be taken for a store; what it does leave goes with a
-    build a day later. A store found damaged is built anew. Memory does not grow with the corpus; while it works, the
-    folder needs about twice the room of the store.
+    The key of a store is the content of the sources in their order, the tokenizer, ``form`` and the splitter; file
+    names, dates and ``num_workers`` do not matter. A store is written to a temporary folder and renamed when complete,
+    so a killed build never leaves a partial store; its temporary folder is removed by a build at least a day later. A
+    damaged store is built again. Memory does not grow with the corpus; during the build the folder needs about twice
+    the disk space of the store.
 
-    Text stays text: no special tokens are added, and a "[MASK]" that is written in a file is tokenized as its
-    characters.
+    Special tokens are neither added nor recognized: "[MASK]" in a file is tokenized as plain text.
 
     Args:
         sources: from `find_sources`.
-        form: how their text makes documents.
-        tokenizer: a fast one; its truncation and padding settings are not used and not changed.
-        splitter: paragraph → sentences; not asked where the form has a sentence a line.
-        cache_dir: folder of the stores; made if need be.
-        splitter_version: says when the results of ``splitter`` change; the default is that of `splitter_id`.
-        num_workers: processes that split and tokenize; 1 is this one alone, which also does a corpus below 4 MB.
-        progress: called as ``progress(done_bytes, total_bytes)`` while the text is tokenized; the last call has both
-            equal. Not called when the store is found, or where the size of a source is unknown.
+        form: rules that split their text into documents.
+        tokenizer: a fast tokenizer; its truncation and padding settings are neither used nor changed.
+        splitter: paragraph → sentences; not used with ``form.sentence_per_line``.
+        cache_dir: folder of the stores; created if missing.
+        splitter_version: version of the results of ``splitter``; by default that of `splitter_id`.
+        num_workers: number of processes that split and tokenize; 1 for the current process only, which also processes
+            every corpus below 4 MiB.
+        progress: called as ``progress(done_bytes, total_bytes)`` during tokenization; in the last call both are equal.
+            Not called if the store exists or the size of a source is unknown.
 
     Raises:
-        DataError: what the sources raise; or there is no text in any of them.
+        DataError: as raised by the sources; or none of them has text.
         PlacementError: as `encode_batches`.
         ValueError: as `splitter_id`.
     """
@@ -111,15 +111,15 @@ def write_token_store(
     folder: str | Path,
     num_workers: int = 1,
 ) -> TokenStore:
-    """The store of the tokens of ``paragraphs``, written into the new ``folder``, of which nothing is left if it fails.
+    """Writes the token store of ``paragraphs`` to the new ``folder``, which is removed on failure.
 
-    `build_token_store` says what is written and what the other arguments are.
+    See `build_token_store` for the content of a store and the other arguments.
 
     Raises:
-        DataError: there is no text.
+        DataError: the paragraphs are empty.
         FileExistsError: ``folder`` exists.
         PlacementError: as `encode_batches`.
-        Exception: whatever ``paragraphs`` raises.
+        Exception: any exception of ``paragraphs``.
     """
     encode = SentenceEncoder(tokenizer, None if form.sentence_per_line else splitter)
     origin = {"format": FORMAT, "form": asdict(form), "tokenizer": encode.tokenizer_digest}
@@ -131,7 +131,7 @@ def write_token_store(
 
 
 class _Reading:
-    """The paragraphs of all sources, and how far into their bytes it is."""
+    """Iterable over the paragraphs of all sources that tracks the position in bytes."""
 
     def __init__(self, sources: Sequence[Source], form: DocumentForm, progress: Progress | None):
         self._sources = sources
@@ -152,7 +152,7 @@ class _Reading:
         return end - size + min(source.position, size)
 
     def report(self, position: int | None) -> None:
-        """What was read up to ``position`` is written; None: all."""
+        """Reports that the text up to byte ``position`` is written; None for all of it."""
         if self._progress and self.total is not None and position != self.total:
             self._progress(self.total if position is None else position, self.total)
 
@@ -188,24 +188,24 @@ def _is_store(folder: Path) -> bool:
 
 
 def _remove_abandoned(cache_dir: Path) -> None:
-    """Removes what killed builds left, once it has not been touched for a day."""
+    """Removes folders of killed builds that have not been modified for a day."""
     for draft in cache_dir.glob(f"{UNFINISHED}*"):
-        with contextlib.suppress(OSError):  # another process removes it as well
+        with contextlib.suppress(OSError):  # another process may remove it too
             newest = max(path.stat().st_mtime for path in (draft, *draft.iterdir()))
             if newest < time.time() - _DRAFTS_KEPT:
                 shutil.rmtree(draft, ignore_errors=True)
 
 
 def splitter_id(splitter: Splitter, version: str | None = None) -> str:
-    """What tells a splitter from another one, or from itself with other results: its name and its version.
+    """Returns an identifier of a splitter and its results: its name and version.
 
     Args:
         splitter: paragraph → sentences.
-        version: by default that of bertkit's own rules, the ``version`` attribute of another one, or a digest of its
-            source.
+        version: by default `RULES_VERSION` for bertkit's rules; for other splitters their ``version`` attribute, or a
+            digest of their source code.
 
     Raises:
-        ValueError: none of these is to be had.
+        ValueError: ``version`` is None and the source code of the splitter is not available.
     """
     name = f"{getattr(splitter, '__module__', '')}.{getattr(splitter, '__qualname__', type(splitter).__qualname__)}"
     if version is None and splitter is split_sentences:

@@ -1,9 +1,9 @@
-"""Words and how often they occur → the pieces of a WordPiece vocabulary, merged by likelihood.
+"""Word frequencies → the pieces of a WordPiece vocabulary, merged by likelihood.
 
-Of all pairs of neighbouring pieces a, b the one of the highest ``freq(ab) / (freq(a) · freq(b))`` is merged. WordPiece
-was described as merging what most raises the likelihood of the text under a language model of pieces (Schuster &
-Nakajima 2012); this score is how the literature since has put it (Hugging Face course, chapter 6). It is what one
-occurrence of the pair gains, however often the pair occurs.
+Each merge joins the adjacent pieces a, b with the highest score ``freq(ab) / (freq(a) · freq(b))``. Schuster & Nakajima
+(2012) describe WordPiece as the merge that most raises the likelihood of the text under a language model of pieces;
+later literature states it as this score (Hugging Face course, chapter 6). The score is the gain of one occurrence of
+the pair and does not grow with the number of occurrences.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 LONGEST_WORD = 100
-"""Characters: a longer word is [UNK] to the tokenizer whatever its vocabulary holds."""
+"""Maximum word length in characters: the tokenizer maps a longer word to [UNK], whatever its vocabulary."""
 
 _CHUNKS_HELD = 1_000_000
 
@@ -24,9 +24,9 @@ Pair = tuple[int, int]
 
 
 def count_words(texts: Iterable[str], lowercase: bool) -> dict[str, int]:
-    """How often each word occurs: what BERT's normalizer and pre-tokenizer make of ``texts``.
+    """Counts the words that BERT's normalizer and pre-tokenizer make of ``texts``.
 
-    Memory grows with the number of different words.
+    Memory grows with the number of distinct words.
 
     >>> count_words(["Piña, piña!"], lowercase=True)
     {'pina': 2, ',': 1, '!': 1}
@@ -45,8 +45,8 @@ def count_words(texts: Iterable[str], lowercase: bool) -> dict[str, int]:
         chunks.clear()
 
     for text in texts:
-        # Neither of the two looks across a space, so equal chunks are worked out once. Only at the plain space: to
-        # the normalizer some of what else str.split() splits at is a control character, which it deletes.
+        # Neither the normalizer nor the pre-tokenizer looks across a space, so each distinct chunk is processed once.
+        # Split at the space character only: str.split() also splits at control characters that the normalizer deletes.
         chunks.update(text.split(" "))
         if len(chunks) > _CHUNKS_HELD:
             settle()
@@ -55,24 +55,23 @@ def count_words(texts: Iterable[str], lowercase: bool) -> dict[str, int]:
 
 
 def learn_pieces(words: Mapping[str, int], num_pieces: int, min_frequency: int | None = None) -> list[str]:
-    """Up to ``num_pieces`` merged pieces, in the order in which they are found.
+    """Learns up to ``num_pieces`` merged pieces, returned in the order of the merges.
 
-    Every word starts as its characters, those after the first with ``##`` before them. Time and again the best pair
-    is merged wherever it occurs, from left to right in a word. Frequencies are those of pieces and of neighbours as
-    the words are segmented at that time, a word counted as often as it occurs. Scores are compared in double
-    precision; of equal ones the pair that occurs more often comes first, then the one whose pieces come first in code
-    point order, left before right.
+    Every word starts as its characters, with ``##`` before each one after the first. Each step merges the pair with
+    the highest score wherever it occurs, from left to right in a word. Frequencies are counts of pieces and of adjacent
+    pairs in the current segmentation, weighted by word frequency. Scores are compared in double precision; ties go to
+    the pair that occurs more often, then to the pair whose pieces come first in code point order (left piece first).
 
-    Only pairs that occur ``min_frequency`` times take part, and when there are none, no more pieces are found. The
-    score favours pieces that rarely occur apart, most of all those that rarely occur: under a low bound the
-    vocabulary fills up with rare words before "the" is whole, under a high one it stays small. So by default the
-    bound falls: it starts at the count of the most frequent pair, and is halved whenever no pair reaches it. That is
-    bertkit's own; the literature fixes no bound.
+    Only pairs that occur at least ``min_frequency`` times are candidates; without candidates, learning stops. The score
+    favours pieces that seldom occur apart, rare ones most of all: with a low bound the vocabulary fills with rare words
+    before "the" is merged, with a high one it stays small. By default the bound therefore decreases: it starts at the
+    count of the most frequent pair and is halved whenever no pair reaches it. This schedule is specific to bertkit; the
+    literature does not specify a bound.
 
     Args:
         words: from `count_words`.
-        num_pieces: at least 0.
-        min_frequency: how often a pair has to occur to be merged, at least 1; None for the bound that falls.
+        num_pieces: maximum number of merged pieces, at least 0.
+        min_frequency: minimum count of a pair to be merged, at least 1; None for the decreasing bound.
 
     >>> learn_pieces({"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5}, 2, min_frequency=1)
     ['##gs', 'pu']
@@ -99,12 +98,12 @@ def _falling(pair_counts: Mapping[Pair, int]) -> list[int]:
 
 
 class _Segmentation:
-    """The pieces that words now consist of, and how often each piece and each pair of neighbours occurs.
+    """Current segmentation of the words into pieces, with the counts of pieces and of adjacent pairs.
 
     Attributes:
-        pieces: their texts by number.
-        piece_counts: float64, by number; longer than ``pieces``.
-        pair_counts: of the pairs that occur.
+        pieces: text of each piece, by piece number.
+        piece_counts: float64 count of each piece, by piece number; at least as long as ``pieces``.
+        pair_counts: count of each pair that occurs.
     """
 
     def __init__(self, words: Mapping[str, int]):
@@ -114,7 +113,7 @@ class _Segmentation:
         self._numbers: dict[str, int] = {}
         self._word_counts = list(words.values())
         self._words: list[list[int]] = []
-        # Numbers of the words that hold the pair, or once did: the merge finds out.
+        # Numbers of the words that contain the pair or did so earlier; merge() skips those that no longer do.
         self._places: defaultdict[Pair, set[int]] = defaultdict(set)
         for number, (word, count) in enumerate(words.items()):
             pieces = [self._number(f"##{character}" if place else character) for place, character in enumerate(word)]
@@ -134,7 +133,7 @@ class _Segmentation:
         return number
 
     def merge(self, pair: Pair) -> set[Pair]:
-        """Merges ``pair`` in every word; returns the pairs whose counts may have changed."""
+        """Merges ``pair`` in every word and returns the pairs whose counts may have changed."""
         merged = self._number(self.pieces[pair[0]] + self.pieces[pair[1]].removeprefix("##"))
         touched: set[Pair] = set()
         for number in self._places.pop(pair):
@@ -175,10 +174,10 @@ def _merged(pieces: list[int], pair: Pair, merged: int) -> list[int]:
 
 
 class _Candidates:
-    """The pairs that occur at least ``bound`` times, as arrays without gaps.
+    """Pairs that occur at least ``bound`` times, stored in arrays without gaps.
 
-    The counts of two pieces move the scores of all pairs that either is in, up as well as down, which a heap does not
-    bear; all scores anew for every merge are a few array operations over some thousand pairs.
+    A merge changes the counts of two pieces and so raises or lowers the scores of all pairs that contain one of them. A
+    heap does not support that; recomputing all scores takes a few array operations over some thousand pairs.
     """
 
     def __init__(self, segmentation: _Segmentation, bound: int):
@@ -191,17 +190,17 @@ class _Candidates:
         self.update(segmentation.pair_counts)
 
     def update(self, touched: Iterable[Pair]) -> None:
-        """Takes over the counts of these pairs."""
+        """Updates the counts of the ``touched`` pairs from the segmentation."""
         for pair in touched:
             count = self._segmentation.pair_counts.get(pair, 0)
             if count >= self._bound:
-                slot = self._slot(pair)  # can make a longer array
+                slot = self._slot(pair)  # may reallocate self._counts
                 self._counts[slot] = count
             elif pair in self._slots:
                 self._remove(pair)
 
     def best(self) -> Pair | None:
-        """The pair to merge, None where there is none."""
+        """Returns the pair to merge next, or None if there are no candidates."""
         if not self._pairs:
             return None
         left, right = self._ends[:, : len(self._pairs)]
@@ -224,7 +223,7 @@ class _Candidates:
 
     def _remove(self, pair: Pair) -> None:
         slot, last = self._slots.pop(pair), self._pairs.pop()
-        if last != pair:  # it fills the gap
+        if last != pair:  # the last pair fills the gap
             self._pairs[slot] = last
             self._slots[last] = slot
             self._ends[:, slot] = last

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 MergeScore = Literal["frequency", "likelihood"]
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-"""In the order of their ids: [PAD] is 0."""
+"""Special tokens in the order of their ids: [PAD] is 0."""
 
 
 def train_tokenizer(
@@ -28,33 +28,34 @@ def train_tokenizer(
     merge_score: MergeScore = "frequency",
     min_frequency: int | None = None,
 ) -> BertTokenizer:
-    """A WordPiece tokenizer whose vocabulary is learned from ``texts``.
+    """Trains a WordPiece tokenizer on ``texts``.
 
-    Text is cleaned of control characters and split at white space, at punctuation and around every CJK character, as
-    the released ``tokenization.py`` does; ``lowercase`` also strips accents ("Piña" → "pina"), cased text keeps both.
-    The ids are: the special tokens, the single characters in code point order, the same as word continuations
-    (``##a``), then the merged pieces as they were found.
+    As in the released ``tokenization.py``, control characters are removed and the text is split at white space, at
+    punctuation and around every CJK character. ``lowercase`` also strips accents ("Piña" → "pina"); cased text keeps
+    case and accents. The ids are assigned in this order: special tokens, single characters in code point order, the
+    same characters as word continuations (``##a``), merged pieces in the order of the merges.
 
-    The trainer of the released vocabulary was never published. Pieces are merged by the frequency of a pair, as the
-    ``tokenizers`` library does it, or by its likelihood score freq(ab) / (freq(a) · freq(b)), as the literature
-    describes WordPiece (`learn_pieces`).
+    The trainer of the released vocabulary was never published. Pieces are merged by pair frequency, as in the
+    ``tokenizers`` library, or by the likelihood score freq(ab) / (freq(a) · freq(b)), as the literature describes
+    WordPiece (`learn_pieces`).
 
-    The same texts give the same vocabulary in every process. By frequency, they are read twice: an iterator that can
-    be read only once is held in memory, a list or an object such as `TextLines` is read anew.
+    The result is deterministic: the same texts give the same vocabulary in every process. With ``"frequency"`` the
+    texts are read twice: an iterator is first copied into a list in memory; a list or an object such as `TextLines` is
+    iterated again.
 
     Args:
-        texts: any pieces of text; a line or a paragraph each is a good size. Words never span two of them.
-        vocab_size: pieces, special tokens included. A small text can have fewer to give.
-        lowercase: uncased, as ``bert-base-uncased``; False is cased.
-        model_max_length: tokens of the longest input that the model takes: its ``max_position_embeddings``.
-        merge_score: which pair of pieces is merged next, ``"frequency"`` or ``"likelihood"``.
-        min_frequency: how often a pair has to occur to be merged, at least 1; where that leaves the vocabulary smaller
-            than ``vocab_size``, a warning says so. None is 1 by frequency, and a bound that falls by likelihood.
+        texts: strings of any length, such as lines or paragraphs. A word never spans two of them.
+        vocab_size: maximum number of pieces, including special tokens. A small text can yield fewer.
+        lowercase: True for an uncased vocabulary such as ``bert-base-uncased``; False for a cased one.
+        model_max_length: maximum input length of the model in tokens: its ``max_position_embeddings``.
+        merge_score: score that selects the next pair to merge, ``"frequency"`` or ``"likelihood"``.
+        min_frequency: minimum count of a pair to be merged, at least 1; a warning is logged if the vocabulary then
+            stays below ``vocab_size``. None means 1 for ``"frequency"`` and a decreasing bound for ``"likelihood"``.
 
     Raises:
-        RecipeError: ``vocab_size`` has no room for the special tokens and every character of the text (the message
-            says what it needs), or ``merge_score`` or ``min_frequency`` is none of the above.
-        DataError: there is no text.
+        RecipeError: ``vocab_size`` is too small for the special tokens and all characters of the text (the message
+            gives the minimum), or ``merge_score`` or ``min_frequency`` is invalid.
+        DataError: the texts are empty.
 
     >>> tokenizer = train_tokenizer(["low lower lowest"], vocab_size=30)
     >>> tokenizer.tokenize("Lowest, low")
@@ -89,8 +90,8 @@ def _check(merge_score: str, min_frequency: int | None) -> None:
 def _by_frequency(texts: Iterable[str], vocab_size: int, lowercase: bool, min_frequency: int | None) -> list[str]:
     if isinstance(texts, Iterator):
         texts = list(texts)
-    # The library's trainer numbers the characters in the order of a randomly seeded hash map, and breaks ties between
-    # pairs by those numbers. Naming the characters in a fixed order beforehand makes it deterministic.
+    # The library's trainer numbers the characters in the order of a randomly seeded hash map and breaks ties between
+    # pairs by these numbers. Passing the characters in a fixed order makes it deterministic.
     fixed = _fixed_pieces(set(_library_pieces(texts, 0, lowercase, SPECIAL_TOKENS)), vocab_size)
     return _library_pieces(texts, vocab_size, lowercase, fixed, min_frequency or 1)
 
@@ -104,7 +105,7 @@ def _by_likelihood(texts: Iterable[str], vocab_size: int, lowercase: bool, min_f
 
 
 def _fixed_pieces(alphabet: set[str], vocab_size: int) -> list[str]:
-    """The special tokens and the characters, in the order of their ids."""
+    """Returns the special tokens and the characters, in the order of their ids."""
     alphabet = alphabet - set(SPECIAL_TOKENS)
     if not alphabet:
         raise DataError("no text to train a tokenizer on: the given text is empty, or white space only")
@@ -121,7 +122,10 @@ def _fixed_pieces(alphabet: set[str], vocab_size: int) -> list[str]:
 def _library_pieces(
     texts: Iterable[str], size: int, lowercase: bool, fixed: Sequence[str], min_frequency: int = 1
 ) -> list[str]:
-    """Pieces in the order of their ids; ``fixed`` take the first. A ``size`` of 0 gives the characters beside them."""
+    """Trains with the ``tokenizers`` library and returns the pieces in the order of their ids, ``fixed`` first.
+
+    With a ``size`` of 0 the result is ``fixed`` and the characters of the texts.
+    """
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
     learner = Tokenizer(models.WordPiece(unk_token="[UNK]"))
