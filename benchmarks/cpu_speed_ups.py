@@ -4,9 +4,10 @@
 
 A step is forward pass, backward pass, clipping of gradients and fused AdamW, on random tokens without padding. Each
 step is timed twice on the same batch, with torch's dropout and with bertkit's; which comes first alternates. Freed
-memory is kept in both. ``ratio`` is the median of the paired ratios, seconds with the speed-up divided by seconds without it. The
-shapes are those of fine-tuning on sentences (6 × 384, 32 inputs of 8 to 32 tokens, one length for each batch) and of
-pre-training (4 × 256, 32 inputs of 128 tokens, 20 masked). One JSON line for each; the last line is the machine.
+memory is kept in both. ``ratio`` is the median of the paired ratios, seconds with the speed-up divided by seconds
+without it. The shapes are those of fine-tuning on sentences (6 × 384, 32 inputs of 8 to 32 tokens, one length for each
+batch) and of pre-training (4 × 256, 32 inputs of 128 tokens, 20 masked). One JSON line for each; the last line is the
+machine.
 """
 
 from __future__ import annotations
