@@ -64,8 +64,8 @@ class DataSettings(ExampleSettings):
         sentence_per_line: the files hold one sentence per line; a blank line separates documents.
         sentence_splitter: splits paragraphs into sentences: ``rules``, ``none``, or a user function as
             ``module:function`` or ``file.py:function``.
-        validation_fraction: fraction of the documents held out for evaluation, in [0, 0.5]; with NSP at least two, so
-            that random sentences also come from held-out text. 0 holds out none.
+        validation_fraction: fraction of the documents held out for evaluation, in [0, 0.5]; with NSP at least two
+            documents, so that random sentences also come from held-out text. 0 holds out none.
         phases: sequence length → fraction of the steps, in the order of training; lengths above ``max_seq_length`` are
             reduced to it. Empty is a single phase of ``max_seq_length``.
         max_train_samples: train on at most this number of documents, the first ones.
