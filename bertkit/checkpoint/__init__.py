@@ -1,1 +1,1 @@
-"""Loading of models, configurations and tokenizers; what differs between families of encoders; labels."""
+"""Loading of models, configurations and tokenizers; properties of encoder families; labels."""

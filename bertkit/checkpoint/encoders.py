@@ -1,7 +1,7 @@
-"""What differs between families of encoders: which families are encoders, which network a head is, what it is given.
+"""Properties of encoder families: supported families, model class of each head, and model inputs.
 
-A family is what transformers calls a model type, such as ``roberta``. BERT is bertkit's own; every other encoder is the
-network that transformers' Auto classes build.
+A family is a transformers model type, such as ``roberta``. BERT is bertkit's implementation; other encoders are built
+by transformers' Auto classes.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
 
 BERT = ("bertkit", "bert")
-"""The families that bertkit's own BERT computes."""
+"""Model types that bertkit's BERT implements."""
 
-# RoBERTa numbers the tokens of a text from padding_idx + 1 on, and these families took that over with its code.
+# RoBERTa numbers positions from padding_idx + 1, and these families share its code.
 _POSITIONS_AFTER_PADDING = frozenset(
     "camembert data2vec-text esm ibert longformer luke mpnet roberta roberta-prelayernorm xlm-roberta xlm-roberta-xl "
     "xmod".split()
@@ -26,14 +26,14 @@ _POSITIONS_AFTER_PADDING = frozenset(
 
 
 def config_class(model_type: str | None, name: str) -> type[PreTrainedConfig]:
-    """The class of an encoder's configuration: ``BertConfig`` for BERT, transformers' own for every other family.
+    """Returns the configuration class of an encoder: ``BertConfig`` for BERT, transformers' class for other families.
 
     Args:
-        model_type: what the checkpoint's ``config.json`` says.
-        name: what messages call the checkpoint.
+        model_type: model type in the checkpoint's ``config.json``.
+        name: name of the checkpoint, for error messages.
 
     Raises:
-        CheckpointError: transformers does not know the family, or it is none of encoders.
+        CheckpointError: the family is unknown to transformers, or is not an encoder.
     """
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
@@ -55,10 +55,10 @@ def config_class(model_type: str | None, name: str) -> type[PreTrainedConfig]:
 
 
 def check_encoder(config: PreTrainedConfig, name: str) -> None:
-    """Refuses configurations that make a decoder of an encoder, or do not say how long an input may be.
+    """Checks that a configuration describes an encoder with a maximum input length.
 
     Raises:
-        CheckpointError: naming ``name`` and the reason.
+        CheckpointError: it does not; the message has ``name`` and the reason.
     """
     for field in ("is_encoder_decoder", "is_decoder"):
         if getattr(config, field, False):
@@ -75,15 +75,15 @@ def _no_encoder(name: str, what: str) -> CheckpointError:
 
 
 def head_class(head: str, config: PreTrainedConfig, name: str) -> type[PreTrainedModel]:
-    """The class of the network with a head: bertkit's for BERT, what the matching Auto class builds for other families.
+    """Returns the model class with a head: bertkit's for BERT, the one of the matching Auto class for other families.
 
     Args:
         head: name of a class in ``bertkit.model.modeling_bert``, such as ``BertForSequenceClassification``.
-        config: of the encoder.
-        name: what messages call the checkpoint.
+        config: configuration of the encoder.
+        name: name of the checkpoint, for error messages.
 
     Raises:
-        CheckpointError: transformers has no such head for the family, or its network cannot leave padding out.
+        CheckpointError: transformers has no such head for the family, or its model takes no attention mask.
     """
     from transformers.models.auto import modeling_auto
 
@@ -91,7 +91,7 @@ def head_class(head: str, config: PreTrainedConfig, name: str) -> type[PreTraine
 
     if config.model_type in BERT:
         return getattr(modeling_bert, head)
-    # The last that builds it: AutoModel, and not AutoModelForTextEncoding, which few families have.
+    # The last match: AutoModel instead of AutoModelForTextEncoding, which few families have.
     auto_class = [auto for auto, model in modeling_bert.AUTO_CLASSES.items() if model.__name__ == head][-1]
     network = getattr(modeling_auto, auto_class)._model_mapping.get(type(config), None)
     if network is None:
@@ -99,7 +99,7 @@ def head_class(head: str, config: PreTrainedConfig, name: str) -> type[PreTraine
             f"{name}: a checkpoint of type {config.model_type!r}, for which transformers has no {auto_class}; "
             "give another encoder"
         )
-    if "attention_mask" not in inspect.signature(network.forward).parameters:  # FNet: its Fourier transform has none
+    if "attention_mask" not in inspect.signature(network.forward).parameters:  # FNet has no masks
         raise CheckpointError(
             f"{name}: a checkpoint of type {config.model_type!r}, which takes no attention mask, so that predictions "
             "would depend on the padding; give another encoder"
@@ -108,14 +108,14 @@ def head_class(head: str, config: PreTrainedConfig, name: str) -> type[PreTraine
 
 
 def head_of(config: PreTrainedConfig, name: str) -> str:
-    """The head that a checkpoint was saved with: the name of a class in ``bertkit.model.modeling_bert``.
+    """Returns the head that a checkpoint was saved with, as the name of a class in ``bertkit.model.modeling_bert``.
 
     Args:
-        config: of the checkpoint, whatever its family.
-        name: what messages call the checkpoint.
+        config: configuration of the checkpoint, of any family.
+        name: name of the checkpoint, for error messages.
 
     Raises:
-        CheckpointError: its ``config.json`` names no architecture, or one that has no counterpart there.
+        CheckpointError: its ``config.json`` names no architecture, or one without a counterpart there.
     """
     from bertkit.model.modeling_bert import AUTO_CLASSES
 
@@ -134,8 +134,8 @@ def head_of(config: PreTrainedConfig, name: str) -> str:
 
 
 def own_fields(config: type[PreTrainedConfig]) -> set[str]:
-    """The fields that a family declares itself, beside those of every transformers configuration; other names of the
-    same fields (``hidden_size`` for DistilBERT's ``dim``) are among them."""
+    """Returns the fields that a family declares in addition to those of every transformers configuration, including
+    aliases (``hidden_size`` for DistilBERT's ``dim``)."""
     from transformers import PreTrainedConfig
 
     of_all = {field.name for field in dataclasses.fields(PreTrainedConfig)}
@@ -143,10 +143,10 @@ def own_fields(config: type[PreTrainedConfig]) -> set[str]:
 
 
 def longest_input(config: PreTrainedConfig) -> int:
-    """Tokens of the longest input, special tokens among them.
+    """Returns the maximum number of tokens of an input, special tokens included.
 
-    Where positions are learned, there are no more. Rotary and relative ones (ModernBERT, DeBERTa-v3) can be computed
-    for any length: there it is the length that ``max_position_embeddings`` says, and a larger value allows more.
+    With learned positions this is a hard limit. Rotary and relative positions (ModernBERT, DeBERTa-v3) can be computed
+    for any length: the limit is then ``max_position_embeddings``, and can be raised by a larger value.
     """
     if config.model_type in _POSITIONS_AFTER_PADDING:
         return config.max_position_embeddings - config.pad_token_id - 1
@@ -154,7 +154,10 @@ def longest_input(config: PreTrainedConfig) -> int:
 
 
 def model_inputs(config: PreTrainedConfig) -> tuple[str, ...]:
-    """The names of the (B, S) int64 inputs of an encoder: ``input_ids``, ``attention_mask``, and ``token_type_ids``
-    where it knows more than one type of segment, which DistilBERT, ModernBERT and published RoBERTas do not."""
+    """Returns the names of an encoder's (B, S) int64 inputs.
+
+    These are ``input_ids``, ``attention_mask``, and ``token_type_ids`` if it has more than one segment type, which
+    DistilBERT, ModernBERT and the released RoBERTa models do not.
+    """
     segments = ("token_type_ids",) if getattr(config, "type_vocab_size", 1) > 1 else ()
     return ("input_ids", "attention_mask", *segments)

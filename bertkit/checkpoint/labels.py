@@ -1,7 +1,7 @@
-"""The labels of a checkpoint that was fine-tuned before, and those that it is to be fine-tuned for now.
+"""Reuse of a fine-tuned classification head for new labels.
 
-transformers loads such a head wherever its shape fits: MNLI's classes in another order, or a head for other classes
-altogether. Here it goes by the names of the labels.
+transformers loads a head whenever its shape fits, even if its classes are in another order or are different ones. Here
+heads are matched by label names.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def label_fields(names: Sequence[str]) -> dict[str, Any]:
-    """Labels in the order of their ids as the fields of a configuration."""
+    """Returns the configuration fields for labels in the order of their ids."""
     return {
         "num_labels": len(names),
         "id2label": dict(enumerate(names)),
@@ -24,15 +24,15 @@ def label_fields(names: Sequence[str]) -> dict[str, Any]:
 
 
 def match_labels(model: PreTrainedModel, before: Sequence[str], now: Sequence[str]) -> list[str]:
-    """Puts a loaded head into the order of the labels, or draws it anew where they are others.
+    """Reorders a loaded head to the order of the new labels, or reinitialises it if they differ.
 
     Args:
-        model: with a head for classes, as loaded.
-        before: the names of the labels that the head was trained for, in the order of their ids.
-        now: those that it is to be trained for.
+        model: the loaded model with a classification head.
+        before: names of the labels that the head was trained for, in the order of their ids.
+        now: names of the new labels, in the order of their ids.
 
     Returns:
-        The names of the weights that were drawn anew, from torch's generator; none where the labels are the same.
+        The names of the reinitialised weights, drawn from torch's generator; empty if the sets of labels are equal.
     """
     import torch
 
@@ -49,7 +49,7 @@ def match_labels(model: PreTrainedModel, before: Sequence[str], now: Sequence[st
         return []
     for module in head.values():
         for parameter in module.parameters(recurse=False):
-            parameter._is_hf_initialized = False  # else transformers keeps what it has loaded
+            parameter._is_hf_initialized = False  # otherwise transformers keeps the loaded weights
         model._init_weights(module)
     return sorted(
         f"{name}.{parameter}"
@@ -59,7 +59,7 @@ def match_labels(model: PreTrainedModel, before: Sequence[str], now: Sequence[st
 
 
 def _last_layer(modules: Sequence[nn.Module], labels: int) -> nn.Module:
-    """The linear layer whose rows are the labels."""
+    """Returns the last linear layer with one output per label."""
     from torch import nn
 
     return [module for module in modules if isinstance(module, nn.Linear) and module.out_features == labels][-1]

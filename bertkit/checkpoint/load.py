@@ -1,4 +1,4 @@
-"""Loading models and tokenizers, from a run directory, a folder or the Hub, with errors a user can act on."""
+"""Loading of models and tokenizers from a run directory, a folder or the Hub, with actionable errors."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from bertkit.errors import CheckpointError, RecipeError, listed
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
-# What every configuration takes, beside the fields of its family.
+# Fields that every configuration accepts in addition to those of its family.
 _OF_THE_TASK = ("num_labels", "id2label", "label2id", "problem_type", "bertkit_task")
-# A folder with any of these has a tokenizer, the last ones in forms of older transformers versions.
+# A folder with any of these files has a tokenizer; the last ones are formats of older transformers versions.
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spm.model", "spiece.model", "sentencepiece.bpe.model")
 
 
 def load_config(
     name_or_path: str, changes: Mapping[str, Any] | None = None, *, any_encoder: bool = False
 ) -> PreTrainedConfig:
-    """The configuration of a checkpoint, with some fields changed.
+    """Loads the configuration of a checkpoint and changes some of its fields.
 
     Args:
-        name_or_path: a folder or a Hub id; stock ``bert`` checkpoints are BERT too.
-        changes: fields that win over the checkpoint's: those of its family, and what a task says of its labels. With
-            ``num_labels`` the checkpoint's own names of labels are dropped.
-        any_encoder: whether other encoders than BERT will do, as they do for fine-tuning.
+        name_or_path: a folder or a Hub id; stock ``bert`` checkpoints count as BERT.
+        changes: fields that override those of the checkpoint: fields of its family, and label fields of a task. With
+            ``num_labels`` the checkpoint's label names are dropped.
+        any_encoder: accept encoders other than BERT, as for fine-tuning.
 
     Returns:
         A ``BertConfig`` for BERT, transformers' configuration for other encoders.
 
     Raises:
-        CheckpointError: there is no such checkpoint, or it is no BERT, or no encoder.
+        CheckpointError: the checkpoint does not exist, or is not BERT, or not an encoder.
         RecipeError: a changed field does not exist, or is impossible for this checkpoint.
     """
     return read_config(name_or_path, any_encoder=any_encoder).build(changes or {})
@@ -44,12 +44,12 @@ def load_config(
 
 @dataclass(frozen=True)
 class StoredConfig:
-    """What a checkpoint's ``config.json`` says, read once, to build configurations from.
+    """Contents of a checkpoint's ``config.json``, from which configurations are built.
 
     Attributes:
-        name_or_path: of the checkpoint.
-        fields: as they are stored.
-        configuration: the class of its family.
+        name_or_path: folder or Hub id of the checkpoint.
+        fields: the stored fields.
+        configuration: configuration class of its family.
     """
 
     name_or_path: str
@@ -60,17 +60,17 @@ class StoredConfig:
         """Returns the configuration with some fields changed, see `load_config`.
 
         Raises:
-            CheckpointError: the stored configuration is not usable, or of no encoder.
+            CheckpointError: the stored configuration is unusable, or does not describe an encoder.
             RecipeError: a changed field does not exist, or is impossible for this checkpoint.
         """
         from huggingface_hub.errors import StrictDataclassError
 
         name_or_path, fields = self.name_or_path, dict(self.fields)
         _check_fields(changes, self.configuration, name_or_path)
-        if "num_labels" in changes:  # names of other labels would win over the number
+        if "num_labels" in changes:  # stored label names would override the number
             fields = {key: value for key, value in fields.items() if key not in ("id2label", "label2id")}
         try:
-            # Not from_pretrained(…, **changes): that sets the fields on a configuration which has been checked before.
+            # Not from_pretrained(…, **changes), which sets the fields after the configuration has been checked.
             config = self.configuration.from_dict({**fields, **changes})
         except (ValueError, StrictDataclassError) as error:
             cause = error.__cause__ or error
@@ -90,7 +90,7 @@ def read_config(name_or_path: str, *, any_encoder: bool = False) -> StoredConfig
         name_or_path, any_encoder: as for `load_config`.
 
     Raises:
-        CheckpointError: there is no such checkpoint, or it is no BERT.
+        CheckpointError: the checkpoint does not exist, or is not BERT.
     """
     from transformers import PreTrainedConfig
 
@@ -106,15 +106,15 @@ def read_config(name_or_path: str, *, any_encoder: bool = False) -> StoredConfig
             "needs; other encoders can be fine-tuned"
         )
     configuration = config_class(family, name_or_path)
-    fields, _ = configuration.get_config_dict(name_or_path)  # families whose files hold several take their own part
+    fields, _ = configuration.get_config_dict(name_or_path)  # a file may hold several; each class reads its own
     return StoredConfig(name_or_path, fields, configuration)
 
 
 def _check_fields(changes: Mapping[str, Any], configuration: type[PreTrainedConfig], name_or_path: str) -> None:
-    """Refuses fields that a configuration would take and nobody would read.
+    """Checks for unknown fields, which a configuration would accept and ignore.
 
     Raises:
-        RecipeError: naming each of them, and the fields of like names.
+        RecipeError: the message names each unknown field and fields with similar names.
     """
     known = own_fields(configuration)
     faults = []
@@ -129,10 +129,10 @@ def _check_fields(changes: Mapping[str, Any], configuration: type[PreTrainedConf
 
 
 def check_positions(max_seq_length: int, config: PreTrainedConfig, name: str) -> None:
-    """Refuses inputs that are longer than a model can number.
+    """Checks that inputs do not exceed the positions of a model.
 
     Raises:
-        RecipeError: ``max_seq_length`` is more than the model's positions.
+        RecipeError: ``max_seq_length`` exceeds the number of positions.
     """
     longest = longest_input(config)
     if max_seq_length > longest:
@@ -145,23 +145,23 @@ def check_positions(max_seq_length: int, config: PreTrainedConfig, name: str) ->
 def load_model(
     head: str, name_or_path: str, config: PreTrainedConfig, new_head: bool, labels: Sequence[str] | None = None
 ) -> tuple[PreTrainedModel, list[str]]:
-    """An encoder with a head, in float32: bertkit's BERT, or transformers' network for other families.
+    """Loads an encoder with a head in float32: bertkit's BERT, or transformers' model for other families.
 
     Args:
-        head: name of a class in ``bertkit.model.modeling_bert``; other families get theirs of the same purpose.
+        head: name of a class in ``bertkit.model.modeling_bert``; other families use the corresponding class.
         name_or_path: a folder or a Hub id.
         config: the configuration to build with, from `load_config`.
-        new_head: whether the checkpoint may lack the head's weights, which are then drawn at random (fine-tuning).
-        labels: names of the labels that a new head is trained for, in the order of their ids; ``None`` for a head
-            without named labels. A head that was trained for other labels is drawn anew too; one for the same labels in
-            another order is put in order.
+        new_head: allow missing head weights, which are then initialised at random (fine-tuning).
+        labels: names of the labels of a new head, in the order of their ids; ``None`` for a head without named labels.
+            A head that was trained for other labels is reinitialised; a head for the same labels in another order is
+            reordered.
 
     Returns:
-        The model, and the names of the weights that were drawn at random.
+        The model, and the names of the weights that were initialised at random.
 
     Raises:
-        CheckpointError: the family has no such head; no weights there, or weights of another shape or missing ones.
-        RecipeError: the configuration has ``feature_layers``, which a new head of this kind would not read.
+        CheckpointError: the family has no such head, or weights are missing or have another shape.
+        RecipeError: the configuration has ``feature_layers``, which a new head of this kind does not support.
     """
     import torch
     from safetensors import SafetensorError
@@ -170,11 +170,11 @@ def load_model(
     model_class = head_class(head, config, name_or_path)
     if new_head and head != "BertForTokenClassification" and getattr(config, "feature_layers", None) is not None:
         raise RecipeError("model.feature_layers: these are read for tagging words alone; set model.feature_layers=null")
-    # transformers reports new heads as a table of warnings; what matters of it is checked below.
+    # transformers reports new heads as a table of warnings; missing weights are checked below.
     verbosity = transformers_logging.get_verbosity()
     transformers_logging.set_verbosity_error()
     try:
-        # A checkpoint in half precision would otherwise be trained in half precision.
+        # Otherwise a checkpoint in half precision would be trained in half precision.
         model, report = model_class.from_pretrained(
             name_or_path, config=config, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True
         )
@@ -183,7 +183,7 @@ def load_model(
     finally:
         transformers_logging.set_verbosity(verbosity)
     lost = sorted(set(report["missing_keys"]) | {key for key, *_ in report["mismatched_keys"]})
-    # The pooler may be new as a head is: not every family pre-trains one, and not every head has it.
+    # The pooler may be new like a head: not every family pre-trains one, and not every head has one.
     prefix = f"{model.base_model_prefix}."
     encoder = [key for key in lost if key.startswith(prefix) and not key.startswith(f"{prefix}pooler.")]
     refused = encoder if new_head else encoder or lost
@@ -205,23 +205,24 @@ def load_model(
 
 
 def load_tokenizer(name_or_path: str | Path, for_pretraining: bool = False) -> PreTrainedTokenizerFast:
-    """The tokenizer of a checkpoint folder or Hub repository, without the truncation and padding that its
-    ``tokenizer.json`` may carry: text is cut and padded where bertkit says so, and nowhere else.
+    """Loads the tokenizer of a checkpoint folder or Hub repository.
+
+    Truncation and padding settings in ``tokenizer.json`` are removed; bertkit truncates and pads explicitly.
 
     Args:
-        name_or_path: a folder with ``tokenizer.json``, or with files that transformers makes one from, or a Hub id.
-        for_pretraining: also require the tokens that pre-training writes: [CLS], [SEP], [PAD] and [MASK], by whatever
+        name_or_path: a folder with ``tokenizer.json``, or with files that transformers converts to it, or a Hub id.
+        for_pretraining: also require the special tokens of pre-training: [CLS], [SEP], [PAD] and [MASK], under any
             name.
 
     Raises:
-        CheckpointError: it cannot be loaded, has no fast (``tokenizers``) form, or lacks a token that is required.
+        CheckpointError: the tokenizer cannot be loaded, is not a fast tokenizer, or lacks a required token.
     """
     from transformers import AutoTokenizer
 
     _check_folder(name_or_path, *_TOKENIZER_FILES)
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(name_or_path))
-    except Exception as error:  # the libraries raise OSError, ValueError, KeyError and bare Exception here
+    except Exception as error:  # the libraries raise OSError, ValueError, KeyError and plain Exception here
         raise CheckpointError(_not_usable(name_or_path, "tokenizer", error)) from error
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
@@ -242,12 +243,12 @@ def load_tokenizer(name_or_path: str | Path, for_pretraining: bool = False) -> P
 
 
 def new_weights(checkpoint: str | Path, folder: Path, seed: int) -> Path:
-    """Writes a checkpoint's twin before it learned anything: its configuration and tokenizer, weights drawn anew.
+    """Writes an untrained copy of a checkpoint, with its configuration and tokenizer and newly initialised weights.
 
     Args:
         checkpoint: a folder or a Hub id.
-        folder: to write to.
-        seed: of the weights.
+        folder: output folder.
+        seed: seed of the weights.
 
     Returns:
         ``folder``.
@@ -266,17 +267,17 @@ def new_weights(checkpoint: str | Path, folder: Path, seed: int) -> Path:
 
 
 def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: str | Path) -> None:
-    """Saves a tokenizer without the truncation and padding that its last call left in it."""
+    """Saves a tokenizer without the truncation and padding settings of its last call."""
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()
     tokenizer.save_pretrained(folder)
 
 
 def _check_folder(name_or_path: str | Path, *files: str) -> None:
-    """Says at once what a Hub client would only find out after several tries over the network.
+    """Checks local paths before a Hub client would report them after several network retries.
 
     Raises:
-        CheckpointError: a path that does not exist, a file, or a folder that has none of ``files``.
+        CheckpointError: the path does not exist, is a file, or is a folder without any of ``files``.
     """
     path = Path(name_or_path)
     if path.is_file():

@@ -1,9 +1,9 @@
-"""What sizes a BERT: the configuration, checked when it is built.
+"""Configuration of BERT, validated on construction.
 
-The class is really called ``BertkitConfig``; ``BertConfig`` is the name to use. transformers' Auto classes look a
-configuration class up *by its name*: under the name ``BertConfig``, every Auto class that we do not register, such as
-``AutoModelForCausalLM``, would quietly build transformers' own model from our checkpoint, also where this file was
-loaded as remote code. A name of its own makes them refuse instead.
+The class is named ``BertkitConfig``; ``BertConfig`` is the alias to use. transformers' Auto classes look up
+configuration classes *by name*: with the name ``BertConfig``, every Auto class that is not registered here, such as
+``AutoModelForCausalLM``, would silently build transformers' model from a bertkit checkpoint, also if this file was
+loaded as remote code. With a different name they raise an error.
 """
 
 # No `from __future__ import annotations` here: `strict` checks types only where annotations are types, not strings.
@@ -40,8 +40,8 @@ _PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classi
 class BertkitConfig(PreTrainedConfig):
     """Sizes and rates of one BERT encoder; the defaults are BERT-base (BERT §3, "Model Architecture").
 
-    The ``config.json`` of a stock ``bert`` checkpoint loads as it is; one that describes a decoder, cross-attention or
-    relative positions is refused.
+    The ``config.json`` of a stock ``bert`` checkpoint loads unchanged; one that describes a decoder, cross-attention or
+    relative positions is rejected.
 
     Attributes:
         vocab_size: Rows of the token embedding and width of the masked-LM output, in WordPieces.
@@ -98,7 +98,7 @@ class BertkitConfig(PreTrainedConfig):
     tie_word_embeddings: bool = True
 
     def __post_init__(self, **kwargs: Any) -> None:
-        """Takes the extra keys of a stock ``config.json`` and checks all values."""
+        """Removes the extra keys of a stock ``config.json`` and checks all values."""
         for name in _WITHOUT_MEANING:
             kwargs.pop(name, None)
         super().__post_init__(**kwargs)
@@ -108,7 +108,7 @@ class BertkitConfig(PreTrainedConfig):
             self.__dict__.pop(name, None)  # at their only value they need not be written into our checkpoints
 
     def validate_encoder(self) -> None:
-        """Raises one ValueError that names every impossible value; runs when built and before saving."""
+        """Raises one ``ValueError`` that names every invalid value; called on construction and before saving."""
         faults = [
             f"`{name}` is {getattr(self, name)!r}, but bertkit is an encoder with {name}={only!r}"
             for name, only in _FIXED.items()
@@ -152,7 +152,7 @@ class BertkitConfig(PreTrainedConfig):
 
     @classmethod
     def get_config_dict(cls, *args: Any, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Reads ``config.json``; a stock ``bert`` one describes the same network, so it is taken as ours."""
+        """Reads ``config.json``; the model type ``bert`` is replaced, since it describes the same network."""
         config_dict, kwargs = super().get_config_dict(*args, **kwargs)
         if config_dict.get("model_type") == "bert":
             config_dict["model_type"] = cls.model_type

@@ -1,4 +1,4 @@
-"""The feature-based use of BERT: fixed hidden states of chosen layers into a new bidirectional LSTM (BERT §5.3)."""
+"""Feature-based approach: a new bidirectional LSTM on frozen hidden states of selected layers (BERT §5.3)."""
 
 import torch
 from torch import Tensor, nn
@@ -25,14 +25,14 @@ class BertFeatures(nn.Module):
         self.lstm = nn.LSTM(width, config.feature_lstm_size, num_layers=2, bidirectional=True, batch_first=True)
 
     def forward(self, hidden_states: tuple[Tensor, ...], attention_mask: Tensor | None = None) -> Tensor:
-        """Reads each sequence up to its padding.
+        """Combines the hidden states and applies the LSTM to each sequence up to its padding.
 
         Args:
             hidden_states: L + 1 tensors (B, S, H), embeddings first.
-            attention_mask: (B, S), 1 for tokens and 0 for padding, which stands at the end; None for no padding.
+            attention_mask: (B, S), 1 for tokens and 0 for padding, which must be on the right; None for no padding.
 
         Returns:
-            (B, S, 2F), forwards and backwards; 0 on padding.
+            (B, S, 2F), forward and backward states concatenated; 0 on padding.
         """
         chosen = [hidden_states[layer] for layer in self.layers]
         if self.layer_weights is None:

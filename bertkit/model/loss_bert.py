@@ -1,8 +1,8 @@
-"""The losses of all heads: one rule, a mean over the items that carry a label.
+"""Losses of all heads, each a mean over the labelled items.
 
-An item with label -100, or NaN among numbers, adds nothing and is not counted, and no labelled item at all gives 0, not
-NaN. Where gradients are accumulated or several processes train, the mean must be over the items of the *global* batch:
-``num_items_in_batch`` says how many those are, as bertkit's Trainer counts them. C is the number of classes.
+Items with label -100, or NaN for floating-point labels, contribute nothing and are not counted; without labelled items
+the loss is 0, not NaN. With gradient accumulation or several processes the mean is over the items of the *global*
+batch: ``num_items_in_batch`` is their number, which bertkit's Trainer counts. C is the number of classes.
 """
 
 from collections.abc import Iterator
@@ -28,15 +28,15 @@ def mean_loss(total: Tensor, num_items: Tensor | int) -> Tensor:
 
 
 def at_least_float32(logits: Tensor) -> Tensor:
-    """Half-precision logits as float32, so that sums over a vocabulary keep their digits; others unchanged."""
+    """Converts half-precision logits to float32, to keep precision in sums over a vocabulary; others are unchanged."""
     return logits if logits.dtype == torch.float64 else logits.float()
 
 
 class _SummedCrossEntropy(torch.autograd.Function):
-    """``F.cross_entropy(..., reduction="sum")`` of float32, without float32 copies of all logits.
+    """``F.cross_entropy(..., reduction="sum")`` in float32, without float32 copies of all logits.
 
-    Over a vocabulary the plain one goes through memory for a copy, its log-softmax, and three gradients as large, each
-    of M × V numbers; here only the gradient is, in the dtype of the logits, and the rest a block of rows at a time.
+    Over a vocabulary, torch's function materialises a copy, its log-softmax and three gradients, each of M × V numbers.
+    Here only the gradient is materialised, in the dtype of the logits; the rest is computed in blocks of rows.
     """
 
     @staticmethod
@@ -67,13 +67,13 @@ class _SummedCrossEntropy(torch.autograd.Function):
 
 
 def _blocks(logits: Tensor) -> Iterator[slice]:
-    """The rows of (M, C), some at a time; at least one block."""
+    """Returns slices of the rows of (M, C) to compute at once; at least one."""
     at_once = _LOGITS_AT_ONCE.get(logits.device.type, _LOGITS_AT_ONCE_ELSEWHERE) // logits.shape[-1]
     return (slice(start, start + max(at_once, 1)) for start in range(0, max(len(logits), 1), max(at_once, 1)))
 
 
 def mean_cross_entropy(logits: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
-    """The mean negative log-likelihood of the labels, in nats, over the items that have one.
+    """Computes the mean negative log-likelihood of the labels, in nats, over the labelled items.
 
     Args:
         logits: (..., C), unnormalised.
@@ -94,7 +94,7 @@ def mean_cross_entropy(logits: Tensor, labels: Tensor, num_items_in_batch: Tenso
 
 
 def position_loss(logits: Tensor, positions: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
-    """The mean cross-entropy of positions in a sequence, ignoring those that lie outside it.
+    """Computes the mean cross-entropy of positions in a sequence, ignoring positions outside it.
 
     Args:
         logits: (B, S), one score for each token.
@@ -109,10 +109,10 @@ def position_loss(logits: Tensor, positions: Tensor, num_items_in_batch: Tensor 
 
 
 def problem_type(config: BertConfig, labels: Tensor) -> str:
-    """``config.problem_type``, or where that is None what the labels can only mean.
+    """Returns ``config.problem_type``, or derives it from the labels if it is None.
 
-    Unlike transformers, integer labels with one class are refused and not taken for numbers to predict, and the
-    configuration is left as it is.
+    Unlike in transformers, integer labels with one class are rejected instead of treated as regression targets, and the
+    configuration is not modified.
 
     Args:
         config: Read for ``problem_type`` and ``num_labels``.
@@ -123,7 +123,7 @@ def problem_type(config: BertConfig, labels: Tensor) -> str:
         "single_label_classification", "multi_label_classification" or "regression".
 
     Raises:
-        ValueError: The labels could mean several things, or nothing.
+        ValueError: The labels are ambiguous or invalid.
     """
     if config.problem_type is not None:
         return config.problem_type
@@ -149,7 +149,7 @@ def problem_type(config: BertConfig, labels: Tensor) -> str:
 def sequence_classification_loss(
     config: BertConfig, logits: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None = None
 ) -> Tensor:
-    """Cross-entropy, binary cross-entropy or squared error, as `problem_type` says.
+    """Computes the cross-entropy, binary cross-entropy or squared error, as selected by `problem_type`.
 
     Args:
         config: Read for ``problem_type`` and ``num_labels``.
@@ -163,7 +163,7 @@ def sequence_classification_loss(
         0-d, the mean.
 
     Raises:
-        ValueError: The problem type is not set and the labels do not tell it.
+        ValueError: The problem type is not set and cannot be derived from the labels.
     """
     kind = problem_type(config, labels)
     if kind == "single_label_classification":

@@ -46,7 +46,7 @@ from .loss_bert import mean_cross_entropy, position_loss, sequence_classificatio
 
 
 class EncoderOptions(TypedDict, total=False):
-    """The arguments of `BertModel.forward` that the heads pass on by keyword; any other keyword is a TypeError."""
+    """Arguments of `BertModel.forward` that the heads pass on by keyword; other keywords raise ``TypeError``."""
 
     position_ids: Tensor | None
     inputs_embeds: Tensor | None
@@ -55,7 +55,7 @@ class EncoderOptions(TypedDict, total=False):
 
 
 class BertEmbeddings(nn.Module):
-    """The sum of a token, a segment and a position embedding, normalised (BERT §3, Figure 2)."""
+    """Sum of the token, segment and position embeddings, normalised (BERT §3, Figure 2)."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ def eager_attention_forward(
     dropout: float = 0.0,
     **kwargs: Any,
 ) -> tuple[Tensor, Tensor]:
-    """Scaled dot-product attention written out, the only kind that can show its probabilities.
+    """Computes scaled dot-product attention explicitly, the only kernel that returns its probabilities.
 
     Takes query, key and value (B, A, S, D) and a mask that broadcasts to (B, A, S, S): floats to add to the scores, or
     booleans, True = attend. Returns the weighted values (B, S, A, D) and the probabilities (B, A, S, S) before dropout.
@@ -119,7 +119,7 @@ def eager_attention_forward(
 
 
 class BertSelfAttention(nn.Module):
-    """Multi-head self-attention of every token to every token; nothing is causal (BERT §3, "Model Architecture")."""
+    """Bidirectional multi-head self-attention (BERT §3, "Model Architecture")."""
 
     is_causal = False  # read by transformers' attention functions
 
@@ -136,7 +136,8 @@ class BertSelfAttention(nn.Module):
     def forward(
         self, hidden_states: Tensor, attention_mask: Any = None, output_attentions: bool = False
     ) -> tuple[Tensor, Tensor | None]:
-        """Returns the heads' outputs side by side, (B, S, H), and if asked the probabilities, (B, A, S, S)."""
+        """Returns the concatenated outputs of the heads, (B, S, H), and, if requested, the probabilities, (B, A, S,
+        S)."""
         by_head = (*hidden_states.shape[:2], -1, self.attention_head_size)
         query = self.query(hidden_states).view(by_head).transpose(1, 2)  # (B, A, S, D)
         key = self.key(hidden_states).view(by_head).transpose(1, 2)
@@ -157,7 +158,7 @@ class BertSelfAttention(nn.Module):
 
 
 class BertOutput(nn.Module):
-    """Projects to the hidden size, adds the input of what came before and normalises: (B, S, .) to (B, S, H)."""
+    """Projects to the hidden size, adds the residual and normalises: (B, S, .) to (B, S, H)."""
 
     def __init__(self, config: BertConfig, input_size: int) -> None:
         super().__init__()
@@ -185,7 +186,7 @@ class BertAttention(nn.Module):
 
 
 class BertIntermediate(nn.Module):
-    """The wide half of the feed-forward layer: (B, S, H) to (B, S, I)."""
+    """First half of the feed-forward layer: (B, S, H) to (B, S, I)."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -197,7 +198,7 @@ class BertIntermediate(nn.Module):
 
 
 class BertLayer(GradientCheckpointingLayer):
-    """One Transformer layer, attention then feed-forward: (B, S, H) to (B, S, H), and the probabilities if asked."""
+    """Transformer layer, attention then feed-forward: (B, S, H) to (B, S, H), and the probabilities if requested."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -213,7 +214,7 @@ class BertLayer(GradientCheckpointingLayer):
 
 
 class BertEncoder(nn.Module):
-    """L Transformer layers: (B, S, H) to (B, S, H), keeping what each layer saw and did where asked."""
+    """L Transformer layers: (B, S, H) to (B, S, H), with all hidden states and attention probabilities if requested."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -236,7 +237,7 @@ class BertEncoder(nn.Module):
 
 
 class BertPooler(nn.Module):
-    """The hidden state of [CLS], through a dense layer and tanh, is the sequence as one vector: (B, H)."""
+    """Sequence representation: the hidden state of [CLS] through a dense layer and tanh, (B, S, H) to (B, H)."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -248,7 +249,7 @@ class BertPooler(nn.Module):
 
 
 class BertPreTrainedModel(PreTrainedModel):
-    """What all models here share: initialisation, loading and saving."""
+    """Base class of all models: initialisation, loading and saving."""
 
     config: BertConfig
     config_class = BertConfig
@@ -267,13 +268,14 @@ class BertPreTrainedModel(PreTrainedModel):
 
     @property
     def classifier_dropout(self) -> float:
-        """Dropout before a classifier: ``hidden_dropout_prob`` unless the configuration has one of its own."""
+        """Dropout rate before a classifier: ``classifier_dropout`` of the configuration, or ``hidden_dropout_prob``."""
         own = self.config.classifier_dropout
         return self.config.hidden_dropout_prob if own is None else own
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Weights from N(0, ``initializer_range``), biases 0, LayerNorms 1 and 0, the padding embedding 0."""
+        """Initialises weights from N(0, ``initializer_range``), biases to 0, LayerNorms to 1 and 0, the padding
+        embedding to 0."""
         super()._init_weights(module)
         if isinstance(module, BertLMPredictionHead):
             init.zeros_(module.bias)
@@ -284,10 +286,10 @@ class BertPreTrainedModel(PreTrainedModel):
             init.zeros_(module.layer_weights)
 
     def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
-        """Saves as transformers does, and names the class here for *every* Auto class.
+        """Saves as transformers does, with the classes of this module in ``auto_map`` for *every* Auto class.
 
-        By itself transformers would note this model's class only, and a reader without bertkit who opens a pre-training
-        checkpoint with ``AutoModelForSequenceClassification`` would find none.
+        transformers would record this model's class only, so that ``AutoModelForSequenceClassification`` could not load
+        a pre-training checkpoint without bertkit.
         """
         self.config.auto_map = {
             "AutoConfig": f"configuration_bert.{BertConfig.__name__}",
@@ -297,7 +299,7 @@ class BertPreTrainedModel(PreTrainedModel):
 
 
 class BertModel(BertPreTrainedModel):
-    """The encoder of BERT §3, with its pooler unless ``add_pooling_layer`` is false, and without any head."""
+    """Encoder of BERT §3 without a head; has a pooler unless ``add_pooling_layer`` is false."""
 
     def __init__(self, config: BertConfig, add_pooling_layer: bool = True) -> None:
         super().__init__(config)
@@ -317,7 +319,7 @@ class BertModel(BertPreTrainedModel):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
     ) -> BaseModelOutputWithPooling:
-        """Encodes sequences; these arguments mean the same in every head.
+        """Encodes sequences; the arguments have the same meaning in every head.
 
         Args:
             input_ids: (B, S) int64, ids of WordPieces in [0, V).
@@ -329,8 +331,8 @@ class BertModel(BertPreTrainedModel):
             output_hidden_states: Whether to return the hidden states, L + 1 tensors (B, S, H), embeddings first.
 
         Returns:
-            ``last_hidden_state`` (B, S, H), ``pooler_output`` (B, H) or None, ``hidden_states`` and ``attentions``
-            if asked for. Every model here takes ``return_dict=False`` for the tuple of what is not None.
+            ``last_hidden_state`` (B, S, H), ``pooler_output`` (B, H) or None, ``hidden_states`` and ``attentions`` if
+            requested. With ``return_dict=False`` every model returns a tuple of the values that are not None.
 
         Raises:
             ValueError: Not exactly one of ``input_ids`` and ``inputs_embeds``, a sequence longer than
@@ -378,7 +380,7 @@ class BertPredictionHeadTransform(nn.Module):
 
 
 class BertLMPredictionHead(nn.Module):
-    """Scores of the vocabulary, (..., H) to (..., V): the token embedding as output matrix, with a bias of its own."""
+    """Vocabulary logits, (..., H) to (..., V); the output matrix is the token embedding, with a separate bias."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -392,7 +394,7 @@ class BertLMPredictionHead(nn.Module):
 
 
 class BertPreTrainingHeads(nn.Module):
-    """Holds one pre-training head or both, under the names that the checkpoints use."""
+    """Container of one or both pre-training heads, with the parameter names of the released checkpoints."""
 
     def __init__(self, config: BertConfig, masked_lm: bool = True, next_sentence: bool = True) -> None:
         super().__init__()
@@ -403,7 +405,7 @@ class BertPreTrainingHeads(nn.Module):
 
 
 class _MaskedLMModel(BertPreTrainedModel):
-    """What the two models with a masked-LM head share: the tied output matrix and which tokens go through it."""
+    """Base class of models with a masked-LM head: tied output matrix, and selection of the predicted tokens."""
 
     _tied_weights_keys = {  # noqa: RUF012 - transformers declares it as a plain attribute
         "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
@@ -411,7 +413,7 @@ class _MaskedLMModel(BertPreTrainedModel):
     }
 
     def get_output_embeddings(self) -> nn.Linear:
-        """The output matrix with its bias, H to V."""
+        """Returns the output matrix with its bias, H to V."""
         return self.cls.predictions.decoder
 
     def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:
@@ -421,7 +423,7 @@ class _MaskedLMModel(BertPreTrainedModel):
     def masked_lm(
         self, sequence_output: Tensor, labels: Tensor | None, masked_positions: Tensor | None, num_items: Any
     ) -> tuple[Tensor, Tensor | None]:
-        """The masked-LM logits and loss; see `BertForPreTraining.forward` for arguments and layouts."""
+        """Computes the masked-LM logits and loss; see `BertForPreTraining.forward` for arguments and layouts."""
         expected = sequence_output.shape[:2] if masked_positions is None else masked_positions.shape
         if labels is not None and labels.shape != expected:
             name = "the input" if masked_positions is None else "`masked_positions`"
@@ -438,7 +440,8 @@ class _MaskedLMModel(BertPreTrainedModel):
 
 @dataclass
 class BertForPreTrainingOutput(ModelOutput):
-    """What `BertForPreTraining` returns: the sum of the losses and each of them, 0-d; the logits; what was asked for.
+    """Output of `BertForPreTraining`: the sum of the losses and each loss, 0-d; logits; requested states and
+    attentions.
 
     ``prediction_logits`` are (B, P, V), (M, V) or (B, S, V), see `BertForPreTraining.forward`;
     ``seq_relationship_logits`` are (B, 2), index 0 = B follows A, 1 = B is random.
@@ -454,7 +457,7 @@ class BertForPreTrainingOutput(ModelOutput):
 
 
 class BertForPreTraining(_MaskedLMModel):
-    """BERT as it is pre-trained: masked LM and next sentence prediction together (BERT §3.1, §A.2)."""
+    """BERT with both pre-training heads, masked LM and next sentence prediction (BERT §3.1, §A.2)."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)
@@ -477,8 +480,8 @@ class BertForPreTraining(_MaskedLMModel):
     ) -> BertForPreTrainingOutput:
         """Predicts masked tokens and whether B follows A; the first three arguments are `BertModel.forward`'s.
 
-        Only the tokens to be predicted go through the vocabulary matrix, about a seventh. There are two ways to say
-        which; the first has fixed shapes, as compiled models and TPUs want them:
+        Only the predicted tokens, about a seventh, are multiplied by the vocabulary matrix. There are two ways to
+        select them; the first has fixed shapes, as compiled models and TPUs require:
 
         1. ``masked_positions`` (B, P), with ``labels`` (B, P): logits are (B, P, V).
         2. ``labels`` (B, S) alone: logits are (M, V), one row for each label that is not -100, in row-major order of
@@ -519,7 +522,7 @@ class BertForPreTraining(_MaskedLMModel):
 
 
 class BertForMaskedLM(_MaskedLMModel):
-    """BERT that predicts masked tokens (BERT §3.1, Task #1)."""
+    """BERT with a masked-LM head (BERT §3.1, Task #1)."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)
@@ -545,7 +548,7 @@ class BertForMaskedLM(_MaskedLMModel):
 
 
 class BertForNextSentencePrediction(BertPreTrainedModel):
-    """BERT that says whether sentence B follows sentence A (BERT §3.1, Task #2)."""
+    """BERT with a next-sentence head: sentence B follows sentence A, or not (BERT §3.1, Task #2)."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)
@@ -590,7 +593,7 @@ class BertForSequenceClassification(BertPreTrainedModel):
         num_items_in_batch: Tensor | int | None = None,
         **options: Unpack[EncoderOptions],
     ) -> SequenceClassifierOutput:
-        """Scores each label, logits (B, C); what ``labels`` are and their loss, `loss_bert.problem_type` says."""
+        """Computes label logits (B, C); `loss_bert.problem_type` determines the form of ``labels`` and the loss."""
         outputs = self.bert(input_ids, attention_mask, token_type_ids, return_dict=True, **options)
         logits = self.classifier(self.dropout(outputs.pooler_output))  # (B, C)
         loss = None if labels is None else sequence_classification_loss(self.config, logits, labels, num_items_in_batch)
@@ -600,8 +603,8 @@ class BertForSequenceClassification(BertPreTrainedModel):
 class BertForTokenClassification(BertPreTrainedModel):
     """BERT with a linear classifier on every token, such as for named entities (BERT §5.3, Figure 4d).
 
-    With ``config.feature_layers`` the encoder is fixed, its dropout off, and a bidirectional LSTM stands before the
-    classifier: the paper's feature-based use (BERT §5.3, Table 7).
+    With ``config.feature_layers`` the encoder is frozen, without dropout, and a bidirectional LSTM precedes the
+    classifier: the feature-based approach (BERT §5.3, Table 7).
     """
 
     def __init__(self, config: BertConfig) -> None:
@@ -614,7 +617,7 @@ class BertForTokenClassification(BertPreTrainedModel):
         self.post_init()
 
     def train(self, mode: bool = True) -> "BertForTokenClassification":
-        """As in torch; an encoder that is fixed has no dropout and no gradients in training either."""
+        """Sets the training mode; a frozen encoder stays in evaluation mode without gradients."""
         super().train(mode)
         if self.features is not None:
             self.bert.eval().requires_grad_(False)  # here, since loading would undo it in __init__
@@ -649,7 +652,7 @@ class BertForTokenClassification(BertPreTrainedModel):
 
 
 class BertForQuestionAnswering(BertPreTrainedModel):
-    """BERT that marks the start and the end of an answer in a passage (BERT §4.2, Figure 4c)."""
+    """BERT with a span head for the start and end of an answer in a passage (BERT §4.2, Figure 4c)."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)
@@ -670,8 +673,8 @@ class BertForQuestionAnswering(BertPreTrainedModel):
     ) -> QuestionAnsweringModelOutput:
         """Scores every token as start and as end of the answer, ``start_logits`` and ``end_logits`` (B, S).
 
-        ``start_positions`` and ``end_positions``, the answer's first and last token, are (B) or (B, 1) int64, a value
-        outside [0, S) ignored. The loss is the mean of both; one without the other is a ValueError.
+        ``start_positions`` and ``end_positions``, the answer's first and last token, are (B) or (B, 1) int64; values
+        outside [0, S) are ignored. The loss is the mean of both; giving only one raises ``ValueError``.
         """
         if (start_positions is None) != (end_positions is None):
             raise ValueError("give both `start_positions` and `end_positions`, or neither")
@@ -685,7 +688,8 @@ class BertForQuestionAnswering(BertPreTrainedModel):
 
 
 class BertForMultipleChoice(BertPreTrainedModel):
-    """BERT that picks one of C continuations, each scored by a linear layer on its pooled output (BERT §4.4)."""
+    """BERT for multiple choice among C continuations, each scored by a linear layer on its pooled output (BERT
+    §4.4)."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)

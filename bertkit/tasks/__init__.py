@@ -1,1 +1,1 @@
-"""What BERT is trained for: one file a task, each providing what `base.Task` asks."""
+"""Training tasks; fine-tuning tasks implement `base.Task`."""

@@ -1,4 +1,4 @@
-"""Rows → tensors of a batch, and the arrays that a model gives for them."""
+"""Conversion of rows to batch tensors, and of model outputs to arrays."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 Outputs = np.ndarray | tuple[np.ndarray, ...]
-"""What a model gives for N inputs: an array (N, …), or several, such as scores of starts and of ends. Where inputs have
-different numbers of tokens S, arrays (N, S, …) have -100 beyond an input's own."""
+"""Model outputs for N inputs: one array (N, …), or several, such as start and end scores. Where inputs have different
+numbers of tokens S, arrays (N, S, …) are padded with -100 beyond the tokens of an input."""
 
 
 def labels_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
-    """``labels`` of a batch: class ids as (B,) int64, numbers as (B,) float32, several a row as (B, C) float32."""
+    """Returns ``labels`` of a batch: class ids as (B,) int64, regression targets as (B,) float32, multi-label targets
+    as (B, C) float32; empty without labels."""
     import torch
 
     return {"labels": torch.tensor([row["labels"] for row in rows])} if "labels" in rows[0] else {}
 
 
 def labelled_items(batch: Mapping[str, Tensor]) -> Tensor:
-    """Counts the items of a batch that have a label, () int64: what a mean loss divides by.
+    """Counts the labelled items of a batch, () int64: the denominator of a mean loss.
 
-    Of numbers to predict, and of sets of labels, NaN alone does not count.
+    Integer labels count unless they are `IGNORE_INDEX`, floating-point labels unless they are NaN.
     """
     from bertkit.model.labels_bert import IGNORE_INDEX
 
@@ -37,19 +38,19 @@ def labelled_items(batch: Mapping[str, Tensor]) -> Tensor:
 def padded(
     rows: Sequence[Mapping[str, Any]], tokenizer: PreTrainedTokenizerBase, inputs: Sequence[str]
 ) -> Mapping[str, Tensor]:
-    """The inputs of N rows, (N, S) int64, padded to the longest: at the end, so that a token keeps its position."""
+    """Pads the inputs of N rows to the longest, (N, S) int64; on the right, so that tokens keep their positions."""
     columns = {name: [list(row[name]) for row in rows] for name in inputs}
     return tokenizer.pad(columns, padding_side="right", return_tensors="pt")
 
 
 def one_array(outputs: Outputs) -> np.ndarray:
-    """The outputs of a model that gives one array for its inputs."""
+    """Returns the output of a model with a single output array; raises ``TypeError`` for several."""
     if isinstance(outputs, tuple):
         raise TypeError(f"the model gives {len(outputs)} arrays, where this task takes one")
     return outputs
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
-    """Probabilities of logits (N, C) over C; 0 where a logit is -inf."""
+    """Computes the softmax of logits (N, C) over C; the probability of a logit of -inf is 0."""
     shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return shifted / shifted.sum(axis=-1, keepdims=True)

@@ -1,4 +1,4 @@
-"""What a fine-tuning task must provide: load → encode → (model) → decode → score.
+"""Base class of fine-tuning tasks: load → encode → (model) → decode → score.
 
 Training, evaluation and prediction all call the same ``encode`` and ``decode``; there is no second preprocessing.
 A task is one subclass of `Task` that `bertkit.tasks.registry` knows by its kind, the name in a recipe's ``task.kind``.
@@ -29,24 +29,25 @@ if TYPE_CHECKING:
 
 
 class Task(ABC):
-    """A fine-tuning task.
+    """Abstract base class of fine-tuning tasks.
 
-    Loading and predicting do not change a task: what it learns from its data is in the task that `load` returns.
+    Loading and predicting do not change a task: `load` returns a task with the values learnt from its data.
 
-    The names of its splits say what they are for: ``train``; ``validation`` and those that begin so are scored, their
-    results under the rest of the name (``validation_mm`` → ``eval_accuracy_mm``); all others are predicted.
+    The name of a split determines its use: ``train`` is trained on; ``validation`` and names with this prefix are
+    scored, with the rest of the name as the suffix of their metrics (``validation_mm`` → ``eval_accuracy_mm``); all
+    others are predicted.
 
     Attributes:
         kind: the name in a recipe's ``task.kind``, under which the task is registered.
         settings: the dataclass of the recipe's ``task`` block. All its values are kept in ``config.json``.
-        data_settings: the dataclass of the recipe's ``data`` block; its field ``kept`` says which values a checkpoint
-            keeps.
-        recipe: the YAML file that the command of another package's task starts from; ``None`` starts from the default
-            values. Recipes of bertkit's own tasks are in ``recipes/``.
+        data_settings: the dataclass of the recipe's ``data`` block; its field ``kept`` lists the values stored in a
+            checkpoint.
+        recipe: the YAML file with the default values of a task from another package; ``None`` uses the dataclass
+            defaults. Recipes of bertkit's own tasks are in ``recipes/``.
         head: the name of the model class in ``bertkit.model.modeling_bert``.
-        pipeline_tag: the Hub's word for what the checkpoint does.
-        label_columns: the tensors of a batch that hold labels. Of a whole number -100 is no label, of others NaN.
-        splits: the names of all splits that the task may have.
+        pipeline_tag: the Hub's name of the checkpoint's task.
+        label_columns: the tensors of a batch that hold labels. -100 (integers) and NaN (floats) mark a missing label.
+        splits: the names of all supported splits.
         main_metric: the key of `score` by which checkpoints are compared; larger is better.
     """
 
@@ -65,29 +66,29 @@ class Task(ABC):
         self.data = data
 
     def with_settings(self, **changes: Any) -> Self:
-        """Returns a copy of the task with other values of its settings; the task itself stays as it is."""
+        """Returns a copy of the task with changed settings."""
         changed = copy.copy(self)
         changed.task = dataclasses.replace(self.task, **changes)
         return changed
 
     @property
     def name(self) -> str:
-        """What the task is called in results and in the model card: ``task.name``, or the kind."""
+        """Name of the task in results and in the model card: ``task.name`` if it is set, else the kind."""
         return getattr(self.task, "name", self.kind)
 
     @property
     def command(self) -> str:
-        """What follows ``bertkit finetune``."""
+        """Subcommand of ``bertkit finetune``."""
         return self.kind.replace("_", "-")
 
     @property
     @abstractmethod
     def dataset(self) -> tuple[str, str, str] | None:
-        """Hub id, configuration and the split that scores belong to; ``None`` for files of the user's own."""
+        """Hub id, configuration and scored split; ``None`` for local files."""
 
     @property
     def remedy(self) -> str:
-        """What to do about inputs that are longer than ``max_seq_length``."""
+        """Advice on inputs that are longer than ``max_seq_length``."""
         return "a larger --max-seq-length cuts less and takes longer"
 
     @abstractmethod
@@ -95,11 +96,11 @@ class Task(ABC):
         """Reads splits of the data set.
 
         Args:
-            splits: their names; ``None`` reads all.
+            splits: names of the splits; ``None`` reads all.
 
         Returns:
-            The task with all that it learns from its data, such as the names of classes, and the splits by name. A
-            split that the data set lacks is absent.
+            A task with the values learnt from the data, such as the class names, and the splits by name. A split that
+            is missing from the data set is absent.
 
         Raises:
             DataError: something is missing or wrong; the message names file and line.
@@ -107,119 +108,119 @@ class Task(ABC):
 
     @abstractmethod
     def config(self) -> dict[str, Any]:
-        """Fields of ``BertConfig`` that follow from the task (``num_labels``, ``id2label``, …)."""
+        """Returns the fields of ``BertConfig`` that the task determines (``num_labels``, ``id2label``, …)."""
 
     @abstractmethod
     def encode(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Any]]:
-        """Turns columns of examples into model inputs, unpadded.
+        """Converts columns of examples to unpadded model inputs.
 
         Returns:
             ``input_ids``, ``attention_mask``, ``token_type_ids``; ``labels`` where the examples have them;
-            ``length`` (tokens kept) and ``full_length`` (tokens before the cut). An example has one row; or it has
-            one or more, its windows, in their order: then ``example`` says of every row which example it is of, from 0.
+            ``length`` (tokens after truncation) and ``full_length`` (tokens before it). Either each example is one row,
+            or it is one or more rows (windows), in order; then ``example`` holds the example index of each row, from 0.
         """
 
     def collate(
         self, rows: Sequence[Mapping[str, Any]], tokenizer: PreTrainedTokenizerBase, inputs: Sequence[str]
     ) -> dict[str, Tensor]:
-        """Rows of what `encode` gave as one batch, padded to its longest input.
+        """Collates rows of `encode` into a batch, padded to its longest input.
 
         Args:
             rows: B examples.
-            tokenizer: pads.
-            inputs: what the model takes of ``input_ids``, ``attention_mask`` and ``token_type_ids``.
+            tokenizer: used for padding.
+            inputs: the arguments that the model accepts among ``input_ids``, ``attention_mask`` and ``token_type_ids``.
 
         Returns:
-            The inputs, (B, S) int64, and ``labels`` where the rows have them. The first is a tensor of B rows:
-            transformers' Trainer counts examples by it.
+            The inputs, (B, S) int64, and ``labels`` if the rows have them. The first entry is a tensor of B rows, since
+            transformers' Trainer takes the batch size from it.
         """
         return labels_of(rows) | dict(padded(rows, tokenizer, inputs))
 
     def encoding_notes(self, features: Dataset) -> tuple[str, ...]:
-        """What is unusual about a split's inputs beside what was cut, in words; said and recorded."""
+        """Returns notes on a split's inputs other than truncation, which are printed and recorded."""
         return ()
 
     def prepare(self, model: PreTrainedModel) -> None:  # noqa: B027, since most tasks have nothing to teach
-        """Teaches a loaded model what else `collate` puts into a batch."""
+        """Adapts a loaded model to the additional inputs that `collate` returns."""
 
     def labelled_items(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """Counts the items of a batch of `collate` that have a label, () int64: what a mean loss divides by."""
+        """Counts the labelled items of a batch of `collate`, () int64: the denominator of a mean loss."""
         return labelled_items(batch)
 
     def stock_loss(
         self, outputs: Mapping[str, Tensor], labels: Mapping[str, Tensor], num_items_in_batch: Tensor | int | None
     ) -> Tensor | None:
-        """Computes the loss of a head of transformers' own, by the rule of bertkit's BERT head for the same purpose.
+        """Computes the loss of a transformers head with the loss function of the corresponding bertkit head.
 
         Args:
-            outputs: of the model, computed without labels.
-            labels: the tensors of `label_columns` by their names.
-            num_items_in_batch: labelled items in the global batch; ``None`` for those of this batch.
+            outputs: model outputs computed without labels.
+            labels: the tensors of `label_columns` by name.
+            num_items_in_batch: labelled items in the global batch; ``None`` counts those of this batch.
 
         Returns:
-            The loss, 0-d; ``None`` where it is the usual one of ``labels``: a cross-entropy, or what the
-            configuration's ``problem_type`` says.
+            The loss, 0-d; ``None`` for the default loss of ``labels``: cross-entropy, or the loss that the
+            configuration's ``problem_type`` selects.
         """
         return None
 
     def check_one_shape(self) -> None:  # noqa: B027, since the batches of most tasks can
-        """Checks that all batches of the task can have one shape, which XLA needs.
+        """Checks that all batches of the task can have the same shape, which XLA requires.
 
         Raises:
-            PlacementError: they cannot.
+            PlacementError: the batches of the task vary in shape.
         """
 
     @abstractmethod
     def decode(self, outputs: Outputs, features: Columns, examples: Columns) -> list[dict[str, Any]]:
-        """Turns what the model gave into predictions for people and files.
+        """Converts model outputs to predictions.
 
         Args:
-            outputs: of the model, for N inputs.
-            features: what `encode` gave for them.
-            examples: what `encode` was given.
+            outputs: model outputs for N inputs.
+            features: the rows that `encode` returned for these inputs.
+            examples: the examples that were encoded.
 
         Returns:
-            One for each example.
+            One prediction per example.
         """
 
     @abstractmethod
     def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
-        """The task's metrics, named as in the evaluate library; the arguments are those of `decode`."""
+        """Computes the task's metrics, named as in the evaluate library; takes the same arguments as `decode`."""
 
     def is_labelled(self, examples: Dataset) -> bool:
-        """Whether `score` can score these examples."""
+        """Returns whether the examples have the labels that `score` needs."""
         return "labels" in examples.column_names
 
     def splits_to_write(self, splits: Collection[str]) -> list[str]:
-        """Those of a run's splits whose predictions it writes to files: those that are not scored."""
+        """Returns the splits whose predictions are written to files: by default those without labels."""
         return [name for name in splits if not is_labelled(name)]
 
     def learn_from(self, evaluation: Mapping[str, float]) -> tuple[Self, str | None]:
-        """Takes what the checkpoint is to keep from the results on the validation set, ``eval_…``.
+        """Derives settings for the checkpoint from the validation results, ``eval_…``.
 
         Returns:
-            The task with what it learnt, and a message that says what this is; ``None`` where it learns nothing.
+            The updated task, and a message that describes the change; ``None`` if there is none.
         """
         return self, None
 
     @abstractmethod
     def read_input(self, lines: Sequence[str], first: int = 1) -> dict[str, list[str]]:
-        """Turns lines that a user gives (one input each) into columns for `encode`.
+        """Parses lines of user input (one input each) into columns for `encode`.
 
         Args:
             lines: the inputs.
-            first: the number of the first of them, for messages.
+            first: number of the first input, for error messages.
 
         Raises:
-            DataError: a line does not hold what the task needs.
+            DataError: a line is not in the form that the task expects.
         """
 
     def read_file(self, path: Path) -> Table | None:
-        """Reads inputs to predict from a file of a form that this task alone knows, whole.
+        """Reads the inputs to predict from a file in a task-specific format into memory.
 
         Returns:
-            A table for `columns_of`; ``None`` where the file is of no such form by its name: then it is a table
-            (``.csv`` and the like), or one input a line.
+            A table for `columns_of`; ``None`` if the file name does not denote such a format: the file is then read as
+            a table (``.csv`` etc.), or as one input per line.
 
         Raises:
             DataError: the file cannot be read.
@@ -228,35 +229,36 @@ class Task(ABC):
 
     @property
     def reads_neighbours(self) -> bool:
-        """Whether what is predicted for a row of a table also depends on the rows around it."""
+        """Returns whether the prediction for a table row also depends on neighbouring rows."""
         return False
 
     def read_fields(self, fields: Mapping[str, str | Sequence[str]]) -> dict[str, list[str]]:
-        """Turns texts that a user gives by name (a question, its context) into columns for `encode`.
+        """Converts texts given by name (a question, its context) to columns for `encode`.
 
         Raises:
-            DataError: the task has no such names, or the texts do not fit together.
+            DataError: the task has no fields of these names, or the texts do not match.
         """
         raise DataError(f"{self.name}: takes texts alone, and no {' or '.join(fields)}")
 
     def shown(self, columns: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
-        """Those of the columns that are given back with the predictions."""
+        """Selects the input columns that are returned with the predictions."""
         return columns
 
     def columns_of(self, table: Table) -> dict[str, list[str]]:
-        """The columns of a table that `encode` needs, named as it names them; labels are not needed.
+        """Selects the columns of a table that `encode` needs, under the names it expects; labels are not required.
 
         Raises:
-            DataError: a column is missing, or holds something else than texts.
+            DataError: a column is missing, or has values that are not text.
         """
         raise DataError(f"{table.source}: tables are not predicted for {self.name}; give one text a line")
 
     @abstractmethod
     def line(self, prediction: Mapping[str, Any]) -> str:
-        """One prediction of `decode` as a line for a terminal, without the input."""
+        """Formats a prediction of `decode` as a line for a terminal, without the input."""
 
     def highlighted(self, row: Mapping[str, Any]) -> str | None:
-        """An input with its prediction within it, in colours for a terminal; ``None`` where the task has no such view.
+        """Formats an input with its prediction marked in it, in terminal colours; ``None`` if the task has no such
+        view.
 
         Args:
             row: the columns of the input that are shown, and the prediction.
@@ -267,20 +269,20 @@ class Task(ABC):
     def write_predictions(
         self, split: str, outputs: Outputs, features: Columns, examples: Columns, folder: Path
     ) -> Path:
-        """Writes the predictions of a split in the form its leaderboard takes; returns the file, or the first of them.
+        """Writes the predictions of a split in the format of its leaderboard; returns the path of the (first) file.
 
         Args:
-            split: its name, one of `splits_to_write`.
+            split: name of the split, one of `splits_to_write`.
             outputs, features, examples: as for `decode`.
             folder: the run directory.
         """
 
     def encode_split(self, split: Split, tokenizer: PreTrainedTokenizerBase) -> tuple[Dataset, Truncation]:
-        """`encode` over a whole split, and what was cut from it."""
+        """Encodes a whole split; also returns its truncation statistics."""
 
         def encode(rows: Columns, indices: Sequence[int]) -> dict[str, list[Any]]:
             features = self.encode(rows, tokenizer)
-            if "example" in features:  # it counts within the rows that came together
+            if "example" in features:  # `encode` counts from 0 in each batch
                 features["example"] = [indices[example] for example in features["example"]]
             return features
 
@@ -300,16 +302,17 @@ class Task(ABC):
 
     @property
     def stock_note(self) -> str | None:
-        """What plain transformers computes in another way from an exported checkpoint; ``None`` where nothing is."""
+        """Note on how plain transformers differs from bertkit for an exported checkpoint; ``None`` if it does not."""
         return None
 
     @property
     def onnx_obstacle(self) -> str | None:
-        """Why an ONNX model cannot do what the task does; ``None`` where it can."""
+        """Reason why the task cannot be exported to ONNX; ``None`` if it can."""
         return None
 
     def describe(self) -> dict[str, Any]:
-        """What `task_of_checkpoint` needs to build the task again; goes into the checkpoint's ``config.json``."""
+        """Returns the values from which `task_of_checkpoint` rebuilds the task; stored in the checkpoint's
+        ``config.json``."""
         return {
             "kind": self.kind,
             "task": dataclasses.asdict(self.task),
@@ -318,22 +321,21 @@ class Task(ABC):
 
 
 def task_of_recipe(recipe: Recipe) -> Task:
-    """The task that a fine-tuning recipe describes."""
+    """Builds the task that a fine-tuning recipe describes."""
     return TASKS.task(recipe.kind)(recipe.task, recipe.data)
 
 
 def task_of_checkpoint(config: Any, name: str, **data: Any) -> Task:
-    """The task that a checkpoint was fine-tuned for.
+    """Builds the task that a checkpoint was fine-tuned for.
 
     Args:
-        config: the checkpoint's configuration, as loaded.
-        name: what the user called the checkpoint, for messages.
+        config: the loaded configuration of the checkpoint.
+        name: name of the checkpoint, for error messages.
         data: values of the ``data`` block that differ from training, such as ``data_dir``.
 
     Raises:
-        CheckpointError: the checkpoint does not say what it was fine-tuned for, or the package of its task is not
-            installed or broken.
-        RecipeError: the task has no such ``data``.
+        CheckpointError: the checkpoint does not record its task, or the package of the task is broken or not installed.
+        RecipeError: the task has no such ``data`` value.
     """
     recorded = getattr(config, "bertkit_task", None)
     if not recorded:

@@ -1,7 +1,7 @@
-"""Multiple choice: which of several endings goes on from a context? (BERT §4.4, SWAG)
+"""Multiple choice: selects the ending that continues a context (BERT §4.4, SWAG).
 
-([CLS] context [SEP] ending [SEP]) goes in once for each ending, a vector scores each pooled [CLS], and the softmax is
-over the endings of one example, of which there may be any number from two.
+The model reads [CLS] context [SEP] ending [SEP] once per ending; a vector scores each pooled [CLS], with a softmax over
+the endings of an example. An example has two or more endings.
 
 Dimension letters: N inputs, B examples of a batch, C the most endings of any example, S tokens.
 """
@@ -35,17 +35,19 @@ _LABELS = ("label", "answer")
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSettings:
-    """What a table's columns are. What is left open here is found in the training data, and kept in the checkpoint.
+    """Column names of the tables. Values that are not set are derived from the training data and stored in the
+    checkpoint.
 
     Attributes:
-        name: what results call it.
-        context_column: the text to go on from; ``None`` is found by its usual name.
-        start_column: how every ending begins; ``None`` is ``sent2``, beside a ``sent1``, as in SWAG, or nothing.
-        ending_columns: a column of lists of endings, or one column for each ending (``ending0``, ``ending1``, …), where
-            an empty field is no ending; none are found by their usual names.
-        label_column: the position of the right ending, from 0; ``None`` is ``label``.
-        num_choices: the most endings of any example of the data that were read, to which batches are filled up; 0 is
-            found in the data. Inputs to predict may have more.
+        name: name of the task in results.
+        context_column: the text to continue; ``None`` looks for a usual name.
+        start_column: the beginning of every ending; ``None`` is ``sent2`` if the context is ``sent1``, as in SWAG, else
+            there is none.
+        ending_columns: a column of lists of endings, or one column per ending (``ending0``, ``ending1``, …), where an
+            empty field means that there is none; an empty list looks for usual names.
+        label_column: the index of the correct ending, from 0; ``None`` is ``label`` or ``answer``.
+        num_choices: the largest number of endings of an example in the loaded data, to which batches are padded; 0
+            derives it from the data. Inputs to predict may have more.
     """
 
     name: str = "multiple-choice"
@@ -58,11 +60,11 @@ class TaskSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class DataSettings(TableData):
-    """Where a table's rows come from; a context and an ending together have ``max_seq_length`` tokens."""
+    """Source of the table rows; ``max_seq_length`` limits the tokens of a context and an ending together."""
 
 
 class MultipleChoiceTask(TableTask):
-    """The right one of several endings."""
+    """Selection of the correct ending among several."""
 
     kind: ClassVar[str] = "multiple_choice"
     settings = TaskSettings
@@ -97,11 +99,11 @@ class MultipleChoiceTask(TableTask):
 
     @property
     def _settled(self) -> bool:
-        """Whether no column is open any more, as in a checkpoint; one without a start was trained without."""
+        """Returns whether all columns are set, as in a checkpoint; ``start_column`` may be ``None`` there."""
         return bool(self.task.num_choices and self.task.context_column and self.task.ending_columns)
 
     def _with_columns(self, table: Table) -> Self:
-        """Returns the task with the names of the table's columns."""
+        """Returns a copy of the task with the column names of the table."""
         settings, names = self.task, list(table.columns)
         context = settings.context_column or _first(_CONTEXTS, names, table.source, "context")
         endings = settings.ending_columns or [name for name in _ENDINGS if name in names][:1] or _numbered(names)
@@ -126,7 +128,7 @@ class MultipleChoiceTask(TableTask):
         return Split(Dataset.from_dict(columns), table.source, table.fingerprint)
 
     def columns_of(self, table: Table) -> dict[str, list[Any]]:
-        """``context``, and ``endings``: a list of texts for each row."""
+        """Returns ``context``, and ``endings``: a list of texts per row."""
         found: dict[str, list[str]] = {}
         endings: list[list[str]] = []
         faults: list[str] = []
@@ -143,15 +145,15 @@ class MultipleChoiceTask(TableTask):
         return {"context": found[str(self.task.context_column)], "endings": endings}
 
     def _endings(self, table: Table) -> list[list[str]]:
-        """The endings of every row.
+        """Reads the endings of every row.
 
         Raises:
-            DataError: a column is missing; or a row has fewer than two endings, or one that is no text or empty: every
-                such row is named.
+            DataError: a column is missing; or a row has fewer than two endings, or an ending that is empty or not text.
+            The message names each row.
         """
         table.select(*(name for name in self.task.ending_columns if name not in table.columns))  # raises for these
         columns = [table.columns[name] for name in self.task.ending_columns]
-        # Of several columns only the last ones can be empty: the label counts them.
+        # Only trailing columns may be empty, since the label is an index into the endings.
         found = columns[0] if len(columns) == 1 else [_without_empty_end(row) for row in zip(*columns, strict=True)]
         faults = []
         for row, endings in enumerate(found):
@@ -164,12 +166,12 @@ class MultipleChoiceTask(TableTask):
         return found
 
     def _has_labels(self, table: Table) -> bool:
-        """Whether a test set has labels: a column that is empty throughout, or -1 as on the Hub, is none."""
+        """Returns whether a test set has labels; a column with only empty values or -1, as on the Hub, has none."""
         values = table.columns.get(str(self.task.label_column), ())
         return not all(is_missing(value) or value == -1 for value in values)
 
     def _labels(self, table: Table, endings: Sequence[Sequence[str]] | None) -> list[int]:
-        """The position of the right ending of every row; ``endings`` is None where these are wrong themselves."""
+        """Reads the index of the correct ending of every row; ``endings`` is None if these are faulty."""
         column = str(self.task.label_column)
         values = table.columns[column] if column in table.columns else table.column(column)
         counts = [None] * len(values) if endings is None else map(len, endings)
@@ -185,7 +187,7 @@ class MultipleChoiceTask(TableTask):
     # ---- encode → (model) → decode → score --------------------------------------------------------------------------
 
     def encode(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Any]]:
-        """As in `Task`; every column of inputs has a list for each example, one input for each ending.
+        """Encodes as `Task.encode`; each input column holds a list per example, with one input per ending.
 
         ``choice_count`` is the number of endings of each example.
         """
@@ -216,10 +218,10 @@ class MultipleChoiceTask(TableTask):
     def collate(
         self, rows: Sequence[Mapping[str, Any]], tokenizer: PreTrainedTokenizerBase, inputs: Sequence[str]
     ) -> dict[str, Tensor]:
-        """As in `Task`, with inputs (B, C, S) and ``choice_counts`` (B,); an example's last ending fills its C.
+        """Collates as `Task.collate`, with inputs (B, C, S) and ``choice_counts`` (B,).
 
-        C is ``num_choices``, so that batches of the data that were loaded have one shape, or more where a row of this
-        batch has more endings.
+        An example with fewer than C endings is padded with copies of its last one. C is ``num_choices``, so that all
+        batches of the loaded data have the same C; it is larger if a row of the batch has more endings.
         """
         import torch
 
@@ -242,7 +244,8 @@ class MultipleChoiceTask(TableTask):
         _Choices(model, model.classifier)
 
     def decode(self, outputs: Outputs, features: Columns, examples: Columns) -> list[dict[str, Any]]:
-        """``choice``: the position of the ending, from 0; its ``probability``, and the ``probabilities`` of all."""
+        """Returns ``choice``, the index of the predicted ending from 0, its ``probability``, and all
+        ``probabilities``."""
         logits = _of_endings(outputs, features)
         return [
             {
@@ -258,7 +261,7 @@ class MultipleChoiceTask(TableTask):
         return dict(metrics.load("accuracy").compute(predictions=chosen, references=features["labels"]))
 
     def read_input(self, lines: Sequence[str], first: int = 1) -> dict[str, list[Any]]:
-        """A context and its endings in a line, with tabs between them."""
+        """Parses lines of a context and its endings, separated by tabs."""
         rows = [line.split("\t") for line in lines]
         for number, row in enumerate(rows, first):
             if len(row) < 3 or not all(field.strip() for field in row):
@@ -277,13 +280,13 @@ class MultipleChoiceTask(TableTask):
 
 
 class _Choices:
-    """Takes ``choice_counts`` out of a model's inputs, and scores choices that only fill up a row -inf.
+    """Hooks that take ``choice_counts`` from a model's inputs and set the scores of padding choices to -inf.
 
-    That is before the model computes its loss: softmax gives them nothing, and no gradient flows through them.
+    The scores are masked before the model computes its loss: padding choices have probability 0 and no gradient.
 
     Args:
-        model: with a multiple choice head; inputs (B, C, S).
-        classifier: its layer that scores each choice, (B · C, 1).
+        model: a model with a multiple-choice head; inputs (B, C, S).
+        classifier: the layer of the model that scores each choice, (B · C, 1).
     """
 
     def __init__(self, model: PreTrainedModel, classifier: nn.Module):
@@ -305,7 +308,7 @@ class _Choices:
 
 
 def _of_endings(outputs: Outputs, features: Columns) -> np.ndarray:
-    """Logits (N, C) with -inf where an example has no ending, also where batches of fewer choices were filled up."""
+    """Returns logits (N, C) with -inf for padding choices, including the padding between batches of different C."""
     logits = one_array(outputs)
     there = np.arange(logits.shape[-1]) < np.asarray(features["choice_count"])[:, None]
     return np.where(there, logits, -np.inf)
@@ -322,12 +325,12 @@ def _first(usual: Sequence[str], names: Sequence[str], source: str, what: str) -
 
 
 def _numbered(names: Sequence[str]) -> list[str]:
-    """``ending0``, ``ending1``, … in their order."""
+    """Returns ``ending0``, ``ending1``, … in numerical order."""
     numbers = {name: name.removeprefix("ending") for name in names if name.startswith("ending")}
     return sorted((name for name, number in numbers.items() if number.isdecimal()), key=lambda name: int(numbers[name]))
 
 
 def _without_empty_end(row: Sequence[Any]) -> list[Any]:
-    """A row of fields up to the last that is not empty."""
+    """Removes the empty fields at the end of a row."""
     filled = [position for position, ending in enumerate(row) if not is_missing(ending)]
     return list(row[: filled[-1] + 1]) if filled else []

@@ -1,7 +1,7 @@
-"""Pre-training as a task: documents in, masked pairs out (BERT §3.1).
+"""Pre-training task: from documents to masked pairs (BERT §3.1).
 
-The work is done in ``bertkit/corpus``; this file says which recipe values there are, how they lead to a corpus, and
-which of its documents are held out. ``bertkit/metrics/pretraining.py`` scores.
+This module defines the recipe values, loads the corpus and selects the held-out documents. Examples are built in
+``bertkit/corpus``; metrics are in ``bertkit/metrics/pretraining.py``.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class TaskSettings:
     """The ``task`` block of a pre-training recipe.
 
     Attributes:
-        pair_objective: ``nsp``, next sentence prediction: does B follow A, or come from another document (BERT §3.1)?
-            ``sop``, sentence order prediction: are A and B in their order, or exchanged (ALBERT §3.1)? ``none``:
-            masked LM alone, on full sentences of one document (RoBERTa §4.2, DOC-SENTENCES).
+        pair_objective: ``nsp``, next sentence prediction: B follows A, or comes from another document (BERT §3.1);
+            ``sop``, sentence order prediction: A and B are in order, or swapped (ALBERT §3.1); ``none``: masked LM
+            only, on full sentences of one document (RoBERTa §4.2, DOC-SENTENCES).
     """
 
     pair_objective: PairObjective = "nsp"
@@ -45,31 +45,31 @@ class TaskSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class DataSettings(ExampleSettings):
-    """The ``data`` block of a pre-training recipe: where the text comes from, and how it becomes examples.
+    """The ``data`` block of a pre-training recipe: sources of the text, and construction of the examples.
 
     Attributes:
         corpus: text files, folders, patterns such as ``texts/*.jsonl.gz``, and Hub ids.
-        text_column: where rows (``.jsonl``, ``.parquet``, Hub sets) have their text; a row is a document.
-        dataset_config, dataset_split: of Hub sets.
-        streaming: read the corpus as it is trained on, in blocks, instead of tokenizing it whole beforehand: for what
-            does not fit the disk.
-        tokenizer: folder or Hub id of the tokenizer; or
-        vocab_size: pieces of a tokenizer to train on the corpus.
+        text_column: the text column of rows (``.jsonl``, ``.parquet``, Hub data sets); a row is a document.
+        dataset_config, dataset_split: configuration and split of Hub data sets.
+        streaming: read and tokenize the corpus in blocks during training instead of as a whole before it, for a corpus
+            that does not fit on disk.
+        tokenizer: folder or Hub id of the tokenizer; alternative to ``vocab_size``.
+        vocab_size: vocabulary size of a tokenizer to train on the corpus.
         cased: with ``vocab_size``, keep upper case and accents.
-        merge_score: with ``vocab_size``, which pieces are merged: the most frequent pair (``frequency``), or the one of
-            the highest freq(ab) / (freq(a) · freq(b)) (``likelihood``).
-        min_pair_frequency: with ``vocab_size``, how often a pair has to occur to be merged; ``None`` is 1 by frequency
-            and a falling bound by likelihood.
-        document_separator: parts documents within a file: ``blank-line``, or a regex for a whole line.
-        sentence_per_line: the files hold one sentence a line, and a blank line parts documents.
-        sentence_splitter: what splits paragraphs: ``rules``, ``none``, or a function of one's own as
+        merge_score: with ``vocab_size``, the criterion by which pieces are merged: the most frequent pair
+            (``frequency``), or the pair with the highest freq(ab) / (freq(a) · freq(b)) (``likelihood``).
+        min_pair_frequency: with ``vocab_size``, minimum frequency of a pair to be merged; ``None`` is 1 with
+            ``frequency`` and a decreasing bound with ``likelihood``.
+        document_separator: separator of documents in a file: ``blank-line``, or a regex that matches a whole line.
+        sentence_per_line: the files hold one sentence per line; a blank line separates documents.
+        sentence_splitter: splits paragraphs into sentences: ``rules``, ``none``, or a user function as
             ``module:function`` or ``file.py:function``.
-        validation_fraction: share of the documents held out for evaluation, in [0, 0.5]; under NSP at least two are,
-            so that their random sentences come from held-out text too. 0 holds none out.
-        phases: sequence length → share of the steps, in the order of training; what is longer than ``max_seq_length``
-            is cut to it. Empty is one phase of ``max_seq_length``.
-        max_train_samples: train on only the first so many documents.
-        max_eval_samples: evaluate on only so many inputs.
+        validation_fraction: fraction of the documents held out for evaluation, in [0, 0.5]; with NSP at least two
+            documents, so that random sentences also come from held-out text. 0 holds out none.
+        phases: sequence length → fraction of the steps, in the order of training; lengths above ``max_seq_length`` are
+            reduced to it. Empty is a single phase of ``max_seq_length``.
+        max_train_samples: train on at most this number of documents, the first ones.
+        max_eval_samples: evaluate on at most this number of inputs.
     """
 
     corpus: list[str] = field(default_factory=list)
@@ -107,14 +107,14 @@ class DataSettings(ExampleSettings):
             self.examples(length, 0)  # checks the rest
 
     def form(self) -> DocumentForm:
-        """How the files are to be read."""
+        """Returns the document format of the files."""
         return DocumentForm(sentence_per_line=self.sentence_per_line, document_separator=self.document_separator)
 
     def sources(self) -> list[Source]:
-        """The corpus, found but not read.
+        """Locates the sources of the corpus without reading them.
 
         Raises:
-            DataError: something of it does not exist, or is of no known kind, or a value here is for another kind.
+            DataError: a source does not exist or is of an unknown kind, or a setting does not apply to its kind.
         """
         sources = find_sources(
             self.corpus,
@@ -131,17 +131,17 @@ class DataSettings(ExampleSettings):
         return sources
 
     def lengths(self) -> list[tuple[int, float]]:
-        """Length and share of the steps of every phase."""
+        """Returns the sequence length and the fraction of the steps of every phase."""
         return phase_lengths(self.phases, self.max_seq_length)
 
     def examples(self, max_seq_length: int, seed: int, pair_objective: PairObjective = "nsp") -> PretrainingData:
-        """What pairs and masks are drawn by, in a phase of that length."""
+        """Returns the settings by which pairs and masks are sampled in a phase of this length."""
         shared = {field.name: getattr(self, field.name) for field in dataclasses.fields(ExampleSettings)}
         return PretrainingData(**{**shared, "max_seq_length": max_seq_length}, pair_objective=pair_objective, seed=seed)
 
 
 class Pretraining:
-    """The registration of pre-training: it has settings, and is no fine-tuning `Task`; `bertkit pretrain` runs it."""
+    """Registry entry of pre-training: has settings but is not a fine-tuning `Task`; `bertkit pretrain` runs it."""
 
     kind = "pretraining"
     settings = TaskSettings
@@ -150,13 +150,13 @@ class Pretraining:
 
 @dataclass(frozen=True)
 class PretrainingCorpus:
-    """Tokenized text, parted into documents to train on and documents held out (or ``None``).
+    """Tokenized text, split into training documents and held-out documents.
 
     Attributes:
-        train: a part of a store of tokens, or a stream of such stores.
-        validation: documents that ``train`` has not.
-        facts: for ``run.json``: the ``fingerprint``, the commits of Hub sets (``revisions``), and what there is of
-            documents, sentences and tokens.
+        train: a subset of a token store, or a stream of token stores.
+        validation: held-out documents, disjoint from ``train``; ``None`` if there are none.
+        facts: entries of ``run.json``: the ``fingerprint``, the commits of Hub data sets (``revisions``), and the
+            numbers of documents, sentences and tokens.
     """
 
     train: StoreView | StreamedBlocks
@@ -183,12 +183,12 @@ def load_corpus(
     num_workers: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> PretrainingCorpus:
-    """Reads, splits and tokenizes the corpus, or finds it in the cache, and holds out documents.
+    """Reads, splits and tokenizes the corpus, or loads it from the cache, and holds out documents.
 
-    A stream is only begun: its held-out documents are those of the first block, and the rest is read in training.
+    With streaming only the first block is read here, from which the held-out documents are taken.
 
     Raises:
-        DataError: a file is missing or unreadable, or there is no text.
+        DataError: a file is missing or unreadable, or the corpus has no text.
     """
     sources = data.sources() if sources is None else sources
     splitter = find_splitter(data.sentence_splitter)
@@ -235,9 +235,10 @@ def _corpus(
 
 
 def held_out_documents(num_documents: int, fraction: float, seed: int, pair_objective: str = "nsp") -> np.ndarray:
-    """Which documents are kept for evaluation, (N,) int64 ascending: a function of the seed and their number.
+    """Selects the documents for evaluation, (N,) int64 in ascending order, as a function of the seed and their number.
 
-    None are where too few would be left on either side of the split: NSP needs two, one of them for random sentences.
+    The result is empty if either side of the split would have too few documents: NSP needs two, one of them for random
+    sentences.
 
     >>> len(held_out_documents(100, 0.05, seed=42)), len(held_out_documents(9, 0.05, seed=42))
     (5, 2)

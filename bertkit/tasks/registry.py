@@ -1,4 +1,4 @@
-"""The tasks that a recipe's ``task.kind`` may name: bertkit's own and those of other packages; and recipes with them.
+"""Registry of the tasks for a recipe's ``task.kind``, built-in or from other packages; and loading of recipes.
 
 A package adds a task through the entry-point group ``bertkit.tasks``: the name is the kind, the value
 ``module:TaskClass`` names a subclass of `bertkit.tasks.base.Task`. In ``pyproject.toml``::
@@ -33,16 +33,16 @@ _OWN = {
     "pretraining": "bertkit.tasks.pretraining:Pretraining",
     "question_answering": "bertkit.tasks.question_answering.task:QuestionAnsweringTask",
 }
-# Kinds of others that would have the command of one of bertkit's tasks: `bertkit finetune squad`, `… multiple-choice`.
+# Kinds that clash with the command of a built-in task: `bertkit finetune squad`, `… multiple-choice`.
 _RESERVED = {"squad", *(kind.replace("_", "-") for kind in _OWN)} - _OWN.keys()
 
 
 class Registry:
-    """Finds tasks by their kind. A task's module is imported when the task is asked for, and not before."""
+    """Looks up tasks by kind. The module of a task is imported on first use."""
 
     @cached_property
     def _installed(self) -> Mapping[str, Sequence[EntryPoint]]:
-        """Kind → the entry points of other packages with this name; more than one is a fault, see `_entry`."""
+        """Kind → the entry points of other packages with this name; `registered` rejects more than one."""
         found: dict[str, list[EntryPoint]] = {}
         for each in entry_points(group=GROUP):
             found.setdefault(each.name, []).append(each)
@@ -53,9 +53,9 @@ class Registry:
         return sorted({*_OWN, *self._installed})
 
     def third_party(self) -> Mapping[str, str]:
-        """Returns kind → package of the tasks of others that can be asked for, sorted; imports none of their modules.
+        """Returns kind → package of the available tasks of other packages, sorted; imports none of their modules.
 
-        Kinds that more than one package has, or bertkit itself, are left out.
+        Kinds that several packages register, or that bertkit reserves, are left out.
         """
         return {
             kind: _package(entries[0])
@@ -64,14 +64,14 @@ class Registry:
         }
 
     def registered(self, kind: str) -> type[Any]:
-        """Returns the class that is registered under a kind, which has ``kind``, ``settings`` and ``data_settings``.
+        """Returns the class registered for a kind; it has ``kind``, ``settings`` and ``data_settings``.
 
-        It is a `Task`, or for pre-training `bertkit.tasks.pretraining.Pretraining`.
+        The class is a subclass of `Task`, or `bertkit.tasks.pretraining.Pretraining` for pre-training.
 
         Raises:
-            RecipeError: two packages register this kind, or its entry point cannot be imported or is no task; the
+            RecipeError: two packages register this kind, or its entry point cannot be imported or is not a task; the
                 message names the entry point.
-            KeyError: no package registers this kind.
+            KeyError: the kind is not registered.
         """
         others = self._installed.get(kind, ())
         if kind not in _OWN and not others:
@@ -86,7 +86,7 @@ class Registry:
         return found
 
     def settings(self, kind: str) -> tuple[type, type]:
-        """Returns the dataclasses of a task's blocks ``task`` and ``data``; raises as `registered` does."""
+        """Returns the dataclasses of the blocks ``task`` and ``data`` of a task; raises the errors of `registered`."""
         found = self.registered(kind)
         return found.settings, found.data_settings
 
@@ -94,7 +94,7 @@ class Registry:
         """Returns the class of a fine-tuning task.
 
         Raises:
-            RecipeError: as `registered`; or the kind is that of pre-training.
+            RecipeError: as `registered`; or the kind is pre-training.
             KeyError: as `registered`.
         """
         from bertkit.tasks.base import Task
@@ -106,10 +106,10 @@ class Registry:
 
 
 def _loaded(entry: EntryPoint) -> type[Any]:
-    """Imports the task of another package and checks what a recipe and a checkpoint need of it.
+    """Imports the task of another package and checks that recipes and checkpoints can use it.
 
     Raises:
-        RecipeError: it cannot be imported or is no complete task.
+        RecipeError: the task cannot be imported or is incomplete.
     """
     from bertkit.tasks.base import Task
     from bertkit.tasks.splits import FineTuningData
@@ -152,12 +152,13 @@ def load_recipe(source: str | Path | Mapping[str, Any] | Recipe, overrides: Mapp
     """Finds, overrides and checks a recipe.
 
     Args:
-        source: a name (``finetune/glue/sst2``), a YAML file, the blocks as a mapping, or a recipe.
-        overrides: values by dotted key, such as ``{"train.learning_rate": 3e-5}``; they win over ``source``.
+        source: a name (``finetune/glue/sst2``), a YAML file, a mapping of the blocks, or a recipe.
+        overrides: values by dotted key, such as ``{"train.learning_rate": 3e-5}``; they take precedence over
+        ``source``.
 
     Raises:
-        RecipeError: no such recipe, or anything wrong in it. All faults are named in one message, each with the file
-            and line or the override it stands in.
+        RecipeError: the recipe does not exist or is invalid. One message lists all faults, each with its file and line,
+            or its override.
     """
     return load.load_recipe(source, overrides, TASKS)
 
@@ -166,6 +167,6 @@ def validate_recipes(files: Sequence[Path]) -> None:
     """Checks several recipe files.
 
     Raises:
-        RecipeError: names every fault of every file.
+        RecipeError: a file is invalid; the message lists all faults of all files.
     """
     load.validate_recipes(files, TASKS)

@@ -1,4 +1,4 @@
-"""The examples of a fine-tuning task: the settings that all tasks share, and the splits of a set."""
+"""Examples of fine-tuning tasks: shared data settings, and splits of a data set."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 Columns = Mapping[str, Sequence[Any]]
-"""Name → a value a row: examples, or the inputs that `Task.encode` makes of them."""
+"""Column name → values, one per row: examples, or the model inputs from `Task.encode`."""
 
 
 def is_scored(name: str) -> bool:
-    """Whether a run scores the split of this name: ``validation``, ``validation_mm``, …"""
+    """Returns whether a run scores the split of this name: ``validation``, ``validation_mm``, …"""
     return name.startswith("validation")
 
 
 def is_labelled(name: str) -> bool:
-    """Whether the split of this name must have labels: those that are trained on or scored."""
+    """Returns whether the split of this name must have labels: training and scored splits do."""
     return name == "train" or is_scored(name)
 
 
@@ -29,13 +29,13 @@ class FineTuningData:
     """The part of a fine-tuning recipe's ``data`` block that all tasks share.
 
     Attributes:
-        paths: (of the class) the fields that hold a file or a folder; in ``recipe.yaml`` they are absolute.
-        kept: (of the class) the fields that a checkpoint keeps, since its predictions depend on them.
-        data_dir: folder with the data; ``None`` loads the set from the Hub.
-        max_seq_length: tokens of one input with [CLS] and [SEP]; longer inputs are cut, and the cuts are counted.
-        max_train_samples: keep only the first so many training examples.
-        max_eval_samples: keep only the first so many validation examples. The test set stays whole: a leaderboard takes
-            nothing else.
+        paths: (class attribute) the fields that hold a file or a folder; ``recipe.yaml`` stores absolute paths.
+        kept: (class attribute) the fields stored in a checkpoint, since its predictions depend on them.
+        data_dir: folder with the data; ``None`` loads the data set from the Hub.
+        max_seq_length: maximum tokens of an input, including [CLS] and [SEP]; longer inputs are truncated and counted.
+        max_train_samples: use at most this number of training examples, the first ones.
+        max_eval_samples: use at most this number of validation examples, the first ones. Does not apply to the test
+            set, since leaderboards require predictions for all of it.
     """
 
     paths: ClassVar[tuple[str, ...]] = ("data_dir",)
@@ -55,7 +55,7 @@ class FineTuningData:
                 raise ValueError(f"{name}: {value} is not at least 1")
 
     def limited(self, name: str, split: Split) -> Split:
-        """The split with as many examples as the settings keep of one of its name."""
+        """Returns the split, limited to the number of examples that the settings give for its name."""
         if name == "train":
             return split.first(self.max_train_samples)
         return split.first(self.max_eval_samples) if is_scored(name) else split
@@ -63,7 +63,7 @@ class FineTuningData:
 
 @dataclass(frozen=True, kw_only=True)
 class WindowedData(FineTuningData):
-    """The same, where a text of more than ``max_seq_length`` tokens can be read in overlapping windows.
+    """Data settings of tasks that can read texts longer than ``max_seq_length`` tokens in overlapping windows.
 
     Attributes:
         stride: tokens that neighbouring windows share; ``None`` is a quarter of ``max_seq_length``.
@@ -75,14 +75,14 @@ class WindowedData(FineTuningData):
 
     @property
     def overlap(self) -> int:
-        """Tokens that neighbouring windows share."""
+        """Number of tokens that neighbouring windows share."""
         return self.max_seq_length // 4 if self.stride is None else self.stride
 
     def check_overlap(self) -> None:
-        """Refuses windows that share all that they have room for.
+        """Checks that the overlap leaves at least one new token per window.
 
         Raises:
-            ValueError: they do; the message begins with the name of the setting.
+            ValueError: it does not; the message begins with the name of the setting.
         """
         if not 0 <= self.overlap < self.max_seq_length - 2:
             raise ValueError(
@@ -96,10 +96,10 @@ class Split:
     """One split of a data set.
 
     Attributes:
-        examples: a row an example; the columns are the task's.
-        source: the file or Hub set it came from, for messages and the model card.
-        fingerprint: a digest of the content, for ``run.json``.
-        notes: what is unusual about it, in words; said and recorded.
+        examples: one row per example; the task defines the columns.
+        source: the file or Hub data set of the split, for messages and the model card.
+        fingerprint: digest of the content, for ``run.json``.
+        notes: remarks on the data, which are printed and recorded.
     """
 
     examples: Dataset
@@ -108,14 +108,14 @@ class Split:
     notes: tuple[str, ...] = ()
 
     def first(self, limit: int | None) -> Split:
-        """The split with only its first ``limit`` examples; ``None`` keeps all."""
+        """Returns the split with only its first ``limit`` examples; ``None`` keeps all."""
         if limit is None or limit >= len(self.examples):
             return self
         return dataclasses.replace(self, examples=self.examples.select(range(limit)))
 
 
 class ColumnsOf(Columns):
-    """The columns of a data set, each read whole when it is asked for."""
+    """Columns of a data set; each is read into memory on access."""
 
     def __init__(self, rows: Dataset):
         self._rows = rows
@@ -135,12 +135,12 @@ class ColumnsOf(Columns):
 
 @dataclass(frozen=True)
 class Truncation:
-    """What ``max_seq_length`` cut from one split.
+    """Truncation statistics of a split.
 
     Attributes:
-        examples: inputs that were cut.
-        tokens: tokens that were lost.
-        of_examples, of_tokens: inputs and tokens before the cut.
+        examples: number of truncated inputs.
+        tokens: number of tokens cut off.
+        of_examples, of_tokens: total numbers of inputs and of tokens before truncation.
     """
 
     examples: int

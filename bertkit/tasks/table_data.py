@@ -1,4 +1,4 @@
-"""Data of a task that come as tables: from files of the user's own, or from a set of the Hub; and its predictions."""
+"""Tables as data of a task, from local files or the Hub; and output of numbered predictions."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from bertkit.tasks.splits import FineTuningData, Split
 
 @dataclass(frozen=True, kw_only=True)
 class TableData(FineTuningData):
-    """Where a table's rows come from.
+    """Sources of the tables.
 
     Attributes:
         train_file, validation_file, test_file: ``.csv``, ``.tsv``, ``.jsonl`` or ``.parquet``; a test file may lack
             labels.
-        dataset_name, dataset_config: a set of the Hub, of whose splits ``train``, ``validation`` and ``test`` are used.
-        validation_fraction: share of the training rows to validate on, where no validation set is given.
-        split_seed: of that split; not the run's seed, so that runs of several seeds are scored on the same rows.
+        dataset_name, dataset_config: a Hub data set; its splits ``train``, ``validation`` and ``test`` are used.
+        validation_fraction: fraction of the training rows held out for validation if there is no validation set.
+        split_seed: seed of the held-out rows; independent of the run's seed, so that runs with different seeds are
+            scored on the same rows.
     """
 
     paths: ClassVar[tuple[str, ...]] = ("train_file", "validation_file", "test_file")
-    # The last two so that the checkpoint is later scored on the same held-out rows, which it was not trained on.
+    # The last two ensure that a checkpoint is scored on the same held-out rows, which were not in its training set.
     kept: ClassVar[tuple[str, ...]] = ("max_seq_length", "validation_fraction", "split_seed")
 
     train_file: str | None = None
@@ -53,15 +54,17 @@ class TableData(FineTuningData):
             raise ValueError("dataset_config: is of a set of the Hub; give dataset_name, or leave it out")
 
     def hub_set(self, split: str) -> tuple[str, str, str] | None:
-        """Hub id, configuration and split; ``None`` for files."""
+        """Returns the Hub id, configuration and split; ``None`` for files."""
         name = self.dataset_name
         return None if name is None else (name, self.dataset_config or "default", split)
 
     def tables(self, splits: Sequence[str]) -> dict[str, Table]:
-        """What there is of the splits, the training set first; it also where a validation set must be made from it.
+        """Reads the tables of the available splits, the training set first.
+
+        The training set is also read if the validation set has to be held out from it.
 
         Raises:
-            DataError: there is no training set, though it is needed, or a table cannot be read.
+            DataError: a required training set is missing, or a table cannot be read.
         """
         if self.dataset_name is not None:
             known = hub_splits(self.dataset_name, self.dataset_config)
@@ -83,14 +86,14 @@ class TableData(FineTuningData):
         return load_hub_table(self.dataset_name, self.dataset_config, place)
 
     def held_out(self, train: Split, classes: Sequence[Hashable] | None) -> dict[str, Split]:
-        """Training and validation set made of one table.
+        """Splits one table into a training and a validation set.
 
         Args:
             train: the whole table.
-            classes: the class of each row, to be held out in its share; None draws from all rows alike.
+            classes: class of each row, for a stratified split; None samples from all rows alike.
 
         Raises:
-            DataError: there are too few rows.
+            DataError: the table has too few rows.
         """
         rows = len(train.examples)
         kept, held = hold_out(classes, rows, self.validation_fraction, self.split_seed)
@@ -108,10 +111,10 @@ class TableData(FineTuningData):
 
 
 class TableTask(Task):
-    """A task whose examples are the rows of tables; a validation set not given is a part of the training set."""
+    """Base class of tasks on tables; without a validation set, a part of the training set is held out."""
 
     data: TableData
-    scored_split = "validation"  # of a set of the Hub
+    scored_split = "validation"  # of a Hub data set
 
     @property
     def dataset(self) -> tuple[str, str, str] | None:
@@ -120,15 +123,15 @@ class TableTask(Task):
     def _with_validation(
         self, splits: Sequence[str], found: dict[str, Split], classes: Sequence[Hashable] | None = None
     ) -> tuple[Self, dict[str, Split]]:
-        """Holds out a validation set from the training set where one is asked for and missing.
+        """Holds out a validation set from the training set if one is requested and missing.
 
         Args:
-            splits: those that are asked for.
-            found: those that were read.
+            splits: names of the requested splits.
+            found: the splits that were read.
             classes: as for `TableData.held_out`.
 
         Returns:
-            The task, which knows the split that its scores belong to, and the splits.
+            The task, with its scored split set, and the splits.
         """
         if "validation" not in splits or "validation" in found:
             return self, found
@@ -137,12 +140,13 @@ class TableTask(Task):
         return task, found | self.data.held_out(found["train"], classes)
 
     def _limited(self, splits: Sequence[str], found: Mapping[str, Split]) -> dict[str, Split]:
-        """Those that are asked for, with as many examples as the settings keep."""
+        """Returns the requested splits, limited to the number of examples in the settings."""
         return {name: self.data.limited(name, found[name]) for name in splits if name in found}
 
 
 def write_numbered(folder: Path, predictions: Sequence[Mapping[str, Any]]) -> Path:
-    """Writes ``predictions.jsonl``: one JSON object a line with its ``index``, from 0; returns the file."""
+    """Writes ``predictions.jsonl``, one JSON object per line with its ``index`` from 0; returns the path of the
+    file."""
     path = folder / "predictions.jsonl"
     write_json_lines(path, [{"index": index, **row} for index, row in enumerate(predictions)])
     return path

@@ -1,4 +1,4 @@
-"""Overlapping windows over texts of more tokens than an encoder reads.
+"""Overlapping windows over texts that exceed the encoder's maximum length.
 
 Lengths and positions count tokens of the text, without special tokens. The overlap is the number of tokens that
 neighbouring windows share, which the tokenizers library calls ``stride``.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Window(NamedTuple):
-    """Tokens ``start`` to ``end`` of a text; ``end`` is exclusive."""
+    """Range of tokens ``start`` to ``end`` of a text; ``end`` is exclusive."""
 
     start: int
     end: int
@@ -26,10 +26,10 @@ class WindowedText(NamedTuple):
     """A text of T tokens as W inputs of the encoder.
 
     Attributes:
-        windows: W of them.
+        windows: the W windows.
         inputs: for each window ``input_ids``, ``attention_mask`` and ``token_type_ids`` with special tokens.
-        special_tokens_before, special_tokens_after: how many special tokens stand before and after a window's tokens.
-        offsets: (T, 2) int64, the characters of each token in the text.
+        special_tokens_before, special_tokens_after: number of special tokens before and after a window's tokens.
+        offsets: (T, 2) int64, character range of each token in the text.
     """
 
     windows: list[Window]
@@ -40,7 +40,7 @@ class WindowedText(NamedTuple):
 
 
 def check_overlap(overlap: int, room: int) -> None:
-    """Refuses an overlap that leaves no new token for a window.
+    """Checks that an overlap leaves at least one new token per window.
 
     Raises:
         ValueError: ``overlap`` is not in [0, room).
@@ -50,11 +50,11 @@ def check_overlap(overlap: int, room: int) -> None:
 
 
 def windows(length: int, room: int, overlap: int, *, full: bool = False) -> list[Window]:
-    """Returns windows that cover a text; a text that fits has one.
+    """Returns windows that cover a text; one window if the text fits.
 
     Args:
-        length: tokens of the text, from 0.
-        room: tokens of one window, from 1.
+        length: tokens of the text, at least 0.
+        room: tokens of a window, at least 1.
         overlap: tokens that neighbouring windows share, 0 to ``room`` - 1.
         full: move the last window back until it has ``room`` tokens; it then shares more with the window before.
 
@@ -76,10 +76,10 @@ def windows(length: int, room: int, overlap: int, *, full: bool = False) -> list
 
 
 def most_context(of: Sequence[Window]) -> np.ndarray:
-    """Returns for each token of a text the window in which it has most context.
+    """Returns for each token of a text the window in which it has the most context.
 
-    The context of a token is the number of tokens of the window on the side where there are fewer. Of equal windows it
-    is the first, as in the released run_squad.py.
+    The context of a token is the smaller of the numbers of window tokens to its left and right. Ties go to the first
+    window, as in the released run_squad.py.
 
     Args:
         of: windows that cover the text, in order.
@@ -106,15 +106,15 @@ def encode_in_windows(
     """Tokenizes texts and cuts each into overlapping windows with the special tokens of a single text.
 
     Args:
-        texts: of any length.
-        tokenizer: of the tokenizers library; its truncation settings are not used.
+        texts: texts of any length.
+        tokenizer: a fast tokenizer (tokenizers library); its truncation settings are not used.
         max_seq_length: tokens of a window with special tokens.
         overlap: tokens that neighbouring windows share.
 
     Raises:
         ValueError: ``overlap`` leaves no new token for a window.
     """
-    # The tokenizer shows by an example where its special tokens stand and which type each token has.
+    # A probe shows where the tokenizer puts its special tokens and the type of each token.
     probe = tokenizer("a", truncation=False, padding=False, return_token_type_ids=True)
     owners = probe.sequence_ids(0)
     first, last = owners.index(0), len(owners) - owners[::-1].index(0)

@@ -1,9 +1,9 @@
-"""Batches of one shape, for devices that compile what they run for each shape anew.
+"""Batches of a fixed shape, for devices that compile a step for each shape.
 
-XLA, and TPUs with it, compile a step for minutes: there inputs are padded to the longest that there may be, and a batch
-of fewer rows than the others, an epoch's last one, is filled up. Neither changes a number beyond rounding: padding is
-never attended to, and what fills up has no label, so it is in no loss and in no count. Dropping the last batch would
-leave out other examples in every epoch, and in evaluation would score fewer than there are.
+XLA, including TPUs, takes minutes to compile a step. Inputs are therefore padded to the maximum length, and an epoch's
+last batch is filled up to the full number of rows. Neither changes results beyond rounding: padding is masked in
+attention, and filler rows have no labels, so they enter no loss and no count. Dropping the last batch instead would
+omit different examples in every epoch, and would leave examples out of evaluation.
 
 Dimension letters: B rows of a batch, C choices, S tokens.
 """
@@ -25,17 +25,17 @@ from bertkit.model.labels_bert import IGNORE_INDEX
 
 Collate = Callable[..., Mapping[str, Tensor]]
 
-# The tensors that say of a row, or of each of its tokens, what is to be predicted.
+# Tensors that hold a label for each row or token.
 _LABELS = ("labels",)
 
 
 @dataclass(frozen=True)
 class FixedShapes:
-    """What gives all batches of a run one shape.
+    """Settings that give all batches of a run the same shape.
 
     Attributes:
-        tokenizer: says what padding is.
-        max_seq_length: tokens that inputs are padded to; ``None`` where they come in one length already.
+        tokenizer: tokenizer with the padding ids.
+        max_seq_length: number of tokens to pad inputs to; ``None`` if they have a fixed length already.
         label_columns: the tensors of a batch that hold labels.
     """
 
@@ -44,14 +44,14 @@ class FixedShapes:
     label_columns: Sequence[str] = _LABELS
 
     def collator(self, collate: Collate, rows: int) -> Collate:
-        """``collate`` with every batch brought to so many rows of so many tokens."""
+        """Returns ``collate`` with every batch padded to ``rows`` rows of ``max_seq_length`` tokens."""
         return partial(self._collate, collate, rows)
 
     def _collate(self, collate: Collate, rows: int, examples: Any) -> dict[str, Tensor]:
         return filled(self.padded(collate(examples)), rows, self.label_columns)
 
     def padded(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """A batch whose inputs, (B, S) or (B, C, S), are padded to ``max_seq_length``."""
+        """Pads the inputs of a batch, (B, S) or (B, C, S), to ``max_seq_length``."""
         if self.max_seq_length is None:
             return dict(batch)
         return lengthened(batch, self.max_seq_length, self.tokenizer, self.label_columns)
@@ -63,13 +63,13 @@ def lengthened(
     tokenizer: PreTrainedTokenizerBase,
     label_columns: Sequence[str] = _LABELS,
 ) -> dict[str, Tensor]:
-    """A batch whose inputs, (B, S) or (B, C, S), are padded at the end, to so many tokens.
+    """Pads the inputs of a batch, (B, S) or (B, C, S), on the right to ``length`` tokens.
 
     Args:
-        batch: with ``input_ids``. What has their shape has a whole number for each token: labels are padded with
-            -100, masks with 0.
-        length: at least S.
-        tokenizer: says what padding is.
+        batch: a batch with ``input_ids``. Integer tensors of the same shape are padded too: labels with -100, masks
+            with 0.
+        length: target length, at least S.
+        tokenizer: tokenizer with the padding ids.
         label_columns: the tensors that hold labels.
     """
     shape = batch["input_ids"].shape
@@ -84,7 +84,7 @@ def lengthened(
 
 
 def filled(batch: Mapping[str, Tensor], rows: int, label_columns: Sequence[str] = _LABELS) -> dict[str, Tensor]:
-    """Returns a batch filled up to so many rows, with `unlabelled` copies of its last one."""
+    """Returns a batch filled up to ``rows`` rows with `unlabelled` copies of its last row."""
     missing = rows - len(batch["input_ids"])
     copies = {name: values[-1:].expand(missing, *values.shape[1:]) for name, values in batch.items()}
     rest = unlabelled(copies, label_columns)
@@ -92,10 +92,10 @@ def filled(batch: Mapping[str, Tensor], rows: int, label_columns: Sequence[str] 
 
 
 def unlabelled(batch: Mapping[str, Tensor], label_columns: Sequence[str] = _LABELS) -> dict[str, Tensor]:
-    """Returns a batch of the same shapes that counts for nothing: its rows have no label and one token each.
+    """Returns a batch of the same shapes without labels, whose rows have one unmasked token each.
 
-    No label is -100 among whole numbers, and NaN among numbers to predict. Of an input only [CLS] is attended to: not
-    nothing, whose softmax is not a number; and by that `num_tokens` knows such rows, since an input has a [SEP] too.
+    Integer labels become -100, floating-point labels NaN. [CLS] stays unmasked, since a softmax over no positions is
+    NaN; `num_tokens` recognises such rows by it, since every input has a [SEP] too.
     """
     changed = dict(batch)
     for name in batch.keys() & set(label_columns):
@@ -108,7 +108,7 @@ def unlabelled(batch: Mapping[str, Tensor], label_columns: Sequence[str] = _LABE
 
 
 def num_tokens(attention_mask: Tensor) -> Tensor:
-    """How many tokens the inputs of a batch have, 0-d int64, without those of the copies that fill it up.
+    """Counts the tokens of a batch without those of filler rows, 0-d int64.
 
     >>> num_tokens(torch.tensor([[1, 1, 1], [1, 1, 0], [1, 0, 0]]))
     tensor(5)
@@ -118,10 +118,10 @@ def num_tokens(attention_mask: Tensor) -> Tensor:
 
 
 def check_one_shape(config: PreTrainedConfig) -> None:
-    """Refuses a model whose steps cannot have one shape; `Task.check_one_shape` does so of batches.
+    """Checks that the steps of a model can have a fixed shape; `Task.check_one_shape` checks the batches.
 
     Raises:
-        PlacementError: an LSTM reads each input up to its padding.
+        PlacementError: the model has an LSTM, which reads each input up to its padding.
     """
     if getattr(config, "feature_layers", None) is not None:
         raise PlacementError(

@@ -1,7 +1,7 @@
-"""Which examples a process trains on: the global batches of an epoch, cut into what each device takes at once.
+"""Distribution of training examples to processes: the global batches of an epoch, split into micro-batches.
 
-Order and batches are functions of (seed, epoch) alone. How a batch is cut depends on the placement, but losses are
-means over the global batch: so the number of processes changes no number of a run.
+Order and global batches are functions of (seed, epoch) only. The split depends on the placement, but losses are means
+over the global batch, so results do not depend on the number of processes.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from transformers.trainer_pt_utils import BatchRebalanceSampler, LengthGroupedSa
 
 
 class LengthGroups(LengthGroupedSampler):
-    """An epoch's order in which the inputs of one *global* batch are of like length.
+    """Sampler that groups inputs of similar length into *global* batches.
 
-    transformers' own draws from the process's generator and groups what one process takes: its order changes when a
-    run is resumed within an epoch, and with the number of processes. This one is a function of (seed, epoch) alone.
+    transformers' sampler draws from the process's generator and groups the inputs of one process: its order changes if
+    a run is resumed within an epoch, and with the number of processes. The order here is a function of (seed, epoch)
+    only.
 
     Args:
         lengths: tokens of each example.
         global_batch_size: examples per optimizer step over all processes.
-        seed: of the run.
+        seed: seed of the run.
     """
 
     def __init__(self, lengths: list[int], global_batch_size: int, seed: int):
@@ -44,22 +45,22 @@ class LengthGroups(LengthGroupedSampler):
 
 
 class GlobalBatches(BatchRebalanceSampler):
-    """The micro-batches of one process: its share of every global batch of an epoch.
+    """Batch sampler of one process: its micro-batches of every global batch of an epoch.
 
-    A global batch is cut into micro-batches of ``per_device_batch_size``, which the processes take in turn. An epoch's
-    last batch may be smaller; then some micro-batches are, too. Every process takes part in every step as often as the
-    others, so where no example is left for one it computes on a filler, which `is_filler` tells: it must not count.
-    (accelerate would repeat examples from the epoch's start, and count them.)
+    A global batch is split into micro-batches of ``per_device_batch_size``, which are assigned to the processes in
+    turn. An epoch's last global batch may be smaller, and so may its micro-batches. All processes compute the same
+    number of micro-batches, so a process without examples left computes a filler, marked by `is_filler`, which must not
+    be counted. (accelerate would repeat examples from the start of the epoch, and count them.)
 
-    It is a ``BatchRebalanceSampler`` in that transformers' Trainer passes it on as it is, a batch sampler that knows
-    its process.
+    The base class is ``BatchRebalanceSampler`` because transformers' Trainer uses such a sampler unchanged, as a batch
+    sampler of its process.
 
     Args:
-        order: the examples of an epoch; ``set_epoch``, where it has that, is called before each.
-        per_device_batch_size: examples that a device takes at once.
-        accumulation: micro-batches of a process in a whole global batch.
-        num_processes, process_index: of the run, and of this process.
-        drop_last: leave out the epoch's last global batch if it is not whole.
+        order: the order of examples in an epoch; its ``set_epoch``, if it exists, is called before each epoch.
+        per_device_batch_size: examples in a micro-batch.
+        accumulation: micro-batches per process in a full global batch.
+        num_processes, process_index: number of processes of the run, and index of this process.
+        drop_last: leave out the last global batch of an epoch if it is incomplete.
 
     >>> first, second = (GlobalBatches(range(9), 2, 1, num_processes=2, process_index=rank) for rank in (0, 1))
     >>> list(first), list(second)
@@ -91,11 +92,11 @@ class GlobalBatches(BatchRebalanceSampler):
         return -(-self._pieces() // self.num_processes)
 
     def _pieces(self) -> int:
-        """Micro-batches of an epoch that have examples, of all processes."""
+        """Returns the number of micro-batches with examples in an epoch, over all processes."""
         return -(-self.num_examples // self.per_device_batch_size)
 
     def is_filler(self, number: int) -> bool:
-        """Whether this process's micro-batch of this number in the epoch, from 0, has no example of its own."""
+        """Returns whether micro-batch ``number`` of this process in the epoch, from 0, is a filler."""
         return number * self.num_processes + self.process_index >= self._pieces()
 
     def set_epoch(self, epoch: int) -> None:
@@ -114,12 +115,12 @@ class GlobalBatches(BatchRebalanceSampler):
 
 
 def part_of_batch(batch: Mapping[str, Tensor], start: int, stop: int) -> dict[str, Tensor]:
-    """The examples ``start`` to ``stop`` of a batch, as a batch; they stay as far padded as they are.
+    """Returns examples ``start`` to ``stop`` of a batch, with unchanged padding.
 
     Args:
-        batch: of B examples, its first tensor of B rows; or where it has ``window_counts``, (B,), some tensors of W
-            rows, the windows of all examples in their order.
-        start, stop: as in a slice, not negative.
+        batch: a batch of B examples, whose first tensor has B rows. With ``window_counts``, (B,), other tensors may
+            have W rows, the windows of all examples in order.
+        start, stop: slice bounds, not negative.
     """
     rows = batch_size(batch)
     windows = slice(start, stop)
@@ -130,5 +131,5 @@ def part_of_batch(batch: Mapping[str, Tensor], start: int, stop: int) -> dict[st
 
 
 def batch_size(batch: Mapping[str, Tensor]) -> int:
-    """The examples of a batch: the rows of its first tensor, by which transformers' Trainer counts them, too."""
+    """Returns the number of examples of a batch: the rows of its first tensor, as in transformers' Trainer."""
     return len(next(iter(batch.values())))

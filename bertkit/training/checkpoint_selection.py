@@ -1,4 +1,4 @@
-"""The best checkpoint of a fine-tuning by its task's score, and a training that ends when it gets no better."""
+"""Selection of the best checkpoint by the task's main metric, and early stopping."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from bertkit.training.run_directory import last_checkpoint
 
 
 def keeping_the_best(recipe: Recipe) -> dict[str, Any]:
-    """Returns the Trainer's arguments that keep the best checkpoint, where the recipe asks for that.
+    """Returns the Trainer arguments that keep the best checkpoint, if the recipe requires it.
 
-    The last checkpoint stays beside the best, so that the run can always be resumed.
+    The last checkpoint is kept as well, so that the run can be resumed.
 
     Raises:
-        RecipeError: nothing is evaluated on the way.
+        RecipeError: the recipe does not evaluate during training.
     """
     train, asked = recipe.train, _asked(recipe)
     if not asked:
@@ -40,9 +40,9 @@ def keeping_the_best(recipe: Recipe) -> dict[str, Any]:
 
 
 def comparing_by(metric: str, recipe: Recipe) -> dict[str, Any]:
-    """Returns the Trainer's arguments that compare checkpoints by a score, larger being better.
+    """Returns the Trainer arguments that compare checkpoints by a metric; larger is better.
 
-    They are none where the recipe names another score, or where no best checkpoint is kept.
+    The result is empty if the recipe names another metric, or if no best checkpoint is kept.
     """
     if "metric_for_best_model" in recipe.train or not _asked(recipe):
         return {}
@@ -50,19 +50,19 @@ def comparing_by(metric: str, recipe: Recipe) -> dict[str, Any]:
 
 
 def _asked(recipe: Recipe) -> list[str]:
-    """Returns the keys of the ``train`` block that need the best checkpoint."""
+    """Returns the keys of the ``train`` block that require the best checkpoint."""
     asked = [name for name in ("early_stopping_patience", "load_best_model_at_end") if recipe.train.get(name)]
     return [*asked, "save_strategy"] if recipe.train.get("save_strategy") == "best" else asked
 
 
 def early_stopping(recipe: Recipe) -> list[TrainerCallback]:
-    """What ends a training that gets no better, where the recipe asks for that."""
+    """Returns the callback for early stopping, if the recipe requires it."""
     patience = recipe.train.get("early_stopping_patience")
     return [] if patience is None else [EarlyStoppingCallback(patience)]
 
 
 def has_stopped_early(recipe: Recipe, output_dir: Path) -> bool:
-    """Whether a run lost its patience at its last checkpoint: transformers would train on from there."""
+    """Returns whether a run stopped early at its last checkpoint; transformers would continue training from there."""
     patience, checkpoint = recipe.train.get("early_stopping_patience"), last_checkpoint(output_dir)
     if patience is None or checkpoint is None:
         return False

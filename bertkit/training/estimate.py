@@ -1,4 +1,4 @@
-"""What a run is going to take: the lines that it begins with, and a formula for its memory."""
+"""Memory estimate of a run, and the lines printed at its start."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from transformers import PreTrainedModel
 from bertkit.placement.resolve import Placement
 from bertkit.training.cpu import attention_kernel
 
-_WEIGHT, _GRADIENT, _MOMENTS = 4, 4, 8  # bytes for each parameter: float32, and AdamW's two moments
+_WEIGHT, _GRADIENT, _MOMENTS = 4, 4, 8  # bytes per parameter: float32, with AdamW's two moments
 _GIB = 1 << 30
 
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """What a device has to hold in a step, in bytes.
+    """Memory of a device in a training step, in bytes.
 
     Attributes:
-        states: weights, gradients and AdamW's two moments: 16 bytes for each parameter that is trained, 4 for each that
-            is not; with FSDP every process's share of that; and buffers.
-        activations: what the forward pass keeps for the backward pass; ``None`` for encoders whose sizes the formula
-            does not know.
+        states: weights, gradients and AdamW's two moments: 16 bytes per trained parameter, 4 per frozen one, divided by
+            the number of processes with FSDP; plus buffers.
+        activations: tensors saved by the forward pass for the backward pass; ``None`` for encoders whose sizes the
+            formula does not cover.
     """
 
     states: int
@@ -40,20 +40,21 @@ class MemoryEstimate:
 def estimate_memory(
     model: PreTrainedModel, placement: Placement, max_seq_length: int, logits_per_sequence: int = 0
 ) -> MemoryEstimate:
-    """Memory of one device in a training step, by formula; the device's own context and buffers come on top.
+    """Estimates the memory of one device in a training step, without the device's context and workspace.
 
-    A layer keeps for each token 8 H + 2 I numbers: the inputs of its four dense layers, queries, keys, values, the
-    activation's input and the two sums before the layer norms. They have 4 bytes in float32; in bf16 autocast 2, and
-    4 H more of 4 bytes, the residual stream. Dropout keeps 2 H masks, of 1 byte; torch's own on a CPU of 4. Attention
-    that is computed in full (``eager``; on a CPU also ``sdpa`` with dropout) keeps A S weights for each token, with
-    dropout three times; with the dropout of `bertkit.training.cpu` once, and as many masks of 1 byte. Gradient
-    checkpointing keeps H for each layer, and one layer's own. Logits take as many bytes again for their gradients.
+    A layer saves 8 H + 2 I numbers per token: the inputs of its four dense layers, queries, keys, values, the input of
+    the activation and the two sums before the layer norms. Each has 4 bytes in float32; bf16 autocast has 2, plus 4 H
+    numbers of 4 bytes for the residual stream. Dropout saves 2 H mask elements of 1 byte, torch's dropout on a CPU of 4
+    bytes. Attention that materialises its weights (``eager``; on a CPU also ``sdpa`` with dropout) saves A S weights
+    per token, three times with dropout; the dropout of `bertkit.training.cpu` saves them once, plus masks of 1 byte.
+    Gradient checkpointing saves H per layer, plus the numbers of one layer. The gradients of logits take as much memory
+    as the logits.
 
     Args:
-        model: read for the number of its parameters, its configuration and its kind of dropout.
-        placement: read for the per-device batch, the precision and what is shared.
-        max_seq_length: S, of the longest inputs; one input for each sequence of the batch.
-        logits_per_sequence: numbers that a language model's head gives for each sequence.
+        model: source of the parameter count, the configuration and the kind of dropout.
+        placement: source of the per-device batch size, the precision and the sharding.
+        max_seq_length: S, maximum length of an input; one input per sequence of the batch.
+        logits_per_sequence: number of logits of a language-model head per sequence.
     """
     parameters = list(model.parameters())
     states = sum(
@@ -91,16 +92,16 @@ def estimate_memory(
 def start_lines(
     model: PreTrainedModel, placement: Placement, max_seq_length: int, train_set: Any, logits_per_sequence: int = 0
 ) -> list[str]:
-    """What a run says before its first step: where it runs, how its batch is cut, and what memory that takes.
+    """Returns the lines printed before the first step: placement, batch and memory.
 
     Args:
         model, placement, max_seq_length, logits_per_sequence: as for `estimate_memory`.
-        train_set: read for the form of its first example: one input, or several.
+        train_set: training set; its first example shows whether an example has one input or several.
     """
     tokens = placement.global_train_batch_size * max_seq_length
     memory = estimate_memory(model, placement, max_seq_length, logits_per_sequence)
     first = train_set[0]["input_ids"]
-    if len(first) and isinstance(first[0], list):  # choices, or the windows of a text: their number is the example's
+    if len(first) and isinstance(first[0], list):  # choices, or windows of a text: their number varies between examples
         memory = MemoryEstimate(memory.states, None)
         size = f"inputs of up to {max_seq_length} tokens"
     else:
@@ -114,7 +115,7 @@ def start_lines(
 
 
 def device_name(device: str) -> str:
-    """A device for people: what it is, and on a CPU how many threads each process has."""
+    """Returns a readable device name; for a CPU with the number of threads per process."""
     if device == "cuda":
         return str(torch.cuda.get_device_name())
     threads = torch.get_num_threads()

@@ -1,4 +1,4 @@
-"""The loss of an evaluation: a mean over the items of the whole set, however batches and processes cut it."""
+"""Evaluation loss: the mean over all items of a data set, independent of batches and processes."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import torch
 
 
 class EvaluationLoss:
-    """Adds up the losses of an evaluation's batches in one process.
+    """Accumulates the losses of an evaluation's batches in one process.
 
-    accelerate deals batches of ``at_once`` examples to the processes in turn, and fills the last ones up with examples
-    from the beginning, so that all processes have as many. Those are not to count twice.
+    accelerate assigns batches of ``at_once`` examples to the processes in turn, and fills up the last batches with
+    examples from the start of the data set, so that all processes have the same number. These must not be counted
+    twice.
 
     Args:
-        num_examples: of the set.
+        num_examples: number of examples in the data set.
         at_once: examples in a batch of one process.
-        num_processes, process_index: of the run, and of this process.
+        num_processes, process_index: number of processes of the run, and index of this process.
 
     Attributes:
-        sums: loss and items of this process, (2,) float64; ``None`` where nothing was added.
+        sums: sums of losses and of items of this process, (2,) float64; ``None`` before the first batch.
 
     >>> evaluation = EvaluationLoss(5, 2, num_processes=2, process_index=1)  # 0 1 | 2 3 and 4 0 | 1 2
     >>> evaluation.next_batch(), evaluation.next_batch()
@@ -33,7 +34,8 @@ class EvaluationLoss:
         self.sums: torch.Tensor | None = None
 
     def next_batch(self) -> tuple[int, bool]:
-        """How many examples at the head of the next batch are its own, and whether any process's was filled up."""
+        """Returns the number of examples of the next batch that are not repeated, and whether any process's batch is
+        filled up."""
         self._batch += 1
         first_of_all = self._batch * self.num_processes * self.at_once
         first = first_of_all + self.process_index * self.at_once

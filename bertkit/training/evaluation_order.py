@@ -1,6 +1,6 @@
-"""The order of an evaluation: inputs of like length together, so that little is padded; what comes out is put in order.
+"""Evaluation order: groups inputs of similar length to reduce padding, and restores the order of the outputs.
 
-Predictions and scores do not depend on it, beyond rounding: padding is never attended to.
+Predictions and scores do not depend on it beyond rounding, since padding is masked in attention.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from torch.utils.data import Sampler, SequentialSampler
 
 
 def evaluation_order(dataset: Any) -> np.ndarray | None:
-    """(N,) int64, the examples from the longest to the shortest, so that a lack of memory shows at once.
+    """Returns the indices of the examples from the longest to the shortest, (N,) int64.
 
-    None where a set does not tell the ``length`` of its examples: then they come in their own order.
+    The longest come first so that a lack of memory shows in the first batch. Returns None, for the original order, if
+    the data set has no column ``length``.
     """
     if "length" not in (getattr(dataset, "column_names", None) or ()):
         return None
@@ -23,7 +24,7 @@ def evaluation_order(dataset: Any) -> np.ndarray | None:
 
 
 def evaluation_sampler(dataset: Any) -> Sampler[int]:
-    """Draws in that order."""
+    """Returns a sampler in the order of `evaluation_order`."""
     order = evaluation_order(dataset)
     return SequentialSampler(dataset) if order is None else _Order(order.tolist())
 
@@ -40,11 +41,11 @@ class _Order(Sampler[int]):
 
 
 def in_dataset_order(outputs: Any, dataset: Any) -> Any:
-    """What an evaluation of the data set gave, as its examples stand there.
+    """Restores the order of the data set in the outputs of an evaluation.
 
     Args:
-        outputs: an array of N rows in the order of the evaluation; None, or tuples, lists and mappings of such.
-        dataset: that was evaluated.
+        outputs: an array of N rows in the order of the evaluation; None; or tuples, lists and mappings of such values.
+        dataset: the evaluated data set.
     """
     order = evaluation_order(dataset)
     return outputs if order is None else _restored(outputs, np.argsort(order))

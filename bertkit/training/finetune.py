@@ -1,4 +1,4 @@
-"""Fine-tuning: a pre-trained BERT, one new head, all weights trained for some epochs (BERT §4, §A.3)."""
+"""Fine-tuning of all weights of a pre-trained BERT with a new head (BERT §4, §A.3)."""
 
 from __future__ import annotations
 
@@ -45,25 +45,25 @@ def finetune(
     push_to_hub: str | None = None,
     card_note: str = "",
 ) -> Run:
-    """Fine-tunes BERT for the recipe's task, evaluates it, predicts the test set and leaves a run directory.
+    """Fine-tunes BERT for the recipe's task, evaluates it, predicts the test set and writes a run directory.
 
     Args:
-        recipe: a name (``finetune/glue/sst2``), a file, the blocks as a mapping, or a recipe.
+        recipe: a name (``finetune/glue/sst2``), a YAML file, a mapping of the blocks, or a recipe.
         output_dir: the run directory; new or empty unless ``resume``.
-        model: checkpoint to start from, a folder or a Hub id; wins over the recipe's ``model.name_or_path``.
-        data_dir: folder with the data; wins over the recipe's ``data.data_dir``.
+        model: checkpoint to start from, a folder or a Hub id; overrides the recipe's ``model.name_or_path``.
+        data_dir: folder with the data; overrides the recipe's ``data.data_dir``.
         overrides: recipe values by dotted key.
         resume: continue the run in ``output_dir`` from its last checkpoint.
-        push_to_hub: repository on the Hub to push the finished run to, as `bertkit.push` does, by the recipe's ``hub``
-            block; everything is saved here first.
+        push_to_hub: Hub repository to push the finished run to, as `bertkit.push` does, with the recipe's ``hub``
+            block; the run is saved locally first.
         card_note: a sentence for the top of the model card.
 
     Returns:
-        The run: its directory and all its results.
+        The run, with its directory and all results.
 
     Raises:
-        HubError: the upload failed; the run is complete, and the message has the command that tries again.
-        BertkitError: anything wrong with what was given; then nothing has been written.
+        HubError: the upload failed; the run is complete, and the message has the command to retry.
+        BertkitError: the arguments, recipe or data are invalid; then nothing has been written.
     """
     given = {"model.name_or_path": model, "data.data_dir": data_dir}
     chosen = {key: str(value) for key, value in given.items() if value is not None}
@@ -136,7 +136,7 @@ def finetune(
 
 
 def from_anywhere(recipe: Recipe) -> Recipe:
-    """The recipe with absolute paths: ``recipe.yaml`` is to repeat the run from any folder."""
+    """Returns the recipe with absolute paths, so that ``recipe.yaml`` repeats the run from any folder."""
     places = {name: getattr(recipe.data, name) for name in recipe.data.paths}
     data = dataclasses.replace(recipe.data, **{name: absolute(place) for name, place in places.items() if place})
     source = recipe.model.get("name_or_path")
@@ -152,10 +152,10 @@ def _score_and_predict_the_rest(
     features: dict[str, Any],
     evaluation: dict[str, float],
 ) -> dict[str, float]:
-    """Scores the other validation sets, predicts the test sets, and writes the predictions that the task wants written.
+    """Scores the other validation sets, predicts the test sets, and writes the predictions of `Task.splits_to_write`.
 
     Returns:
-        ``evaluation``, the results on the first validation set, with the scores on the others beside them.
+        ``evaluation``, the results on the first validation set, extended with the scores on the others.
     """
     predicted: dict[str, Any] = {}
     written = task.splits_to_write(list(features))
@@ -172,7 +172,7 @@ def _score_and_predict_the_rest(
                 predicted |= {f"{key}{suffix}": value for key, value in outcome.metrics.items()}
                 run.write("predict", predicted)
         if name in written:
-            outputs = trainer.outputs(features[name])  # all processes take part in it
+            outputs = trainer.outputs(features[name])  # a collective call: all processes take part
             if run.is_main_process:
                 columns = ColumnsOf(features[name]), ColumnsOf(splits[name].examples)
                 say(f"{name} predictions: {task.write_predictions(name, outputs, *columns, run.output_dir)}")
@@ -182,7 +182,7 @@ def _score_and_predict_the_rest(
 def _encode(
     task: Task, splits: dict[str, Split], tokenizer: PreTrainedTokenizerBase, record: RunRecord
 ) -> dict[str, Any]:
-    """Model inputs of every split; what was cut is told and recorded."""
+    """Encodes every split; reports and records truncation and notes."""
     features = {}
     for name, (inputs, cut) in encode_once(task, splits, tokenizer).items():
         features[name], split = inputs, splits[name]

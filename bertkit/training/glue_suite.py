@@ -1,4 +1,4 @@
-"""Several GLUE tasks in turn, their table, and one zip for the leaderboard (gluebenchmark.com)."""
+"""Fine-tuning on several GLUE tasks, with a table of scores and a zip file for the leaderboard (gluebenchmark.com)."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ _FAMILY = "finetune/glue/"
 
 @dataclass(frozen=True)
 class GlueResults:
-    """What `finetune_glue` returns, and writes to ``glue_results.json``.
+    """Results of `finetune_glue`, also written to ``glue_results.json``.
 
     Attributes:
-        output_dir: has a run directory for each task.
-        tasks: task → its scores on dev, ``eval_…``, in [0, 1] or correlations in [-1, 1].
-        scores: task → the number that GLUE takes of it, in percent: the mean of its metrics, of both dev sets of MNLI.
-        average: of ``scores``.
-        submission: the zip for the leaderboard, or ``None`` where no task had a test set.
-        missing: files that the leaderboard wants too, and no task has written.
+        output_dir: folder with a run directory for each task.
+        tasks: task → its scores on dev, ``eval_…``, in [0, 1], correlations in [-1, 1].
+        scores: task → its main metric in percent, averaged over both dev sets for MNLI.
+        average: mean of ``scores``.
+        submission: the zip file for the leaderboard; ``None`` if no task had a test set.
+        missing: files that the leaderboard requires and no task has written.
     """
 
     output_dir: Path
@@ -53,7 +53,7 @@ class GlueResults:
 
 
 def glue_tasks() -> list[str]:
-    """The names of the tasks that have a recipe."""
+    """Returns the names of the tasks that have a recipe."""
     return [name.removeprefix(_FAMILY) for name in list_recipes() if name.startswith(_FAMILY)]
 
 
@@ -65,18 +65,18 @@ def finetune_glue(
     data_dir: str | Path | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> GlueResults:
-    """Fine-tunes a checkpoint on each of several GLUE tasks, each from the same start (BERT §4.1).
+    """Fine-tunes the same checkpoint on several GLUE tasks separately (BERT §4.1).
 
-    A task that an earlier call has finished in ``output_dir`` is not run again, one that was interrupted goes on where
-    it was: the same call is repeated until all are done.
+    Tasks that an earlier call has finished in ``output_dir`` are not run again, and interrupted ones are resumed, so a
+    call can be repeated until all tasks are finished.
 
     Args:
         tasks: names of recipes in ``finetune/glue/``.
-        output_dir: gets a run directory for each task, ``glue_results.json`` and ``glue_submission.zip``.
+        output_dir: output folder for a run directory per task, ``glue_results.json`` and ``glue_submission.zip``.
         model, data_dir, overrides: as in `finetune`; the same for every task.
 
     Raises:
-        BertkitError: anything wrong with what was given, for any of the tasks; then nothing has been trained.
+        BertkitError: an argument, recipe or data set is invalid for any of the tasks; then nothing has been trained.
     """
     if not tasks or len(set(tasks)) < len(tasks):
         raise RecipeError(f"tasks: expected one or more of {', '.join(glue_tasks())}, each once; got {list(tasks)}")
@@ -102,11 +102,11 @@ def finetune_glue(
 
 
 def _check(recipes: Mapping[str, Recipe], output_dir: Path) -> None:
-    """Finds what is wrong with any task before the first is run; reads the data of all that are not finished.
+    """Checks all tasks before the first one is run; reads the data of all tasks that are not finished.
 
     Raises:
-        BertkitError: something else is in ``output_dir``, a task there was run by another recipe, or data are missing
-            or wrong.
+        BertkitError: ``output_dir`` contains other files, a task there was run with another recipe, or data are missing
+            or invalid.
     """
     if output_dir.exists() and not output_dir.is_dir():
         raise OutputError(f"--output-dir {output_dir}: a file of that name exists; give a folder")
@@ -131,10 +131,10 @@ def _check(recipes: Mapping[str, Recipe], output_dir: Path) -> None:
 
 
 def _check_folder(recipe: Recipe, folder: Path) -> None:
-    """Refuses the folder of a task that holds something else than its run.
+    """Checks that the folder of a task is free or holds its run.
 
     Raises:
-        BertkitError: a run of another recipe, or no run but other files.
+        BertkitError: the folder holds a run of another recipe, or other files.
     """
     if not (folder / "recipe.yaml").is_file():
         found = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
@@ -186,7 +186,7 @@ def _conclude(recipes: Mapping[str, Recipe], results: dict[str, dict[str, float]
 
 
 def glue_table(results: GlueResults) -> str:
-    """The scores of all tasks as a table for a terminal."""
+    """Formats the scores of all tasks as a table for a terminal."""
     width = max(map(len, results.scores))
     lines = []
     for name, score in results.scores.items():

@@ -1,4 +1,4 @@
-"""What a pre-training starts from: a tokenizer and new weights, or a checkpoint with the tokenizer that it has."""
+"""Initialization of pre-training: a tokenizer with new weights, or a checkpoint with its tokenizer."""
 
 from __future__ import annotations
 
@@ -26,11 +26,13 @@ from bertkit.training.tokenizer import save_trained_tokenizer
 
 @dataclass(frozen=True)
 class StartingPoint:
-    """Tokenizer and configuration, checked against each other.
+    """Tokenizer and configuration, checked for consistency.
 
     Attributes:
-        checkpoint: folder or Hub id to go on from; ``None`` for new weights.
-        head: class of the model: without pairs there is no next-sentence head to train.
+        checkpoint: folder or Hub id to continue from; ``None`` for new weights.
+        tokenizer: the tokenizer.
+        config: the configuration of the model.
+        head: name of the model class; without a pair objective it has no next-sentence head.
     """
 
     checkpoint: str | None
@@ -39,7 +41,7 @@ class StartingPoint:
     head: str
 
     def model(self) -> PreTrainedModel:
-        """The weights: the checkpoint's, or new ones, drawn from torch's generator."""
+        """Loads the model of the checkpoint, or builds one with new weights from torch's generator."""
         if self.checkpoint is None:
             return getattr(modeling_bert, self.head)(self.config)
         with without_library_bars():
@@ -50,16 +52,16 @@ class StartingPoint:
 
 
 def starting_point(recipe: Recipe, sources: list[Source], cache_dir: Path, resumed: Path | None) -> StartingPoint:
-    """Loads or trains the tokenizer, loads or builds the configuration.
+    """Loads or trains the tokenizer, and loads or builds the configuration.
 
     Args:
-        recipe: of a pre-training.
+        recipe: a pre-training recipe.
         sources: the corpus, to train a tokenizer on.
-        cache_dir: where trained tokenizers are kept.
-        resumed: the run's directory where it is resumed; its tokenizer is not trained again.
+        cache_dir: cache folder of trained tokenizers.
+        resumed: directory of a resumed run, whose tokenizer is not trained again.
 
     Raises:
-        BertkitError: a checkpoint or tokenizer cannot be had, or values do not fit each other.
+        BertkitError: a checkpoint or tokenizer is not available, or values are inconsistent.
     """
     data: DataSettings = recipe.data
     checkpoint = recipe.model.get("name_or_path")
@@ -81,7 +83,8 @@ def starting_point(recipe: Recipe, sources: list[Source], cache_dir: Path, resum
 def _tokenizer(
     data: DataSettings, sources: list[Source], positions: int, cache_dir: Path, resumed: Path | None
 ) -> PreTrainedTokenizerFast:
-    """The tokenizer to use: given, trained now for a model of so many ``positions``, or trained before."""
+    """Loads the given or a previously trained tokenizer, or trains one for a model with this number of
+    ``positions``."""
     if data.tokenizer is not None:
         return load_tokenizer(data.tokenizer, for_pretraining=True)
     if resumed is not None and (resumed / "tokenizer.json").is_file():
@@ -105,12 +108,13 @@ def _tokenizer(
 
 
 def _ids(tokenizer: PreTrainedTokenizerFast) -> int:
-    """How many ids there are, gaps between them counted."""
+    """Returns the largest id plus one, gaps included."""
     return max(tokenizer.get_vocab().values()) + 1
 
 
 def _new_config(recipe: Recipe, changes: dict[str, object], tokenizer: PreTrainedTokenizerFast) -> BertConfig:
-    """A new model's configuration; the vocabulary is the tokenizer's, or larger where the recipe says so."""
+    """Builds the configuration of a new model; the vocabulary size is the tokenizer's, or a larger one from the
+    recipe."""
     try:
         config = BertConfig(**{"vocab_size": _ids(tokenizer), **changes, "pad_token_id": tokenizer.pad_token_id})
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Pre-training: masked LM and next sentence prediction from text (BERT §3.1, §A.2)."""
+"""Pre-training on text with masked LM and next sentence prediction (BERT §3.1, §A.2)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from bertkit.training.run import RunInProgress
 from bertkit.training.run_directory import Run, RunRecord, absolute
 from bertkit.training.trainer import use_attention
 
-# What the command prints at the end: key and name; a run has those of its pair objective.
+# Metrics that the command prints at the end, as (key, name); a run has those of its pair objective.
 SHOWN = [
     (f"eval_{name}", f"held-out {METRIC_NAMES[name]}")
     for name in dict.fromkeys((*MASKED_LM, *(name for names in PAIRS.values() for name in names)))
@@ -51,28 +51,28 @@ def pretrain(
     push_to_hub: str | None = None,
     card_note: str = "",
 ) -> Run:
-    """Pre-trains a BERT on text and leaves a run directory.
+    """Pre-trains a BERT on text and writes a run directory.
 
     Args:
-        recipe: a name (``bert-mini``), a file, the blocks as a mapping, or a recipe; by default ``pretrain/bert-base``,
-            or with ``model`` ``pretrain/continue``.
+        recipe: a name (``bert-mini``), a YAML file, a mapping of the blocks, or a recipe; the default is
+            ``pretrain/bert-base``, with ``model`` ``pretrain/continue``.
         output_dir: the run directory; new or empty unless ``resume``.
-        corpus: text files, folders, patterns and Hub ids; wins over the recipe's ``data.corpus``.
-        model: checkpoint to go on from, with its own tokenizer, a folder or a Hub id; wins over the recipe's
+        corpus: text files, folders, patterns and Hub ids; overrides the recipe's ``data.corpus``.
+        model: checkpoint to continue from with its own tokenizer, a folder or a Hub id; overrides the recipe's
             ``model.name_or_path``. Without either, the weights are new.
         overrides: recipe values by dotted key.
-        resume: continue the run in ``output_dir`` from its last checkpoint. What a resumed run computes is what it
-            would have computed without the interruption: pairs and masks are functions of (seed, step) alone.
-        push_to_hub: repository on the Hub to push the finished run to, as `bertkit.push` does, by the recipe's ``hub``
-            block; everything is saved here first.
+        resume: continue the run in ``output_dir`` from its last checkpoint. A resumed run computes the same as an
+            uninterrupted one: pairs and masks are functions of (seed, step) only.
+        push_to_hub: Hub repository to push the finished run to, as `bertkit.push` does, with the recipe's ``hub``
+            block; the run is saved locally first.
         card_note: a sentence for the top of the model card.
 
     Returns:
-        The run: its directory and all its results.
+        The run, with its directory and all results.
 
     Raises:
-        HubError: the upload failed; the run is complete, and the message has the command that tries again.
-        BertkitError: anything wrong with what was given; then nothing has been written to ``output_dir``.
+        HubError: the upload failed; the run is complete, and the message has the command to retry.
+        BertkitError: the arguments, recipe or data are invalid; then nothing has been written to ``output_dir``.
     """
     chosen: dict[str, Any] = {"data.corpus": [str(path) for path in corpus]} if corpus else {}
     if model is not None:
@@ -90,12 +90,12 @@ def pretrain(
         output_dir,
         resume,
         push_to_hub,
-        train_sampling_strategy="sequential",  # the set is the run in its order; see PretrainingExamples
+        train_sampling_strategy="sequential",  # the data set has the order of the run; see PretrainingExamples
         label_names=["labels"] if pair_objective == "none" else ["labels", "next_sentence_label"],
         remove_unused_columns=False,
     )
     _check_phases_resumed(run, data)
-    run.training_arguments(is_bert=True)  # what transformers refuses is refused before the text is tokenized
+    run.training_arguments(is_bert=True)  # rejects invalid arguments before the text is tokenized
     with PartialState().local_main_process_first(), Bar("tokenizing", "B") as progress:
         sources = data.sources()
         start = starting_point(recipe, sources, cache_folder(), run.output_dir if resume else None)
@@ -142,7 +142,7 @@ def pretrain(
 
 
 def _check_phases_resumed(run: RunInProgress, data: DataSettings) -> None:
-    """Refuses to move the borders of phases: a run could fall back to one that it has done with."""
+    """Rejects a resumed run that moves the boundaries of phases, since it could return to a finished phase."""
     steps = [change for change in run.changed if change.startswith(("train.max_steps", "train.num_train_epochs"))]
     if steps and len(data.lengths()) > 1:
         raise RecipeError(
@@ -152,14 +152,15 @@ def _check_phases_resumed(run: RunInProgress, data: DataSettings) -> None:
 
 
 def cache_folder() -> Path:
-    """Where tokenizers and tokenized corpora are kept: ``bertkit`` in the Hugging Face home (``HF_HOME``)."""
+    """Returns the cache folder of tokenizers and tokenized corpora: ``bertkit`` in the Hugging Face home
+    (``HF_HOME``)."""
     from huggingface_hub.constants import HF_HOME
 
     return Path(HF_HOME) / "bertkit"
 
 
 def _longest_of_phases(data: DataSettings) -> DataSettings:
-    """``max_seq_length`` as long as the longest phase is, and no longer."""
+    """Reduces ``max_seq_length`` to the length of the longest phase."""
     longest = max(length for length, _ in data.lengths())
     if data.max_seq_length > longest:
         wanted = data.max_seq_length
@@ -168,7 +169,7 @@ def _longest_of_phases(data: DataSettings) -> DataSettings:
 
 
 def _from_anywhere(recipe: Recipe) -> Recipe:
-    """The recipe with absolute paths: ``recipe.yaml`` is to repeat the run from any folder."""
+    """Returns the recipe with absolute paths, so that ``recipe.yaml`` repeats the run from any folder."""
     data: DataSettings = recipe.data
     placed: dict[str, Any] = {
         "corpus": [absolute(path) for path in data.corpus],
@@ -181,10 +182,10 @@ def _from_anywhere(recipe: Recipe) -> Recipe:
 
 
 def _checked_data(recipe: Recipe) -> DataSettings:
-    """The ``data`` block of a pre-training recipe, which has a corpus and one way to a tokenizer.
+    """Returns the ``data`` block of a pre-training recipe after checking its corpus and source of the tokenizer.
 
     Raises:
-        RecipeError: it has not, or something in the recipe does not go with the rest.
+        RecipeError: one of them is missing, or recipe values are inconsistent.
     """
     data = recipe.data
     if not isinstance(data, DataSettings):
@@ -217,9 +218,11 @@ def _checked_data(recipe: Recipe) -> DataSettings:
 
 
 def _steps(recipe: Recipe, corpora: PretrainingCorpus, vocabulary: Vocabulary) -> int:
-    """Optimizer steps of the run: as many as the recipe says, or as its epochs have, all of the size of the first.
+    """Returns the optimizer steps of the run: given by the recipe, or computed from its epochs, all of the first one's
+    size.
 
-    An epoch is a pass over the text: with several phases each has its share of the steps, at its own examples a pass.
+    An epoch is a pass over the text. With several phases each has its fraction of the steps, with its own number of
+    examples per pass.
     """
     steps: int = recipe.train.get("max_steps", -1)
     if steps >= 1:
@@ -237,7 +240,7 @@ def _steps(recipe: Recipe, corpora: PretrainingCorpus, vocabulary: Vocabulary) -
 def _examples(
     recipe: Recipe, corpora: PretrainingCorpus, vocabulary: Vocabulary, phases: Sequence[Phase]
 ) -> tuple[PhasedExamples, list[PretrainingExamples]]:
-    """What to train on, and for each phase what to evaluate on, if documents are held out."""
+    """Returns the training examples, and the evaluation examples of each phase if documents are held out."""
     data: DataSettings = recipe.data
     train_sets, eval_sets = [], []
     for phase in phases:
@@ -261,7 +264,7 @@ def _examples(
 def _fitted(
     recipe: Recipe, phases: Sequence[Phase], eval_sets: Sequence[PretrainingExamples], config: BertConfig
 ) -> dict[str, Any]:
-    """Returns the Trainer's arguments that follow from the data."""
+    """Returns the Trainer arguments that depend on the data."""
     steps = {"max_steps": sum(phase.steps for phase in phases)}
     if not eval_sets:
         return {**steps, "eval_strategy": "no"}

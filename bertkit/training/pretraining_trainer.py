@@ -1,4 +1,4 @@
-"""The Trainer of pre-training: its losses and accuracies apart, and each phase evaluated at its own length."""
+"""Trainer for pre-training: separate losses and accuracies, and evaluation of each phase at its own length."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _LOGITS_AT_ONCE = 1 << 25
 
 
 class PretrainingTrainer(BertkitTrainer):
-    """Reports masked LM and the pair task apart, while the sum of their losses is trained.
+    """Trainer on the sum of the masked-LM and pair losses that reports both separately.
 
     Args:
         pair_objective: ``nsp``, ``sop`` or ``none``.
-        phases: of the run.
-        eval_sets: held-out examples for each of them, at its length; empty for no evaluation.
-        speed_ups: of the run.
+        phases: phases of the run.
+        eval_sets: held-out examples for each phase, at its length; empty for no evaluation.
+        speed_ups: CPU speed-ups of the run.
     """
 
     scores_the_loss = True
@@ -56,7 +56,7 @@ class PretrainingTrainer(BertkitTrainer):
         )
 
     def evaluate(self, eval_dataset: Any = None, **kwargs: Any) -> dict[str, float]:
-        """Evaluates on the phase that the last step belonged to, unless told on what."""
+        """Evaluates on ``eval_dataset``; by default on the examples of the last step's phase."""
         if eval_dataset is None and self.eval_sets:
             last_step = max(self.state.global_step - 1, 0)
             begun = [phase.first_step <= last_step for phase in self.phases]
@@ -94,7 +94,7 @@ class PretrainingTrainer(BertkitTrainer):
         # On a CPU max takes a third of argmax's time for the same indices.
         mlm = [((logits.max(dim=-1).indices == inputs["labels"]) & masked).sum(), masked.sum()]
         if self.pair_objective == "none":
-            # The Trainer has multiplied it, against the mean over processes that their gradients get.
+            # The Trainer multiplies the loss by the number of processes, since DDP averages gradients.
             values = [loss / self.args.world_size, *mlm]
         else:
             labels = inputs["next_sentence_label"]
@@ -109,7 +109,7 @@ class PretrainingTrainer(BertkitTrainer):
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "loss" in logs and self._sums is not None:
-            gathered = self.accelerator.gather(self._sums[None]).sum(dim=0).reshape(-1, 3)  # loss, right, of so many
+            gathered = self.accelerator.gather(self._sums[None]).sum(dim=0).reshape(-1, 3)  # loss, correct, count
             steps = self.state.global_step - self._summed_from
             values = torch.stack([gathered[:, 0] / steps, gathered[:, 1] / gathered[:, 2].clamp(min=1)], dim=1)
             logs |= dict(zip(score_names(self.pair_objective), values.flatten().tolist(), strict=True))
@@ -118,7 +118,7 @@ class PretrainingTrainer(BertkitTrainer):
 
 
 def eval_batch_size(wanted: int, predictions_per_seq: int, vocab_size: int) -> int:
-    """Inputs of one evaluation batch: as many as wanted, but few enough for their logits to stay within 128 MiB.
+    """Returns the inputs of an evaluation batch, at most ``wanted``, limited so that their logits fit in 128 MiB.
 
     >>> eval_batch_size(64, 20, 8000), eval_batch_size(64, 77, 30522)
     (64, 14)

@@ -1,4 +1,4 @@
-"""What a training shows: steps, losses, evaluations, and the time left."""
+"""Progress output of training: steps, losses, evaluations, and the remaining time."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from bertkit.progress import duration, on_terminal, readable, say
 
-_MEASURED = 10.0  # seconds of steps, after the first, from which the time of all is expected
+_MEASURED = 10.0  # seconds of steps, after the first one, that the time estimate is based on
 
 
 class Progress(TrainerCallback):
-    """Shows steps, losses and evaluations of one training; replaces transformers' callbacks, which write to stdout."""
+    """Callback that reports steps, losses and evaluations; replaces transformers' callbacks, which write to stdout."""
 
     def __init__(self, what: str) -> None:
         self.what = what
@@ -41,7 +41,7 @@ class Progress(TrainerCallback):
             self._expect(state)
 
     def _expect(self, state: TrainerState) -> None:
-        """Says how long the run is going to take, once some steps are measured; the first is slower than the rest."""
+        """Prints the expected duration once enough steps are measured; leaves out the first step, which is slower."""
         now = time.monotonic()
         if self.measured_from is None:
             self.measured_from = now, state.global_step
@@ -62,7 +62,7 @@ class Progress(TrainerCallback):
         logs: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        if not state.is_world_process_zero or not logs or "train_loss" in logs:  # that is the summary
+        if not state.is_world_process_zero or not logs or "train_loss" in logs:  # the summary at the end of training
             return
         line = f"{self.what}: step {state.global_step}/{state.max_steps}"
         if any(key.startswith("eval_") for key in logs):
@@ -70,7 +70,7 @@ class Progress(TrainerCallback):
             return
         speed = f", {logs['train_tokens_per_second']:,.0f} tokens/s" if "train_tokens_per_second" in logs else ""
         left = ""
-        if self.bar is None and state.global_step > self.first_step:  # a bar shows the time left itself
+        if self.bar is None and state.global_step > self.first_step:  # a progress bar shows the remaining time itself
             pace = (time.monotonic() - self.started) / (state.global_step - self.first_step)
             left = f", {duration(pace * (state.max_steps - state.global_step))} left"
         say(f"{line}: {readable(logs)}{speed}{left}")

@@ -1,6 +1,6 @@
-"""What pre-training and fine-tuning do alike: check, train, evaluate, leave a run directory.
+"""The steps shared by pre-training and fine-tuning: check, train, evaluate, write the run directory.
 
-With several processes every one of them checks and computes; the first alone writes and speaks.
+With several processes all of them check and compute; only the first one writes files and prints.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ _A_DAY = 24 * 3600  # seconds
 
 
 class RunInProgress:
-    """One run, from its checked recipe to its directory.
+    """Run of a checked recipe, up to its complete directory.
 
     Args:
-        recipe: what to do.
-        output_dir: new or empty, or with ``resume`` the directory of the run to continue.
-        resume: continue from the last checkpoint there.
-        push_to_hub: repository that the finished run goes to, or ``None``.
-        fixed: ``TrainingArguments`` that the kind of run decides, not the recipe.
+        recipe: recipe of the run.
+        output_dir: a new or empty folder; with ``resume`` the directory of the run to continue.
+        resume: continue from the last checkpoint in ``output_dir``.
+        push_to_hub: Hub repository to push the finished run to, or ``None``.
+        fixed: ``TrainingArguments`` determined by the kind of run instead of the recipe.
 
     Raises:
-        BertkitError: the directory is in use or holds another run, or the placement or an argument is impossible, or
-            the Hub does not know the user who wants to push to it.
+        BertkitError: the directory is in use or holds another run, the placement or an argument is invalid, or the user
+            is not logged in to the Hub for a push.
     """
 
     def __init__(self, recipe: Recipe, output_dir: str | Path, resume: bool, push_to_hub: str | None, **fixed: Any):
@@ -69,18 +69,18 @@ class RunInProgress:
 
         self.is_main_process = is_main_process()
         self.speed_ups = CpuSpeedUps()
-        # The first process tokenizes, and the others wait for it.
+        # The other processes wait while the first one tokenizes.
         self._fixed = {**fixed, "ddp_timeout": recipe.train.get("ddp_timeout", _A_DAY)}
 
     def training_arguments(self, *, is_bert: bool, **known: Any) -> TrainingArguments:
-        """Returns the Trainer's arguments; the first call starts the process group.
+        """Returns the Trainer arguments; the first call starts the process group.
 
         Args:
             is_bert: the model is bertkit's BERT.
-            known: values that follow from model and data; they win over all others.
+            known: values determined by model and data; they take precedence over all others.
 
         Raises:
-            RecipeError: transformers refuses a value or a combination of values.
+            RecipeError: transformers rejects a value or a combination of values.
         """
         if self.recipe.train.get("ddp_find_unused_parameters") is None:
             known["ddp_find_unused_parameters"] = not is_bert  # BERT's losses reach every weight
@@ -106,16 +106,16 @@ class RunInProgress:
         command: str,
         logits_per_sequence: int = 0,
     ) -> dict[str, float]:
-        """Says what the run takes, trains, saves, evaluates.
+        """Prints the resources of the run, trains, saves and evaluates.
 
         Args:
-            trainer: with model and data.
-            tokenizer: saved beside the model.
-            command: repeats the run, for the head of ``recipe.yaml``.
-            logits_per_sequence: numbers that a language model's head gives for each sequence.
+            trainer: trainer with model and data.
+            tokenizer: tokenizer to save with the model.
+            command: command that repeats the run, for the header of ``recipe.yaml``.
+            logits_per_sequence: number of logits of a language-model head per sequence.
 
         Returns:
-            Results on the evaluation set, ``eval_…``; empty where the trainer has none.
+            Results on the evaluation set, ``eval_…``; empty without an evaluation set.
         """
         with self.speed_ups.applied(trainer, tokenizer.all_special_ids):
             checkpoint = self._begin(trainer, tokenizer, command, logits_per_sequence)
@@ -137,20 +137,20 @@ class RunInProgress:
     def _begin(
         self, trainer: BertkitTrainer, tokenizer: PreTrainedTokenizerBase, command: str, logits_per_sequence: int
     ) -> str | None:
-        """Says what the run takes and writes what makes its directory one.
+        """Prints the resources of the run and writes the initial files of its directory.
 
         Returns:
-            The checkpoint to go on from, if there is one.
+            The checkpoint to resume from; None if there is none.
         """
         longest, train_set = self.recipe.data.max_seq_length, trainer.train_dataset
         for line in start_lines(trainer.model, self.placement, longest, train_set, logits_per_sequence):
             say(line)
         if self.resume:
             check_same_data(self.output_dir, self.record.data)
-        PartialState().wait_for_everyone()  # all have found the directory free before one of them fills it
+        PartialState().wait_for_everyone()  # all processes check the directory before the first one writes to it
         if self.is_main_process:
             self.output_dir.mkdir(parents=True, exist_ok=True)
-            # The recipe first: a folder that has it is a run, and can be resumed from the beginning.
+            # Written first: a folder with a recipe is a run, which can be resumed even without a checkpoint.
             self.recipe.save(self.output_dir / "recipe.yaml", self._heading(command))
             self.record.write(self.output_dir, finished=False)
             save_tokenizer(tokenizer, self.output_dir)
@@ -160,7 +160,7 @@ class RunInProgress:
         return checkpoint
 
     def write(self, split: str, metrics: dict[str, Any]) -> dict[str, float]:
-        """Writes the results of a split, and returns them without what is no number."""
+        """Writes the results of a split and returns their numeric values."""
         numbers = plain(metrics)
         self.metrics |= numbers
         if self.is_main_process:
@@ -168,10 +168,10 @@ class RunInProgress:
         return numbers
 
     def finish(self, trainer: BertkitTrainer, card: CardFacts) -> Run:
-        """Writes ``run.json`` and the model card; then, when all lies here, pushes to the Hub if that is asked for.
+        """Writes ``run.json`` and the model card; then pushes the complete run to the Hub if requested.
 
         Raises:
-            HubError: the push failed; the message has the command that tries again.
+            HubError: the push failed; the message has the command to retry.
         """
         if self.is_main_process:
             state = trainer.state

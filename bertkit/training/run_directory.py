@@ -1,4 +1,4 @@
-"""What a run leaves in its output directory, besides weights: the recipe, results, ``run.json`` and the card."""
+"""Files of a run directory other than weights: recipe, results, ``run.json`` and model card."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bertkit.placement.resolve import Placement
     from bertkit.tasks.splits import Truncation
 
-# What a resumed run may change: how long it goes on, and what it tells and keeps on the way.
+# Values that a resumed run may change: duration, logging, and intermediate checkpoints.
 _FREE_ON_RESUME = {
     "train.max_steps",
     "train.num_train_epochs",
@@ -39,11 +39,11 @@ _PACKAGES = ("torch", "transformers", "datasets", "accelerate", "evaluate", "tok
 
 @dataclass(frozen=True)
 class Run:
-    """What `bertkit.pretrain` and `bertkit.finetune` return.
+    """Result of `bertkit.pretrain` and `bertkit.finetune`.
 
     Attributes:
         output_dir: the run directory; its top level loads with ``AutoModel….from_pretrained``.
-        metrics: everything that stands in ``all_results.json``.
+        metrics: the contents of ``all_results.json``.
     """
 
     output_dir: Path
@@ -52,7 +52,7 @@ class Run:
 
 @dataclass
 class RunRecord:
-    """Gathers what ``run.json`` says; ``wall_time`` is in seconds, of a resumed run since it was resumed."""
+    """Contents of ``run.json``; ``wall_time`` is in seconds, for a resumed run since its resumption."""
 
     recipe: Recipe
     placement: Placement
@@ -61,7 +61,7 @@ class RunRecord:
     started: float = field(default_factory=time.time)
 
     def versions(self) -> dict[str, str]:
-        """Versions of the packages that numbers depend on."""
+        """Returns the versions of the packages that results depend on."""
         return {"bertkit": __version__, **{name: version(name) for name in _PACKAGES}}
 
     def write(self, output_dir: Path, **facts: Any) -> None:
@@ -87,15 +87,15 @@ class RunRecord:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Writes JSON so that the file is either as it was before or whole."""
+    """Writes a JSON file atomically."""
     write_whole(path, json.dumps(content, indent=2, ensure_ascii=False, default=str) + "\n")
 
 
 def write_results(output_dir: Path, split: str, metrics: dict[str, float]) -> None:
-    """Writes ``<split>_results.json`` and adds the same to ``all_results.json``; both are flat.
+    """Writes ``<split>_results.json`` and updates ``all_results.json``; both are flat.
 
     Raises:
-        TrainingError: a metric is not a finite number; a score that means nothing is an error, not a number.
+        TrainingError: a metric is not finite.
     """
     for name, value in metrics.items():
         if not math.isfinite(value):
@@ -110,10 +110,10 @@ def write_results(output_dir: Path, split: str, metrics: dict[str, float]) -> No
 
 
 def check_output_dir(output_dir: Path, resume: bool) -> None:
-    """Refuses a directory in use, one that cannot be made, and one to resume that holds no run; touches nothing.
+    """Checks that an output directory can be used, without changing it.
 
     Raises:
-        OutputError: as above, or the path is a file.
+        OutputError: the directory is in use, cannot be created, is a file, or holds no run although ``resume`` is set.
     """
     if output_dir.exists() and not output_dir.is_dir():
         raise OutputError(f"--output-dir {output_dir}: a file of that name exists; give a folder")
@@ -133,13 +133,13 @@ def check_output_dir(output_dir: Path, resume: bool) -> None:
 
 
 def check_same_recipe(recipe: Recipe, output_dir: Path) -> list[str]:
-    """Refuses to resume a run under a recipe that would have given other numbers from the start.
+    """Checks that a run is resumed with a recipe that gives the same results.
 
     Returns:
-        What a resumed run may change, and this one does, in words.
+        Descriptions of the changes that a resumed run may make.
 
     Raises:
-        RecipeError: values differ from those in the run's ``recipe.yaml``, named one by one.
+        RecipeError: other values differ from those in the run's ``recipe.yaml``; the message names each of them.
     """
     then, now = load_recipe(output_dir / "recipe.yaml").to_dict(), recipe.to_dict()
     wrong: list[str] = []
@@ -159,11 +159,11 @@ def check_same_recipe(recipe: Recipe, output_dir: Path) -> list[str]:
 
 
 def check_same_data(output_dir: Path, data: Mapping[str, Any]) -> None:
-    """Refuses to resume a run on data that have changed since: its examples would be others.
+    """Checks that the data of a resumed run have not changed.
 
     Args:
-        output_dir: the run; what it began with stands in its ``run.json``.
-        data: what each split or corpus is now, with its ``fingerprint``.
+        output_dir: the run directory; its ``run.json`` holds the original fingerprints.
+        data: current facts of each split or corpus, with its ``fingerprint``.
 
     Raises:
         DataError: a fingerprint differs.
@@ -179,16 +179,16 @@ def check_same_data(output_dir: Path, data: Mapping[str, Any]) -> None:
 
 
 def is_finished(output_dir: Path) -> bool:
-    """Whether a folder holds a run that came to its end."""
+    """Returns whether a folder holds a finished run."""
     path = output_dir / "run.json"
     return path.is_file() and json.loads(path.read_text()).get("finished", False)
 
 
 def last_checkpoint(output_dir: Path) -> str | None:
-    """The newest complete ``checkpoint-N`` of a run, or ``None``.
+    """Returns the newest complete ``checkpoint-N`` of a run, or ``None``.
 
-    ``trainer_state.json`` is the last file that transformers writes of a checkpoint, so one that a killed process
-    left unfinished lacks it, or holds only a part of it.
+    ``trainer_state.json`` is the last file that transformers writes of a checkpoint, so it is missing or truncated in
+    the incomplete checkpoint of a killed process.
     """
     steps = {}
     for path in output_dir.glob("checkpoint-*"):
@@ -203,12 +203,12 @@ def last_checkpoint(output_dir: Path) -> str | None:
 
 
 def plain(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """Results that go into JSON: the numbers among a Trainer's metrics."""
+    """Returns the numeric values of a Trainer's metrics as floats, for JSON."""
     return {key: float(value) for key, value in metrics.items() if isinstance(value, (int, float))}
 
 
 def absolute(path: str | Path) -> str:
-    """A file, a folder or a pattern as an absolute path, so that ``recipe.yaml`` works anywhere; a Hub id as it is.
+    """Makes a file, folder or pattern absolute, so that ``recipe.yaml`` works in any folder; Hub ids are unchanged.
 
     >>> absolute("google-bert/bert-base-uncased"), absolute("/texts/*.txt")
     ('google-bert/bert-base-uncased', '/texts/*.txt')

@@ -1,4 +1,4 @@
-"""The inputs of a split, made once on each machine: its first process encodes, the others read what it made."""
+"""Encoding of splits once per machine: its first process encodes, the others read the result."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from bertkit.tasks.splits import Split, Truncation
 def encode_once(
     task: Task, splits: dict[str, Split], tokenizer: PreTrainedTokenizerBase
 ) -> dict[str, tuple[Dataset, Truncation]]:
-    """`Task.encode_split` of every split, computed by one process of each machine and the same in all of them.
+    """Runs `Task.encode_split` on every split in one process per machine, and shares the result with the others.
 
-    The others map its files into their memory, so a machine holds the inputs once; the files are gone when all have
-    opened them.
+    The other processes memory-map its files, so a machine holds the inputs once; the files are removed when all
+    processes have opened them.
 
     Returns:
-        Name → inputs, and what was cut.
+        Split name → inputs and truncation statistics.
     """
     state = PartialState()
     if state.num_processes == 1:
@@ -35,7 +35,7 @@ def encode_once(
     folder = _folder()
     with state.local_main_process_first():
         if state.is_local_main_process:
-            shutil.rmtree(folder, ignore_errors=True)  # what a killed run may have left
+            shutil.rmtree(folder, ignore_errors=True)  # left over from a killed run
             for name, split in splits.items():
                 features, cut = task.encode_split(split, tokenizer)
                 features.save_to_disk(folder / name)
@@ -48,7 +48,8 @@ def encode_once(
 
 
 def _folder() -> Path:
-    """A place that the processes of this run on this machine know, and no others that run now."""
+    """Returns a folder that is shared by the processes of this run on this machine, and distinct between concurrent
+    runs."""
     run = "-".join(os.environ.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT", "GROUP_RANK"))
     return Path(tempfile.gettempdir()) / f"bertkit-{os.getuid()}-{run}"
 

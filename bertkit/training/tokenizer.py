@@ -1,4 +1,4 @@
-"""Training a tokenizer on a corpus, from files to a folder."""
+"""Training of a tokenizer on a corpus."""
 
 from __future__ import annotations
 
@@ -33,15 +33,16 @@ def train_tokenizer_on(
 
     Args:
         corpus: text files, folders, patterns and Hub ids.
-        vocab_size: pieces, specials included.
+        vocab_size: number of pieces, special tokens included.
         output_dir: new or empty folder; ``AutoTokenizer.from_pretrained`` loads it.
         cased: keep upper case and accents.
-        merge_score, min_pair_frequency: which pieces are merged; see `train_tokenizer`.
-        text_column: where rows have their text.
-        dataset_config, dataset_split, streaming: of Hub sets; a streamed one is read over the network, twice.
+        merge_score, min_pair_frequency: criteria for merging pieces; see `train_tokenizer`.
+        text_column: the text column of rows.
+        dataset_config, dataset_split, streaming: settings of Hub data sets; a streamed data set is read over the
+            network twice.
 
     Raises:
-        BertkitError: the corpus cannot be read, the size is impossible, the folder is in use; nothing is written.
+        BertkitError: the corpus cannot be read, the size is impossible, or the folder is in use; nothing is written.
     """
     output_dir = Path(output_dir)
     check_output_dir(output_dir, resume=False)
@@ -64,7 +65,7 @@ def train_tokenizer_on(
 
 
 def save_trained_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """Saves a tokenizer so that ``folder``, new or empty, is either as it was before or whole."""
-    # Another process may have put the same tokenizer there meanwhile.
+    """Saves a tokenizer to ``folder``, new or empty, atomically."""
+    # Another process may have written the same tokenizer in the meantime.
     with new_folder(folder, is_there=(folder / "tokenizer.json").is_file) as draft:
         save_tokenizer(tokenizer, draft)

@@ -1,7 +1,7 @@
-"""The Trainer that pre-training and fine-tuning share.
+"""Base Trainer of pre-training and fine-tuning.
 
-transformers' Trainer does the loop. Added here: losses that are means over the *global* batch, however it is cut by
-accumulation and processes, and progress on stderr. What a placement needs besides, such as FSDP, is in
+It extends transformers' Trainer with losses that are means over the *global* batch, independent of accumulation and
+processes, and with progress on stderr. Additions for single placements, such as FSDP, are in
 `bertkit.training.placements`.
 """
 
@@ -40,10 +40,10 @@ from bertkit.training.progress import Progress
 
 
 def use_attention(model: PreTrainedModel, implementation: str | None) -> None:
-    """Sets the attention kernel, where the placement names one.
+    """Sets the attention kernel if the placement names one.
 
     Raises:
-        PlacementError: the kernel does not exist, or is not installed.
+        PlacementError: the kernel does not exist or is not installed.
     """
     if implementation is None:
         return
@@ -54,20 +54,20 @@ def use_attention(model: PreTrainedModel, implementation: str | None) -> None:
 
 
 class _Bookkeeping(TrainerCallback):
-    """Seeds dropout per process, sets the sampler's epoch, and has tokens counted before they are logged or saved."""
+    """Seeds dropout per process, sets the sampler's epoch, and counts tokens before logging and saving."""
 
     def __init__(self, trainer: BertkitTrainer):
         self.trainer = trainer
 
     def on_train_begin(self, args: TrainingArguments, state: Any, control: TrainerControl, **kwargs: Any) -> None:
-        if args.process_index:  # with the seed that all share, every process would drop the same units
+        if args.process_index:  # with a shared seed, all processes would drop the same units
             torch.manual_seed(args.seed + args.process_index)
         if isinstance(self.trainer.model_wrapped, DistributedDataParallel):
-            # Buffers are the same everywhere; and a forward that is done again must not wait for other processes'.
+            # Buffers are equal in all processes, and a repeated forward pass must not wait for the others.
             self.trainer.model_wrapped.broadcast_buffers = False
 
     def on_epoch_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        # accelerate's wrappers may keep the epoch from the order.
+        # accelerate's wrappers may not pass the epoch on to the sampler.
         self.trainer.batches.set_epoch(int((state.epoch or 0) + 1e-6))
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
@@ -81,28 +81,28 @@ class _Bookkeeping(TrainerCallback):
 class BertkitTrainer(Trainer):
     """Trainer whose losses are means over the global batch.
 
-    transformers counts the items of ``labels`` over all micro-batches and processes and hands the number to the model
-    as ``num_items_in_batch``. Two other things are counted as well: the sentence pairs of pre-training, which are a
-    second loss over other items, and the items of a task whose labels are called something else. BERT's heads divide by
-    these numbers (``accepts_loss_kwargs``). The heads of other families would take them and divide by their own batch's
-    all the same, so their losses are computed here from their logits, by the rules of ``bertkit.model.loss_bert``. The
-    loss of an evaluation is a mean over all items of its set, too, and not of the means of batches.
+    transformers counts the items of ``labels`` over all micro-batches and processes and passes the number to the model
+    as ``num_items_in_batch``. This class also counts the sentence pairs of pre-training, whose loss is a mean over
+    other items, and the items of tasks with other label names. BERT's heads divide by these numbers
+    (``accepts_loss_kwargs``). Heads of other families accept them but divide by the items of their own batch, so their
+    losses are computed here from the logits, with the functions of ``bertkit.model.loss_bert``. The evaluation loss is
+    a mean over all items of the data set, not a mean of batch means.
 
     Args:
         what: short name of the run for log lines.
-        label_columns, count_items, stock_loss: of the task: `Task.label_columns`, `Task.labelled_items` and
-            `Task.stock_loss`. Without the last, the loss of another family's head is the usual one of ``labels``.
+        label_columns, count_items, stock_loss: `Task.label_columns`, `Task.labelled_items` and `Task.stock_loss` of the
+            task. Without ``stock_loss``, heads of other families use the default loss of ``labels``.
         model, args, compute_metrics, kwargs: as for transformers' Trainer.
 
     Attributes:
-        batches: the examples that this process trains on in an epoch.
+        batches: the batch sampler of this process.
         evaluated: the data set of the last evaluation; outputs are in its order, see
             `bertkit.training.evaluation_order`.
-        in_mixed_precision: the model was trained in another precision than float32.
+        in_mixed_precision: the model was trained in a precision other than float32.
     """
 
     batches: GlobalBatches
-    scores_the_loss = False  # whether ``compute_metrics`` gives the loss of an evaluation
+    scores_the_loss = False  # whether ``compute_metrics`` returns the evaluation loss
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class BertkitTrainer(Trainer):
         return self.batches
 
     def _order(self) -> Sampler[int]:
-        """Returns the order of an epoch's examples, a function of (seed, epoch) alone."""
+        """Returns the sampler of the order of examples, a function of (seed, epoch) only."""
         arguments = self.args
         if arguments.train_sampling_strategy == "sequential":
             return SequentialSampler(self.train_dataset)
@@ -163,7 +163,7 @@ class BertkitTrainer(Trainer):
     def get_batch_samples(
         self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
     ) -> tuple[list[Any], torch.Tensor | int | None]:
-        """Takes the micro-batches of the next step, and counts their items over all processes."""
+        """Returns the micro-batches of the next step and the number of their items over all processes."""
         accumulation = self.args.gradient_accumulation_steps
         steps_per_epoch = -(-len(self.batches) // accumulation)
         first = self.state.global_step % steps_per_epoch * accumulation
@@ -185,12 +185,12 @@ class BertkitTrainer(Trainer):
         return self.accelerator.gather(count).sum() if self.args.world_size > 1 else count
 
     def forget_step(self) -> None:
-        """Drops what was kept of the micro-batches of this step; called before they are computed again."""
+        """Resets the values accumulated in this step; called before its micro-batches are recomputed."""
 
     def _track_num_input_tokens(self, inputs: dict[str, torch.Tensor]) -> None:
         if self.args.include_num_input_tokens_seen == "no":
             return
-        # Summed on the device: transformers asks for the number in every step, and waits for it.
+        # Summed on the device, since transformers would synchronise with it in every step.
         tokens = num_tokens(inputs["attention_mask"])
         self._new_tokens = tokens if self._new_tokens is None else self._new_tokens + tokens
 
@@ -209,12 +209,12 @@ class BertkitTrainer(Trainer):
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> Any:
         if self._evaluation is not None:
-            # transformers multiplies the loss by the number of processes: so this is the sum over the batch.
+            # transformers multiplies the loss by the number of processes, so the result is the sum over the batch.
             num_items_in_batch = self.args.world_size
         if num_items_in_batch is not None and self._num_pairs_in_batch is not None:
             inputs = {**inputs, "num_pairs_in_batch": self._num_pairs_in_batch}
         if self.compute_loss_func is not None:
-            # transformers hands a loss function what is called labels, and nothing else.
+            # transformers passes only the input named labels to a loss function.
             labels = {name: inputs[name] for name in self._label_columns if name in inputs}
             inputs = {name: values for name, values in inputs.items() if name not in labels}
             inputs |= {"labels": labels} if labels else {}
@@ -223,12 +223,12 @@ class BertkitTrainer(Trainer):
     def _stock_loss(
         self, outputs: Any, labels: dict[str, torch.Tensor], num_items_in_batch: torch.Tensor | int | None = None
     ) -> torch.Tensor:
-        """The loss of a head of transformers' own, 0-d: what the head of bertkit's BERT for the same purpose computes.
+        """Computes the loss of a transformers head, 0-d, with the loss function of the corresponding bertkit head.
 
         Args:
-            outputs: of the model, computed without labels.
-            labels: by the names of the columns, as that head takes them.
-            num_items_in_batch: labelled items in the global batch; None for those of this batch.
+            outputs: model outputs computed without labels.
+            labels: label tensors by column name.
+            num_items_in_batch: labelled items in the global batch; None counts those of this batch.
         """
         loss = None if self._loss_of_task is None else self._loss_of_task(outputs, labels, num_items_in_batch)
         if loss is not None:
@@ -246,7 +246,7 @@ class BertkitTrainer(Trainer):
         loss, logits, labels = super().prediction_step(model, inputs, *args, **kwargs)
         if loss is not None and self._evaluation is not None and not self.scores_the_loss:
             own, is_filled_up = self._evaluation.next_batch()
-            if is_filled_up:  # all processes do this together: parameters may be shared among them
+            if is_filled_up:  # all processes do this together, since parameters may be sharded
                 inputs = self._prepare_inputs(part_of_batch(inputs, 0, max(own, 1)))
                 with torch.no_grad():
                     loss = self.compute_loss(model, dict(inputs))
@@ -257,7 +257,7 @@ class BertkitTrainer(Trainer):
     def evaluation_loop(
         self, dataloader: Any, *args: Any, metric_key_prefix: str = "eval", **kwargs: Any
     ) -> EvalLoopOutput:
-        """As in transformers; ``evaluated`` is the data set already while metrics are computed."""
+        """Runs the loop of transformers; sets ``evaluated`` before metrics are computed."""
         dataset, arguments = self.dataset_of(dataloader), self.args
         self.evaluated, self._outputs = dataset, None
         self._evaluation = EvaluationLoss(
@@ -287,9 +287,9 @@ class BertkitTrainer(Trainer):
         return self._scores(EvalPrediction(*outputs))
 
     def outputs(self, dataset: Any) -> Any:
-        """What the model gives for a data set: what it gave in the last evaluation, if that was of this set.
+        """Returns the model's outputs for a data set; reuses those of the last evaluation if it was on this data set.
 
-        Call it after `last_evaluation` or ``evaluate``; the weights of the remembered outputs are then those of now.
+        Call it after `last_evaluation` or ``evaluate``, so that the stored outputs are those of the current weights.
         """
         if self.evaluated is not dataset or self._outputs is None:
             self.predict(dataset)
@@ -304,24 +304,25 @@ class BertkitTrainer(Trainer):
         self.model.save_pretrained(folder, is_main_process=self.args.should_save)
 
     def leave_mixed_precision(self) -> None:
-        """Computes in float32 from here on, as everybody does who loads the checkpoint: scores are to be theirs."""
-        # accelerate has put its autocast around the forward of this one instance; the class has the plain one still.
+        """Switches to float32, the precision of a loaded checkpoint, so that scores are reproducible from it."""
+        # accelerate wraps the forward of this instance in autocast; the class still has the original one.
         for name in ("forward", "_original_forward"):
             self.model.__dict__.pop(name, None)
 
     def tokens_per_second(self, metrics: dict[str, float]) -> float:
-        """Tokens without padding that all processes trained on in a second, since the start or the resumption.
+        """Computes the tokens per second over all processes, without padding, since the start or the resumption.
 
         Args:
-            metrics: what ``train`` gave, with ``train_runtime`` in seconds.
+            metrics: metrics from ``train``, with ``train_runtime`` in seconds.
         """
         tokens = self.state.num_input_tokens_seen - self._initial_num_input_tokens_seen
         return round(tokens / metrics["train_runtime"], 1)
 
     def last_evaluation(self) -> dict[str, float] | None:
-        """The results of an evaluation made at this very step, if there was one: no need to make it again."""
+        """Returns the results of an evaluation at the current step, if there was one, so that it need not be
+        repeated."""
         if self.args.load_best_model_at_end or self.in_mixed_precision:
-            return None  # the weights are an earlier step's by now, or that evaluation was not in float32
+            return None  # the weights are those of an earlier step, or that evaluation was not in float32
         for entry in reversed(self.state.log_history):
             if entry["step"] == self.state.global_step and "eval_loss" in entry:
                 return {key: value for key, value in entry.items() if key != "step"}

@@ -1,6 +1,6 @@
-"""GLUE: classification of one sentence or a pair, from the Hub set or from GLUE's own TSV folder.
+"""GLUE: classification of a sentence or a pair, from the Hub or from GLUE's TSV files.
 
-One recipe file describes one GLUE task (Wang et al. 2018, arXiv:1804.07461); nothing here knows a task by name.
+One recipe file describes one GLUE task (Wang et al. 2018, arXiv:1804.07461); this module has no task-specific code.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
 
 _FILES = {"train": "train.tsv", "validation": "dev.tsv", "test": "test.tsv"}
-_INDEX_COLUMNS = ("index", "id")  # of a test set, for the leaderboard; a task without either counts its rows
+_INDEX_COLUMNS = ("index", "id")  # row ids of a test set, for the leaderboard; row numbers if neither exists
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSettings:
-    """One GLUE task.
+    """Description of a GLUE task.
 
     Attributes:
-        name: as users and the Hub call it (``sst2``).
+        name: name of the task, as on the Hub (``sst2``).
         folder: its folder in GLUE's TSV download (``SST-2``).
-        text_columns: the column of the sentence, or the two columns of the pair, as the Hub names them.
-        label_names: the classes, in the order of their ids; none where a number is predicted.
-        label_column: the column of the class or number, as the Hub names it.
-        file_text_columns, file_label_column: what the TSV files call these, where it is something else.
-        file_labels: the classes as the TSV files and the leaderboard write them, in the order of ``label_names``; empty
-            where they write the names.
-        file_columns: split → the columns of a TSV file that has no header line.
+        text_columns: the column of the sentence, or the two columns of the pair, as named on the Hub.
+        label_names: class names in the order of their ids; empty for regression.
+        label_column: the column of the class or number, as named on the Hub.
+        file_text_columns, file_label_column: names of these columns in the TSV files, if they differ.
+        file_labels: the classes as written in the TSV files and for the leaderboard, in the order of ``label_names``;
+            empty if these are the names.
+        file_columns: split → column names of a TSV file without a header line.
         files: split → TSV file, below ``folder``.
-        broken_rows: rows of the TSV files with a field too few or too many are an ``error``; or they are left out and
-            counted (``skip``), for a set that was published with some.
-        metric: what scores it, a name of ``bertkit.metrics``.
+        broken_rows: treatment of TSV rows with a wrong number of fields: ``error``, or ``skip`` to leave them out and
+            count them, for data sets published with such rows.
+        metric: name of the metric in ``bertkit.metrics``.
         main_metric: the key of the metric by which checkpoints are compared.
         hub_dataset: the data set on the Hub; ``name`` is its configuration.
-        hub_splits: split → what the Hub calls it (``validation_matched``), or configuration and split (``ax/test``).
-        number_range: the least and the greatest number that the leaderboard takes.
-        submission: split → the file that the leaderboard takes its predictions in (``SST-2.tsv``).
+        hub_splits: split → its name on the Hub (``validation_matched``), or configuration and split (``ax/test``).
+        number_range: the smallest and the largest number that the leaderboard accepts.
+        submission: split → name of its prediction file for the leaderboard (``SST-2.tsv``).
     """
 
     name: str
@@ -91,11 +91,11 @@ class TaskSettings:
 
 
 class DataSettings(TextData):
-    """GLUE needs nothing beyond what all classification of texts shares."""
+    """Data settings of GLUE, those of all text classification."""
 
 
 class GlueTask(TextClassification):
-    """Classification of a sentence or a pair of sentences, or a number for a pair."""
+    """Classification of a sentence or a sentence pair, or regression on a pair."""
 
     kind = "glue"
     settings = TaskSettings
@@ -139,10 +139,10 @@ class GlueTask(TextClassification):
         return found
 
     def folder(self) -> Path:
-        """The folder of the task's TSV files: ``data_dir``, or the one of the task's name in it.
+        """Returns the folder of the task's TSV files: ``data_dir``, or the task's folder in it.
 
         Raises:
-            DataError: there is no validation file in either.
+            DataError: neither contains a validation file.
         """
         assert self.data.data_dir is not None
         root, wanted = Path(self.data.data_dir), self.task.files["validation"]
@@ -155,10 +155,10 @@ class GlueTask(TextClassification):
         )
 
     def _split_of(self, table: Table, name: str) -> Split:
-        """The examples of a TSV file.
+        """Builds the examples of a TSV file.
 
         Raises:
-            DataError: a column is missing, or a label is none.
+            DataError: a column is missing, or a label is invalid.
         """
         from datasets import Dataset
 
@@ -178,7 +178,7 @@ class GlueTask(TextClassification):
         return class_ids(table, column, self.task.file_labels or self.task.label_names)
 
     def columns_of(self, table: Table) -> dict[str, list[str]]:
-        """Named as on the Hub, or as in the task's TSV files."""
+        """Selects the text columns of a table, named as on the Hub or as in the task's TSV files."""
         named = [self.task.text_columns, self.task.file_text_columns]
         theirs = next((names for names in named if names and set(names) <= table.columns.keys()), named[0])
         return {ours: texts(table, column) for ours, column in zip(self.task.text_columns, theirs, strict=True)}
@@ -219,7 +219,7 @@ class GlueTask(TextClassification):
         if "idx" not in dataset.column_names:
             dataset = dataset.add_column("idx", list(range(len(dataset))))
         examples = dataset.select_columns([*self.task.text_columns, "idx"])
-        if not labelled:  # the Hub writes -1 for the labels that the leaderboard keeps
+        if not labelled:  # the Hub has -1 in place of the leaderboard's private labels
             return examples
         labels = np.asarray(dataset[self.task.label_column][:])
         wrong = np.flatnonzero((labels < 0) | (labels >= len(self.task.label_names)))
@@ -241,14 +241,14 @@ class GlueTask(TextClassification):
         return path
 
     def predictions_file(self, split: str) -> str:
-        """The name of the file in a run directory that has the predictions of a split.
+        """Returns the name of the prediction file of a split in a run directory.
 
-        They begin like the other results of a run; the leaderboard's own names are ``submission``.
+        The prefix is that of a run's other results; ``submission`` holds the names for the leaderboard.
         """
         return f"predict_results_{self.name + split.removeprefix('test') if split.startswith('test') else split}.tsv"
 
     def _written(self, logits: np.ndarray) -> list[str]:
-        """Predictions as the leaderboard takes them: labels of the files, or numbers within their range."""
+        """Formats predictions for the leaderboard: labels as in the files, or numbers clipped to their range."""
         if self.task.label_names:
             labels = self.task.file_labels or self.task.label_names
             return [labels[index] for index in logits.argmax(axis=-1)]

@@ -1,7 +1,7 @@
-"""Texts longer than the encoder's inputs: classified by what all their windows say together.
+"""Classification of texts longer than the encoder's maximum length by pooling over their windows.
 
-BERT's authors leave such texts open; here every window goes through the encoder, the vectors that stand for the windows
-are pooled, and the head makes one prediction a document. All of it is trained end to end.
+The BERT paper does not cover such texts. Here the encoder reads every window, the vectors of the windows are pooled,
+and the head makes one prediction per document. The model is trained end to end.
 
 Dimension letters: B documents, W windows of all of them, S tokens of a window, H hidden size, C classes.
 """
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 
 
 def pool_windows(model: PreTrainedModel, pooling: Literal["mean", "max"]) -> None:
-    """Makes a sequence classifier take documents of several windows.
+    """Registers hooks with which a sequence classifier accepts documents of several windows.
 
-    From then on ``model(**inputs, window_counts=…)`` takes (W, S) inputs, all windows of the first document, then those
-    of the second, and so on, with ``window_counts`` (B,) int64, how many each document has, from 1; its logits are
-    (B, C), and ``labels`` are the documents'. A document of one window gets what it gets without ``window_counts``, and
-    a call without it is what it was. Hidden states and attentions, where asked for, remain the windows'. Weights, their
-    names and the configuration do not change, so a saved model has to be prepared again after loading.
+    The prepared model is called as ``model(**inputs, window_counts=…)``: the inputs are (W, S), with the windows of
+    each document in consecutive rows; ``window_counts`` (B,) int64 is the number of windows of each document, at least
+    1; the logits are (B, C), with one entry of ``labels`` per document. The output for a document of a single window,
+    and for calls without ``window_counts``, does not change. Hidden states and attentions are returned per window.
+    Weights, their names and the configuration do not change, so a saved model has to be prepared again after loading.
 
-    What is pooled is what the head reads. BERT, ALBERT and others read the pooler's output: each window's first vector
-    has gone through the pooler's dense layer and tanh before the pooling. RoBERTa, DistilBERT, ELECTRA, DeBERTa,
-    ModernBERT and MPNet read the first token's vector: it is pooled before the dense layer of their head.
+    The pooled vectors are those that the head reads. BERT, ALBERT and others read the pooler's output: each window's
+    first vector passes through the pooler's dense layer and tanh before the pooling. RoBERTa, DistilBERT, ELECTRA,
+    DeBERTa, ModernBERT and MPNet read the first token's vector, which is pooled before the dense layer of their head.
 
     Args:
-        model: of any family.
-        pooling: over a document's windows, dimension by dimension: their mean, or the largest value.
+        model: a sequence classifier of any family.
+        pooling: element-wise mean or maximum over a document's windows.
 
     Raises:
         CheckpointError: the head reads more than the first token and the pooler, as ModernBERT's does with
             ``classifier_pooling="mean"``.
-        ValueError: there is no such pooling, or the model pools already. Of the prepared model: ``window_counts`` are
-            not positive numbers with the sum W.
+        ValueError: the pooling is unknown, or the model pools already. The prepared model raises it if
+            ``window_counts`` are not positive numbers with the sum W.
     """
     if pooling not in ("mean", "max"):
         raise ValueError(f"pooling is {pooling!r}; expected 'mean' or 'max'")
@@ -52,7 +52,7 @@ def pool_windows(model: PreTrainedModel, pooling: Literal["mean", "max"]) -> Non
 
 
 class _PoolingHooks:
-    """Takes ``window_counts`` from the arguments of the model, and pools by them what its encoder returns."""
+    """Hooks that take ``window_counts`` from a model's arguments and pool the output of its encoder accordingly."""
 
     def __init__(self, pooling: Literal["mean", "max"]):
         self.pooling = pooling
@@ -73,7 +73,7 @@ class _PoolingHooks:
         return output
 
     def _pool(self, vectors: Tensor, counts: list[int]) -> Tensor:
-        """(W, H) → (B, H)."""
+        """Pools window vectors (W, H) to document vectors (B, H)."""
         import torch
 
         if min(counts, default=0) < 1 or sum(counts) != len(vectors):
@@ -85,10 +85,10 @@ class _PoolingHooks:
 
 
 def _check_reads_first_token(model: PreTrainedModel) -> None:
-    """Changes the vectors of all tokens but the first, and looks whether the logits change.
+    """Checks that the logits depend on no token vector but the first, by changing the other vectors.
 
     Raises:
-        CheckpointError: they do.
+        CheckpointError: the logits change.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""Classification of anybody's own table: one class a row, several, or a number, for a text or a pair of texts."""
+"""Classification of texts or text pairs from user tables: single-label, multi-label, or regression."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ _METRICS = {
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSettings:
-    """What a table's columns are. What is left open here is found in the training data, and kept in the checkpoint.
+    """Columns and labels. Values that are not set are derived from the training data and stored in the checkpoint.
 
     Attributes:
-        name: what results call it.
-        problem: one class a row, several, or a number; ``None`` tells by the form of the labels.
-        text_columns: one column, or two of pairs; none are found by their usual names.
-        label_column: of the class, the list of classes or the number; ``None`` is found by its usual name.
-        label_separator: what parts several classes in one field of a CSV or TSV file.
-        label_names: the classes; none are those of the training data.
+        name: name of the task in results.
+        problem: single-label, multi-label or regression; ``None`` derives it from the labels.
+        text_columns: one column, or two for pairs; an empty list looks for usual names.
+        label_column: the column of the class, the list of classes or the number; ``None`` looks for a usual name.
+        label_separator: separator of several classes in one field of a CSV or TSV file.
+        label_names: the class names; an empty list uses those of the training data.
     """
 
     name: str = "classification"
@@ -66,19 +66,19 @@ class TaskSettings:
 
     @property
     def metric(self) -> str:
-        """A name of ``bertkit.metrics``."""
+        """Name of the metric in ``bertkit.metrics``."""
         return _METRICS[self.problem or "single_label"][0]
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataSettings(TextData, TableData):
-    """Where the rows come from, and what happens to long texts."""
+    """Sources of the rows, and treatment of long texts."""
 
     kept: ClassVar[tuple[str, ...]] = (*TextData.kept, *TableData.kept)
 
 
 class ClassificationTask(TableTask, TextClassification):
-    """Classes, several classes or a number for the texts of a table."""
+    """Single-label or multi-label classification, or regression, on the texts of a table."""
 
     kind = "classification"
     settings = TaskSettings
@@ -101,7 +101,7 @@ class ClassificationTask(TableTask, TextClassification):
         tables = self.data.tables(splits)
         if not tables:
             return self, {}
-        first = next(iter(tables))  # the training set, where it is read
+        first = next(iter(tables))  # the training set, if it is read
         task = self._with_columns(tables[first]) if first == "train" or not self._settled else self
         tables = {name: task._readable(table) for name, table in tables.items()}
         faults: list[str] = []
@@ -120,13 +120,13 @@ class ClassificationTask(TableTask, TextClassification):
 
     @property
     def _settled(self) -> bool:
-        """Whether nothing is open any more, as in a checkpoint; then a test set may lack the column of the labels."""
+        """Returns whether all settings are set, as in a checkpoint; a test set may then lack the label column."""
         task = self.task
         classes = task.label_names or task.problem == "regression"
         return bool(task.problem and task.text_columns and task.label_column and classes)
 
     def _with_columns(self, table: Table) -> Self:
-        """Returns the task with the names of the table's columns."""
+        """Returns a copy of the task with the column names of the table."""
         names = list(table.columns)
         label = label_column(names, self.task.label_column, table.source)
         text = text_columns(names, self.task.text_columns, label, table.source)
@@ -135,21 +135,22 @@ class ClassificationTask(TableTask, TextClassification):
         return self.with_settings(text_columns=text, label_column=label)
 
     def _readable(self, table: Table) -> Table:
-        """The table with classes by their names, and lists where a row has several."""
+        """Returns the table with class ids replaced with names, and several classes of a row split into lists."""
         column = str(self.task.label_column)
-        if column not in table.columns:  # a test set may lack it; elsewhere it will be missed
+        if column not in table.columns:  # allowed for a test set; reported later for other splits
             return table
         if self.task.label_separator is not None:
             return separated(table, column, self.task.label_separator)
         return named(table, column)
 
     def _with_classes(self, table: Table, faults: list[str]) -> Self:
-        """Returns the task with the problem and the classes of the training data; faults of all labels are added."""
+        """Returns a copy of the task with the problem and classes of the training data; errors are added to
+        ``faults``."""
         label = str(self.task.label_column)
         values = table.columns[label]
         problem = self.task.problem or problem_of(values)
         if problem == "regression" and self.task.label_names:
-            problem = "single_label"  # numbers that were given as the names of classes
+            problem = "single_label"  # the given class names are numbers
         if problem == "regression":
             return self.with_settings(problem=problem)
         classes = self.task.label_names or list(table.class_names.get(label, ())) or class_names(values)
@@ -160,7 +161,7 @@ class ClassificationTask(TableTask, TextClassification):
         return self.with_settings(problem=problem, label_names=classes)
 
     def _split_of(self, name: str, table: Table) -> Split:
-        """The examples of a table: its texts, and ``labels`` unless it is a test set without."""
+        """Builds the examples of a table: its texts, and ``labels``, which a test set may lack."""
         from datasets import Dataset
 
         columns: dict[str, list[Any]] = {}
@@ -175,7 +176,7 @@ class ClassificationTask(TableTask, TextClassification):
         return Split(Dataset.from_dict(columns), table.source, table.fingerprint)
 
     def _has_labels(self, table: Table) -> bool:
-        """Whether a test set has labels: a column that is empty throughout is none."""
+        """Returns whether a test set has labels, in at least one row."""
         values = table.columns.get(str(self.task.label_column), ())
         return not all(value == [] or is_missing(value) for value in values)
 
@@ -187,7 +188,7 @@ class ClassificationTask(TableTask, TextClassification):
         return ids(table, column, self.task.label_names)
 
     def _compared(self, train: Split, validation: Split) -> Split:
-        """The validation set, with a note of the rows whose texts also stand in the training set."""
+        """Returns the validation set, with a note on the rows whose texts also occur in the training set."""
         columns = self.task.text_columns
         both = repeated(*([split.examples[column][:] for column in columns] for split in (train, validation)))
         if not both:

@@ -1,7 +1,6 @@
-"""Classification and regression of one text or a pair: ([CLS] A [SEP] B [SEP]) goes in, the pooled [CLS] goes through
-one linear layer (BERT §4.1).
+"""Base class for classification and regression of a text or a pair of texts (BERT §4.1); see `glue` and `task`.
 
-What all such tasks share; `glue` and `classification` are two.
+The model reads [CLS] A [SEP] B [SEP]; a linear layer reads the pooled [CLS].
 
 Dimension letters: N inputs, B examples of a batch, W windows of a batch, S tokens, C classes.
 """
@@ -34,13 +33,13 @@ ProblemType = Literal["single_label_classification", "multi_label_classification
 
 @dataclass(frozen=True, kw_only=True)
 class TextData(WindowedData):
-    """The ``data`` block of a task that classifies texts.
+    """The ``data`` block of text classification.
 
     Attributes:
-        long_text: what happens to a text of more than ``max_seq_length`` tokens: ``cut``, or ``chunk``: overlapping
-            windows of that length go through the encoder, their [CLS] vectors are pooled, and the text gets one
-            prediction; trained end to end.
-        pooling: of the windows' vectors; ``None`` is ``mean``.
+        long_text: treatment of texts of more than ``max_seq_length`` tokens: ``cut`` truncates them; ``chunk`` encodes
+            overlapping windows of that length and pools their [CLS] vectors for one prediction per text, trained end to
+            end.
+        pooling: pooling over the windows' vectors; ``None`` is ``mean``.
     """
 
     kept: ClassVar[tuple[str, ...]] = (*WindowedData.kept, "long_text", "pooling")
@@ -59,7 +58,7 @@ class TextData(WindowedData):
 
 
 class TextClassification(Task):
-    """Classes or numbers for a text or a pair of texts.
+    """Classification or regression of a text or a pair of texts.
 
     ``task`` has ``name``, ``text_columns`` (one or two), ``label_names`` (none for regression), ``label_column`` and
     ``metric``.
@@ -77,7 +76,7 @@ class TextClassification(Task):
 
     @property
     def problem_type(self) -> ProblemType:
-        """What the labels are, in transformers' words."""
+        """Problem type of the labels, as in transformers' configuration."""
         return "single_label_classification" if self.task.label_names else "regression"
 
     def config(self) -> dict[str, Any]:
@@ -111,7 +110,7 @@ class TextClassification(Task):
         return {**whole, "length": [len(ids) for ids in whole["input_ids"]], "full_length": full_lengths}
 
     def _windows(self, texts: list[list[str]], tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Any]]:
-        """Every column but the lengths has a list of windows for each text."""
+        """Encodes texts in windows; every column except the lengths holds a list of windows per text."""
         if len(texts) != 1:
             raise RecipeError(
                 f"data.long_text: chunk is for one text, and {self.name} has pairs "
@@ -130,7 +129,8 @@ class TextClassification(Task):
     def collate(
         self, rows: Sequence[Mapping[str, Any]], tokenizer: PreTrainedTokenizerBase, inputs: Sequence[str]
     ) -> dict[str, Tensor]:
-        """As in `Task`; with windows the inputs are (W, S), and ``window_counts`` (B,) says how many each text has."""
+        """Collates as `Task.collate`; windows are (W, S), with ``window_counts`` (B,) int64, the windows of each
+        text."""
         if self.data.long_text == "cut":
             return super().collate(rows, tokenizer, inputs)
         import torch
@@ -175,16 +175,16 @@ class TextClassification(Task):
     # ---- decode → score ---------------------------------------------------------------------------------------------
 
     def decode(self, outputs: Outputs, features: Columns, examples: Columns) -> list[dict[str, Any]]:
-        """Predictions for logits (N, C).
+        """Converts logits (N, C) to predictions.
 
-        One class of several: ``label``, its ``probability``, and the ``probabilities`` of all. Several at once:
-        ``labels``, those of a probability of at least 0.5, and ``probabilities``. A number: ``score``.
+        Single-label: ``label``, its ``probability``, and all ``probabilities``. Multi-label: ``labels``, those with a
+        probability of at least 0.5, and ``probabilities``. Regression: ``score``.
         """
         logits, names = one_array(outputs), self.task.label_names
         if self.problem_type == "regression":
             return [{"score": float(value)} for value in logits[:, 0]]
         if self.problem_type == "multi_label_classification":
-            # The logistic function, written so that it does not overflow.
+            # Sigmoid in a form that does not overflow.
             probabilities = 0.5 * (1 + np.tanh(0.5 * logits.astype(np.float64)))
             return [
                 {

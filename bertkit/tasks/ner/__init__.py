@@ -1,1 +1,1 @@
-"""Tags for the words of sentences."""
+"""Sequence labelling: named entities, chunks, part-of-speech tags."""

@@ -1,4 +1,4 @@
-"""Files of columns, as the shared tasks of CoNLL publish them: a word a line, a blank line after each sentence."""
+"""Column files in the format of the CoNLL shared tasks: one word per line, a blank line after each sentence."""
 
 from __future__ import annotations
 
@@ -22,24 +22,25 @@ _SUFFIXES = (".conll", ".bio", ".iob", ".iob2")
 
 
 class ConllTable(Table):
-    """Sentences of a file of columns: a row a sentence, a value the list of what its words have in one column.
+    """Table of the sentences of a column file; a row is a sentence, a value the list of its words' fields in one
+    column.
 
-    The columns are named by their numbers, "1" is the first. Where the file parts documents, ``document_id`` says of
-    every sentence which one it is of, from 0. ``lines`` has the line of a sentence's first word; the others follow.
+    Columns are named by their numbers, from "1". If the file marks documents, ``document_id`` holds the document index
+    of each sentence, from 0. ``lines`` holds the line number of a sentence's first word; its other words follow it.
     """
 
 
 def read_conll(path: str | Path) -> ConllTable:
-    """The sentences of a UTF-8 file of columns, also packed as ``.gz`` or ``.zst``.
+    """Reads the sentences of a UTF-8 column file, optionally compressed (``.gz``, ``.zst``).
 
-    Tabs part the columns of a line that holds one; of any other line, spaces do, and no other white space. Blank lines,
-    also such that hold white space, part sentences. A line whose first column is ``-DOCSTART-`` parts documents and is
-    no word. There are no comments: ``#`` is a word like any other. The fingerprint is the start of the SHA-256 of the
-    file's bytes, unpacked.
+    Columns are separated by tabs in a line that contains a tab, else by spaces and no other white space. Blank lines,
+    including lines of white space, separate sentences. A line whose first column is ``-DOCSTART-`` starts a document
+    and is not a word. There is no comment syntax: ``#`` is an ordinary word. The fingerprint is a prefix of the SHA-256
+    of the uncompressed bytes.
 
     Raises:
-        DataError: the file cannot be read, is not UTF-8 or holds no word; or lines differ in their number of columns.
-            The message names at most ten such lines.
+        DataError: the file cannot be read, is not UTF-8 or contains no words; or lines differ in their number of
+            columns. The message names at most ten such lines.
     """
     path = Path(os.path.expanduser(path))
     packing = path.suffix.lower() if path.suffix.lower() in PACKINGS else ""
@@ -55,7 +56,7 @@ def read_conll(path: str | Path) -> ConllTable:
 
 
 def is_conll(path: str | Path) -> bool:
-    """Whether a file is one of columns by the end of its name, for where it might as well be raw text.
+    """Returns whether a file name has the suffix of a column file; used where a file may also be raw text.
 
     >>> is_conll("test.conll"), is_conll("test.IOB.gz"), is_conll("test.txt")
     (True, True, False)
@@ -65,13 +66,13 @@ def is_conll(path: str | Path) -> bool:
 
 
 def write_conll(path: Path, columns: Sequence[Sequence[Sequence[str]]]) -> None:
-    """Writes columns with a space between them, a word a line and an empty line after each sentence.
+    """Writes columns separated by a space, one word per line, with an empty line after each sentence.
 
-    The file is what ``conlleval`` reads, and appears only when it is whole. White space within a field, which would
-    part it, and an empty field become ``_``.
+    ``conlleval`` reads this format. The file is written atomically. White space within a field, which would split it,
+    and empty fields are replaced with ``_``.
 
     Args:
-        path: the file.
+        path: output file.
         columns: for each column, for each sentence, the fields of its words.
     """
     sentences = [
@@ -121,7 +122,7 @@ def _table(lines: Iterable[str], source: str, fingerprint: str) -> ConllTable:
 
 
 def _fields(line: str) -> list[str]:
-    """The columns of a line, none if it is blank."""
+    """Splits a line into its columns; a blank line has none."""
     if not line.strip():
         return []
     if "\t" in line:

@@ -1,20 +1,20 @@
-"""Entities within their text, in colours for a terminal."""
+"""Highlighting of entities in their text with terminal colours."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-_COLOURS = (32, 34, 35, 36, 33, 31)  # of ECMA-48: green, blue, magenta, cyan, yellow, red
+_COLOURS = (32, 34, 35, 36, 33, 31)  # ECMA-48 codes: green, blue, magenta, cyan, yellow, red
 _DIM, _RESET = "\x1b[2m", "\x1b[0m"
 
 
 class Span(NamedTuple):
-    """A part of a text.
+    """Typed character range of a text.
 
     Attributes:
-        start, end: in characters, ``end`` is the character after its last.
-        type: what it is.
+        start, end: character positions; ``end`` is exclusive.
+        type: entity type.
     """
 
     start: int
@@ -23,12 +23,12 @@ class Span(NamedTuple):
 
 
 def highlight(text: str, spans: Sequence[Span], types: Sequence[str]) -> str:
-    r"""The text with each span in the colour of its type, and the type after it.
+    r"""Returns the text with each span in the colour of its type, followed by the type.
 
     Args:
-        text: all of it.
-        spans: parts of it, in their order.
-        types: of all spans that there may be; the colour goes by the position in it.
+        text: the whole text.
+        spans: spans of the text, in order.
+        types: all possible types; the index of a type determines its colour.
 
     >>> highlight("Ann left", [Span(0, 3, "PER")], ["LOC", "PER"])
     '\x1b[1;34mAnn\x1b[0m\x1b[2m[PER]\x1b[0m left'

@@ -1,4 +1,4 @@
-"""The pieces of a sentence → what the model reads, and where in it each word is tagged."""
+"""Construction of model inputs from the pieces of a sentence, and the position at which each word is tagged."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ NO_WORD = -1
 
 
 class TaggedInput(NamedTuple):
-    """One input of S tokens.
+    """Model input of S tokens.
 
     Attributes:
-        input_ids: with [CLS] and [SEP].
-        word_ids: at the first piece of each word that is tagged in this input the number of the word in its sentence,
-            from 0; elsewhere `NO_WORD`.
-        labels: the labels of those words, `IGNORE_INDEX` elsewhere; all ignored for a sentence without labels.
+        input_ids: token ids, including [CLS] and [SEP].
+        word_ids: index of the word in its sentence, from 0, at the first piece of each word that is tagged in this
+            input; `NO_WORD` elsewhere.
+        labels: labels at these positions, `IGNORE_INDEX` elsewhere; all ignored for a sentence without labels.
     """
 
     input_ids: list[int]
@@ -32,16 +32,16 @@ class TaggedInput(NamedTuple):
 
 @dataclass(frozen=True)
 class InputForm:
-    """How sentences become inputs.
+    """Builder of model inputs from sentences.
 
     Attributes:
-        max_seq_length: tokens of one input with [CLS] and [SEP].
+        max_seq_length: maximum tokens of an input, including [CLS] and [SEP].
         overlap: pieces that neighbouring windows of a long sentence share.
-        cls, sep: the ids of [CLS] and [SEP].
-        inside: for each label the one that the further pieces of a word get; None leaves these without.
+        cls, sep: token ids of [CLS] and [SEP].
+        inside: for each label, the label of the other pieces of the word; None leaves these pieces unlabelled.
 
     Raises:
-        RecipeError: ``overlap`` leaves nothing new for a window to read.
+        RecipeError: ``overlap`` leaves no new piece for a window.
     """
 
     max_seq_length: int
@@ -58,7 +58,7 @@ class InputForm:
 
     @property
     def room(self) -> int:
-        """Pieces of one input."""
+        """Maximum number of pieces in an input."""
         return self.max_seq_length - 2
 
     def inputs(
@@ -68,18 +68,18 @@ class InputForm:
         after: Sequence[Sequence[int]] = (),
         labels: Sequence[int] | None = None,
     ) -> list[TaggedInput]:
-        """The inputs of a sentence: one, or overlapping windows where it is too long.
+        """Builds the inputs of a sentence: a single one, or overlapping windows if the sentence is too long.
 
-        Every word that has a piece is tagged once: in the window where its first piece has most context. A sentence
-        that fits is read with as much of its neighbours as there is room for; these are not tagged.
+        Every word that has a piece is tagged once, in the window in which its first piece has the most context. A
+        sentence that fits is extended with as many neighbouring pieces as fit; these are not tagged.
 
         Args:
-            sentence: the pieces of every word.
-            before, after: those of the words next to it.
-            labels: one a word.
+            sentence: pieces of every word.
+            before, after: pieces of the neighbouring words.
+            labels: one label per word.
 
         Returns:
-            At least one.
+            One or more inputs.
         """
         pieces = list(chain.from_iterable(sentence))
         if len(pieces) <= self.room:

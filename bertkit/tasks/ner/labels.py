@@ -1,4 +1,4 @@
-"""The tags of words as labels: which labels there are, and the id of each word's."""
+"""Conversion of tags to labels: the label set, and the label ids of the words."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _SHOWN_IMPOSSIBLE = 3
 def find_labels(
     table: Table, column: str, tags: Sequence[Sequence[str]], scheme: Scheme | None, names: Sequence[str]
 ) -> tuple[Scheme, list[str]]:
-    """The scheme of a training set, and its labels in the order of their ids.
+    """Determines the tagging scheme of a training set, and its labels in the order of their ids.
 
-    Entities have IOB2's labels for each type that occurs or that the table names. Plain tags are their own labels, the
-    most frequent first: it is that of words which the model never sees.
+    Entity labels are in IOB2, for each type that occurs or that the table declares. Plain tags are labels as they are,
+    the most frequent first, since the first label is predicted for words without pieces.
 
     Args:
-        table: of sentences.
-        column: of the tags.
-        tags: from `bertkit.tasks.ner.sentences.read_tags`.
-        scheme: the one that was asked for; None detects it.
-        names: the labels that were asked for; none are those of the tags.
+        table: table of sentences.
+        column: column of the tags.
+        tags: tags from `bertkit.tasks.ner.sentences.read_tags`.
+        scheme: the scheme; None detects it.
+        names: the labels; if empty, they are derived from the tags.
 
     Raises:
-        DataError: no scheme has such tags, or there is only one label.
-        RecipeError: ``names`` are given and are not IOB2's for their types.
+        DataError: the tags fit no scheme, or there is only one label.
+        RecipeError: ``names`` are given and are not the complete IOB2 labels of their types.
     """
     scheme = scheme or detect_scheme(tags, partial(place_of_word, table))
     counts = Counter(tag for of_sentence in tags for tag in of_sentence)
@@ -49,16 +49,16 @@ def find_labels(
 
 
 def label_ids(table: Table, tags: Sequence[Sequence[str]], names: Sequence[str], scheme: Scheme) -> list[list[int]]:
-    """The id of the label of every word.
+    """Converts tags to label ids.
 
     Args:
-        table: of sentences.
-        tags: of each, in any scheme of entities unless they are plain.
-        names: of the labels.
-        scheme: of the training set.
+        table: table of sentences.
+        tags: tags of each sentence, plain or in any entity scheme.
+        names: label names in the order of their ids.
+        scheme: scheme of the training set.
 
     Raises:
-        DataError: a tag is of no label; at most ten such places are named.
+        DataError: a tag has no label; the message names at most ten such places.
     """
     ids = {name: index for index, name in enumerate(names)}
     faults: list[str] = []
@@ -80,7 +80,7 @@ def label_ids(table: Table, tags: Sequence[Sequence[str]], names: Sequence[str],
 
 
 def notes_on_tags(table: Table, tags: Sequence[Sequence[str]], scheme: Scheme) -> list[str]:
-    """What is to be said of the tags of a table: their scheme, and where they break its rules."""
+    """Returns notes on the tags of a table: their scheme, and where they violate its rules."""
     if scheme == "plain":
         return []
     notes = [f"tags in {scheme}" + ("" if scheme == "IOB2" else ", converted to IOB2")]

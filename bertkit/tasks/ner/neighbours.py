@@ -1,4 +1,4 @@
-"""The text around a sentence in its document: its words, and as much of it as fits beside the sentence."""
+"""Document context of sentences: neighbouring words, and windows that include as many of them as fit."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Words = list[str]
 def neighbours(
     sentences: Sequence[Words], documents: Sequence[Hashable], at_most: int
 ) -> tuple[list[Words], list[Words]]:
-    """For every sentence the words before it and those after it in the same document, the nearest ``at_most`` of each.
+    """Returns for each sentence the nearest ``at_most`` words before it and after it in the same document.
 
     Args:
-        sentences: words.
-        documents: which document each is of; sentences of one document follow each other.
-        at_most: words on each side.
+        sentences: words of the sentences.
+        documents: document id of each sentence; the sentences of a document are consecutive.
+        at_most: maximum number of words on each side.
 
     >>> neighbours([["a", "b"], ["c"], ["d"]], [0, 0, 1], at_most=1)
     ([[], ['b'], []], [['c'], [], []])
@@ -38,13 +38,12 @@ def neighbours(
 
 
 def widened(sentence: Window, room: int, length: int) -> Window:
-    """Returns a window of a sentence and its neighbours: as much of the text on both sides as fits, in equal parts
-    where there is enough.
+    """Extends the window of a sentence on both sides up to ``room`` tokens, equally where the text allows it.
 
     Args:
-        sentence: at most ``room`` tokens.
-        room: tokens of the window.
-        length: tokens of the text in which the sentence stands.
+        sentence: window of at most ``room`` tokens.
+        room: maximum tokens of the window.
+        length: tokens of the text that contains the sentence.
 
     >>> widened(Window(10, 14), 10, 100), widened(Window(1, 5), 10, 100), widened(Window(2, 4), 10, 5)
     (Window(start=7, end=17), Window(start=0, end=10), Window(start=0, end=5))

@@ -1,4 +1,4 @@
-"""Words → the pieces that a tokenizer makes of each."""
+"""Tokenization of words into pieces."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
 
 def word_pieces(sentences: Sequence[Sequence[str]], tokenizer: PreTrainedTokenizerBase) -> list[list[list[int]]]:
-    """The ids of the pieces of every word, without special tokens.
+    """Returns the ids of the pieces of every word, without special tokens.
 
-    A word has the pieces that it has within a text, after a space. One of which the tokenizer leaves nothing (empty,
-    zero-width, a control character) has none.
+    A word has the same pieces as within a text, after a space. A word that the tokenizer removes (empty, zero-width,
+    control characters) has none.
 
     Args:
-        sentences: words.
-        tokenizer: one that has a fast form.
+        sentences: words of the sentences.
+        tokenizer: a fast tokenizer.
 
     Returns:
-        For each sentence, for each word, its ids.
+        For each sentence and word, the piece ids.
     """
     encodings = _backend(tokenizer).encode_batch(
         [list(words) for words in sentences], is_pretokenized=True, add_special_tokens=False
@@ -36,10 +36,10 @@ def word_pieces(sentences: Sequence[Sequence[str]], tokenizer: PreTrainedTokeniz
 
 
 def _backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
-    """The tokenizer itself, or for those of RoBERTa's kind a copy that puts a space before every word.
+    """Returns the backend tokenizer; for byte-level BPE as in RoBERTa, a copy that adds a space before every word.
 
-    These write the space as a part of the piece that follows it. Words that come one by one have none, and would become
-    pieces that pre-training has only seen within words or at the start of a text.
+    Such tokenizers encode a space as a part of the following piece. Separate words have no space, and would become
+    pieces that occur in pre-training only within words or at the start of a text.
     """
     from tokenizers import Tokenizer
 

@@ -1,6 +1,6 @@
-"""How tags write entities: which scheme a set of sentences follows, where it breaks its rules, and the same in IOB2.
+"""Entity tagging schemes: detection, validation, and conversion to IOB2.
 
-In all schemes a tag is ``O`` or a prefix and a type.
+In all schemes a tag is ``O``, or a prefix and a type.
 
 =========  ============================================================================================================
 ``IOB1``   I within an entity; B only where an entity follows another of its type without a word between them
@@ -10,8 +10,8 @@ In all schemes a tag is ``O`` or a prefix and a type.
 ``plain``  no entities: each tag is a class, such as a part of speech
 =========  ============================================================================================================
 
-IOB1 is that of Ramshaw and Marcus 1995, "Text chunking using transformation-based learning"; the names are those of
-Tjong Kim Sang and Veenstra 1999, "Representing text chunks".
+IOB1 is from Ramshaw and Marcus 1995, "Text chunking using transformation-based learning"; the names are from Tjong Kim
+Sang and Veenstra 1999, "Representing text chunks".
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _PREFIXES_OF = {"IOB1": "BIO", "IOB2": "BIO", "IOBES": "BIESO", "BILOU": "BILUO"
 
 
 class Impossible(NamedTuple):
-    """A place where tags break the rules of their scheme.
+    """Violation of the rules of a tagging scheme.
 
     Attributes:
-        word: where, from 0.
-        what: the tag and what is wrong about it.
+        word: index of the word, from 0.
+        what: description of the violation, with the tag.
     """
 
     word: int
@@ -41,19 +41,19 @@ class Impossible(NamedTuple):
 
 
 def detect_scheme(sentences: Sequence[Sequence[str]], place: Callable[[int, int], str]) -> Scheme:
-    """The scheme of all sentences together.
+    """Detects the tagging scheme of a set of sentences.
 
-    Tags are ``plain`` where none of them is a prefix, a hyphen and a type, and not all are prefixes alone. E and S are
-    of IOBES, L and U of BILOU. With B and I only, what counts is how entities begin that do not follow another of their
-    type: mostly with I in IOB1, else it is IOB2.
+    Tags are ``plain`` if none of them has the form prefix-hyphen-type, unless they are bare prefixes including B. E or
+    S implies IOBES, L or U implies BILOU. With B and I only, the scheme is IOB1 if most entities that do not follow
+    another one of their type begin with I, else IOB2.
 
     Args:
-        sentences: the tags of each.
-        place: where a word of a sentence stands, for messages.
+        sentences: tags of the sentences.
+        place: returns the location of a word of a sentence, for error messages.
 
     Raises:
-        DataError: some tags have a prefix and others have none, or there are E or S and also L or U; the message names
-            at most ten such places.
+        DataError: only some tags have a prefix, or E or S occurs together with L or U; the message names at most ten
+            such places.
 
     >>> detect_scheme([["I-PER", "I-PER", "O", "I-LOC", "B-LOC"]], lambda sentence, word: "")
     'IOB1'
@@ -93,10 +93,10 @@ def detect_scheme(sentences: Sequence[Sequence[str]], place: Callable[[int, int]
 
 
 def find_impossible(tags: Sequence[str], scheme: Scheme) -> list[Impossible]:
-    """The places in a sentence that a scheme does not allow.
+    """Finds the violations of a scheme's rules in the tags of a sentence.
 
     Raises:
-        DataError: a tag has no prefix, as `split_tag`.
+        DataError: a tag has no prefix, as in `split_tag`.
 
     >>> find_impossible(["O", "I-PER", "I-LOC"], "IOB2")
     [Impossible(word=1, what='I-PER after O'), Impossible(word=2, what='I-LOC after I-PER')]
@@ -111,7 +111,7 @@ def find_impossible(tags: Sequence[str], scheme: Scheme) -> list[Impossible]:
     for word, (before, tag) in enumerate(pairwise([OUTSIDE, *tags, OUTSIDE])):
         (prefix_before, kind_before), (prefix, kind) = split_tag(before), split_tag(tag)
         goes_on = prefix in ("I", *ends)
-        if ends:  # B and I want more of their type, and only after them it may come
+        if ends:  # I, E and L follow B or I of the same type, and only these
             wrong = goes_on != (prefix_before in ("B", "I")) or (goes_on and kind != kind_before)
         elif scheme == "IOB2":
             wrong = goes_on and (prefix_before == OUTSIDE or kind != kind_before)
@@ -127,13 +127,13 @@ def find_impossible(tags: Sequence[str], scheme: Scheme) -> list[Impossible]:
 
 
 def to_iob2(tags: Sequence[str]) -> list[str]:
-    """The same entities in IOB2, from any scheme.
+    """Converts entity tags of any scheme to IOB2.
 
-    Tags that break the rules of their scheme are read as CoNLL's evaluation reads them
-    (`bertkit.metrics.entities.find_entities`): what cannot go on begins an entity.
+    Tags that violate the rules of their scheme are interpreted as by conlleval
+    (`bertkit.metrics.entities.find_entities`): a tag that cannot continue an entity begins one.
 
     Raises:
-        DataError: a tag has no prefix, as `split_tag`.
+        DataError: a tag has no prefix, as in `split_tag`.
 
     >>> to_iob2(["I-PER", "I-PER", "B-PER", "O", "S-LOC"])
     ['B-PER', 'I-PER', 'B-PER', 'O', 'B-LOC']
@@ -145,7 +145,7 @@ def to_iob2(tags: Sequence[str]) -> list[str]:
 
 
 def inside(tag: str) -> str:
-    """The tag of what follows a tag in the same word: that of the entity's inside, or the tag itself.
+    """Returns the tag of the other pieces of a word: I for an entity that begins with it, else the same tag.
 
     >>> inside("B-PER"), inside("I-PER"), inside("O")
     ('I-PER', 'I-PER', 'O')
@@ -155,10 +155,10 @@ def inside(tag: str) -> str:
 
 
 def iob2_labels(tags: Iterable[str]) -> list[str]:
-    """The labels that tags of any scheme need in IOB2: ``O``, then B and I of each type, in the order of the alphabet.
+    """Returns the IOB2 labels for tags of any scheme: ``O``, then B and I of each type, in alphabetical order.
 
     Raises:
-        DataError: a tag has no prefix, as `split_tag`.
+        DataError: a tag has no prefix, as in `split_tag`.
 
     >>> iob2_labels(["S-PER", "O", "I-LOC"])
     ['O', 'B-LOC', 'I-LOC', 'B-PER', 'I-PER']

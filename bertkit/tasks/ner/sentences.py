@@ -1,7 +1,6 @@
-"""Tables → the words of sentences, their tags, and which sentences belong to one document.
+"""Reads words, tags and document ids of sentences from tables.
 
-A table is a file of columns (`bertkit.tasks.ner.conll`), or one of JSON lines, Parquet or the Hub, whose rows have
-lists.
+A table is a column file (`bertkit.tasks.ner.conll`), or comes from JSON lines, Parquet or the Hub with lists as values.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ TAGS = ("ner_tags", "tags", "ner", "labels", "chunk_tags", "pos_tags")
 
 
 def read_sentences(path: str | Path) -> Table:
-    """The table in a file: JSON lines or Parquet by the end of its name, else a file of columns.
+    """Reads a table from a file: JSON lines or Parquet by its suffix, else a column file.
 
     Raises:
-        DataError: as `read_table` and `read_conll`; or the name is that of a file of commas.
+        DataError: as `read_table` and `read_conll`; or the file is a CSV file.
     """
     name = os.path.basename(path)
     if file_kind(name, (".csv",)) is not None:
@@ -38,31 +37,31 @@ def read_sentences(path: str | Path) -> Table:
 
 
 def place_of_word(table: Table, row: int, word: int) -> str:
-    """Where a word of a sentence stands, both counted from 0; the first word where a sentence has none."""
+    """Returns the location of a word for messages; ``row`` and ``word`` count from 0."""
     if isinstance(table, ConllTable) and table.lines is not None:
         return f"{table.source}, line {table.lines[row] + word}"
     return f"{table.place(row)}, word {word + 1}"
 
 
 def token_column(table: Table, given: str | int | None) -> str:
-    """The column of the words.
+    """Returns the name of the word column.
 
     Args:
-        table: of sentences.
-        given: its name, or its number from 1 in a file of columns; None for the first usual name that there is, in a
-            file of columns for the first.
+        table: table of sentences.
+        given: its name, or in a column file its number from 1; None selects the first usual name that exists, in a
+            column file the first column.
 
     Raises:
-        DataError: there is no such column, or none of a usual name.
+        DataError: the given column does not exist, or no column has a usual name.
     """
     return _column(table, given, "1" if isinstance(table, ConllTable) else None, TOKENS, "--token-column", "words")
 
 
 def tag_column(table: Table, given: str | int | None) -> str:
-    """The column of the tags, as `token_column`; in a file of columns the last.
+    """Returns the name of the tag column, as `token_column` does; the default in a column file is the last column.
 
     Raises:
-        DataError: there is no such column, none of a usual name, or no column beside that of the words.
+        DataError: the given column does not exist, no column has a usual name, or the words are the only column.
     """
     last = None
     if isinstance(table, ConllTable):
@@ -73,7 +72,7 @@ def tag_column(table: Table, given: str | int | None) -> str:
 
 
 def has_tags(table: Table, given: str | int | None) -> bool:
-    """Whether a table has a column of tags: one that holds nothing in any row is none."""
+    """Returns whether a table has a tag column with at least one value that is not empty."""
     try:
         values = table.columns[tag_column(table, given)]
     except DataError:
@@ -82,11 +81,11 @@ def has_tags(table: Table, given: str | int | None) -> bool:
 
 
 def read_words(table: Table, column: str) -> list[list[str]]:
-    """The words of every sentence, as they stand; there may be empty ones among them.
+    """Returns the words of every sentence, unchanged; words may be empty.
 
     Raises:
-        DataError: a row holds no list, an empty list, or something in it that is no text; at most ten such places are
-            named.
+        DataError: a row is not a list, is empty, or contains a value that is not text; the message names at most ten
+            such places.
     """
     faults = []
     for row, value in enumerate(table.columns[column]):
@@ -105,16 +104,16 @@ def read_words(table: Table, column: str) -> list[list[str]]:
 
 
 def read_tags(table: Table, column: str, words: Sequence[Sequence[str]]) -> list[list[str]]:
-    """The tags of every sentence, one a word, by their names.
+    """Returns the tag names of every sentence, one per word.
 
     Args:
-        table: of sentences.
-        column: of the tags.
-        words: from `read_words`.
+        table: table of sentences.
+        column: name of the tag column.
+        words: words from `read_words`.
 
     Raises:
-        DataError: a row has another number of tags than of words; a tag is missing; or the tags are ids that nothing
-            gives names to. At most ten such places are named.
+        DataError: the numbers of tags and words of a row differ; a tag is missing; or tags are ids without known names.
+            The message names at most ten such places.
     """
     if column in table.class_names:
         table = named(table, column)
@@ -136,10 +135,10 @@ def read_tags(table: Table, column: str, words: Sequence[Sequence[str]]) -> list
 
 
 def document_ids(table: Table) -> list[Any]:
-    """Which document each sentence is of; sentences of one document follow each other.
+    """Returns the document id of each sentence; the sentences of a document are consecutive.
 
     Raises:
-        DataError: the table does not say.
+        DataError: the table has no document ids.
     """
     if DOCUMENT_ID in table.columns:
         return table.column(DOCUMENT_ID)

@@ -1,7 +1,7 @@
-"""Tags for the words of sentences: named entities, chunks, parts of speech (BERT §5.3).
+"""Sequence labelling: named entities, chunks, part-of-speech tags (BERT §5.3).
 
-The label of a word is predicted from its first piece, as in the paper. However a text is split and however long it is,
-every word gets exactly one tag.
+The label of a word is predicted from its first piece, as in the paper. Every word gets exactly one tag, whatever the
+length of the text.
 
 Dimension letters: N inputs, S tokens, C labels.
 """
@@ -45,17 +45,18 @@ _NEIGHBOURS = ("before", "after")
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSettings:
-    """What the tags are. What is left open here is found in the training data, and kept in the checkpoint.
+    """Columns and tags. Values that are not set are derived from the training data and stored in the checkpoint.
 
     Attributes:
-        name: what results call it.
-        token_column, tag_column: by name, or by number from 1 in files of columns; ``None`` are found by their usual
-            names, in files of columns the first and the last.
-        scheme: how the data's tags write entities; the checkpoint's labels are always IOB2.
-        label_names: the labels in the order of their ids, in IOB2 unless ``scheme`` is ``plain``; none are those of the
-            training data.
-        label_all_subwords: train every piece of a word, and not the first alone: in an entity the others are inside.
-        strict: score only entities that follow the rules of IOB2; by default any tags are read as conlleval does.
+        name: name of the task in results.
+        token_column, tag_column: column name, or in column files column number from 1; ``None`` looks for usual names,
+            and takes the first and the last column in column files.
+        scheme: tagging scheme of the data; ``None`` detects it. The entity labels of the checkpoint are always IOB2.
+        label_names: the labels in the order of their ids, in IOB2 unless ``scheme`` is ``plain``; an empty list uses
+            those of the training data.
+        label_all_subwords: train on every piece of a word instead of the first only; the other pieces of an entity are
+            labelled as inside.
+        strict: score only entities that follow the rules of IOB2; by default tags are interpreted as by conlleval.
     """
 
     name: str = "ner"
@@ -75,10 +76,10 @@ class TaskSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class DataSettings(TableData, WindowedData):
-    """Where the sentences come from, and what the model reads at once.
+    """Sources of the sentences, and the context that the model reads.
 
     Attributes:
-        context: ``document`` fills each input up with the sentences around it, of the same document (BERT §5.3: "the
+        context: ``document`` extends each input with neighbouring sentences of the same document (BERT §5.3: "the
             maximal document context provided by the data").
     """
 
@@ -95,7 +96,7 @@ class DataSettings(TableData, WindowedData):
 
 
 class NerTask(TableTask):
-    """One tag for each word of a sentence."""
+    """Sequence labelling with one tag per word."""
 
     kind = "ner"
     settings = TaskSettings
@@ -129,7 +130,7 @@ class NerTask(TableTask):
         raise_all(faults)
         task = self
         if not (self.task.scheme and self.task.label_names):
-            first = next(iter(tables))  # the training set, where it is read
+            first = next(iter(tables))  # the training set, if it is read
             column = sentences.tag_column(tables[first], self.task.tag_column)
             scheme, names = find_labels(
                 tables[first], column, read[first][1] or [], self.task.scheme, self.task.label_names
@@ -144,7 +145,7 @@ class NerTask(TableTask):
         return task, task._limited(splits, found)
 
     def _read(self, name: str, table: Table) -> tuple[list[list[str]], list[list[str]] | None]:
-        """The words of a table and their tags, which a test set may lack."""
+        """Reads the words and tags of a table; a test set may lack tags."""
         tokens = sentences.token_column(table, self.task.token_column)
         words = sentences.read_words(table, tokens)
         if name == "test" and not sentences.has_tags(table, self.task.tag_column):
@@ -176,7 +177,8 @@ class NerTask(TableTask):
     # ---- encode -----------------------------------------------------------------------------------------------------
 
     def encode(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Any]]:
-        """As in `Task`; ``word_ids`` says at which token each word is tagged, see `bertkit.tasks.ner.inputs`."""
+        """Encodes as `Task.encode`; ``word_ids`` marks the token of each tagged word, see
+        `bertkit.tasks.ner.inputs`."""
         form = self._form(tokenizer)
         columns = [word_pieces(examples["tokens"], tokenizer)]
         for name in _NEIGHBOURS:
@@ -211,7 +213,7 @@ class NerTask(TableTask):
     def collate(
         self, rows: Sequence[Mapping[str, Any]], tokenizer: PreTrainedTokenizerBase, inputs: Sequence[str]
     ) -> dict[str, Tensor]:
-        """As in `Task`; ``labels`` are (B, S), padded with -100."""
+        """Collates as `Task.collate`; ``labels`` are (B, S) int64, padded with -100."""
         import torch
         from torch.nn.utils.rnn import pad_sequence
 
@@ -224,10 +226,10 @@ class NerTask(TableTask):
     # ---- decode → score ---------------------------------------------------------------------------------------------
 
     def _probabilities(self, outputs: Outputs, features: Columns, examples: Columns) -> list[np.ndarray]:
-        """The probabilities of the labels of each word, an array (words, C) an example.
+        """Computes the label probabilities of each word, one array (words, C) per example.
 
-        A word that has no piece, which the model never sees, has a label for certain: ``O``, or where there is none the
-        first, which is the most frequent of the training set.
+        A word without pieces is not part of the input; its label has probability 1: ``O``, or without ``O`` the first
+        label, which is the most frequent in the training set.
         """
         logits, names = one_array(outputs), self.task.label_names
         unseen = np.eye(1, len(names), names.index(OUTSIDE) if OUTSIDE in names else 0)
@@ -243,11 +245,11 @@ class NerTask(TableTask):
         return [self.task.label_names[index] for index in ids]
 
     def decode(self, outputs: Outputs, features: Columns, examples: Columns) -> list[dict[str, Any]]:
-        """Predictions for sentences.
+        """Returns predictions for sentences.
 
-        Of words: ``tags``, one for each, and their ``probabilities``. Of raw texts: ``entities``, each with its
-        ``text``, ``type``, ``probability`` (the mean of those of its words' tags), ``start`` and ``end`` in characters;
-        or of plain tags ``words``, likewise with a ``tag``.
+        Inputs given as words have ``tags``, one per word, and their ``probabilities``. Raw texts have ``entities``,
+        each with ``text``, ``type``, ``probability`` (the mean over the tags of its words), ``start`` and ``end`` in
+        characters; for plain tags they have ``words``, with ``tag`` in place of ``type``.
         """
         found: list[dict[str, Any]] = []
         for example, probabilities in enumerate(self._probabilities(outputs, features, examples)):
@@ -277,7 +279,7 @@ class NerTask(TableTask):
         return found
 
     def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
-        """``accuracy`` of plain tags; else what ``seqeval`` has, with ``PER_f1`` and the like for each type."""
+        """Computes ``accuracy`` for plain tags, else the ``seqeval`` metrics, with ``PER_f1`` etc. for each type."""
         predicted = [
             probabilities.argmax(axis=-1) for probabilities in self._probabilities(outputs, features, examples)
         ]
@@ -299,7 +301,7 @@ class NerTask(TableTask):
     # ---- what users give and get ------------------------------------------------------------------------------------
 
     def read_input(self, lines: Sequence[str], first: int = 1) -> dict[str, list[Any]]:
-        """Raw texts, whose words are found by `bertkit.tasks.ner.words`."""
+        """Splits raw texts into words with `bertkit.tasks.ner.words`."""
         words = [split_words(line) for line in lines]
         return {
             "text": list(lines),
@@ -309,7 +311,7 @@ class NerTask(TableTask):
         }
 
     def read_file(self, path: Path) -> Table | None:
-        """A file of words in columns."""
+        """Reads a column file."""
         return read_conll(path) if is_conll(path) else None
 
     @property
@@ -321,7 +323,7 @@ class NerTask(TableTask):
         return {"tokens": words, **self._context(table, words)}
 
     def shown(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
-        """All but the neighbours, which only the model reads."""
+        """Selects all columns except the neighbouring words, which only the model needs."""
         return {name: values for name, values in columns.items() if name not in _NEIGHBOURS}
 
     def line(self, prediction: Mapping[str, Any]) -> str:
@@ -351,7 +353,7 @@ class NerTask(TableTask):
     def write_predictions(
         self, split: str, outputs: Outputs, features: Columns, examples: Columns, folder: Path
     ) -> Path:
-        """Writes ``predictions.conll``: token, gold tag where there is one, predicted tag; labels are in IOB2."""
+        """Writes ``predictions.conll``: token, gold tag if known, predicted tag; entity tags are in IOB2."""
         columns = [examples["tokens"]]
         if "labels" in examples:
             columns.append([self._tags(ids) for ids in examples["labels"]])

@@ -1,7 +1,7 @@
-r"""Raw text → words, for tagging what nobody has split.
+r"""Splitting of raw text into words.
 
-Published sets split words by rules of their own, mostly near to those of the Penn Treebank. The rule here is one that
-can be said in a few lines and holds for every script:
+Published data sets have their own rules, mostly close to those of the Penn Treebank. The rules here are short and apply
+to every script:
 
 1. Letters, digits and underscores that follow each other are a word, with the marks that modify them.
 2. Such words stay one where an apostrophe, a hyphen, a full stop or an ampersand stands between them (``O'Neil``,
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import regex
 
-# \p{Cf} has the joiners within Arabic, Indic and emoji sequences, and the zero-width space.
+# \p{Cf} contains the joiners within Arabic, Indic and emoji sequences, and the zero-width space.
 _WORD = regex.compile(
     r"""
     (?(DEFINE)
@@ -31,11 +31,11 @@ _WORD = regex.compile(
 
 
 class Word(NamedTuple):
-    """A word of a text.
+    """Word of a text.
 
     Attributes:
-        text: ``text[start:end]`` of the whole.
-        start, end: in characters from the start of the text; ``end`` is the character after its last.
+        text: ``text[start:end]`` of the whole text.
+        start, end: character positions in the text; ``end`` is exclusive.
     """
 
     text: str
@@ -44,7 +44,7 @@ class Word(NamedTuple):
 
 
 def split_words(text: str) -> list[Word]:
-    """The words of a text, in their order; every character but white space is in exactly one.
+    """Splits a text into words, in order; every character except white space is in exactly one word.
 
     >>> [word.text for word in split_words("Mr. O'Neil paid $3,000 (in the U.S.), didn't he?")]
     ['Mr', '.', "O'Neil", 'paid', '$', '3,000', '(', 'in', 'the', 'U.S', '.', ')', ',', "didn't", 'he', '?']

@@ -1,1 +1,1 @@
-"""Answers that are spans of a text."""
+"""Extractive question answering."""

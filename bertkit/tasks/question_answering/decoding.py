@@ -1,15 +1,15 @@
-"""Scores of starts and ends → the best spans of a text.
+"""Decoding of start and end logits to answer spans.
 
-A span from token i to token j scores start[i] + end[j] (BERT §4.2). Considered are all with i ≤ j inside the text, of
-at most ``max_answer_length`` tokens. Their text is cut out of the original text by characters, so that it is never put
-together again from tokens. That there is no answer scores start[CLS] + end[CLS], of several windows the lowest (BERT
-§4.3; the released run_squad.py): every window must say so.
+The score of a span from token i to token j is start[i] + end[j] (BERT §4.2). Candidates are all spans with i ≤ j inside
+the text, of at most ``max_answer_length`` tokens. Answers are substrings of the original text by character offsets;
+they are not reassembled from tokens. The score of no answer is start[CLS] + end[CLS], the minimum over the windows
+(BERT §4.3; the released run_squad.py): all windows have to agree.
 
-A span that several windows have counts once, with the best score that any of them gives it. The released run_squad.py
-counts it only in the window where its first token has the most tokens around it; where that window ends within the
-answer, no score of the model could bring this answer out.
+A span that several windows contain counts once, with its best score. The released run_squad.py scores it only in the
+window in which its first token has the most context; if that window ends within the answer, the answer cannot be
+predicted.
 
-All spans of a text are one array; the loops of Python go over texts, windows and the best spans only.
+All spans of a text are scored in one array; Python loops run over texts, windows and the best spans only.
 
 Dimension letters: N windows, S tokens of a window, T tokens of a text, L tokens of the longest answer, K best spans.
 """
@@ -23,21 +23,20 @@ from typing import Any
 
 import numpy as np
 
-_NO_OTHER_CHOICE = 1e9  # odds of no answer where there is no span; a number, since JSON has no infinity
+_NO_OTHER_CHOICE = 1e9  # log-odds of no answer if there is no span; finite, since JSON has no infinity
 
 _COLUMNS = ("example", "cls", "context_begin", "first_token", "char_starts", "char_ends")
 
 
 @dataclass(frozen=True)
 class Span:
-    """A part of a text that may be the answer.
+    """Candidate answer.
 
     Attributes:
-        text: its characters.
-        start, end: the first of these characters, and the one after the last, in the text.
-        start_logit, end_logit: what the model gave its first and last token.
-        probability: in (0, 1], its share among everything that was considered: exp(score) over the sum of exp(score) of
-            all spans and, where that is possible, of no answer.
+        text: text of the span.
+        start, end: character positions in the text; ``end`` is exclusive.
+        start_logit, end_logit: logits of its first and last token.
+        probability: softmax of the scores over all spans and, if questions may be unanswerable, no answer; in (0, 1].
     """
 
     text: str
@@ -49,18 +48,18 @@ class Span:
 
     @property
     def score(self) -> float:
-        """What spans are compared by."""
+        """Sum of the start and end logits, by which spans are ranked."""
         return self.start_logit + self.end_logit
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """What the scores say about one question.
+    """Decoded answers to one question.
 
     Attributes:
-        spans: the best ones, best first, each text once; none where the text has no tokens.
-        null_start_logit, null_end_logit: of [CLS], from the window in which their sum is lowest.
-        null_probability: of no answer, as `Span.probability`; 0 where every question has an answer.
+        spans: the best spans in descending order, with distinct texts; empty if the text has no tokens.
+        null_start_logit, null_end_logit: logits of [CLS], from the window with their smallest sum.
+        null_probability: probability of no answer, as `Span.probability`; 0 if every question has an answer.
     """
 
     spans: tuple[Span, ...]
@@ -70,7 +69,7 @@ class Decoded:
 
     @property
     def null_odds(self) -> float:
-        """The score of no answer less that of the best span: the larger, the likelier there is none."""
+        """Score of no answer minus the score of the best span; no answer is more likely the larger it is."""
         if not self.spans:
             return _NO_OTHER_CHOICE
         return self.null_start_logit + self.null_end_logit - self.spans[0].score
@@ -86,20 +85,20 @@ def decode_spans(
     n_best_size: int,
     may_be_unanswerable: bool,
 ) -> list[Decoded]:
-    """The best answers to every question.
+    """Decodes the best answers to every question.
 
     Args:
-        start_logits, end_logits: (N, S), from the model; what lies beyond a window's tokens is not looked at.
-        features: what `encode_windows` gave for these windows, at least one for each text.
+        start_logits, end_logits: (N, S), from the model; positions beyond a window's tokens are ignored.
+        features: columns from `encode_windows` for these windows, at least one window per text.
         contexts: the texts.
-        max_answer_length: L, tokens of the longest answer.
-        n_best_size: K, how many spans are looked at; of several with the same text the best is returned.
-        may_be_unanswerable: whether no answer is one of the possibilities, and has a probability.
+        max_answer_length: L, maximum number of tokens of an answer.
+        n_best_size: K, number of spans to consider; among spans with the same text only the best is returned.
+        may_be_unanswerable: include no answer among the candidates.
 
     Returns:
-        One for each text.
+        One entry per text.
     """
-    features = {name: features[name] for name in _COLUMNS}  # each read once: reading a data set's takes long
+    features = {name: features[name] for name in _COLUMNS}  # a data set's columns are slow to read
     owners = np.asarray(features["example"])
     borders = [0, *(np.flatnonzero(np.diff(owners)) + 1).tolist(), len(owners)]
     longest = min(max_answer_length, start_logits.shape[1])
@@ -129,11 +128,11 @@ def _scores(
     windows: range,
     longest: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The scores of all spans of one text.
+    """Computes the scores of all spans of one text.
 
     Returns:
-        (T, L) float32 for the T tokens of the text: the span from a token to the one so many after it, -inf where no
-        window has it; and (T, L) int64, the window of that score.
+        Scores (T, L) float32, indexed by the first token and the number of tokens after it, -inf if no window contains
+        the span; and the windows of these scores, (T, L) int64.
     """
     tokens = features["first_token"][windows[-1]] + len(features["char_starts"][windows[-1]])
     scores = np.full((tokens, longest), -np.inf, np.float32)
@@ -153,7 +152,7 @@ def _scores(
 
 
 def _log_sum_exp(scores: np.ndarray) -> float:
-    """Of all spans, in float64; -inf where there is none."""
+    """Computes the log of the sum of exp(score) over all spans in float64; -inf without spans."""
     if not scores.size:
         return -np.inf
     highest = scores.max()
@@ -161,7 +160,8 @@ def _log_sum_exp(scores: np.ndarray) -> float:
 
 
 def _largest(scores: np.ndarray, most: int) -> list[tuple[int, int]]:
-    """First token and number of tokens after it of the best spans, best first; of equal ones the first and shortest."""
+    """Returns (first token, number of tokens after it) of the best spans in descending order; ties go to the first and
+    shortest span."""
     flat = scores.ravel()
     most = min(most, np.isfinite(flat).sum())
     if not most:
@@ -181,7 +181,7 @@ def _distinct(
     context: str,
     total: float,
 ) -> Iterator[Span]:
-    """The spans that were chosen, each text once; ``total`` is the log of the sum of exp(score) of everything."""
+    """Yields the chosen spans with distinct texts; ``total`` is the log of the sum of exp(score) of all candidates."""
     seen = {""}
     for token, more in chosen:
         window = best_window[token, more]

@@ -1,4 +1,4 @@
-"""Answers in the files that SQuAD's official scorers and the released run_squad.py have."""
+"""Prediction files in the formats of SQuAD's official scorers and the released run_squad.py."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ PREDICTIONS, N_BEST, NULL_ODDS = "predictions.json", "nbest_predictions.json", "
 
 
 def answer_at(decoded: Decoded, threshold: float | None) -> str:
-    """The text that is predicted: empty where no answer is likelier by more than the threshold.
+    """Returns the predicted text; empty if `Decoded.null_odds` exceeds the threshold.
 
     Args:
-        decoded: of one question.
-        threshold: of `Decoded.null_odds`; None where every question has an answer.
+        decoded: decoded answers to one question.
+        threshold: threshold of `Decoded.null_odds`; None if every question has an answer.
     """
     if not decoded.spans or (threshold is not None and decoded.null_odds > threshold):
         return ""
@@ -26,21 +26,21 @@ def answer_at(decoded: Decoded, threshold: float | None) -> str:
 
 
 def write_answers(folder: Path, ids: Sequence[str], decoded: Sequence[Decoded], threshold: float | None) -> Path:
-    """Writes what was found for N questions.
+    """Writes the predictions for N questions.
 
-    ``predictions.json``: id → text, what both official scorers take. ``nbest_predictions.json``: id → the best spans,
-    best first, each with ``text``, ``probability``, ``start_logit`` and ``end_logit``; with a threshold also no answer,
-    as an empty text. ``null_odds.json``, with a threshold: id → log-odds, the score of no answer less that of the best
-    span; what evaluate-v2.0.py takes as ``--na-prob-file``.
+    ``predictions.json``: id → text, the input of both official scorers. ``nbest_predictions.json``: id → the best spans
+    in descending order, each with ``text``, ``probability``, ``start_logit`` and ``end_logit``; with a threshold this
+    includes no answer, as an empty text. ``null_odds.json``, only with a threshold: id → log-odds, the score of no
+    answer minus the score of the best span; the input of evaluate-v2.0.py for ``--na-prob-file``.
 
     Args:
-        folder: exists.
-        ids: of the questions.
-        decoded: of each.
+        folder: existing output folder.
+        ids: question ids.
+        decoded: decoded answers to each question.
         threshold: as for `answer_at`.
 
     Returns:
-        The first of these files.
+        The path of ``predictions.json``.
     """
     contents: dict[str, dict[str, Any]] = {
         PREDICTIONS: {key: answer_at(each, threshold) for key, each in zip(ids, decoded, strict=True)},

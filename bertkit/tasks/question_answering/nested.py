@@ -1,4 +1,4 @@
-"""SQuAD's own JSON → a table of one question a row."""
+"""Reads SQuAD's nested JSON into a table with one question per row."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ _FORM = '{"data": [{"paragraphs": [{"context": …, "qas": [{"id": …, "questio
 
 
 def read_nested(path: str | Path) -> Table:
-    """The questions in a file of SQuAD's form, 1.1 or 2.0, in their order.
+    """Reads the questions of a file in SQuAD's format, 1.1 or 2.0, in order.
 
     Args:
-        path: a ``.json`` file, UTF-8; ``~`` is the home folder.
+        path: UTF-8 ``.json`` file; ``~`` is the home folder.
 
     Returns:
-        Columns ``id``, ``context`` and ``question``, and ``answers``, a list of ``{"text", "answer_start"}``, where any
-        question has them: None for one that lacks the key. ``plausible_answers`` of 2.0 are no answers, and left out.
+        Columns ``id``, ``context`` and ``question``; and, if any question has them, ``answers``, a list of ``{"text",
+        "answer_start"}`` or None for a question without this key. ``plausible_answers`` of 2.0 are not answers and are
+        left out.
 
     Raises:
-        DataError: the file cannot be read, is no JSON, or has another form; or a question is said to be impossible, and
-            has answers. All faults are named in one message, at most ten of them, with their places in the file.
+        DataError: the file cannot be read, is not JSON, or has another structure; or a question is marked impossible
+            and has answers. One message names at most ten faults, with their locations in the file.
     """
     path = Path(os.path.expanduser(path))
     try:
@@ -55,7 +56,8 @@ def read_nested(path: str | Path) -> Table:
 
 
 def _questions(document: Any, faults: list[str]) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """Every question with its place and its paragraph; lists and objects that are missing become faults."""
+    """Yields the location, paragraph and question of every question; missing lists and objects are added to
+    ``faults``."""
     for at_article, article in _each(document, "data", "", faults):
         for at_paragraph, paragraph in _each(article, "paragraphs", f"{at_article}.", faults):
             for place, question in _each(paragraph, "qas", f"{at_paragraph}.", faults):

@@ -1,4 +1,4 @@
-"""Padding is no answer: what fills up a batch takes no part in the softmax over the positions of an input."""
+"""Masking of padding in the softmax over the positions of an input."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ if TYPE_CHECKING:
 
 
 def mask_padding(model: PreTrainedModel) -> None:
-    """Makes a question answering head score the positions that ``attention_mask`` leaves out as low as can be.
+    """Registers hooks that set the scores of masked positions to the smallest finite value of their dtype.
 
-    The released run_squad.py pads every input to one length, and its softmax runs over the padding, too. Where a batch
-    is only padded to its longest input, the loss of an input would then depend on the others in its batch, and so on
-    how the global batch is cut.
+    The released run_squad.py pads every input to one length, and its softmax includes the padding. With padding to the
+    longest input of a batch, the loss of an input would depend on the other inputs, and thereby on the division of the
+    global batch.
 
     Args:
-        model: of any family; the scores of its head are (B, S, 2), and its ``attention_mask`` is given by name.
+        model: a question-answering model of any family; the scores of its head are (B, S, 2), and ``attention_mask`` is
+            passed by keyword.
 
     Raises:
-        CheckpointError: the family's head has a name that is not known here.
+        CheckpointError: the head of this model family has an unknown name.
     """
     head = getattr(model, "qa_outputs", None) or getattr(model, "classifier", None)
     if head is None:
@@ -33,7 +34,7 @@ def mask_padding(model: PreTrainedModel) -> None:
 
 
 class _PaddingHooks:
-    """Remembers the mask that the model is given, until its head has given the scores."""
+    """Hooks that keep a model's attention mask until its head has computed the scores."""
 
     def __init__(self) -> None:
         self.mask: Tensor | None = None
@@ -45,6 +46,6 @@ class _PaddingHooks:
         import torch
 
         mask, self.mask = self.mask, None
-        if mask is None or scores.shape[:2] != mask.shape:  # kernels that take the padding out themselves
+        if mask is None or scores.shape[:2] != mask.shape:  # kernels that remove the padding themselves
             return None
         return scores.masked_fill(mask[:, :, None] == 0, torch.finfo(scores.dtype).min)

@@ -1,4 +1,4 @@
-"""Questions with their answers, from a table of any source; each answer is looked up in the text."""
+"""Reads questions and answers from tables, and checks the position of each answer in its context."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from bertkit.tables.labels import texts
 from bertkit.tasks.question_answering.nested import JSON, read_nested
 
 Answers = dict[str, list[Any]]
-"""``text`` and ``answer_start`` of each answer to a question; the start is in characters (code points) of the context,
-from 0. Both are empty where there is no answer."""
+"""``text`` and ``answer_start`` of each answer to a question; the start counts characters (code points) of the context,
+from 0. Both lists are empty if there is no answer."""
 
 
 @dataclass(frozen=True)
 class Questions:
-    """Questions to train on or to be scored on, one a row.
+    """Labelled questions, one per row.
 
     Attributes:
         columns: ``id``, ``context``, ``question``, and ``answers`` as in `Answers`.
-        misplaced: a line for each answer that does not stand in its context where it should: the id of the question,
-            the answer, and what stands there.
-        dropped: how many questions were left out, because none of their answers stands where it should.
+        misplaced: one line for each answer that is not at its ``answer_start``: the id of the question, the answer, and
+            the text found at this position.
+        dropped: number of questions left out because none of their answers is at its ``answer_start``.
     """
 
     columns: dict[str, list[Any]]
@@ -34,7 +34,7 @@ class Questions:
     dropped: int = 0
 
     def notes(self, given: int) -> tuple[str, ...]:
-        """What is unusual about them, in words; ``given`` is how many questions there were."""
+        """Returns notes on misplaced answers; ``given`` is the number of questions in the source."""
         if not self.misplaced:
             return ()
         what = f"{self.dropped} of {given} questions dropped" if self.dropped else "no question dropped"
@@ -43,19 +43,19 @@ class Questions:
 
 
 def read_questions(path: str | Path) -> Table:
-    """The table in a file of questions: SQuAD's own JSON (``.json``), or rows as `bertkit.tables.read_table` reads.
+    """Reads a file of questions: SQuAD's nested JSON (``.json``), or a format of `bertkit.tables.read_table`.
 
     Raises:
-        DataError: the file cannot be read, or is of another kind.
+        DataError: the file cannot be read, or has an unsupported format.
     """
     return read_nested(path) if str(path).lower().endswith(JSON) else read_table(path)
 
 
 def texts_of(table: Table) -> dict[str, list[str]]:
-    """``question`` and ``context`` of every row.
+    """Returns ``question`` and ``context`` of every row.
 
     Raises:
-        DataError: one is missing, empty or no text; all such rows are named.
+        DataError: a value is missing, empty or not text; the message names all such rows.
     """
     found, faults = {}, list[str]()
     for name in ("question", "context"):
@@ -66,17 +66,17 @@ def texts_of(table: Table) -> dict[str, list[str]]:
 
 
 def questions_of(table: Table, *, unanswerable: bool, drop: bool) -> Questions:
-    """The questions of a table with ``id``, ``question``, ``context`` and ``answers``.
+    """Reads the questions of a table with ``id``, ``question``, ``context`` and ``answers``.
 
     Args:
         table: its answers are ``{"text": […], "answer_start": […]}`` or a list of ``{"text", "answer_start"}``.
-        unanswerable: whether there may be questions without answers.
-        drop: leave out answers that do not stand where they should, and questions whose answers are all such: as data
-            to train on they would teach wrong places. Else they stay, since scores compare texts alone.
+        unanswerable: allow questions without answers.
+        drop: leave out answers that are not at their ``answer_start``, and questions with such answers only, since
+            wrong positions must not be trained on. Otherwise they are kept, since metrics compare texts only.
 
     Raises:
-        DataError: something is missing or of another form, two questions have the same id, or no question is left. All
-            faults are named in one message, at most ten of each kind, with their places.
+        DataError: a value is missing or malformed, two questions have the same id, or no question is left. One message
+            names at most ten faults of each kind, with their locations.
     """
     faults: list[str] = []
     columns: dict[str, list[Any]] = {"id": [], "answers": []}
@@ -136,7 +136,7 @@ def _named(table: Table, row: int) -> str:
 
 
 def _in_columns(value: Any, place: str, unanswerable: bool, faults: list[str]) -> Answers:
-    """The answers to one question in the one form; what is wrong with them is added to ``faults``."""
+    """Converts the answers to one question to `Answers`; errors are added to ``faults``."""
     none: Answers = {"text": [], "answer_start": []}
     if isinstance(value, dict):
         lists: Sequence[Any] = [value.get("text"), value.get("answer_start")]

@@ -1,7 +1,7 @@
-"""Question answering by a span of a text: ([CLS] question [SEP] text [SEP]) goes in, and two vectors score every token
-as the answer's first and as its last (BERT §4.2, §4.3; SQuAD 1.1 and 2.0).
+"""Extractive question answering (BERT §4.2, §4.3; SQuAD 1.1 and 2.0).
 
-How texts become windows is in `windows`, how scores become answers in `decoding`.
+The model reads [CLS] question [SEP] text [SEP]; two vectors score every token as the first and as the last token of the
+answer. `windows` splits texts into windows, `decoding` converts scores to answers.
 
 Dimension letters: N windows, B windows of a batch, S tokens.
 """
@@ -39,18 +39,18 @@ _POSITIONS = ("start_positions", "end_positions")
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSettings:
-    """What is asked, and what may be answered.
+    """Data set and decoding settings of question answering.
 
     Attributes:
-        name: what results call it.
-        hub_dataset: on the Hub; read where no files are given.
-        version_2_with_negative: whether a question may have no answer in its text, as in SQuAD 2.0.
-        max_answer_length: tokens of the longest answer.
-        n_best_size: how many answers to a question are looked at and written.
-        null_score_diff_threshold: "no answer" is predicted where its score is above that of the best answer by more
-            than this; scores and files of a run are by it.
-        predict_threshold: the same for ``bertkit predict``; None is ``null_score_diff_threshold``. A run puts here what
-            was best on its validation set (``best_f1_thresh``), and the checkpoint keeps it.
+        name: name of the task in results.
+        hub_dataset: Hub data set, read if no files are given.
+        version_2_with_negative: questions may have no answer in their text, as in SQuAD 2.0.
+        max_answer_length: maximum number of tokens of an answer.
+        n_best_size: number of answers per question that are considered and written.
+        null_score_diff_threshold: no answer is predicted if its score exceeds that of the best answer by more than this
+            value; used for the scores and files of a run.
+        predict_threshold: the same threshold for ``bertkit predict``; None is ``null_score_diff_threshold``. A run sets
+            it to the best value on its validation set (``best_f1_thresh``), which the checkpoint stores.
     """
 
     name: str = "squad"
@@ -72,14 +72,14 @@ class TaskSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class DataSettings(FineTuningData):
-    """Where the questions come from, and how long the windows of their texts are.
+    """Sources of the questions, and window sizes.
 
     Attributes:
-        train_file, validation_file: SQuAD's own JSON, or rows with ``id``, ``context``, ``question`` and ``answers`` in
-            ``.jsonl`` or ``.parquet``.
-        dataset_name, dataset_config: a set of the Hub with such rows in its splits ``train`` and ``validation``.
+        train_file, validation_file: SQuAD's nested JSON, or rows with ``id``, ``context``, ``question`` and ``answers``
+            in ``.jsonl`` or ``.parquet``.
+        dataset_name, dataset_config: a Hub data set with such rows in its splits ``train`` and ``validation``.
         doc_stride: tokens of the text that neighbouring windows share: the overlap, not the step.
-        max_query_length: tokens of a question; more are cut off, and counted.
+        max_query_length: maximum tokens of a question; longer questions are truncated and counted.
     """
 
     paths: ClassVar[tuple[str, ...]] = ("train_file", "validation_file")
@@ -105,12 +105,12 @@ class DataSettings(FineTuningData):
 
     @property
     def sizes(self) -> WindowSizes:
-        """Of the windows."""
+        """Window sizes in tokens."""
         return WindowSizes(self.max_seq_length, self.doc_stride, self.max_query_length)
 
 
 class QuestionAnsweringTask(Task):
-    """Answers to questions about texts, cut out of these; and whether there is one."""
+    """Extractive question answering, including detection of unanswerable questions."""
 
     kind: ClassVar[str] = "question_answering"
     settings = TaskSettings
@@ -135,7 +135,7 @@ class QuestionAnsweringTask(Task):
         return "a larger --max-query-length keeps more of the questions; their texts are read whole, in windows"
 
     def config(self) -> dict[str, Any]:
-        return {"num_labels": 2}  # start and end: in other families than BERT this sizes the head
+        return {"num_labels": 2}  # start and end: sets the size of the head in other families than BERT
 
     # ---- load -------------------------------------------------------------------------------------------------------
 
@@ -171,13 +171,14 @@ class QuestionAnsweringTask(Task):
         return "answers" in examples.column_names
 
     def splits_to_write(self, splits: Collection[str]) -> list[str]:
-        """The validation set: SQuAD's test sets are not public, its official scorers take predictions of this one."""
+        """Returns the validation set, since SQuAD's test sets are not public; the official scorers take its
+        predictions."""
         return [name for name in splits if name == "validation"]
 
     # ---- encode -----------------------------------------------------------------------------------------------------
 
     def encode(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Any]]:
-        """Windows, as `bertkit.tasks.question_answering.windows.encode_windows` describes them."""
+        """Encodes examples as windows, see `bertkit.tasks.question_answering.windows.encode_windows`."""
         answers = examples.get("answers")
         return encode_windows(examples["question"], examples["context"], answers, tokenizer, self.data.sizes)
 
@@ -189,7 +190,7 @@ class QuestionAnsweringTask(Task):
     def collate(
         self, rows: Sequence[Mapping[str, Any]], tokenizer: PreTrainedTokenizerBase, inputs: Sequence[str]
     ) -> dict[str, Tensor]:
-        """As in `Task`; instead of labels ``start_positions`` and ``end_positions``, (B,) int64, where the rows have
+        """Collates as `Task.collate`, with ``start_positions`` and ``end_positions``, (B,) int64, if the rows have
         them."""
         import torch
 
@@ -197,7 +198,7 @@ class QuestionAnsweringTask(Task):
         return positions | super().collate(rows, tokenizer, inputs)
 
     def labelled_items(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """As in `Task`. An answer begins and ends in the same input, so it is one item; one outside of it is none."""
+        """Counts the inputs with an answer position inside the input; the start and end of an answer are one item."""
         starts = batch["start_positions"]
         return ((starts >= 0) & (starts < batch["input_ids"].shape[-1])).sum()
 
@@ -228,15 +229,15 @@ class QuestionAnsweringTask(Task):
 
     @property
     def _threshold(self) -> float | None:
-        """By which a run scores and writes; None where every question has an answer."""
+        """Threshold for the scores and files of a run; None if every question has an answer."""
         return self.task.null_score_diff_threshold if self.task.version_2_with_negative else None
 
     def decode(self, outputs: Outputs, features: Columns, examples: Columns) -> list[dict[str, Any]]:
-        """The answer to each question, at the threshold that was best on the validation set.
+        """Returns the answer to each question, at the threshold that was best on the validation set.
 
-        ``answer`` with its ``probability``; ``start`` and ``end``, its first character in the context and the one after
-        its last. Where no answer is predicted, ``answer`` is empty, ``start`` and ``end`` are None, and ``probability``
-        is that of no answer, which a checkpoint of SQuAD 2.0 always gives as ``no_answer_probability``.
+        A prediction has ``answer``, its ``probability``, and its character range in the context, ``start`` and ``end``
+        (exclusive). If no answer is predicted, ``answer`` is empty, ``start`` and ``end`` are None, and ``probability``
+        is that of no answer. Checkpoints of SQuAD 2.0 always add the latter as ``no_answer_probability``.
         """
         threshold = self._threshold if self.task.predict_threshold is None else self.task.predict_threshold
         found = []
@@ -252,10 +253,10 @@ class QuestionAnsweringTask(Task):
         return found
 
     def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
-        """SQuAD's scores in per cent.
+        """Computes SQuAD's metrics in per cent.
 
-        Those of 2.0 are at ``null_score_diff_threshold``; the best thresholds are searched with the best spans of all
-        questions, also of those to which no answer is predicted.
+        Metrics of 2.0 use ``null_score_diff_threshold``; the search for the best threshold uses the best span of every
+        question, including questions for which no answer is predicted.
         """
         decoded = self._decoded(outputs, features, examples)
         references = [
@@ -298,7 +299,7 @@ class QuestionAnsweringTask(Task):
     # ---- predict ----------------------------------------------------------------------------------------------------
 
     def read_input(self, lines: Sequence[str], first: int = 1) -> dict[str, list[str]]:
-        """A question and its text in a line, with a tab between them."""
+        """Parses lines of a question and its text, separated by a tab."""
         pairs = [line.split("\t") for line in lines]
         for number, pair in enumerate(pairs, first):
             if len(pair) != 2 or not all(text.strip() for text in pair):
@@ -309,7 +310,7 @@ class QuestionAnsweringTask(Task):
         return {"question": [pair[0] for pair in pairs], "context": [pair[1] for pair in pairs]}
 
     def read_fields(self, fields: Mapping[str, str | Sequence[str]]) -> dict[str, list[str]]:
-        """``question`` and ``context``; one context for several questions, or one for each."""
+        """Converts ``question`` and ``context`` to columns: one context for all questions, or one for each."""
         if fields.keys() != {"question", "context"}:
             raise DataError(f"{self.name}: expected question and context, got {', '.join(fields)}")
         questions, contexts = (
@@ -325,14 +326,14 @@ class QuestionAnsweringTask(Task):
         return found
 
     def read_file(self, path: Path) -> Table | None:
-        """SQuAD's own JSON."""
+        """Reads a file in SQuAD's nested JSON format."""
         return read_questions(path) if path.suffix.lower() == JSON else None
 
     def columns_of(self, table: Table) -> dict[str, list[str]]:
         return texts_of(table)
 
     def shown(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
-        """The question: a context may be long, and many questions may have the same."""
+        """Selects the question only, since contexts may be long and shared by many questions."""
         return {"question": columns["question"]}
 
     def line(self, prediction: Mapping[str, Any]) -> str:

@@ -1,12 +1,12 @@
-"""A question and a text of any length → inputs of the encoder, overlapping windows; and which tokens the answer is.
+"""Encodes a question and a text of any length as overlapping windows, and locates the tokens of the answer.
 
-An answer is the smallest span of tokens that has all of its characters (but white space at its ends, which no token
-has). From these tokens come back exactly the answer's characters where it has all characters of each; else those of
-the whole span, a few more. A token's characters are those that the
-tokenizer says it stands for, without white space at either end, and with the accents (combining marks) and invisible
-format characters right after it that the tokenizer has left out: ``e`` + U+0301 is one letter.
+The answer is the smallest token span that covers its characters, except white space at either end, which no token
+covers. The characters of these tokens are those of the answer if it covers each of its tokens completely, else a few
+more. The character range of a token is that given by the tokenizer, without white space at either end, extended by
+directly following combining marks and format characters that the tokenizer drops: ``e`` + U+0301 is one letter.
 
-Special tokens and their places are the tokenizer's own; the question comes first. Every window has the whole question.
+The tokenizer defines the special tokens and their positions; the question comes first. Every window has the whole
+question, up to ``max_query_length`` tokens.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WindowSizes:
-    """How long windows are, in tokens.
+    """Window sizes in tokens.
 
     Attributes:
-        max_seq_length: a window with question and special tokens.
+        max_seq_length: tokens of a window, including question and special tokens.
         doc_stride: tokens of the text that neighbouring windows share: the *overlap*, as in the tokenizers library.
             Google's released run_squad.py has a flag of this name for the *step* from window to window.
-        max_query_length: tokens of the question; more are cut off its end.
+        max_query_length: maximum tokens of the question; longer questions are truncated on the right.
     """
 
     max_seq_length: int
@@ -42,10 +42,10 @@ class WindowSizes:
     max_query_length: int
 
     def check(self, special_tokens: int = 3) -> None:
-        """Refuses sizes that leave no new token for a window beside the longest question.
+        """Checks that a window has room for new tokens beside the longest question.
 
         Raises:
-            ValueError: its message begins with the name of the size.
+            ValueError: it has not; the message begins with the name of the setting.
         """
         room = self.max_seq_length - special_tokens - self.max_query_length
         if self.max_query_length < 1 or room < 1:
@@ -64,14 +64,13 @@ class WindowSizes:
 
 @dataclass(frozen=True)
 class PairForm:
-    """How a tokenizer puts a question and a text together: three runs of special tokens, and the type of each token.
+    """Template of a tokenizer's pair encoding: three runs of special tokens, and the type of each token.
 
     Attributes:
-        specials: ids before the question, between both, and after the text.
+        specials: ids before the question, between question and text, and after the text.
         types: ``token_type_ids`` of these three runs.
-        question_type, text_type: those of a token of the question and of the text.
-        answerless: the position of [CLS] among the specials, to which an answer points that is not there: the number of
-            its run, and its place in it.
+        question_type, text_type: token type of the question and of the text.
+        answerless: (run, index within the run) of [CLS], the target position if there is no answer.
     """
 
     specials: tuple[list[int], list[int], list[int]]
@@ -82,15 +81,15 @@ class PairForm:
 
     @property
     def count(self) -> int:
-        """How many special tokens there are."""
+        """Number of special tokens."""
         return sum(map(len, self.specials))
 
 
 def pair_form(tokenizer: PreTrainedTokenizerBase) -> PairForm:
-    """The form of a tokenizer's pairs, found by letting it put one together.
+    """Determines the pair template of a tokenizer from a probe.
 
     Raises:
-        CheckpointError: it does not tell which characters a token stands for, or has no [CLS].
+        CheckpointError: the tokenizer does not give character offsets, or has no [CLS].
     """
     if not tokenizer.is_fast:
         raise CheckpointError(
@@ -122,27 +121,27 @@ def encode_windows(
     tokenizer: PreTrainedTokenizerBase,
     sizes: WindowSizes,
 ) -> dict[str, list[Any]]:
-    """The windows of N examples, a row each, those of an example one after another.
+    """Encodes N examples as windows, one per row, the windows of an example in consecutive rows.
 
     Args:
         questions, contexts: texts.
-        answers: of each question; the first one is trained on. None where they are not known.
-        tokenizer: of the tokenizers library.
-        sizes: of windows.
+        answers: answers to each question; the first one is the training target. None if they are unknown.
+        tokenizer: a fast tokenizer (tokenizers library).
+        sizes: window sizes.
 
     Returns:
         ``input_ids``, ``attention_mask``, ``token_type_ids``; ``example``, the index of the row's example; ``cls``, the
-        position of [CLS]; ``context_begin``, that of the first token of the text; ``first_token``, which token of the
-        whole text that is, from 0; ``char_starts`` and ``char_ends``, the characters in the context of each token of
-        the text in this window; ``length``, tokens; ``full_length``, the same with what was cut off the question, in
-        an example's first row.
+        position of [CLS]; ``context_begin``, the position of the window's first text token; ``first_token``, the index
+        of that token in the whole text, from 0; ``char_starts`` and ``char_ends``, the character range in the context
+        of each text token of the window; ``length``, in tokens; ``full_length``, the length plus, in an example's first
+        row, the tokens truncated from the question.
 
-        With answers ``start_positions`` and ``end_positions``, those of the answer's first and last token: of [CLS]
-        where a window does not have all of the answer, or there is none; `IGNORE_INDEX` in every row where no token
-        has any of its characters.
+        With answers also ``start_positions`` and ``end_positions``, the positions of the answer's first and last token;
+        the position of [CLS] if the window does not contain the whole answer, or there is none; `IGNORE_INDEX` in every
+        row of an example if no token covers any character of the answer.
 
     Raises:
-        RecipeError: the sizes are impossible with this tokenizer's special tokens.
+        RecipeError: the sizes leave no room with this tokenizer's special tokens.
         CheckpointError: as `pair_form`.
     """
     form = pair_form(tokenizer)
@@ -152,7 +151,7 @@ def encode_windows(
         raise RecipeError(f"data.{error}") from error
     plain = {"add_special_tokens": False, "truncation": False, "padding": False, "verbose": False}
     asked = tokenizer(list(questions), **plain)["input_ids"]
-    # Several questions are asked of one text.
+    # Texts are tokenized once, since several questions may share one.
     texts = list(dict.fromkeys(contexts))
     read = tokenizer(texts, return_offsets_mapping=True, **plain)
     characters = [_characters(offsets, text) for offsets, text in zip(read["offset_mapping"], texts, strict=True)]
@@ -200,7 +199,7 @@ def _input(form: PairForm, question: list[int], text: list[int]) -> dict[str, An
 
 
 def _characters(offsets: Sequence[tuple[int, int]], context: str) -> tuple[list[int], list[int]]:
-    """Of each token the first character and the one after its last."""
+    """Returns the start and the exclusive end of each token's character range."""
     starts, ends = [start for start, _ in offsets], [end for _, end in offsets]
     for token, (start, end) in enumerate(offsets):
         if start < end and (context[start].isspace() or context[end - 1].isspace()):
@@ -218,8 +217,11 @@ def _characters(offsets: Sequence[tuple[int, int]], context: str) -> tuple[list[
 
 
 def _tokens_of(answers: Answers, starts: list[int], ends: list[int], context: str) -> tuple[int, int]:
-    """First and last token of the first answer; (-1, -1), which no window has, without one, and `IGNORE_INDEX` twice
-    where no token has any of its characters."""
+    """Returns the first and last token of the first answer.
+
+    Returns (-1, -1), which no window contains, without an answer, and `IGNORE_INDEX` twice if no token covers any of
+    the answer's characters.
+    """
     if not answers["text"]:
         return -1, -1
     begin, end = answers["answer_start"][0], answers["answer_start"][0] + len(answers["text"][0])

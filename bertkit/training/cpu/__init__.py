@@ -1,7 +1,6 @@
-"""Speed-ups of training on CPUs; the rest of bertkit knows this module and none of those within.
+"""Speed-ups of training on CPUs; the interface of this package for the rest of bertkit.
 
-Each of them leaves the numbers of a run what they are up to rounding, except that dropout draws other units of the same
-distribution.
+They do not change results beyond rounding, except that dropout samples different units from the same distribution.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from bertkit.training.cpu.malloc import keep_freed_memory
 
 @dataclass(frozen=True, kw_only=True)
 class CpuSpeedUps:
-    """The speed-ups of one run; where none applies, every method leaves what it is given as it is.
+    """Speed-ups of a run; methods of speed-ups that are off return their arguments unchanged.
 
     Attributes:
         is_on: the run is on a CPU, and ``placement.cpu_speed_ups`` is not false.
         changes_lengths: batches may differ in length.
         compiles: the model is compiled by ``train.torch_compile``.
-        is_sharded: the weights are shared among processes.
+        is_sharded: the weights are sharded across processes.
     """
 
     is_on: bool = False
@@ -44,8 +43,8 @@ class CpuSpeedUps:
 
         Args:
             collate: makes a batch of examples, padded to the longest of them.
-            tokenizer: read for what padding is.
-            max_seq_length: tokens of the longest input of the run.
+            tokenizer: tokenizer with the padding ids.
+            max_seq_length: maximum tokens of an input of the run.
             label_columns: names of the tensors of a batch that hold labels.
         """
         if not (self.is_on and self.changes_lengths):
@@ -53,10 +52,10 @@ class CpuSpeedUps:
         return with_few_lengths(collate, tokenizer, max_seq_length, label_columns)
 
     def micro_batches(self, batches: list[dict[str, Tensor]]) -> list[dict[str, Tensor]]:
-        """Returns the micro-batches of one step of pre-training, as many and as large, to compute in their place.
+        """Regroups the micro-batches of one pre-training step; their number and sizes stay the same.
 
         Args:
-            batches: all micro-batches of this process in the step; each is padded at the end only.
+            batches: all micro-batches of this process in the step, padded on the right.
         """
         # torch.compile would compile the model for each length.
         is_on = self.is_on and self.changes_lengths and not self.compiles
@@ -64,23 +63,23 @@ class CpuSpeedUps:
 
     @contextmanager
     def applied(self, trainer: Trainer, special_ids: Sequence[int]) -> Iterator[None]:
-        """Changes the trainer's model and this process for the time of a training.
+        """Context that applies the speed-ups to the trainer's model and to this process during training.
 
-        The weights, the state dict and the optimizer's state have the same names and shapes as without. The process
-        keeps freed memory until it ends.
+        Names and shapes in the state dicts of model and optimizer do not change. The process keeps freed memory until
+        it ends.
 
         Args:
-            trainer: with model and training set, and no optimizer yet.
-            special_ids: ids that batches may have besides those of the training set.
+            trainer: trainer with model and training set, without an optimizer.
+            special_ids: ids that may occur in batches in addition to those of the training set.
 
         Raises:
-            CheckpointError: the training set has ids that the model has no embedding for.
+            CheckpointError: the training set has ids outside the model's embedding.
         """
         with ExitStack() as changes:
             if self.is_on and not self.is_sharded:
                 changes.enter_context(compact_embedding(trainer, list(special_ids)))
                 for embedding in compact_embeddings(trainer.model):
-                    embedding.follow(trainer.create_optimizer())  # the Trainer uses an optimizer that it has
+                    embedding.follow(trainer.create_optimizer())  # the Trainer uses an existing optimizer
             if self.is_on:
                 keep_freed_memory()
             if self.is_on and not self.compiles:  # Inductor fails on its autograd functions
@@ -89,10 +88,10 @@ class CpuSpeedUps:
 
 
 def cpu_speed_ups(placement: Placement, *, compiles: bool = False) -> CpuSpeedUps:
-    """Returns the speed-ups that a run has in a placement.
+    """Returns the speed-ups of a run in a placement.
 
     Args:
-        placement: read for the device, ``cpu_speed_ups``, ``fixed_shapes`` and the strategy.
+        placement: source of the device, ``cpu_speed_ups``, ``fixed_shapes`` and the strategy.
         compiles: ``train.torch_compile`` is on.
     """
     return CpuSpeedUps(
@@ -104,9 +103,9 @@ def cpu_speed_ups(placement: Placement, *, compiles: bool = False) -> CpuSpeedUp
 
 
 def attention_kernel(model: PreTrainedModel) -> tuple[str, int | None]:
-    """Returns the attention kernel by transformers' name, and the bytes of a unit of dropout's masks.
+    """Returns transformers' name of the attention kernel, and the bytes per element of dropout masks.
 
-    The bytes are None where dropout is torch's own.
+    The bytes are None for torch's dropout.
     """
     kernel = str(model.config._attn_implementation)
     is_fast = kernel == ATTENTION or any(isinstance(module, FastDropout) for module in model.modules())

@@ -1,10 +1,10 @@
-"""Fine-tuning the embeddings of those tokens alone that occur in the training set.
+"""Restricts the trained token embedding to the tokens that occur in the training set.
 
-Any other row of the table has no gradient in any step, so AdamW leaves it where it is, but for its weight decay. Still
-its zeros are written, read for the norm, and turned into moments of zeros, step by step: with a small model or
-a multilingual vocabulary that is a large part of the time, and of the memory, of a step on a CPU. Here the rows that
-occur are the parameter, and the decay of the others is made up for when they are asked for. Whatever comes out, such as
-weights, checkpoints and the optimizer's state, has the whole table.
+The other rows of the table have zero gradients in all steps, so AdamW changes them by weight decay only. Their zero
+gradients and moments are nevertheless written and read in every step: with a small model or a multilingual vocabulary
+this takes a large part of the time and memory of a step on a CPU. Here the parameter has only the rows that occur, and
+the decay of the others is applied when they are read. Weights, checkpoints and optimizer states contain the whole
+table.
 
 Dimensions: V ids, H numbers in a row, n rows that occur.
 """
@@ -30,24 +30,24 @@ from transformers.training_args import OptimizerNames
 from bertkit.errors import CheckpointError
 
 _ADAMW = (OptimizerNames.ADAMW_TORCH, OptimizerNames.ADAMW_TORCH_FUSED)
-_WORTH_IT = 0.75  # of the rows, at most
+_WORTH_IT = 0.75  # maximum fraction of the rows that occur
 _ROWS_READ = 10_000
 
 
 class CompactEmbedding(nn.Embedding):
-    """``nn.Embedding`` whose ``weight``, (n, H), has the rows of some ids; made by `compact_embedding`.
+    """``nn.Embedding`` whose ``weight``, (n, H), has the rows of a subset of ids; created by `compact_embedding`.
 
-    With gradients it takes these ids only, any other is an IndexError; without, all. A state dict has `table`, which
-    steps do not change until the next one is asked for.
+    With gradients enabled it accepts only these ids and raises ``IndexError`` for others; without gradients it accepts
+    all. A state dict contains `table`, a snapshot that later steps do not change until `table` is called again.
 
     Attributes:
-        whole: (V, H), all rows, as they were when `table` was last called.
-        ids: (n,) int64, those that ``weight`` has, in ascending order.
-        row_of: (V,) int64, the row of an id in ``weight``, or -1.
-        padding_row: the row of ``padding_idx``, if there is one.
-        decay: what the weight decay has left of the other rows since then, in (0, 1].
-        is_stale: whether there was a step since then.
-        hooks: on the optimizer, removed when the model has its own embedding again.
+        whole: (V, H), all rows at the last call of `table`.
+        ids: (n,) int64, the ids of the rows of ``weight``, in ascending order.
+        row_of: (V,) int64, the row of each id in ``weight``, or -1.
+        padding_row: the row of ``padding_idx``, or None.
+        decay: accumulated weight-decay factor of the other rows since the last call of `table`, in (0, 1].
+        is_stale: whether there was a step since the last call of `table`.
+        hooks: hooks on the optimizer, removed when the original embedding is restored.
     """
 
     whole: Tensor
@@ -65,7 +65,7 @@ class CompactEmbedding(nn.Embedding):
 
     @torch.no_grad()
     def table(self) -> Tensor:
-        """All rows as they are now, (V, H)."""
+        """Returns all rows in their current state, (V, H)."""
         if self.is_stale:
             self.whole.mul_(self.decay)
             self.whole[self.ids] = self.weight
@@ -78,7 +78,7 @@ class CompactEmbedding(nn.Embedding):
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         table = state_dict.get(f"{prefix}weight")
         if table is None or table.shape != self.whole.shape:
-            # The weight itself is of another shape, so torch says what is wrong.
+            # The shape differs from that of the weight, so torch reports the error.
             super()._load_from_state_dict(state_dict, prefix, *args)
             return
         self.whole.copy_(table)
@@ -86,7 +86,8 @@ class CompactEmbedding(nn.Embedding):
         super()._load_from_state_dict({f"{prefix}weight": table[self.ids]}, prefix, *args)
 
     def follow(self, optimizer: Optimizer) -> None:
-        """Keeps up with the steps of an optimizer that has ``weight``; its saved state has moments of all rows."""
+        """Registers hooks that track the steps of the optimizer of ``weight``; its state dict has moments of all
+        rows."""
         group, position = next(
             (group, position)
             for group, members in enumerate(optimizer.param_groups)
@@ -96,7 +97,7 @@ class CompactEmbedding(nn.Embedding):
         number = position + sum(len(members["params"]) for members in optimizer.param_groups[:group])
 
         def after_step(optimizer: Optimizer, *_: Any) -> None:
-            if self.weight.grad is not None:  # else there was no decay either
+            if self.weight.grad is not None:  # without a gradient AdamW applies no decay
                 settings = optimizer.param_groups[group]
                 self.decay *= 1 - float(settings["lr"]) * settings["weight_decay"]
                 self.is_stale = True
@@ -134,10 +135,12 @@ class CompactEmbedding(nn.Embedding):
 
 
 def occurring_ids(inputs: Dataset, also: list[int], size: int) -> Tensor:
-    """The ids in a data set's ``input_ids``, lists of any depth, and some others: (n,) int64, in ascending order.
+    """Returns the ids in a data set's ``input_ids``, lists of any depth, and in ``also``: (n,) int64, in ascending
+    order.
 
     Args:
-        also: ids that batches may have besides, such as the padding's.
+        inputs: the data set.
+        also: additional ids that may occur in batches, such as the padding id.
         size: V.
 
     Raises:
@@ -160,16 +163,16 @@ def occurring_ids(inputs: Dataset, also: list[int], size: int) -> Tensor:
 
 
 def compact_embedding(trainer: Trainer, also: list[int]) -> AbstractContextManager[None]:
-    """A context in which the model's token embedding is a `CompactEmbedding`, where that is the same and pays.
+    """Returns a context in which the model's token embedding is a `CompactEmbedding`, if this is equivalent and faster.
 
-    It is the same with AdamW, where the training set is one whose inputs are known before, and where the embedding is
-    trained, is not the matrix of an output layer too, and is ``nn.Embedding`` itself, without limits on its rows' norms
-    and gradients. It pays where a quarter of the rows or more do not occur. Afterwards the model has its own embedding
+    It is equivalent with AdamW if the inputs of the training set are known in advance, and the embedding is trained, is
+    not tied to an output layer, and is a plain ``nn.Embedding`` without ``max_norm`` and ``scale_grad_by_freq``. It is
+    considered faster if at least a quarter of the rows do not occur. On exit the model has its original embedding
     again, with the trained rows.
 
     Args:
-        trainer: with model and training set, and no optimizer yet.
-        also: ids that batches may have besides those of the training set.
+        trainer: trainer with model and training set, without an optimizer.
+        also: ids that may occur in batches in addition to those of the training set.
 
     Raises:
         CheckpointError: as `occurring_ids`.
@@ -204,7 +207,7 @@ def _compact(embedding: Any, ids: Tensor) -> Iterator[None]:
     finally:
         for hook in embedding.hooks:
             hook.remove()
-        # Mostly they share memory; but DDP gives a model's buffers memory of their own.
+        # They usually share memory, but DDP may allocate new memory for a model's buffers.
         parameter.detach().copy_(embedding.table())
         embedding.weight = parameter
         for name in ("whole", "ids", "row_of", "padding_row", "decay", "is_stale", "hooks"):
@@ -213,5 +216,5 @@ def _compact(embedding: Any, ids: Tensor) -> Iterator[None]:
 
 
 def compact_embeddings(model: nn.Module) -> list[CompactEmbedding]:
-    """Those that a model has at the moment."""
+    """Returns the compact embeddings of a model."""
     return [module for module in model.modules() if isinstance(module, CompactEmbedding)]

@@ -1,9 +1,9 @@
-"""Dropout for CPUs, where torch's takes up to a third of a training step: it draws a number for every unit, one by one.
+"""Faster dropout for CPUs, where torch's dropout takes up to a third of a training step, drawing one number per unit.
 
-Here four units share 64 random bits, 16 each, and attention with dropout keeps one tensor of weights for the backward
-pass and a byte for each, a few sequences at a time. The draws are others than torch's, as they are with another seed;
-the distribution is the same, with the probability rounded to a multiple of 2⁻¹⁶ and survivors scaled for that. All bits
-come from torch's generator, so seeds, resumption and recomputed activations work as ever.
+Here four units share 64 random bits, 16 each. Attention with dropout saves one tensor of weights and a mask of one byte
+per weight for the backward pass, and is computed a few sequences at a time. The samples differ from torch's as with
+another seed; the distribution is the same, with the probability rounded to a multiple of 2⁻¹⁶ and kept units scaled
+accordingly. All bits come from torch's generator, so seeds, resumption and activation recomputation work as in torch.
 
 Dimensions: B sequences, A heads, S tokens, D width of a head.
 """
@@ -21,17 +21,17 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-ATTENTION = "sdpa_fast_dropout"  # the name under which transformers finds `attention_forward`
+ATTENTION = "sdpa_fast_dropout"  # name of `attention_forward` in transformers' registry
 
-_STEPS = 1 << 16  # values that 16 bits take
+_STEPS = 1 << 16  # number of 16-bit values
 _SCORES_AT_ONCE = 1 << 21  # 8 MiB of float32
 
 
 def kept_units(shape: torch.Size, p: float) -> tuple[Tensor, float]:
-    """Draws which units stay, each by itself with probability 1 − p, 0 < p ≤ 1.
+    """Samples the units to keep, independently with probability 1 − p, 0 < p ≤ 1.
 
     Returns:
-        uint8 of ``shape``, 1 = stays; and the factor that makes up for those that do not.
+        uint8 mask of ``shape``, 1 = keep; and the scale of the kept units.
     """
     kept = min(round((1 - p) * _STEPS), _STEPS - 1)
     count = shape.numel()
@@ -54,7 +54,7 @@ class _Dropout(torch.autograd.Function):
 
 
 class FastDropout(nn.Dropout):
-    """``nn.Dropout`` for floats on a CPU; never in place."""
+    """``nn.Dropout`` for floating-point tensors on a CPU; not in place."""
 
     def forward(self, states: Tensor) -> Tensor:
         if not self.training or self.p == 0:
@@ -64,9 +64,9 @@ class FastDropout(nn.Dropout):
 
 
 class _Attention(torch.autograd.Function):
-    """softmax(q kᵀ · scaling + bias), with dropout, times v; of (B, A, S, S) it keeps the softmax and a byte each.
+    """Computes softmax(q kᵀ · scaling + bias), with dropout, times v; saves softmax and byte mask, both (B, A, S, S).
 
-    Scores and softmax are float32; all other products are of the inputs' dtype, as in kernels without dropout.
+    Scores and softmax are float32; all other products have the inputs' dtype, as in kernels without dropout.
     """
 
     @staticmethod
@@ -105,7 +105,8 @@ class _Attention(torch.autograd.Function):
 
 
 def _softmax_(scores: Tensor) -> Tensor:
-    """Softmax over the last dimension, where the scores are; torch's is slow below the 16 numbers of a vector."""
+    """Computes the softmax over the last dimension in place; torch's is slow for fewer than 16 elements, a SIMD
+    vector."""
     if scores.shape[-1] >= 16:
         return torch.softmax(scores, dim=-1, out=scores)
     scores.sub_(scores.amax(dim=-1, keepdim=True)).exp_()
@@ -113,13 +114,13 @@ def _softmax_(scores: Tensor) -> Tensor:
 
 
 def _by_token(heads: Tensor) -> Tensor:
-    """Room for (B, A, S, D) that lies in memory as (B, S, A, D), which is (B, S, H) without a copy."""
+    """Returns an empty tensor (B, A, S, D) with the memory layout (B, S, A, D), a view of (B, S, H)."""
     batch_size, num_heads, length, width = heads.shape
     return heads.new_empty(batch_size, length, num_heads, width).transpose(1, 2)
 
 
 def _pieces(scores: Tensor) -> Iterator[slice]:
-    """Sequences of a batch that are computed together, for (B, A, S, S) scores."""
+    """Returns the slices of sequences that are computed together, for (B, A, S, S) scores."""
     at_once = max(1, _SCORES_AT_ONCE // scores[0].numel())
     return (slice(start, start + at_once) for start in range(0, len(scores), at_once))
 
@@ -134,10 +135,10 @@ def attention_forward(
     scaling: float | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """transformers' ``sdpa`` attention, done here where there is dropout on a CPU.
+    """Computes attention as transformers' ``sdpa``, with the dropout of this module on a CPU.
 
-    Takes query, key and value (B, A, S, D), boolean masks that broadcast to (B, A, S, S), True = attend; returns the
-    weighted values, (B, S, A, D), and None. Scores and probabilities are float32 under autocast, too.
+    Takes query, key and value (B, A, S, D), and boolean masks that broadcast to (B, A, S, S), True = attend; returns
+    the weighted values, (B, S, A, D), and None. Scores and probabilities are float32 under autocast too.
     """
     is_ours = 0 < dropout < 1 and query.device.type == "cpu" and query.shape == key.shape == value.shape
     is_ours = is_ours and (attention_mask is None or attention_mask.dtype == torch.bool)
@@ -161,7 +162,7 @@ AttentionMaskInterface.register(ATTENTION, sdpa_mask)
 
 @contextmanager
 def fast_dropout(model: PreTrainedModel) -> Iterator[None]:
-    """Within it the model's dropout is that of this module; its weights, and how it evaluates, stay as they are."""
+    """Context in which the model uses the dropout of this module; weights and evaluation do not change."""
     modules = [module for module in model.modules() if type(module) is nn.Dropout and not module.inplace]
     implementation = model.config._attn_implementation
     for module in modules:

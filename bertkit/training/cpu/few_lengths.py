@@ -1,8 +1,8 @@
-"""Batches of fine-tuning whose lengths are rounded up, so that few kernels are made.
+"""Rounds up the lengths of fine-tuning batches, to limit the number of compiled kernels.
 
-oneDNN makes kernels for each shape, and keeps 1,024 of them. A step of BERT takes about twenty for each length, so with
-inputs of hundreds of lengths it would make them in almost every step. Rounding changes no number beyond rounding
-errors: padding is never attended to, and has no label.
+oneDNN compiles kernels for each shape and caches 1,024 of them. A step of BERT takes about twenty per length, so with
+hundreds of different lengths it would compile kernels in almost every step. Rounding up lengths does not change results
+beyond rounding errors, since padding is masked in attention and has no labels.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Collate = Callable[..., Mapping[str, Tensor]]
 
 
 def rounded_length(length: int) -> int:
-    """Returns at least ``length``, and at most a sixteenth more: one of sixteen values between powers of two.
+    """Rounds up a length by at most a sixteenth, to one of sixteen values between powers of two.
 
     >>> [rounded_length(length) for length in (5, 31, 33, 65, 130, 257, 512)]
     [5, 31, 34, 68, 136, 272, 512]
@@ -36,8 +36,8 @@ def with_few_lengths(
 
     Args:
         collate: makes a batch of examples; its ``input_ids`` are (B, S) or (B, C, S).
-        tokenizer: read for what padding is.
-        max_seq_length: tokens of the longest input; it is not rounded up.
+        tokenizer: tokenizer with the padding ids.
+        max_seq_length: maximum tokens of an input; it is not rounded up.
         label_columns: names of the tensors of a batch that hold labels.
     """
     return partial(_collate, collate, tokenizer, max_seq_length, label_columns)

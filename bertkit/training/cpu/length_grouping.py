@@ -1,8 +1,7 @@
-"""The micro-batches of a step put together anew: examples of like length at once, without the padding that none needs.
+"""Regroups the micro-batches of a step by length and removes superfluous padding.
 
-Examples of pre-training come padded to the longest that there may be. The loss is a mean over the global batch, so it
-does not matter which of its examples a device computes together; but what they are padded to costs time and memory, in
-attention by its square.
+Pre-training examples are padded to the maximum length. The loss is a mean over the global batch, so examples can be
+regrouped within it; padding costs time and memory, quadratically in attention.
 
 Dimension letters: B examples of a micro-batch, S tokens.
 """
@@ -17,17 +16,17 @@ from torch import Tensor
 from bertkit.training.batches import batch_size
 from bertkit.training.cpu.few_lengths import rounded_length
 
-_OF_TOKENS = ("input_ids", "attention_mask", "token_type_ids")  # (B, S); what else there is has other columns
+_OF_TOKENS = ("input_ids", "attention_mask", "token_type_ids")  # (B, S); other tensors have other columns
 
 
 def of_like_length(batches: Sequence[Mapping[str, Tensor]]) -> list[dict[str, Tensor]]:
-    """The same examples in as many batches of as many examples each, the longest first.
+    """Sorts the examples by length, the longest first, into batches of the same number and sizes.
 
     Args:
-        batches: micro-batches of one step, with an ``attention_mask`` that is 0 at the end only. May be empty.
+        batches: micro-batches of one step, padded on the right as given by ``attention_mask``. May be empty.
 
     Returns:
-        Of every batch those columns that have a token, rounded up by `rounded_length`.
+        The batches, cut to their longest example rounded up by `rounded_length`.
     """
     if not batches:
         return []

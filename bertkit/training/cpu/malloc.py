@@ -1,7 +1,7 @@
-"""Memory that a training step frees and the next one takes again, kept by the process in between.
+"""Keeps memory that a training step frees in the process for the next step.
 
-glibc gives large blocks back to the system at once. A step frees and takes hundreds of MiB, and each time the system
-has to find the pages again and to clear them: a quarter of the time of a step on a CPU.
+By default glibc returns large blocks to the system immediately. A step frees and allocates hundreds of MiB, and the
+system has to map and clear the pages each time, which takes a quarter of a step on a CPU.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _GROWN_BY = 64 << 20  # bytes
 
 
 def keep_freed_memory() -> bool:
-    """Tells the C library to keep for this process what it frees, from here on.
+    """Configures the C library to keep freed memory in this process.
 
-    The most memory that the process needs at a time stays about what it was; it is given back when the process ends.
+    Peak memory stays about the same; it is returned when the process ends.
 
     Returns:
-        True where the C library is glibc, which can be told. Others, and other allocators, stay as they are.
+        True if the allocator is glibc's, which can be configured; others are left unchanged.
     """
     try:
         library = ctypes.CDLL("libc.so.6")

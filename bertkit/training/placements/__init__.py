@@ -1,4 +1,4 @@
-"""What a placement asks of the Trainer: FSDP, XLA, fixed shapes, a step that runs out of memory."""
+"""Trainer extensions by placement: FSDP, XLA, fixed shapes, out-of-memory retries."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ T = TypeVar("T", bound=BertkitTrainer)
 
 
 def trainer_class(core: type[T], placement: Placement) -> type[T]:
-    """Returns the Trainer of a placement: the core class with what that placement needs, and no more.
+    """Returns the Trainer class of a placement: the core class with the extensions that the placement needs.
 
     Args:
-        core: computes losses and batches, the same in every placement.
-        placement: of the run. With ``fixed_shapes`` the class takes ``shapes`` as well, see
+        core: base class for losses and batches, the same in every placement.
+        placement: placement of the run. With ``fixed_shapes`` the class also takes ``shapes``, see
             `bertkit.training.placements.fixed_shapes`.
     """
     parts: list[type[BertkitTrainer]] = []
     members: dict[str, Any] = {}
-    if placement.device == "xla":  # steps are computed later than they are asked for, so none can be tried again
+    if placement.device == "xla":  # steps are executed lazily, so they cannot be retried
         from bertkit.training.placements.xla import XlaTrainer
 
         parts.append(XlaTrainer)

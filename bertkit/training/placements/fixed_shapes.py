@@ -1,4 +1,4 @@
-"""A Trainer whose batches have one shape, see `bertkit.training.batch_shapes`."""
+"""Trainer with batches of a fixed shape, see `bertkit.training.batch_shapes`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from bertkit.training.trainer import BertkitTrainer
 
 
 class FixedShapesTrainer(BertkitTrainer):
-    """BertkitTrainer that brings every batch to one shape, of training and of evaluation.
+    """BertkitTrainer that pads all batches of training, and all of evaluation, to one shape.
 
     Args:
-        shapes: pads and fills batches.
+        shapes: pads and fills up batches.
     """
 
     def __init__(self, *, shapes: FixedShapes, **kwargs: Any):
@@ -35,7 +35,7 @@ class FixedShapesTrainer(BertkitTrainer):
 
     @contextmanager
     def _batches_of(self, rows: int) -> Iterator[None]:
-        """Has dataloaders that are made meanwhile give batches of so many rows."""
+        """Context in which new dataloaders return batches of ``rows`` rows."""
         collate: Any = self.data_collator  # type: ignore[has-type]
         self.data_collator = self.shapes.collator(collate, rows)
         try:

@@ -1,7 +1,7 @@
-"""A model whose weights several processes share (FSDP): saved and loaded as if one process had it all.
+"""Training with sharded weights (FSDP), with the checkpoints of a single process.
 
-transformers and accelerate write checkpoints of such models in a form of their own, which only such models load. Here
-checkpoint files do not depend on the placement, so that any other can go on from them.
+transformers and accelerate write checkpoints of sharded models in a separate format, which only sharded models load.
+Here checkpoint files do not depend on the placement, so that a run can be resumed in any other one.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ _WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
 
 class ShardedTrainer(BertkitTrainer):
-    """BertkitTrainer under FSDP whose checkpoints are whole, and whose mixed precision is autocast, as without FSDP.
+    """BertkitTrainer for FSDP with full checkpoints, and with autocast for mixed precision, as without FSDP.
 
     Raises:
-        PlacementError: it is not known which layers the model has.
+        PlacementError: the layer classes of the model are unknown.
     """
 
     def __init__(self, *, model: PreTrainedModel, args: TrainingArguments, **kwargs: Any):
         self._autocast = args.bf16
-        # Heads give parts of a tensor, such as the scores of starts; nothing here changes them in place.
+        # Heads return views, such as the start logits; they are not modified in place.
         warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor")
         args.fsdp_plugin_args["transformer_cls_names_to_wrap"] = ",".join(layer_classes(model))
         super().__init__(model=model, args=args, **kwargs)
@@ -51,7 +51,7 @@ class ShardedTrainer(BertkitTrainer):
     def create_accelerator_and_postprocess(self) -> None:
         super().create_accelerator_and_postprocess()
         if not self.is_fsdp_enabled:
-            # accelerate has FSDP on accelerators only, and says nothing; torch has it on CPUs as well.
+            # accelerate enables FSDP on accelerators only, without an error; torch supports it on CPUs too.
             state = self.accelerator.state
             state.fsdp_plugin = FullyShardedDataParallelPlugin(**self.args.fsdp_plugin_args)
             state.distributed_type = DistributedType.FSDP
@@ -75,13 +75,13 @@ class ShardedTrainer(BertkitTrainer):
             self.model.save_pretrained(folder, is_main_process=self.args.should_save, state_dict=weights)
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Saves a checkpoint's model, all weights in one file; every process takes part."""
+        """Saves a checkpoint's model with all weights in one file; a collective call."""
         weights = self._whole_weights()
         with own_class(self.model):
             self._save(output_dir, weights)
 
     def _whole_weights(self) -> dict[str, Any]:
-        """Returns all weights, in the first process; one that is tied to another is in it once, as without FSDP."""
+        """Returns the full weights in the first process; tied weights occur once, as without FSDP."""
         whole = get_model_state_dict(self.model, options=_WHOLE)
         return {name: values for name, values in whole.items() if name not in self.model.all_tied_weights_keys}
 
@@ -89,7 +89,7 @@ class ShardedTrainer(BertkitTrainer):
         self._autocast = False
 
     def autocast_smart_context_manager(self, cache_enabled: bool | None = True) -> Any:
-        if self._autocast:  # accelerate has autocast for models that are not sharded
+        if self._autocast:  # accelerate applies autocast only to models that are not sharded
             return torch.autocast(self.args.device.type, torch.bfloat16, cache_enabled=cache_enabled)
         return super().autocast_smart_context_manager(cache_enabled)
 
@@ -112,7 +112,7 @@ class ShardedTrainer(BertkitTrainer):
         if checkpoint is None:
             super()._load_optimizer_and_scheduler(checkpoint)
             return
-        # Layers whose activations are recomputed stand within a wrapper, which the states do not name.
+        # Checkpointed layers are inside a wrapper module whose name is not part of the states.
         parameters = self.model.named_parameters()
         names = {id(parameter): name.replace("_checkpoint_wrapped_module.", "") for name, parameter in parameters}
         order = [names[id(parameter)] for group in self.optimizer.param_groups for parameter in group["params"]]
@@ -123,7 +123,8 @@ class ShardedTrainer(BertkitTrainer):
 
 @contextmanager
 def own_class(model: PreTrainedModel) -> Iterator[None]:
-    """Makes a model what it was before FSDP derived a class for it, whose name and code nobody else can load."""
+    """Context in which a model has its original class instead of FSDP's derived class, which cannot be loaded
+    elsewhere."""
     derived = type(model)
     if issubclass(derived, FSDPModule):
         model.__class__ = next(base for base in derived.__bases__ if issubclass(base, PreTrainedModel))
@@ -134,13 +135,13 @@ def own_class(model: PreTrainedModel) -> Iterator[None]:
 
 
 def layer_classes(model: PreTrainedModel) -> list[str]:
-    """The classes of a model's layers, which are shared out one by one; sorted.
+    """Returns the names of a model's layer classes, which are sharded one by one; sorted.
 
-    They are those that transformers does not split among devices. Embeddings are among them, and left out: a head may
-    be tied to them, and has to be in the same group.
+    These are the modules that transformers does not split across devices, without the embeddings: a head may be tied to
+    them and has to be in the same group.
 
     Raises:
-        PlacementError: the model names none that it has.
+        PlacementError: the model declares none of its modules.
     """
     there = {type(module).__name__ for module in model.modules()}
     names = sorted(name for name in there & set(model._no_split_modules or ()) if not name.endswith("Embeddings"))
@@ -150,7 +151,7 @@ def layer_classes(model: PreTrainedModel) -> list[str]:
 
 
 def numbered(state: Mapping[str, Any]) -> dict[str, Any]:
-    """An optimizer's state with the parameters' names, as that of an optimizer that numbers its parameters.
+    """Converts an optimizer state keyed by parameter names to one keyed by parameter numbers.
 
     >>> numbered({"state": {"b": 1, "a": 2}, "param_groups": [{"lr": 3, "params": ["a"]}, {"lr": 4, "params": ["b"]}]})
     {'state': {1: 1, 0: 2}, 'param_groups': [{'lr': 3, 'params': [0]}, {'lr': 4, 'params': [1]}]}
@@ -161,7 +162,7 @@ def numbered(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def named(state: Mapping[str, Any], order: list[str]) -> dict[str, Any]:
-    """The way back from `numbered`: ``order`` has the names of parameters 0, 1, ….
+    """Inverts `numbered`; ``order`` holds the names of parameters 0, 1, ….
 
     >>> named({"state": {1: 1, 0: 2}, "param_groups": [{"lr": 3, "params": [0, 1]}]}, ["a", "b"])
     {'state': {'b': 1, 'a': 2}, 'param_groups': [{'lr': 3, 'params': ['a', 'b']}]}

@@ -1,4 +1,4 @@
-"""A step that runs out of memory is done again with fewer examples at once: the same global batch, the same numbers."""
+"""Retry of a step that runs out of memory with fewer examples at once, with the same global batch and results."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from bertkit.training.trainer import BertkitTrainer
 
 
 class MemorySavingTrainer(BertkitTrainer):
-    """Trainer whose steps go on with half the examples at once when a device has too little memory for all.
+    """Trainer that halves the number of examples computed at once when a device runs out of memory.
 
-    A loss that is a sum over items, divided by their number in the global batch, is the same sum in parts: so a device
-    computes its micro-batch in two, four, … parts, whose gradients add up, and neither the loader nor the other
-    processes see a difference. (transformers' ``auto_find_batch_size`` begins the training again, with a smaller
-    global batch.) Dropout alone is drawn anew.
+    A loss that is a sum over items, divided by their number in the global batch, can be computed in parts: a device
+    splits its micro-batch into two, four, … parts and accumulates their gradients, without an effect on the data loader
+    or other processes. (transformers' ``auto_find_batch_size`` restarts the training with a smaller global batch.) Only
+    dropout is sampled again.
     """
 
     def __init__(self, **kwargs: Any):
-        self._at_once: int | None = None  # examples a device computes at once, where that is fewer than it is given
-        self._batches: list[dict[str, torch.Tensor]] = []  # of this step
-        self._micro_batch = -1  # which of them is computed
+        self._at_once: int | None = None  # examples computed at once, if fewer than the micro-batch
+        self._batches: list[dict[str, torch.Tensor]] = []  # micro-batches of this step
+        self._micro_batch = -1  # index of the current one
         self._is_backward = False
         super().__init__(**kwargs)
 
@@ -42,11 +42,11 @@ class MemorySavingTrainer(BertkitTrainer):
     def training_step(
         self, model: torch.nn.Module, inputs: dict[str, Any], num_items_in_batch: torch.Tensor | int | None = None
     ) -> torch.Tensor:
-        """Loss and gradients of the next micro-batch; where memory runs out, the step so far is computed again.
+        """Computes loss and gradients of the next micro-batch; if memory runs out, recomputes the step so far.
 
         Raises:
             PlacementError: memory does not suffice for a single example, or the processes were exchanging tensors, so
-                that one of them alone cannot go back.
+                that one of them cannot repeat the step alone.
         """
         current = self._micro_batch + 1
         again = False
@@ -61,7 +61,7 @@ class MemorySavingTrainer(BertkitTrainer):
                 if not should_reduce_batch_size(error):
                     raise
                 message = str(error).partition("\n")[0]
-            # Only now have the frames of the failed computation let go of their tensors.
+            # Outside the except block, where the frames of the failed computation have released their tensors.
             self._halve(batch_size(self._batches[self._micro_batch]), message)
             model.zero_grad()
             self.forget_step()
@@ -89,10 +89,10 @@ class MemorySavingTrainer(BertkitTrainer):
         return torch.stack(losses).sum()
 
     def _halve(self, examples: int, message: str) -> None:
-        """Has fewer examples computed at once from here on, and says so.
+        """Reduces the number of examples computed at once, and prints a message.
 
         Raises:
-            PlacementError: as `training_step` says.
+            PlacementError: as `training_step`.
         """
         at_once = min(self._at_once or examples, examples)
         what = f"out of memory with {at_once} sequence{'s' if at_once > 1 else ''} at once on a device ({message})"

@@ -1,7 +1,8 @@
-"""What training on XLA needs beside fixed shapes; a TPU is one such device, and the CPU can be another.
+"""Trainer extension for XLA devices, such as TPUs or the CPU; used with fixed shapes.
 
-XLA records the operations of a step and runs them when a value is asked for or a batch begins. It compiles each new
-recording, which takes seconds to minutes: so nothing may ask within a step, and no step may be other than the last.
+XLA records the operations of a step as a graph, and executes it when a value is read or a batch begins. It compiles
+each new graph, which takes seconds to minutes: a step must not read a tensor's value, and all steps must have the same
+graph.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from bertkit.training.trainer import BertkitTrainer
 
 
 class XlaTrainer(BertkitTrainer):
-    """BertkitTrainer with what transformers' Trainer lacks on XLA.
+    """BertkitTrainer with additions for XLA that transformers' Trainer lacks.
 
     Attributes:
-        autocast: compute in bf16, weights and optimizer state staying float32. accelerate's own bf16 on a TPU stores
-            these in bf16 too, in which an update of 1e-5 of a weight is lost.
+        autocast: compute in bf16 with float32 weights and optimizer state. accelerate's bf16 on a TPU also stores these
+            in bf16, which loses a relative weight update of 1e-5.
     """
 
     autocast = False
@@ -48,7 +49,7 @@ class XlaTrainer(BertkitTrainer):
     def count_tokens(self) -> None:
         import torch_xla
 
-        torch_xla.sync()  # the step first, as one recording; else the number would be a recording of its own
+        torch_xla.sync()  # run the step as one graph first; otherwise the count would be a separate graph
         super().count_tokens()
 
     def get_batch_samples(
@@ -56,14 +57,14 @@ class XlaTrainer(BertkitTrainer):
     ) -> tuple[list[Any], Tensor | int | None]:
         batch_samples, num_items_in_batch = super().get_batch_samples(epoch_iterator, num_batches, device)
         if len(batch_samples) < num_batches:
-            # torch_xla reads in a thread, and takes a fault there for the end of the data.
+            # torch_xla reads in a thread, and treats an exception there as the end of the data.
             raise TrainingError(
                 f"step {self.state.global_step + 1}: the data end before the epoch does; what stopped them stands above"
             )
         return batch_samples, num_items_in_batch
 
     def dataset_of(self, dataloader: Any) -> Any:
-        return dataloader.dataloader.dataset  # XLA's dataloader is around the one that knows
+        return dataloader.dataloader.dataset  # XLA's dataloader wraps the original one
 
     def evaluation_loop(self, dataloader: Any, *args: Any, **kwargs: Any) -> EvalLoopOutput:
         self._unscored = len(self.dataset_of(dataloader))
@@ -76,10 +77,10 @@ class XlaTrainer(BertkitTrainer):
         return super().prediction_step(*args, **kwargs)
 
     def _of_examples(self, values: Any) -> Any:
-        """A batch's values on the CPU, without those of the rows that fill it up.
+        """Moves a batch's values to the CPU, without those of filler rows.
 
-        On the device transformers would append them to those of all batches before, another shape each time. And
-        accelerate knows the last batch by the thread that reads ahead, so it would cut an earlier one.
+        On the device, transformers would append them to those of all earlier batches, with a different shape each time.
+        accelerate detects the last batch in the thread that reads ahead, so it would truncate an earlier one.
         """
         if isinstance(values, (tuple, list)):
             return type(values)(map(self._of_examples, values))
@@ -87,7 +88,7 @@ class XlaTrainer(BertkitTrainer):
 
     def save_weights(self, folder: Path) -> None:
         weights = self.model.state_dict(keep_vars=True)
-        copies = {id(weight): weight.detach().cpu() for weight in weights.values()}  # tied weights are one copy
+        copies = {id(weight): weight.detach().cpu() for weight in weights.values()}  # tied weights share a copy
         whole = {name: copies[id(weight)] for name, weight in weights.items()}
         self.model.save_pretrained(folder, is_main_process=self.args.should_save, state_dict=whole)
 
@@ -101,7 +102,7 @@ class XlaTrainer(BertkitTrainer):
 
 
 class _BetweenGraphs(TrainerCallback):
-    """Ends a recording where one is to end, and takes out of the next one what it would wait for."""
+    """Callback that executes the graph of each micro-batch, and keeps optimizer step counts off the device."""
 
     def __init__(self, trainer: XlaTrainer):
         self.trainer = trainer
@@ -109,7 +110,7 @@ class _BetweenGraphs(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        # AdamW counts its steps on the CPU; resuming has put the counts on the device, one for each weight.
+        # AdamW counts steps on the CPU; resuming moves the counts, one per weight, to the device.
         for values in self.trainer.optimizer.state.values():
             if "step" in values:
                 values["step"] = values["step"].cpu()
@@ -117,14 +118,14 @@ class _BetweenGraphs(TrainerCallback):
     def on_substep_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        # One recording a micro-batch, not one as long as there are micro-batches.
+        # One graph per micro-batch instead of one graph over all micro-batches.
         import torch_xla
 
         torch_xla.sync()
 
 
 def compilations() -> dict[str, float]:
-    """What XLA has compiled in this process: how many recordings (``count``), and the ``seconds`` that took."""
+    """Returns the number of graphs that XLA has compiled in this process (``count``), and the time (``seconds``)."""
     from torch_xla.debug import metrics
 
     count, nanoseconds, _ = metrics.metric_data("CompileTime") or (0, 0, ())
