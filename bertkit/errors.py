@@ -15,9 +15,17 @@ is a bug in bertkit and keeps its traceback (exit code 1). A message states the 
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
+from typing import Any
+
+_LONGEST_LINE, _LONGEST_FAULT = 2_000, 20_000  # characters of a message; values come from files of any size
+
+_REPR = reprlib.Repr()
+_REPR.maxlevel = 3
+_REPR.maxstring = _REPR.maxother = 120
 
 
 class BertkitError(Exception):
@@ -88,7 +96,9 @@ def raise_listed(faults: Sequence[str]) -> None:
 
 
 def listed(faults: Sequence[str], at_most: int = 20) -> str:
-    """Formats one fault unchanged, several as a counted and indented list of at most ``at_most`` entries.
+    """Formats one fault as it is, several as a counted and indented list of at most ``at_most`` entries.
+
+    A line of a fault has at most 2,000 characters and a fault at most 20,000, see `shortened`.
 
     >>> print(listed(["a is wrong", "b is wrong", "c is wrong"], at_most=2))
     3 faults:
@@ -96,7 +106,37 @@ def listed(faults: Sequence[str], at_most: int = 20) -> str:
       - b is wrong
       - … and 1 more
     """
+    entries = [shortened(fault, _LONGEST_FAULT, _LONGEST_LINE) for fault in faults[:at_most]]
     if len(faults) == 1:
-        return faults[0]
-    shown = [*faults[:at_most], *([f"… and {len(faults) - at_most} more"] if len(faults) > at_most else [])]
-    return f"{len(faults)} faults:\n" + "\n".join(f"  - {fault}" for fault in shown)
+        return entries[0]
+    if len(faults) > at_most:
+        entries.append(f"… and {len(faults) - at_most} more")
+    return f"{len(faults)} faults:\n" + "\n".join(f"  - {entry}" for entry in entries)
+
+
+def shortened(text: str, at_most: int, at_most_of_a_line: int | None = None) -> str:
+    """Replaces the middle of a text, and of each of its lines, by an ellipsis if it has too many characters.
+
+    The start of a message has the place of a fault and its end the remedy, so both are kept.
+
+    >>> shortened("abcdefghij", 7)
+    'abc … j'
+    """
+    if len(text) > at_most:
+        end = (at_most - 3) // 3
+        text = f"{text[: at_most - 3 - end]} … {text[len(text) - end :]}"
+    if at_most_of_a_line is not None:
+        text = "\n".join(shortened(line, at_most_of_a_line) for line in text.split("\n"))
+    return text
+
+
+def shown(value: Any) -> str:
+    """Formats a value for a message in at most 200 characters, whatever its size and depth.
+
+    >>> shown("fast"), shown(10**5000)
+    ("'fast'", '<a number of more than 4300 digits>')
+    """
+    try:
+        return shortened(_REPR.repr(value), 200)
+    except ValueError:  # Python does not convert integers of more digits to text
+        return "<a number of more than 4300 digits>"

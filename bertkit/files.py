@@ -1,22 +1,42 @@
-"""Atomic writing of files and folders, without overwriting files of the user."""
+"""Atomic writing of files and folders, without overwriting files of the user.
+
+Everything is written to a temporary file or folder first, synced to disk and renamed. The process holds a lock on it
+until then, so that what a killed process leaves behind is recognized and removed. A write that fails, for example on a
+full disk, raises one `OutputError` and leaves nothing behind.
+"""
 
 from __future__ import annotations
 
-import json
+import errno
+import glob
 import os
+import re
 import shutil
 import signal
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from bertkit.errors import OutputError
+from bertkit.errors import BertkitError, OutputError
+from bertkit.json_text import dumps
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 UNFINISHED = ".unfinished-"
-"""Prefix of the temporary name of a folder from `new_folder`; a killed process leaves such a folder behind."""
+"""Prefix of temporary files and folders; a killed process leaves them behind."""
+
+_OF_SAFETENSORS = re.compile(r"\.tmp[A-Za-z0-9]{6}")  # its temporary files, renamed when they are complete
+_A_DAY = 24 * 3600  # seconds
+_DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+_OF_RUST = re.compile(r"\(os error (\d+)\)")  # safetensors and tokenizers raise exceptions of their own
+_OF_TORCH = re.compile(r"PytorchStreamWriter failed|file write failed|basic_ios::clear|unexpected pos \d+ vs \d+")
 
 
 def check_new_file(path: Path, name: str) -> None:
@@ -29,14 +49,26 @@ def check_new_file(path: Path, name: str) -> None:
     Raises:
         OutputError: the file exists, or its folder does not.
     """
+    check_links(path, name)
     if path.exists():
-        raise OutputError(f"{name}: exists; give another name")
+        raise OutputError(f"{name}: already exists; give another name")
     if not path.parent.is_dir():
-        raise OutputError(f"{name}: there is no folder {path.parent}")
+        raise OutputError(f"{name}: the folder {path.parent} does not exist")
+
+
+def check_links(path: Path, name: str) -> None:
+    """Checks that no part of a path is a link without a target: it counts as missing, but cannot be created.
+
+    Raises:
+        OutputError: the message names the link.
+    """
+    for part in (path, *path.parents):
+        if part.is_symlink() and not part.exists():
+            raise OutputError(f"{name}: {part} is a link to {os.readlink(part)}, which does not exist; remove the link")
 
 
 def partial_name(path: Path) -> Path:
-    """Returns the temporary name of a file during writing.
+    """Returns the name of a file of results while it grows, see `bertkit.inference.growing_file`.
 
     >>> partial_name(Path("labels.csv")).name
     'labels.csv.partial'
@@ -54,24 +86,282 @@ def new_folder(place: Path, is_there: Callable[[], bool] = lambda: False) -> Ite
             so that the temporary folder is discarded.
 
     Raises:
-        OutputError: the temporary folder cannot be created.
-        OSError: the rename fails, for example because ``place`` exists, and ``is_there()`` is False.
+        OutputError: a write fails, or ``place`` exists at the end and ``is_there()`` is False.
     """
-    draft = place.with_name(f"{UNFINISHED}{place.name[:32]}-{uuid.uuid4().hex}")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        draft.mkdir()
     except OSError as error:
-        raise OutputError(f"{place}: cannot be written: {error.strerror}") from error
-    try:
+        raise output_error(place, error) from error
+    remove_unfinished(place.parent, place.name)
+    with disk_faults(place), _draft(place, Path.mkdir) as draft:
         yield draft
+        _settle(draft)
         try:
             os.rename(draft, place)
-        except OSError:
+        except OSError as error:
             if not is_there():
-                raise
+                exists = error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
+                hint = "; another process has written it in the meantime; give another folder" if exists else ""
+                raise OutputError(f"{place}: cannot be written: {error.strerror}{hint}") from error
+        _sync_folder(place.parent)
+
+
+@contextmanager
+def into_folder(folder: Path, needed: int | None = None) -> Iterator[Path]:
+    """Yields a temporary folder within ``folder``, and moves its files to ``folder`` at the end.
+
+    Each file of ``folder`` has either its old or its complete new content. Use it for libraries that write several
+    files themselves, such as ``save_pretrained``.
+
+    Args:
+        folder: an existing folder.
+        needed: size of the files in bytes, for the message of a failed write; ``None`` if unknown.
+
+    Raises:
+        OutputError: a write fails.
+    """
+    with disk_faults(folder, needed), _draft(folder, Path.mkdir, within=folder) as draft:
+        yield draft
+        _settle(draft)
+        for path in draft.iterdir():
+            os.replace(path, folder / path.name)
+        _sync_folder(folder)
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Writes bytes, or text as UTF-8, atomically: the file has either its old or its complete new content.
+
+    Raises:
+        OutputError: the write fails, or the text has no UTF-8 form.
+    """
+    try:
+        data = content.encode() if isinstance(content, str) else content
+    except UnicodeEncodeError as error:
+        wrong = error.object[max(error.start - 20, 0) : error.end + 20]
+        raise OutputError(f"{path}: cannot be written as UTF-8: {wrong!r} holds half a character") from error
+    try:
+        with _draft(path, Path.touch) as draft:
+            with draft.open("wb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(draft, path)
+    except OSError as error:
+        raise output_error(path, error, len(data)) from error
+    _sync_folder(path.parent)
+
+
+def write_json_lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Writes one JSON object per line, atomically."""
+    write_whole(path, "".join(dumps(row, ensure_ascii=False) + "\n" for row in rows))
+
+
+# ---- temporary files and folders ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def _draft(place: Path, create: Callable[[Path], None], within: Path | None = None) -> Iterator[Path]:
+    """Creates a temporary file or folder and locks it; at the end it is removed, unless it was renamed.
+
+    Args:
+        place: the file or folder to be written.
+        create: creates the temporary one.
+        within: folder of the temporary one; by default that of ``place``.
+    """
+    while True:
+        draft = (within or place.parent) / f"{UNFINISHED}{place.name[:32]}-{uuid.uuid4().hex}"
+        try:
+            create(draft)
+            descriptor = os.open(draft, os.O_RDONLY)
+        except OSError as error:
+            raise output_error(place, error) from error
+        lock(descriptor)
+        if draft.exists():
+            break
+        os.close(descriptor)  # removed by `remove_unfinished` of another process before it was locked
+    try:
+        yield draft
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        _remove(draft)
+        os.close(descriptor)
+
+
+def lock(descriptor: int) -> None:
+    """Locks an open file or folder until it is closed or the process ends; does nothing where locks are missing."""
+    if fcntl is not None:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+
+@contextmanager
+def unlocked(path: Path) -> Iterator[bool]:
+    """Yields whether a file or folder exists and no process has locked it; none can during the block.
+
+    Without locks, as on some network file systems, this is decided by a last change at least a day ago.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        yield False
+        return
+    try:
+        yield _is_unlocked(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _is_unlocked(descriptor: int) -> bool:
+    if fcntl is not None:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            return False
+        except OSError:
+            pass
+    return os.fstat(descriptor).st_mtime < time.time() - _A_DAY
+
+
+def is_temporary(name: str) -> bool:
+    """Returns whether a file name is that of a temporary file of a writer.
+
+    >>> [is_temporary(name) for name in (".unfinished-run.json-3f", ".tmpa1B2c3", ".tmp", "x.partial")]
+    [True, True, False, False]
+    """
+    return name.startswith(UNFINISHED) or _OF_SAFETENSORS.fullmatch(name) is not None
+
+
+def remove_unfinished(folder: Path, name: str = "") -> None:
+    """Removes the temporary files and folders of killed processes; those of running processes stay.
+
+    Args:
+        folder: the folder to search.
+        name: name of the file or folder that was being written; all if empty.
+    """
+    for draft in folder.glob(f"{UNFINISHED}{glob.escape(name[:32])}*"):
+        with unlocked(draft) as abandoned:
+            if abandoned:
+                _remove(draft)
+
+
+def clean_run_folder(folder: Path) -> None:
+    """Removes the temporary files of killed runs from a run directory and its checkpoints.
+
+    The files of safetensors have no lock, so no other process may be writing to the folder.
+    """
+    for place in (folder, *folder.glob("checkpoint-*/")):
+        remove_unfinished(place)
+        for path in place.iterdir():
+            if _OF_SAFETENSORS.fullmatch(path.name) and path.is_file():
+                _remove(path)
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+# ---- permissions and disk -----------------------------------------------------------------------------------------
+
+
+def obey_umask(folder: Path) -> None:
+    """Sets the permissions of all files below a folder to those of new files; safetensors creates its files as 0600.
+
+    Args:
+        folder: a folder that this process has created, so that its permissions follow the umask.
+    """
+    wanted = folder.stat().st_mode & 0o666
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.is_symlink() and path.stat().st_mode & 0o777 != wanted:
+            with suppress(PermissionError):  # file systems without permissions, such as FAT
+                path.chmod(wanted)
+
+
+def _settle(draft: Path) -> None:
+    """Gives the files of a temporary folder the permissions of new files, and waits until they are on the disk."""
+    obey_umask(draft)
+    for path in draft.rglob("*"):
+        if path.is_dir():
+            _sync_folder(path)
+        else:
+            with path.open("rb+") as stream:
+                os.fsync(stream.fileno())
+    _sync_folder(draft)
+
+
+def _sync_folder(folder: Path) -> None:
+    with suppress(OSError):  # not all systems and file systems can
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+# ---- failed writes ------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def disk_faults(path: Path, needed: int | None = None) -> Iterator[None]:
+    """Turns the exceptions of a full or read-only disk in the block, of any library, into one OutputError.
+
+    Args:
+        path: the file or folder that is being written.
+        needed: its size in bytes, for the message; ``None`` if unknown.
+    """
+    try:
+        yield
+    except BertkitError:
+        raise
+    except Exception as error:
+        fault = disk_fault(error)
+        if fault is None:
+            raise
+        raise output_error(path, fault, needed) from error
+
+
+def disk_fault(error: BaseException) -> OSError | None:
+    """Returns the error of a full or read-only disk that an exception stands for; ``None`` if there is none."""
+    cause: BaseException | None = error
+    while cause is not None:
+        rust = _OF_RUST.search(str(cause))
+        number = cause.errno if isinstance(cause, OSError) else int(rust[1]) if rust else None
+        if number in _DISK_FAULTS:
+            return cause if isinstance(cause, OSError) else OSError(number, os.strerror(number))
+        if _OF_TORCH.search(str(cause)):  # torch does not say why
+            return OSError(errno.ENOSPC, "the disk is full, or the file became too large")
+        cause = cause.__cause__ or cause.__context__
+    return None
+
+
+def output_error(path: Path, error: OSError, needed: int | None = None) -> OutputError:
+    """Returns the OutputError of a failed write; it has the space needed and free if the disk is full."""
+    reason = error.strerror or str(error)
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return OutputError(f"{path}: cannot be written: {reason}")
+    space = "" if needed is None else f"{readable_size(needed)} are needed, "
+    with suppress(OSError):
+        there = next(place for place in (path, *path.absolute().parents) if place.exists())
+        space += f"{readable_size(shutil.disk_usage(there).free)} are free there; "
+    return OutputError(f"{path}: cannot be written: {reason}; {space}make room, or write to another disk")
+
+
+def readable_size(size: int) -> str:
+    """Formats a number of bytes for display.
+
+    >>> readable_size(0), readable_size(12_345), readable_size(438_000_000), readable_size(1_300_000_000)
+    ('0 bytes', '12.3 kB', '438.0 MB', '1.3 GB')
+    """
+    for unit, name in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if size >= unit:
+            return f"{size / unit:.1f} {name}"
+    return f"{size} bytes"
+
+
+# ---- Ctrl-C -------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -96,15 +386,3 @@ def uninterrupted() -> Iterator[None]:
         signal.signal(signal.SIGINT, interrupt)
     if came:
         interrupt(signal.SIGINT, None)
-
-
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Writes bytes, or text as UTF-8, atomically: the file has either its old or its complete new content."""
-    partial = partial_name(path)
-    partial.write_bytes(content.encode() if isinstance(content, str) else content)
-    os.replace(partial, path)
-
-
-def write_json_lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Writes one JSON object per line, atomically."""
-    write_whole(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))

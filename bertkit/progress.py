@@ -6,6 +6,7 @@ In a run of several processes only the main process writes.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -27,7 +28,11 @@ METRIC_NAMES = {
     "sentence_order_accuracy": "sentence order accuracy",
     "learning_rate": "learning rate",
 }
-_MEASURES = ("epoch", "grad_norm", "flos", "step", "runtime", "per_second", "timing", "num_input_tokens_seen")
+_MEASURES = (
+    *("epoch", "grad_norm", "flos", "step", "runtime", "per_second", "timing", "samples"),
+    "num_input_tokens_seen",
+)
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _SECONDS_BETWEEN_LINES = 15.0
 _MOST_SCORES = 8
 
@@ -42,10 +47,22 @@ def wants_colours() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
+def printable(text: str) -> str:
+    r"""Returns text with its control characters, other than tabs and line endings, as JSON writes them.
+
+    Names and texts of others could otherwise move the cursor, change the window's title, or hide what follows. JSON
+    that is escaped so has the same content.
+
+    >>> printable("\x1b[31mred\x9b2J\r\t\n")
+    '\\u001b[31mred\\u009b2J\\u000d\t\n'
+    """
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
 def say(line: str) -> None:
-    """Prints a line to stderr without breaking an active progress bar."""
+    """Prints a line to stderr without breaking an active progress bar; control characters are escaped."""
     if is_main_process():
-        tqdm.write(line, file=sys.stderr)
+        tqdm.write(printable(line), file=sys.stderr)
 
 
 @contextmanager
@@ -120,7 +137,7 @@ class Bar:
     """
 
     def __init__(self, what: str, unit: str):
-        self.what = what
+        self.what = printable(what)
         self.unit = unit
         self.bar: tqdm[Any] | None = None
         self.started = self.told = time.monotonic()
@@ -150,10 +167,10 @@ class Bar:
             self.told = now
             rate = done / (now - self.started)
             if total is None:
-                say(f"{self.what}: {done} {self.unit}, {rate:.0f} a second")
+                say(f"{self.what}: {done} {self.unit}, {rate:.0f} per second")
                 return
             left = f"{100 * done / total:.0f} % of {total} {self.unit}, {duration((total - done) / rate)} left"
-            say(f"{self.what}: {left}, {rate:.0f} a second")
+            say(f"{self.what}: {left}, {rate:.0f} per second")
 
     def clear(self) -> None:
         """Removes the bar from the terminal until the next call, so that results can be printed."""

@@ -13,6 +13,7 @@ import bertkit
 PACKAGE = Path(bertkit.__file__).parent
 FLOORS = {
     "errors": 0,
+    "json_text": 0,
     "model": 0,
     "files": 1,
     "registration": 1,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 BERT = ("bertkit", "bert")
 """Model types that bertkit's BERT implements."""
 
+_LEAST_TOKENS = 3  # [CLS], a token of text, [SEP]
 # RoBERTa numbers positions from padding_idx + 1, and these families share its code.
 _POSITIONS_AFTER_PADDING = frozenset(
     "camembert data2vec-text esm ibert longformer luke mpnet roberta roberta-prelayernorm xlm-roberta xlm-roberta-xl "
@@ -44,13 +45,15 @@ def config_class(model_type: str | None, name: str) -> type[PreTrainedConfig]:
         return BertConfig
     if model_type not in CONFIG_MAPPING:
         raise CheckpointError(
-            f"{name}: a checkpoint of type {model_type!r}, which transformers does not know; code that comes with a "
-            "checkpoint is not run"
+            f"{name}: a checkpoint of type {model_type!r}, which transformers does not support; code in a "
+            "checkpoint is not executed"
         )
     # Masked language models read both sides of every token; a configuration does not tell that of itself (GPT-2's says
     # is_decoder=False).
     if model_type not in MODEL_FOR_MASKED_LM_MAPPING_NAMES:
-        raise _no_encoder(name, f"a checkpoint of type {model_type!r}, of which there is no masked language model")
+        raise _no_encoder(
+            name, f"a checkpoint of type {model_type!r}, for which transformers has no masked language model"
+        )
     return CONFIG_MAPPING[model_type]
 
 
@@ -66,7 +69,12 @@ def check_encoder(config: PreTrainedConfig, name: str) -> None:
     if getattr(config, "max_position_embeddings", None) is None:
         raise CheckpointError(
             f"{name}: a checkpoint of type {config.model_type!r}, whose config.json has no max_position_embeddings, "
-            "so that nobody knows how long its inputs may be; give another encoder"
+            "so the maximum input length is unknown; give another encoder"
+        )
+    if longest_input(config) < _LEAST_TOKENS:
+        raise CheckpointError(
+            f"{name}: config.json leaves room for inputs of {longest_input(config)} tokens "
+            f"(max_position_embeddings={config.max_position_embeddings}); expected at least {_LEAST_TOKENS}"
         )
 
 
@@ -101,7 +109,7 @@ def head_class(head: str, config: PreTrainedConfig, name: str) -> type[PreTraine
         )
     if "attention_mask" not in inspect.signature(network.forward).parameters:  # FNet has no masks
         raise CheckpointError(
-            f"{name}: a checkpoint of type {config.model_type!r}, which takes no attention mask, so that predictions "
+            f"{name}: a checkpoint of type {config.model_type!r}, which takes no attention mask, so predictions "
             "would depend on the padding; give another encoder"
         )
     return network
@@ -128,8 +136,8 @@ def head_of(config: PreTrainedConfig, name: str) -> str:
         except CheckpointError:  # the family has no such head
             continue
     raise CheckpointError(
-        f"{name}: config.json names {saved} as the checkpoint's architecture; expected the encoder alone, or "
-        f"with a head as in {', '.join(heads[1:])}"
+        f"{name}: the architecture in config.json is {saved}; expected an encoder without a head, or with "
+        f"the head of {', '.join(heads[1:])}"
     )
 
 

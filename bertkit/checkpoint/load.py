@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -9,16 +10,38 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertkit.checkpoint.encoders import BERT, check_encoder, config_class, head_class, longest_input, own_fields
+from bertkit.checkpoint.faults import (
+    check_floating_point,
+    check_folder,
+    check_object,
+    check_tokenizer,
+    reading,
+    reason,
+)
 from bertkit.checkpoint.labels import match_labels
 from bertkit.errors import CheckpointError, RecipeError, listed
+from bertkit.files import new_folder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
+_PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
 # Fields that every configuration accepts in addition to those of its family.
 _OF_THE_TASK = ("num_labels", "id2label", "label2id", "problem_type", "bertkit_task")
+# Fields of a stored configuration that do not describe the network: kernels, which transformers may fetch from the Hub,
+# and the form of the outputs.
+_OF_THE_CALLER = (
+    "attn_implementation",
+    "_attn_implementation",
+    "experts_implementation",
+    "_experts_implementation",
+    "output_attentions",
+    "output_hidden_states",
+    "return_dict",
+)
 # A folder with any of these files has a tokenizer; the last ones are formats of older transformers versions.
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spm.model", "spiece.model", "sentencepiece.bpe.model")
+_LAYER = re.compile(r"\blayers?\.(\d+)\.")  # number of the encoder layer in the name of a weight
 
 
 def load_config(
@@ -63,8 +86,6 @@ class StoredConfig:
             CheckpointError: the stored configuration is unusable, or does not describe an encoder.
             RecipeError: a changed field does not exist, or is impossible for this checkpoint.
         """
-        from huggingface_hub.errors import StrictDataclassError
-
         name_or_path, fields = self.name_or_path, dict(self.fields)
         _check_fields(changes, self.configuration, name_or_path)
         if "num_labels" in changes:  # stored label names would override the number
@@ -72,14 +93,20 @@ class StoredConfig:
         try:
             # Not from_pretrained(…, **changes), which sets the fields after the configuration has been checked.
             config = self.configuration.from_dict({**fields, **changes})
-        except (ValueError, StrictDataclassError) as error:
-            cause = error.__cause__ or error
+        except Exception as error:  # a damaged file holds values of any type, so that any exception may be raised
+            cause = reason(error.__cause__ or error)
             if changes:
                 raise RecipeError(
-                    f"model: the fields {', '.join(changes)} do not fit {name_or_path}: {cause}"
+                    f"model: the fields {', '.join(changes)} are not valid for {name_or_path}: {cause}"
                 ) from error
             raise CheckpointError(f"{name_or_path}: config.json is not usable: {cause}") from error
-        check_encoder(config, name_or_path)
+        with reading(name_or_path, "config.json"):
+            check_encoder(config, name_or_path)
+        if config.problem_type not in (None, *_PROBLEM_TYPES):
+            fault = f"problem_type is {config.problem_type!r}; expected {', '.join(_PROBLEM_TYPES)} or null"
+            if "problem_type" in changes:
+                raise RecipeError(f"model.{fault}")
+            raise CheckpointError(f"{name_or_path}: config.json: {fault}")
         return config
 
 
@@ -94,19 +121,29 @@ def read_config(name_or_path: str, *, any_encoder: bool = False) -> StoredConfig
     """
     from transformers import PreTrainedConfig
 
-    _check_folder(name_or_path, "config.json")
-    try:
+    check_folder(name_or_path, "config.json")
+    check_object(name_or_path, "config.json")
+    with reading(name_or_path, "config.json"):
         stored, _ = PreTrainedConfig.get_config_dict(name_or_path)
-    except (OSError, ValueError) as error:
-        raise CheckpointError(_not_usable(name_or_path, "config.json", error)) from error
     family = stored.get("model_type")
+    if not isinstance(family, str):
+        raise CheckpointError(
+            f"{name_or_path}: config.json has the model_type {family!r}; expected the name of an encoder, such as bert"
+        )
     if family not in BERT and not any_encoder:
         raise CheckpointError(
-            f"{name_or_path}: a checkpoint of type {family!r}; expected BERT ({' or '.join(BERT)}), which pre-training "
-            "needs; other encoders can be fine-tuned"
+            f"{name_or_path}: a checkpoint of type {family!r}; pre-training needs BERT ({' or '.join(BERT)}), "
+            "other encoders can only be fine-tuned"
         )
     configuration = config_class(family, name_or_path)
-    fields, _ = configuration.get_config_dict(name_or_path)  # a file may hold several; each class reads its own
+    with reading(name_or_path, "config.json"):
+        fields, _ = configuration.get_config_dict(name_or_path)  # a file may hold several; each class reads its own
+    if fields.get("quantization_config") is not None:
+        raise CheckpointError(
+            f"{name_or_path}: config.json has a quantization_config; bertkit reads weights in floating point: give the "
+            "checkpoint as it was before it was quantized"
+        )
+    fields = {key: value for key, value in fields.items() if key not in _OF_THE_CALLER}
     return StoredConfig(name_or_path, fields, configuration)
 
 
@@ -121,7 +158,7 @@ def _check_fields(changes: Mapping[str, Any], configuration: type[PreTrainedConf
     for key in changes:
         if key not in known and key not in _OF_THE_TASK:
             near = get_close_matches(key, sorted(known), n=4, cutoff=0.5)
-            hint = f"; similar ones are {', '.join(near)}" if near else ""
+            hint = f"; similar fields: {', '.join(near)}" if near else ""
             family = configuration.model_type
             faults.append(f"model.{key}: {name_or_path} is of type {family!r}, which has no such field{hint}")
     if faults:
@@ -137,8 +174,8 @@ def check_positions(max_seq_length: int, config: PreTrainedConfig, name: str) ->
     longest = longest_input(config)
     if max_seq_length > longest:
         raise RecipeError(
-            f"data.max_seq_length: {max_seq_length} tokens, but {name} has positions for {longest}; "
-            "set --max-seq-length to at most that"
+            f"data.max_seq_length: {max_seq_length} tokens, but {name} has {longest} positions; "
+            f"set --max-seq-length to at most {longest}"
         )
 
 
@@ -164,22 +201,25 @@ def load_model(
         RecipeError: the configuration has ``feature_layers``, which a new head of this kind does not support.
     """
     import torch
-    from safetensors import SafetensorError
     from transformers.utils import logging as transformers_logging
 
     model_class = head_class(head, config, name_or_path)
+    check_floating_point(name_or_path)
     if new_head and head != "BertForTokenClassification" and getattr(config, "feature_layers", None) is not None:
-        raise RecipeError("model.feature_layers: these are read for tagging words alone; set model.feature_layers=null")
+        raise RecipeError("model.feature_layers: supported for word tagging only; set model.feature_layers=null")
     # transformers reports new heads as a table of warnings; missing weights are checked below.
     verbosity = transformers_logging.get_verbosity()
     transformers_logging.set_verbosity_error()
     try:
-        # Otherwise a checkpoint in half precision would be trained in half precision.
-        model, report = model_class.from_pretrained(
-            name_or_path, config=config, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True
-        )
-    except (OSError, RuntimeError, ValueError, SafetensorError) as error:
-        raise CheckpointError(_not_usable(name_or_path, "model", error)) from error
+        with reading(name_or_path, "model"):
+            model, report = model_class.from_pretrained(
+                name_or_path,
+                config=config,
+                dtype=torch.float32,  # otherwise a checkpoint in half precision would be trained in half precision
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,
+                trust_remote_code=False,
+            )
     finally:
         transformers_logging.set_verbosity(verbosity)
     lost = sorted(set(report["missing_keys"]) | {key for key, *_ in report["mismatched_keys"]})
@@ -192,19 +232,32 @@ def load_model(
         if key in shapes:
             there, here = (tuple(shape) for shape in shapes[key])
             raise CheckpointError(
-                f"{name_or_path}: {key} has the shape {there}, but the model is to have {here}; leave out the "
-                "model fields that differ from the checkpoint's (a recipe for new weights names sizes of its own)"
+                f"{name_or_path}: {key} has the shape {there}, but the model needs {here}; remove the "
+                "model fields that differ from the checkpoint's (a recipe for new weights sets its own sizes); "
+                "without such fields, config.json does not belong to these weights"
             )
     if refused:
         named = ", ".join(refused[:3]) + (" …" if len(refused) > 3 else "")
         raise CheckpointError(f"{name_or_path}: the weights lack {named}; it is not a complete {model_class.__name__}")
+    layers = config.num_hidden_layers
+    unread = sorted(
+        key for key in report["unexpected_keys"] if (found := _LAYER.search(key)) and int(found[1]) >= layers
+    )
+    # A recipe may keep the first layers only; a checkpoint whose own configuration does so is damaged.
+    if unread and load_config(name_or_path, any_encoder=True).num_hidden_layers == layers:
+        raise CheckpointError(
+            f"{name_or_path}: config.json has {layers} layers, but the weights hold more, such as "
+            f"{unread[0]}; config.json does not belong to these weights"
+        )
     if new_head and labels is not None and all(key.startswith(prefix) for key in lost):
-        stored = model_class.config_class.from_pretrained(name_or_path)
+        stored = load_config(name_or_path, any_encoder=True)
         lost += match_labels(model, list(stored.id2label.values()), labels)
     return model, lost
 
 
-def load_tokenizer(name_or_path: str | Path, for_pretraining: bool = False) -> PreTrainedTokenizerFast:
+def load_tokenizer(
+    name_or_path: str | Path, for_pretraining: bool = False, config: PreTrainedConfig | None = None
+) -> PreTrainedTokenizerFast:
     """Loads the tokenizer of a checkpoint folder or Hub repository.
 
     Truncation and padding settings in ``tokenizer.json`` are removed; bertkit truncates and pads explicitly.
@@ -213,21 +266,32 @@ def load_tokenizer(name_or_path: str | Path, for_pretraining: bool = False) -> P
         name_or_path: a folder with ``tokenizer.json``, or with files that transformers converts to it, or a Hub id.
         for_pretraining: also require the special tokens of pre-training: [CLS], [SEP], [PAD] and [MASK], under any
             name.
+        config: configuration of the model that reads the ids; ``None`` for no model. It must have an embedding for
+            every token.
 
     Raises:
-        CheckpointError: the tokenizer cannot be loaded, is not a fast tokenizer, or lacks a required token.
+        CheckpointError: the tokenizer cannot be loaded, is not a fast tokenizer, needs code from the checkpoint, lacks
+            a required token, or does not fit the model.
     """
     from transformers import AutoTokenizer
+    from transformers.models.auto.tokenization_auto import get_tokenizer_config
 
-    _check_folder(name_or_path, *_TOKENIZER_FILES)
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(str(name_or_path))
-    except Exception as error:  # the libraries raise OSError, ValueError, KeyError and plain Exception here
-        raise CheckpointError(_not_usable(name_or_path, "tokenizer", error)) from error
+    check_folder(name_or_path, *_TOKENIZER_FILES)
+    check_object(name_or_path, "tokenizer_config.json")
+    with reading(name_or_path, "tokenizer"):
+        code = get_tokenizer_config(str(name_or_path)).get("auto_map")  # a list in old checkpoints
+        if code.get("AutoTokenizer") if isinstance(code, dict) else code:
+            # transformers would ask whether to run it, and take the answer from piped data; or use another class.
+            raise CheckpointError(
+                f"{name_or_path}: tokenizer_config.json names code in the checkpoint as its tokenizer (auto_map), and "
+                "bertkit does not run code of checkpoints; if its tokenizer.json is complete without that code, remove "
+                "auto_map from a copy of the checkpoint"
+            )
+        tokenizer = AutoTokenizer.from_pretrained(str(name_or_path), trust_remote_code=False)
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise CheckpointError(
-            f"{name_or_path}: its {type(tokenizer).__name__} has no fast form; expected one with a tokenizer.json"
+            f"{name_or_path}: its {type(tokenizer).__name__} is not a fast tokenizer; expected one with tokenizer.json"
         )
     backend.no_truncation()
     backend.no_padding()
@@ -236,9 +300,10 @@ def load_tokenizer(name_or_path: str | Path, for_pretraining: bool = False) -> P
         missing = [name for name, role in roles.items() if getattr(tokenizer, f"{role}_id") is None]
         if missing:
             raise CheckpointError(
-                f"{name_or_path}: this tokenizer has no {', '.join(missing)}, which pre-training writes; "
-                f"give that of a BERT checkpoint, or train one: bertkit tokenizer train"
+                f"{name_or_path}: this tokenizer has no {', '.join(missing)}, which pre-training needs; "
+                f"give the tokenizer of a BERT checkpoint, or train one: bertkit tokenizer train"
             )
+    check_tokenizer(tokenizer, config, name_or_path)
     return tokenizer
 
 
@@ -247,7 +312,7 @@ def new_weights(checkpoint: str | Path, folder: Path, seed: int) -> Path:
 
     Args:
         checkpoint: a folder or a Hub id.
-        folder: output folder.
+        folder: new or empty output folder.
         seed: seed of the weights.
 
     Returns:
@@ -261,8 +326,9 @@ def new_weights(checkpoint: str | Path, folder: Path, seed: int) -> Path:
     from bertkit.model.modeling_bert import BertForPreTraining
 
     set_seed(seed)
-    BertForPreTraining(load_config(str(checkpoint))).save_pretrained(folder)
-    save_tokenizer(load_tokenizer(checkpoint), folder)
+    with new_folder(folder) as draft:
+        BertForPreTraining(load_config(str(checkpoint))).save_pretrained(draft)
+        save_tokenizer(load_tokenizer(checkpoint), draft)
     return folder
 
 
@@ -271,32 +337,3 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: str | Path) -> No
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()
     tokenizer.save_pretrained(folder)
-
-
-def _check_folder(name_or_path: str | Path, *files: str) -> None:
-    """Checks local paths before a Hub client would report them after several network retries.
-
-    Raises:
-        CheckpointError: the path does not exist, is a file, or is a folder without any of ``files``.
-    """
-    path = Path(name_or_path)
-    if path.is_file():
-        raise CheckpointError(f"{name_or_path}: is a file; expected the folder that holds {files[0]}, or a Hub id")
-    if path.is_dir():
-        if not any((path / name).exists() for name in files):
-            found = ", ".join(sorted(entry.name for entry in path.iterdir())[:6]) or "nothing"
-            raise CheckpointError(
-                f"{name_or_path}: no {files[0]} in this folder, which holds {found}; give the folder of a checkpoint"
-            )
-    elif path.is_absolute() or str(name_or_path).startswith(("./", "../", "~")) or str(path).count("/") > 1:
-        raise CheckpointError(f"{name_or_path}: no such folder; expected a folder with {files[0]}, or a Hub id")
-
-
-def _not_usable(name_or_path: str | Path, what: str, error: Exception) -> str:
-    reason = (str(error).strip() or type(error).__name__).split("\n")[0]
-    if Path(name_or_path).is_dir():
-        return f"{name_or_path}: the {what} in this folder cannot be loaded ({reason})"
-    return (
-        f"{name_or_path}: neither a folder here nor a {what} that can be had from the Hub now ({reason}); "
-        "give the folder of a checkpoint, or a Hub id such as google-bert/bert-base-uncased with access to the Hub"
-    )

@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 import time
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -25,8 +25,13 @@ from bertkit.cli import (
     tokenizer,
 )
 from bertkit.cli.commands import command
-from bertkit.errors import BertkitError
+from bertkit.cli.printing import print_text
+from bertkit.cli.streams import standard_streams, use_utf8
+from bertkit.errors import BertkitError, DataError, RecipeError
+from bertkit.files import disk_fault
+from bertkit.placement.launched import end_with_launcher, wait_for_launcher
 from bertkit.placement.resolve import ProcessesNeeded, is_main_process
+from bertkit.progress import printable
 
 _FOR_THE_FIRST = 10  # seconds that the other processes wait for the main process to report the error
 
@@ -52,39 +57,90 @@ app.add_typer(recipes.app, name="recipes")
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"bertkit {__version__}")
+        print_text(f"bertkit {__version__}")
         raise typer.Exit
 
 
 @app.callback()
 def _bertkit(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     pass
 
 
 def main() -> None:
-    """Runs the command line; exit codes: 0 success, 1 bug in bertkit, 2 invalid input, 130 interrupted (from typer)."""
-    _set_environment()
-    if not is_main_process():
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - of several processes one gives the results
-    # Boxes and colours only on a terminal; pipes and files get plain text.
-    app.rich_markup_mode = "rich" if sys.stdout.isatty() and sys.stderr.isatty() else None
-    try:
-        app()
-    except ProcessesNeeded as needed:
-        from bertkit.placement.launch import launch
-
-        sys.exit(launch(sys.argv[1:], needed.num_processes))
-    except BertkitError as error:
+    """Runs the command line; exit codes: 0 success, 1 bug in bertkit, 2 invalid input or environment, 130 interrupted
+    (from typer), 141 if nobody reads the output."""
+    end_with_launcher()
+    use_utf8()
+    with standard_streams():
+        _set_environment()
         if not is_main_process():
-            time.sleep(_FOR_THE_FIRST)  # the main process reports the same error, and its exit ends this process
-        print(f"bertkit: error: {error}", file=sys.stderr)
-        sys.exit(2)
-    finally:
-        _end_process_group()
+            sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - of several processes one gives the results
+        # Boxes and colours only on a terminal; pipes and files get plain text.
+        app.rich_markup_mode = "rich" if sys.stdout.isatty() and sys.stderr.isatty() else None
+        try:
+            _check_environment()
+            try:
+                app()
+            finally:
+                sys.stdout.flush()
+        except ProcessesNeeded as needed:
+            from bertkit.placement.launch import launch
+
+            sys.exit(launch(sys.argv[1:], needed.num_processes))
+        except BertkitError as error:
+            _fail(str(error))
+        except Exception as error:
+            wait_for_launcher()
+            message = system_error(error)
+            if message is None:
+                raise
+            _fail(message)
+        finally:
+            _end_process_group()
+
+
+def _fail(message: str) -> NoReturn:
+    if not is_main_process():
+        time.sleep(_FOR_THE_FIRST)  # the main process reports the same error, and its exit ends this process
+    print(f"bertkit: error: {printable(message)}", file=sys.stderr)
+    sys.exit(2)
+
+
+def _check_environment() -> None:
+    """Checks what no command can work with.
+
+    Raises:
+        DataError: the working directory has been deleted.
+        RecipeError: an argument is not UTF-8.
+    """
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise DataError(f"the working directory cannot be read ({error.strerror}); change to another one") from error
+    for number, argument in enumerate(sys.argv[1:], start=1):
+        try:
+            argument.encode()
+        except UnicodeEncodeError as error:
+            raise RecipeError(
+                f"argument {number}, {os.fsencode(argument)!r}: not UTF-8; convert the text, or rename the file"
+            ) from error
+
+
+def system_error(error: Exception) -> str | None:
+    """Returns the message of an exception by which the system, not bertkit, is at fault; ``None`` for any other.
+
+    Such are full disks, missing permissions and broken connections, in the temporary files and caches of libraries for
+    example. What bertkit reads and writes itself has messages of its own.
+    """
+    fault = disk_fault(error) or error
+    if not isinstance(fault, OSError) or fault.errno is None or not fault.strerror:
+        return None
+    place = fault.filename if isinstance(fault.filename, (str, bytes)) else "the system reports"
+    return f"{os.fsdecode(place)}: {fault.strerror}"
 
 
 def _end_process_group() -> None:

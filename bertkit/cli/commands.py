@@ -45,7 +45,7 @@ def command(
 
         @wraps(function, assigned=("__module__", "__name__", "__doc__"))
         def placeholder() -> None:
-            raise NotImplementedError("it stands for the function, whose options are not built yet")
+            raise NotImplementedError("placeholder for the function; its options are not built yet")
 
         placeholder.__signature__ = inspect.Signature()  # type: ignore[attr-defined]
         app.command(name, cls=_built_when_needed(build))(placeholder)
@@ -64,7 +64,9 @@ def with_options(function: Callable[..., None], kind: str, settings: Sequence[Se
     types = option_types(kind)
     for setting in settings:
         if setting.key not in types:
-            raise ValueError(f"{setting.key}: the settings of task {kind} have no such field that an option can set")
+            raise ValueError(
+                f"{setting.key}: the settings of task {kind} have no field of this name that an option can set"
+            )
     options = [_option(setting, types[setting.key]) for setting in settings]
     parts = {
         name: _expanded(parameter, options)

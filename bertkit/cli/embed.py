@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from json import dumps
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,7 +9,9 @@ import typer
 
 import bertkit
 from bertkit.cli import options
+from bertkit.cli.printing import print_text
 from bertkit.errors import RecipeError
+from bertkit.json_text import dumps
 
 
 def embed(
@@ -23,25 +24,29 @@ def embed(
         Path, typer.Option("--output", help="A new file: .npz, .parquet or .jsonl.", show_default=False)
     ],
     input_file: Annotated[
-        Path | None, typer.Option("--input", help="Texts, one a line, or a table; - is stdin.", show_default=False)
+        Path | None, typer.Option("--input", help="Texts, one per line, or a table; - is stdin.", show_default=False)
     ] = None,
     text_column: Annotated[
-        str | None, typer.Option(help="The column of the texts in a table; text by default.", show_default=False)
+        str | None, typer.Option(help="Text column of a table; text by default.", show_default=False)
     ] = None,
     pooling: Annotated[
-        Literal["cls", "mean", "max", "none"], typer.Option(help="Of a text's tokens; none: a vector a token.")
+        Literal["cls", "mean", "max", "none"],
+        typer.Option(help="Pooling of the tokens of a text; none: one vector per token."),
     ] = "mean",
-    layers: Annotated[str, typer.Option(help="Joined end to end; -1 is the last, 0 the embeddings.")] = "-1",
+    layers: Annotated[str, typer.Option(help="Layers to concatenate; -1 is the last, 0 the embeddings.")] = "-1",
     max_seq_length: Annotated[
-        int | None, typer.Option(help="Tokens of one window with specials.", show_default=False)
+        int | None,
+        typer.Option(help="Maximum number of tokens of a window, special tokens included.", show_default=False),
     ] = None,
     stride: Annotated[
         int | None,
-        typer.Option(help="Tokens that neighbouring windows share; by default a quarter.", show_default=False),
+        typer.Option(
+            help="Tokens that neighbouring windows share; by default a quarter of a window.", show_default=False
+        ),
     ] = None,
     json: options.AsJson = False,
 ) -> None:
-    """Vectors of texts, or of their tokens, from any encoder; long texts are read in windows."""
+    """Compute vectors of texts, or of their tokens, with any encoder; long texts are read in windows."""
     count, size = bertkit.embed(
         checkpoint,
         output_file,
@@ -54,10 +59,10 @@ def embed(
         stride,
     )
     if json:
-        print(dumps({"texts": count, "size": size, "output": str(output_file)}))
+        print_text(dumps({"texts": count, "size": size, "output": str(output_file)}))
     else:
         number = "1 text" if count == 1 else f"{count} texts"
-        print(f"{number}, {size} numbers {'a token' if pooling == 'none' else 'each'}: {output_file}")
+        print_text(f"{number}, {size} numbers {'per token' if pooling == 'none' else 'each'}: {output_file}")
 
 
 def numbers(given: str, flag: str) -> list[int]:
@@ -69,4 +74,4 @@ def numbers(given: str, flag: str) -> list[int]:
     try:
         return [int(each) for each in given.split(",")]
     except ValueError as error:
-        raise RecipeError(f"{flag} {given}: expected whole numbers with commas between them, such as -1,-2") from error
+        raise RecipeError(f"{flag} {given}: expected whole numbers separated by commas, such as -1,-2") from error

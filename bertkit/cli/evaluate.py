@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from json import dumps
 from typing import Annotated
 
 import typer
 
 import bertkit
 from bertkit.cli import options
+from bertkit.cli.printing import print_text
 from bertkit.cli.settings import Settings
+from bertkit.json_text import dumps
 
 SETTINGS = (
     "data.data_dir",
@@ -28,7 +29,7 @@ def evaluate(
     checkpoint: options.Checkpoint,
     settings: Settings,
     split: Annotated[
-        str, typer.Option(help="validation, train, a test with labels, or validation_mm of MNLI.")
+        str, typer.Option(help="validation, train, a test set with labels, or validation_mm of MNLI.")
     ] = "validation",
     json: options.AsJson = False,
 ) -> None:
@@ -36,8 +37,8 @@ def evaluate(
     data = settings.block("data")
     result = bertkit.evaluate(checkpoint, split=split, max_samples=data.pop("max_eval_samples", None), **data)
     if json:
-        print(dumps(asdict(result)))
+        print_text(dumps(asdict(result)))
         return
     for name, value in result.metrics.items():
-        print(f"{name.removeprefix('eval_')} {value:.4f}")
-    print(f"{result.examples} examples of {result.source}")
+        print_text(f"{name.removeprefix('eval_')} {value:.4f}")
+    print_text(f"{result.examples} examples of {result.source}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from json import dumps
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,7 +10,9 @@ import typer
 
 import bertkit
 from bertkit.cli import options
+from bertkit.cli.printing import print_text
 from bertkit.cli.settings import Settings
+from bertkit.json_text import dumps
 
 SETTINGS = (
     "data.data_dir",
@@ -30,17 +31,19 @@ def export(
     to: Annotated[
         Literal["bert", "onnx"], typer.Option(help="bert: for plain transformers; onnx: for onnxruntime and others.")
     ] = "bert",
-    int8: Annotated[bool, typer.Option("--int8", help="Of onnx: int8 matrices, scored before and after.")] = False,
+    int8: Annotated[
+        bool, typer.Option("--int8", help="With --to onnx: quantize matrices to int8, and score before and after.")
+    ] = False,
     json: options.AsJson = False,
 ) -> None:
-    """Write a checkpoint in a form that needs no bertkit, and check that it computes the same."""
+    """Write a checkpoint in a format that does not need bertkit, and check that it computes the same."""
     data = settings.block("data")
     result = bertkit.export(checkpoint, out, to=to, int8=int8, max_samples=data.pop("max_eval_samples", None), **data)
     if json:
-        print(dumps(asdict(result), default=str))
+        print_text(dumps(asdict(result), default=str))
         return
-    print(f"{result.folder}: {result.model_class}; {result.comparison}")
+    print_text(f"{result.folder}: {result.model_class}; {result.comparison}")
     for name, (before, after) in result.scores.items():
-        print(f"{name} {before:.4f}, as int8 {after:.4f}, on {result.examples} examples")
+        print_text(f"{name} {before:.4f}, as int8 {after:.4f}, on {result.examples} examples")
     for note in result.notes:
-        print(f"note: {note}")
+        print_text(f"note: {note}")

@@ -32,15 +32,15 @@ command(app, "glue", glue.SETTINGS)(glue.glue)
         *_VALIDATION_AND_MORE,
         "task.text_columns",
         "task.label_column",
-        Setting("task.label_separator", "What parts several labels in a field of a CSV or TSV file."),
-        Setting("task.problem", "What the labels are; without it their form tells."),
+        Setting("task.label_separator", "Separator of several labels in a field of a CSV or TSV file."),
+        Setting("task.problem", "Kind of the labels; without it, inferred from their values."),
         "data.long_text",
         "data.stride",
         "data.pooling",
     ),
 )
 def classification(run: Run) -> None:
-    """Fine-tune on a table of your own: classes, several classes or a number for a text or a pair."""
+    """Fine-tune on your own table: one class, several classes or a number per text or pair."""
     finetune(run.recipe or "finetune/classification", run)
 
 
@@ -50,10 +50,8 @@ def classification(run: Run) -> None:
     of_a_run(
         "data.train_file",
         *_VALIDATION_AND_MORE,
-        Setting("task.context_column", "The column of the text to go on from."),
-        Setting(
-            "task.ending_columns", "A column of lists of endings, or one column for each ending.", "--ending-column"
-        ),
+        Setting("task.context_column", "Column of the text that the endings continue."),
+        Setting("task.ending_columns", "Column of lists of endings, or one column per ending.", "--ending-column"),
         "task.label_column",
     ),
 )
@@ -73,20 +71,22 @@ def multiple_choice(run: Run) -> None:
         "data.dataset_config",
         Setting(
             "data.doc_stride",
-            "Tokens that neighbouring windows of a text share: the overlap; 128 by default. Google's run_squad.py "
-            "calls the step from window to window so: its 128 at 384 is an overlap near 238.",
+            "Tokens that neighbouring windows of a text share (overlap); 128 by default. In Google's run_squad.py "
+            "doc_stride is the step between windows: its 128 at 384 is an overlap of about 238.",
         ),
-        Setting("data.max_query_length", "Tokens of a question; 64 by default, more are cut off."),
-        Setting("task.max_answer_length", "Tokens of the longest answer; 30 by default."),
-        Setting("task.n_best_size", "Answers to write to nbest_predictions.json; 20 by default."),
+        Setting(
+            "data.max_query_length", "Maximum number of tokens of a question; 64 by default. Longer questions are cut."
+        ),
+        Setting("task.max_answer_length", "Maximum number of tokens of an answer; 30 by default."),
+        Setting("task.n_best_size", "Number of answers in nbest_predictions.json; 20 by default."),
         Setting(
             "task.null_score_diff_threshold",
-            "How much the score of no answer must be above the best answer's; 0 by default.",
+            "Predict no answer if its score exceeds that of the best answer by more than this; 0 by default.",
         ),
     ),
 )
 def squad(run: Run) -> None:
-    """Fine-tune on SQuAD 1.1 or 2.0, or on questions of your own: answers are parts of a text."""
+    """Fine-tune on SQuAD 1.1 or 2.0, or on your own questions; answers are spans of a text."""
     version = "v2" if "task.version_2_with_negative" in run.settings else "v1"
     finetune(run.recipe or f"finetune/squad/{version}", run)
 
@@ -97,9 +97,9 @@ def squad(run: Run) -> None:
     of_a_run(
         Setting("data.train_file", "Sentences to train on: columns as in CoNLL, .jsonl or .parquet."),
         *_VALIDATION_AND_MORE,
-        Setting("task.token_column", "The column of the words: a name, or a number from 1 in a file of columns."),
-        Setting("task.tag_column", "The column of the tags, likewise; without it the last."),
-        Setting("task.label_all_subwords", "Train all pieces of a word, not the first."),
+        Setting("task.token_column", "Word column: a name, or in a column file a number from 1."),
+        Setting("task.tag_column", "Tag column, likewise; in a column file the last by default."),
+        Setting("task.label_all_subwords", "Train on all pieces of a word, not only the first."),
         "data.stride",
         Setting("data.context", "Read each sentence alone, or with its neighbours in the document."),
     ),

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from json import dumps
 from typing import Annotated
 
 import typer
 
 import bertkit
+from bertkit.cli.printing import print_text
 from bertkit.cli.runs import Run, finetune
 from bertkit.cli.settings import of_a_run
 from bertkit.errors import RecipeError, did_you_mean
+from bertkit.json_text import dumps
 
 SETTINGS = of_a_run("data.data_dir", "data.long_text", "data.stride", "data.pooling")
 
@@ -21,24 +22,24 @@ def glue(
     task: Annotated[
         str | None,
         typer.Option(
-            help="A GLUE task, such as sst2: short for its recipe; or several: rte,mrpc; or all.", show_default=False
+            help="A GLUE task such as sst2, run with its recipe; several, such as rte,mrpc; or all.", show_default=False
         ),
     ] = None,
     run: Run,
 ) -> None:
-    """Fine-tune on a GLUE task, from the Hub set or GLUE's TSV folder."""
+    """Fine-tune on a GLUE task, with the data from the Hub or GLUE's TSV folder."""
     if task is None or not (task == "all" or "," in task):
         finetune(task_recipe(task, run.recipe), run)
         return
     if run.push_to_hub is not None:
-        raise RecipeError(f"--push-to-hub is for one run, and --task {task} is several; use bertkit push")
+        raise RecipeError(f"--push-to-hub is for one run, and --task {task} names several; use bertkit push")
     from bertkit.training.glue_suite import glue_table
 
     # Repeating the command continues where it stopped, so --resume has no effect.
     results = bertkit.finetune_glue(
         tasks(task, run.recipe), output_dir=run.output_dir, model=run.model, overrides=run.overrides()
     )
-    print(dumps(asdict(results), default=str) if run.json else glue_table(results))
+    print_text(dumps(asdict(results), default=str) if run.json else glue_table(results))
 
 
 def task_recipe(task: str | None, recipe: str | None) -> str:
@@ -63,7 +64,7 @@ def tasks(given: str, recipe: str | None) -> list[str]:
     """
     known = _known()
     if recipe is not None:
-        raise RecipeError(f"--recipe is for one run, and --task {given} names several; give one of them")
+        raise RecipeError(f"--recipe is for one run, and --task {given} names several; give only one of them")
     names = known if given == "all" else given.split(",")
     for name in names:
         if name not in known:

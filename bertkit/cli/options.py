@@ -13,7 +13,19 @@ OutputDir = Annotated[Path, typer.Option("--output-dir", help="The run directory
 MorePaths = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[PATH]...", help="More of the corpus: --corpus a.txt b.txt, --corpus texts/*.txt.", show_default=False
+        metavar="[PATH]...",
+        help="More paths of the corpus: --corpus a.txt b.txt, --corpus texts/*.txt.",
+        show_default=False,
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object.")]
+# Settings that `tokenizer train` and `pretrain` share: of the text and of a vocabulary learned from it.
+VOCABULARY_AND_TEXT = (
+    "data.cased",
+    "data.merge_score",
+    "data.min_pair_frequency",
+    "data.text_column",
+    "data.dataset_config",
+    "data.dataset_split",
+    "data.streaming",
+)

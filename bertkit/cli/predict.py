@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -23,25 +22,42 @@ def predict(
         Path | None,
         typer.Option(
             "--input",
-            help="Texts, one a line, a table, or SQuAD's JSON; - is stdin.",
+            help="Texts, one per line, a table, or SQuAD's JSON; - is stdin.",
             show_default=False,
         ),
     ] = None,
     output_file: Annotated[
-        Path | None, typer.Option("--output", help="A new file: .csv, or a JSON object a line.", show_default=False)
+        Path | None, typer.Option("--output", help="A new file: .csv, or one JSON object per line.", show_default=False)
     ] = None,
     question: Annotated[
-        list[str] | None, typer.Option(help="To be answered from the context. Repeatable.", show_default=False)
+        list[str] | None, typer.Option(help="Question to answer from the context. Repeatable.", show_default=False)
     ] = None,
-    context: Annotated[str | None, typer.Option(help="A text that has the answers.", show_default=False)] = None,
-    context_file: Annotated[Path | None, typer.Option(help="A file of such a text.", show_default=False)] = None,
+    context: Annotated[str | None, typer.Option(help="Text that contains the answers.", show_default=False)] = None,
+    context_file: Annotated[Path | None, typer.Option(help="File with this text.", show_default=False)] = None,
+    csv_safe: Annotated[
+        bool, typer.Option("--csv-safe", help="In CSV, prefix text that looks like a formula with an apostrophe.")
+    ] = False,
+    all_probabilities: Annotated[
+        bool,
+        typer.Option("--all-probabilities", help="Write those of all labels; by default of the ten most probable."),
+    ] = False,
     json: options.AsJson = False,
 ) -> None:
     """Predict with a fine-tuned checkpoint; the task is read from it."""
-    from bertkit.progress import wants_colours
+    from bertkit.progress import say, wants_colours
 
     passage = one_context(context, context_file)
-    found = bertkit.predict(checkpoint, texts, input_file, output_file, question, passage, colours=wants_colours())
+    found = bertkit.predict(
+        checkpoint,
+        texts,
+        input_file,
+        output_file,
+        question,
+        passage,
+        colours=wants_colours(),
+        csv_safe=csv_safe,
+        all_probabilities=all_probabilities,
+    )
     if json:
         print_list("predictions", (block.rows for block in found))
     elif output_file is None:
@@ -49,7 +65,7 @@ def predict(
             print_lines(block.lines)
     else:
         count = sum(len(block.rows) for block in found)
-        print(f"{count} predictions: {output_file}", file=sys.stderr)
+        say(f"{count} predictions: {output_file}")
 
 
 def one_context(context: str | None, context_file: Path | None) -> str | Path | None:
@@ -59,5 +75,5 @@ def one_context(context: str | None, context_file: Path | None) -> str | Path | 
         RecipeError: both are given.
     """
     if context is not None and context_file is not None:
-        raise RecipeError("--context and --context-file: give one of them")
+        raise RecipeError("--context and --context-file: give only one of them")
     return context if context_file is None else context_file

@@ -13,22 +13,22 @@ from bertkit.cli.printing import print_results
 from bertkit.cli.settings import Setting, of_a_run
 
 SETTINGS = of_a_run(
-    Setting("data.tokenizer", "A tokenizer's folder or Hub id; or give --vocab-size."),
-    Setting("data.vocab_size", "Train a tokenizer of that many pieces on the corpus."),
-    "data.cased",
-    "data.merge_score",
-    "data.min_pair_frequency",
-    "data.text_column",
-    "data.dataset_config",
-    "data.dataset_split",
-    "data.streaming",
-    Setting("data.document_separator", "Parts documents within a text file: blank-line, or a regex for a whole line."),
-    Setting("data.sentence_per_line", "Google's form: a sentence a line, a blank line parts documents."),
-    Setting("data.sentence_splitter", "rules (the default), none, module:function or file.py:function."),
-    Setting("task.pair_objective", "nsp: does B follow A? sop: are A and B in order? none: masked words alone."),
+    Setting("data.tokenizer", "Folder or Hub id of a tokenizer; or give --vocab-size."),
+    Setting("data.vocab_size", "Train a tokenizer with this number of pieces on the corpus."),
+    *options.VOCABULARY_AND_TEXT,
+    Setting(
+        "data.document_separator", "Separator of documents within a file: blank-line, or a regex for a whole line."
+    ),
+    Setting("data.sentence_per_line", "Google's format: one sentence per line, a blank line between documents."),
+    Setting(
+        "data.sentence_splitter", "Sentence splitter: rules (the default), none, module:function or file.py:function."
+    ),
+    Setting("task.pair_objective", "nsp: does B follow A? sop: are A and B in order? none: masked LM only."),
     Setting("data.whole_word_mask", "Mask whole words instead of single pieces."),
-    Setting("data.max_seq_length", "Tokens of one input with specials; cuts every phase to it."),
-    Setting("data.max_train_samples", "Only the first so many documents."),
+    Setting(
+        "data.max_seq_length", "Maximum number of tokens of an input, special tokens included; also limits every phase."
+    ),
+    Setting("data.max_train_samples", "Use at most this number of training documents, the first ones."),
 )
 
 
@@ -46,7 +46,7 @@ class Run(runs.Run):
     model: Annotated[
         str | None,
         typer.Option(
-            help="Go on from this checkpoint, a folder or a Hub id, with its tokenizer. Without it: new weights.",
+            help="Continue from this checkpoint, a folder or a Hub id, with its tokenizer. Without it: new weights.",
             show_default=False,
         ),
     ] = None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from json import dumps
 from typing import Annotated, Literal
 
 import typer
 
 import bertkit
 from bertkit.cli import options
+from bertkit.cli.printing import print_text
+from bertkit.json_text import dumps
 
 
 def push(
@@ -17,23 +18,23 @@ def push(
         str, typer.Argument(help="A run directory or a folder with a checkpoint.", show_default=False)
     ],
     repo_id: Annotated[
-        str, typer.Argument(metavar="REPO_ID", help="owner/name; created if need be.", show_default=False)
+        str, typer.Argument(metavar="REPO_ID", help="owner/name; created if it does not exist.", show_default=False)
     ],
     private: Annotated[
         bool, typer.Option("--private", help="Create a private repository; otherwise the Hub makes it public.")
     ] = False,
     revision: Annotated[
-        str | None, typer.Option(help="Branch; created if need be. Without it: main.", show_default=False)
+        str | None, typer.Option(help="Branch; created if it does not exist. Without it: main.", show_default=False)
     ] = None,
     as_: Annotated[
         Literal["bert", "bertkit"],
         typer.Option("--as", help="bert: for plain transformers; bertkit: with the code of its classes."),
     ] = "bert",
     license: Annotated[
-        str | None, typer.Option(help="For the model card, such as mit or apache-2.0.", show_default=False)
+        str | None, typer.Option(help="Licence for the model card, such as mit or apache-2.0.", show_default=False)
     ] = None,
     language: Annotated[
-        list[str] | None, typer.Option(help="Of the texts, such as en. Repeatable.", show_default=False)
+        list[str] | None, typer.Option(help="Language of the texts, such as en. Repeatable.", show_default=False)
     ] = None,
     json: options.AsJson = False,
 ) -> None:
@@ -41,4 +42,4 @@ def push(
     result = bertkit.push(
         checkpoint, repo_id, private=private, revision=revision, as_=as_, license=license, language=language or []
     )
-    print(dumps(asdict(result)) if json else result)
+    print_text(dumps(asdict(result)) if json else result)

@@ -9,16 +9,17 @@ import typer
 
 import bertkit
 from bertkit.cli import options
+from bertkit.cli.printing import print_text
 
 
 def quickstart(
-    output_dir: Annotated[Path, typer.Option(help="Where text, checkpoints and results go; new or empty.")] = Path(
+    output_dir: Annotated[Path, typer.Option(help="Folder for text, checkpoints and results; new or empty.")] = Path(
         "bertkit-quickstart"
     ),
     json: options.AsJson = False,
 ) -> None:
-    """The whole way on made-up text, offline, in about two minutes."""
+    """Pre-train, fine-tune and predict on synthetic text, offline, in about two minutes."""
     from bertkit.tour.quickstart import report
 
     tour = bertkit.quickstart(output_dir)
-    print(report(tour, as_json=json))
+    print_text(report(tour, as_json=json))

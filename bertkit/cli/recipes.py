@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 import bertkit
+from bertkit.cli.printing import print_text
+from bertkit.recipe.yaml_files import read_recipe_text
 
 app = typer.Typer(help="List, read, copy and check recipes.", no_args_is_help=True)
 
@@ -16,28 +18,32 @@ Name = Annotated[str, typer.Argument(help="A recipe's name, such as finetune/glu
 
 @app.command("list")
 def list_() -> None:
-    """The names of all recipes."""
+    """List the names of all recipes."""
     for name in bertkit.list_recipes():
-        print(name)
+        print_text(name)
 
 
 @app.command()
 def show(name: Name) -> None:
     """Print a recipe."""
-    print(bertkit.find_recipe(name).read_text(encoding="utf-8"), end="")
+    print_text(read_recipe_text(bertkit.find_recipe(name)), end="")
 
 
 @app.command()
 def copy(name: Name, destination: Annotated[Path, typer.Argument(help="The new file.", show_default=False)]) -> None:
-    """Copy a recipe to a file of your own."""
-    print(bertkit.copy_recipe(name, destination))
+    """Copy a recipe to a new file."""
+    print_text(bertkit.copy_recipe(name, destination))
 
 
 @app.command()
 def validate(
     files: Annotated[list[Path], typer.Argument(help="Recipe files.", metavar="FILE...", show_default=False)],
+    run_code: Annotated[
+        bool,
+        typer.Option("--run-code", help="Also run the code that a recipe names, such as data.sentence_splitter."),
+    ] = False,
 ) -> None:
-    """Check recipes: every fault of every file in one message."""
-    bertkit.validate_recipes(files)
+    """Check recipes; one message lists all faults of all files. Without --run-code, no code of a recipe runs."""
+    bertkit.validate_recipes(files, run_code=run_code)
     for file in files:
-        print(f"{file}: ok")
+        print_text(f"{file}: ok")

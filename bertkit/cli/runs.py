@@ -36,7 +36,7 @@ class Run:
     placement: Annotated[
         str | None,
         typer.Option(
-            help="Where to run: auto, cpu, single_gpu, ddp, fsdp, or a file of your own.",
+            help="Where to run: auto, cpu, single_gpu, ddp, fsdp, tpu, or your own file.",
             rich_help_panel="Placement",
             show_default=False,
         ),
@@ -51,7 +51,7 @@ class Run:
     push_to_hub: Annotated[
         str | None,
         typer.Option(
-            help="Push the finished run to this repository; licence and the like: --set hub.license=mit.",
+            help="Push the finished run to this repository; set its licence etc. with --set hub.license=mit.",
             metavar="REPO_ID",
             show_default=False,
         ),
@@ -80,7 +80,10 @@ def overrides(settings: Mapping[str, Any], set_: Sequence[str] | None, placement
         key, equals, text = value.partition("=")
         if not equals:
             raise RecipeError(f"--set {value}: expected block.key=value, such as train.learning_rate=3e-5")
-        parsed = parse_value(text)
+        try:
+            parsed = parse_value(text)
+        except RecipeError as error:
+            raise RecipeError(f"--set {key}: {error}") from error
         if key in given and given[key] != parsed:
             raise RecipeError(f"{key} is given twice: {given[key]!r} and {parsed!r}; keep one of them")
         given[key] = parsed

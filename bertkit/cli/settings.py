@@ -80,32 +80,34 @@ class Setting:
 _SHARED = {
     setting.key: setting
     for setting in (
-        Setting("data.data_dir", "Folder with the data; without it the set is loaded from the Hub."),
+        Setting("data.data_dir", "Folder with the data; without it, the data set is loaded from the Hub."),
         Setting("data.train_file", "Table to train on: .csv, .tsv, .jsonl or .parquet."),
-        Setting("data.validation_file", "Table to score on; without it some training rows are held out."),
+        Setting("data.validation_file", "Table to evaluate on; without it, some training rows are held out."),
         Setting("data.test_file", "Table to predict, with or without labels."),
-        Setting("data.dataset_name", "A set of the Hub instead of files."),
-        Setting("data.dataset_config", "Configuration of a Hub set."),
-        Setting("data.dataset_split", "Split of a Hub set; train by default."),
-        Setting("data.text_column", "The column of the text in tables and Hub sets; text by default."),
-        Setting("data.streaming", "Read the corpus while training on it: for one that does not fit the disk."),
-        Setting("data.cased", "Keep upper case and accents in the vocabulary that is trained."),
-        Setting("data.merge_score", "What the vocabulary's trainer merges pairs by; frequency by default."),
-        Setting("data.min_pair_frequency", "How often a pair has to occur to be merged."),
-        Setting("task.text_columns", "The column of the text; twice for a pair.", "--text-column"),
-        Setting("task.label_column", "The column of the labels."),
+        Setting("data.dataset_name", "Hub data set, instead of files."),
+        Setting("data.dataset_config", "Configuration of the Hub data set."),
+        Setting("data.dataset_split", "Split of the Hub data set; train by default."),
+        Setting("data.text_column", "Text column in tables and Hub data sets; text by default."),
+        Setting("data.streaming", "Read the corpus during training, for a corpus that does not fit on disk."),
+        Setting("data.cased", "Keep upper case and accents in the trained vocabulary."),
+        Setting("data.merge_score", "Criterion by which pairs of pieces are merged; frequency by default."),
+        Setting("data.min_pair_frequency", "Minimum number of occurrences of a pair to merge."),
+        Setting("task.text_columns", "Text column; give it twice for a pair.", "--text-column"),
+        Setting("task.label_column", "Label column."),
         Setting("data.long_text", "Cut a text beyond --max-seq-length, or read all of it in overlapping windows."),
-        Setting("data.stride", "Tokens that neighbouring windows share; by default a quarter."),
-        Setting("data.pooling", "Of the windows of a text; mean by default."),
+        Setting("data.stride", "Tokens that neighbouring windows share; by default a quarter of a window."),
+        Setting("data.pooling", "Pooling of the windows of a text; mean by default."),
         Setting("train.learning_rate", "Peak learning rate."),
-        Setting("train.num_train_epochs", "Passes over the data."),
-        Setting("train.max_steps", "Optimizer steps; wins over epochs."),
+        Setting("train.num_train_epochs", "Passes over the training data."),
+        Setting("train.max_steps", "Optimizer steps; takes precedence over epochs."),
         Setting("train.global_train_batch_size", "Sequences per optimizer step, over all processes and accumulation."),
-        Setting("train.seed", "Seed of weights, order, masks, dropout."),
-        Setting("data.max_seq_length", "Tokens of one input with specials."),
-        Setting("data.max_train_samples", "Only the first so many examples."),
-        Setting("data.max_eval_samples", "Only the first so many examples."),
-        Setting("placement.num_processes", "Processes to start, one for each device; with ddp and fsdp all GPUs."),
+        Setting("train.seed", "Random seed of weights, order, masks and dropout."),
+        Setting("data.max_seq_length", "Maximum number of tokens of an input, special tokens included."),
+        Setting("data.max_train_samples", "Use at most this number of training examples, the first ones."),
+        Setting("data.max_eval_samples", "Use at most this number of evaluation examples, the first ones."),
+        Setting(
+            "placement.num_processes", "Number of processes, one per device; with ddp and fsdp all GPUs by default."
+        ),
     )
 }
 """Settings shared by several commands, by key."""
@@ -142,7 +144,7 @@ def of_a_task(kind: str) -> list[Setting]:
     """Returns all options of the settings of a task, and those of all runs.
 
     A field of ``TaskSettings`` or ``DataSettings`` is an option if it has the name of a shared setting, or if its
-    metadata has a ``help``: ``field(default=3, metadata={"help": "Labels a text."})``, optionally with ``flag`` and
+    metadata has a ``help``: ``field(default=3, metadata={"help": "Labels per text."})``, optionally with ``flag`` and
     ``metavar``. Metadata take precedence over the shared setting.
 
     Args:

@@ -67,7 +67,7 @@ class DocumentForm:
             re.compile(self.document_separator)
         except re.error as error:
             raise RecipeError(
-                f"document_separator: {self.document_separator!r} is no regular expression ({error}); "
+                f"document_separator: {self.document_separator!r} is not a regular expression ({error}); "
                 f"expected '{BLANK_LINE}' or a regular expression that matches a whole line"
             ) from error
 

@@ -249,23 +249,32 @@ def find_splitter(name: str = "rules") -> Callable[[str], list[str]]:
     >>> find_splitter("none")("He rose. He left.")
     ['He rose. He left.']
     """
+    check_splitter_name(name)
     if name == "rules":
         return split_sentences
-    if name == "none":
-        return WholeParagraphs()
+    return WholeParagraphs() if name == "none" else OwnSplitter(name)
+
+
+def check_splitter_name(name: str) -> None:
+    """Checks the form of the name of a splitter, and that its file exists; runs no code.
+
+    Raises:
+        RecipeError: the name is none that `find_splitter` accepts, or there is no such file.
+    """
     place, _, function = name.rpartition(":")
-    if not place or not function:
+    if name not in ("rules", "none") and not (place and function):
         raise RecipeError(
-            f"sentence_splitter: {name!r} is not known; expected rules, none, module:function or "
+            f"sentence_splitter: {name!r} is unknown; expected rules, none, module:function or "
             f"path/to/file.py:function{did_you_mean(name, ['rules', 'none'])}"
         )
-    return OwnSplitter(name)
+    if place.endswith(".py"):
+        _source_of(place, name)
 
 
 def _import(place: str, name: str) -> ModuleType:
     try:
         return importlib.import_module(place)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and f"{place}.".startswith(f"{error.name}."):
             raise RecipeError(
                 f"sentence_splitter: {name!r}: there is no module {error.name}; install it, add its folder to "
@@ -275,11 +284,7 @@ def _import(place: str, name: str) -> ModuleType:
 
 
 def _run_file(place: str, name: str) -> ModuleType:
-    file = Path(place).resolve()
-    try:
-        source = file.read_bytes()
-    except OSError as error:
-        raise RecipeError(f"sentence_splitter: {name!r}: {place} cannot be read: {error.strerror}") from error
+    file, source = Path(place).resolve(), _source_of(place, name)
     # Named by its content, so that each version of the file is run once and the name does not clash with a module.
     module_name = f"bertkit_splitter_{hashlib.sha256(str(file).encode() + source).hexdigest()[:16]}"
     if module_name not in sys.modules:
@@ -288,13 +293,20 @@ def _run_file(place: str, name: str) -> ModuleType:
         sys.modules[module_name] = module
         try:
             exec(compile(source, file, "exec"), module.__dict__)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             del sys.modules[module_name]
             raise RecipeError(_cannot_be_run(name, error)) from error
     return sys.modules[module_name]
 
 
-def _cannot_be_run(name: str, error: Exception) -> str:
+def _source_of(place: str, name: str) -> bytes:
+    try:
+        return Path(place).read_bytes()
+    except OSError as error:
+        raise RecipeError(f"sentence_splitter: {name!r}: {place} cannot be read: {error.strerror}") from error
+
+
+def _cannot_be_run(name: str, error: BaseException) -> str:
     return f"sentence_splitter: {name!r} cannot be imported: {type(error).__name__}: {error}"
 
 
@@ -303,9 +315,9 @@ def _function_of(module: ModuleType, function: str, name: str) -> Callable[[str]
     found = getattr(module, function, missing)
     if found is missing:
         known = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]
-        raise RecipeError(
-            f"sentence_splitter: {name!r}: there is no function {function} there{did_you_mean(function, known)}"
-        )
+        raise RecipeError(f"sentence_splitter: {name!r}: it has no function {function}{did_you_mean(function, known)}")
     if not callable(found):
-        raise RecipeError(f"sentence_splitter: {name!r}: this is no function but {type(found).__name__}: {found!r:.60}")
+        raise RecipeError(
+            f"sentence_splitter: {name!r}: expected a function, got {type(found).__name__}: {found!r:.60}"
+        )
     return found

@@ -64,7 +64,7 @@ class PretrainingData(ExampleSettings):
     def __post_init__(self) -> None:
         if self.max_seq_length < 5:
             raise ValueError(
-                f"max_seq_length: {self.max_seq_length} leaves no room for a token of each segment beside [CLS] and "
+                f"max_seq_length: {self.max_seq_length} leaves no room for a token of each segment besides [CLS] and "
                 f"two [SEP]; expected at least 5"
             )
         if not 0 < self.mlm_probability <= 1:
@@ -74,7 +74,9 @@ class PretrainingData(ExampleSettings):
         if not 0 <= self.short_seq_prob <= 1:
             raise ValueError(f"short_seq_prob: {self.short_seq_prob} is not between 0 and 1")
         if self.pair_objective not in get_args(PairObjective):
-            raise ValueError(f"pair_objective: {self.pair_objective!r} is none of {', '.join(get_args(PairObjective))}")
+            raise ValueError(
+                f"pair_objective: {self.pair_objective!r} is not one of {', '.join(get_args(PairObjective))}"
+            )
         if self.seed < 0:
             raise ValueError(f"seed: {self.seed} is not at least 0")
 

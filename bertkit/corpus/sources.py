@@ -7,7 +7,6 @@ the ``datasets`` library, which holds up to one Parquet file of a data set at a 
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import tempfile
 from abc import ABC, abstractmethod
@@ -17,6 +16,7 @@ from typing import IO, TYPE_CHECKING, ClassVar
 
 from bertkit.corpus.documents import DocumentForm, Paragraph, file_paragraphs, row_paragraphs
 from bertkit.errors import DataError, listed, noted
+from bertkit.json_text import dumps
 from bertkit.reading.hub_sets import find_set, load_set, may_be_hub_id, unreadable
 from bertkit.reading.row_files import arrow_texts, json_texts, parquet_texts
 from bertkit.reading.text_files import FORMS_IN_WORDS, JSON_LINES, PARQUET, FileKind, file_kind, find_files, read_blocks
@@ -116,7 +116,9 @@ def find_sources(
             only when the files are read.
     """
     if not given:
-        raise DataError(f"no text was given; expected {FORMS_IN_WORDS} files, folders that hold some, or Hub ids")
+        raise DataError(
+            f"no text was given; expected {FORMS_IN_WORDS} files, folders that contain such files, or Hub ids"
+        )
     faults: list[str] = []
     found: dict[str, Source] = {}
     repeated: list[str] = []
@@ -135,16 +137,14 @@ def find_sources(
     if not any(isinstance(source, _HubSet) for source in found.values()) and not faults:
         for name, value, usual in (("config", dataset_config, None), ("split", dataset_split, "train")):
             if value != usual:
-                faults.append(
-                    f"dataset_{name}: {value!r} is of a data set of the Hub, and none was given; leave it out"
-                )
+                faults.append(f"dataset_{name}: {value!r} is for a Hub data set, and none was given; remove it")
     if not faults:  # no download if the call fails anyway
         for source in found.values():
             if isinstance(source, _HubSet):
                 with noted(faults):
                     source.load()
     if text_column != "text" and found and not any(source.has_rows for source in found.values()):
-        faults.append(f"text_column: {text_column!r} is for rows, and this corpus has none; leave it out")
+        faults.append(f"text_column: {text_column!r} is for rows, and this corpus has none; remove it")
     if faults:
         raise DataError(listed(faults))
     if repeated:
@@ -183,7 +183,7 @@ class _File(Source):
         return self._fingerprint
 
     def _digest(self) -> str:
-        start = json.dumps([*self.kind, self.text_column]).encode()
+        start = dumps([*self.kind, self.text_column]).encode()
         try:
             with self.path.open("rb") as stored:
                 return hashlib.file_digest(stored, lambda: hashlib.sha256(start)).hexdigest()
@@ -271,10 +271,10 @@ class _HubSet(_Rows):
         The fingerprint of the ``datasets`` library is not used: it depends on the cache folder, not on the column.
         """
         read_as = [self._builder.hash, self._builder.config.name, self.split, self.text_column]
-        return hashlib.sha256(json.dumps(read_as).encode()).hexdigest()
+        return hashlib.sha256(dumps(read_as).encode()).hexdigest()
 
     def texts(self) -> Iterator[str]:
-        assert self._rows is not None, "load comes first"
+        assert self._rows is not None, "call load first"
         self.position = done = 0
         batches = iter(self._rows.with_format("arrow").iter(_HUB_BATCH_ROWS))
         while True:

@@ -200,7 +200,9 @@ class Embedder:
             ]
 
         lengths = [len(window.offsets) for window in windows]
-        return forward_in_batches(self.model, lengths, collate, keep, self.batch_size, output_hidden_states=True)
+        return forward_in_batches(
+            self.model, lengths, collate, keep, self.batch_size, self.name, output_hidden_states=True
+        )
 
 
 def _pooled(windows: Sequence[_Window], states: Sequence[np.ndarray], pooling: Pooling) -> np.ndarray:

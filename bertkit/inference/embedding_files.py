@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +14,7 @@ from bertkit.inference.embedding import TEXTS_AT_ONCE, Pooling, TokenEmbeddings
 from bertkit.inference.growing_file import GrowingFile, check_growing_file
 from bertkit.inference.inputs import BLOCK, Block, blocks_of, read_inputs, work_through
 from bertkit.inference.loaded import load
+from bertkit.json_text import dumps
 from bertkit.progress import Reached
 from bertkit.tables import Table, is_table
 from bertkit.tables.labels import texts as texts_of_column
@@ -63,13 +63,13 @@ def embed_texts(
             or, after the blocks before it were written, an invalid input.
     """
     if bool(texts) == (input_file is not None):
-        raise DataError("give texts as arguments, or a file of them with --input (- for a pipe)")
+        raise DataError("give texts as arguments, or a file of texts with --input (- for stdin)")
     form = _FORMS.get(output_file.suffix.lower())
     if form is None:
         raise OutputError(f"--output {output_file}: expected a name that ends in {', '.join(_FORMS)}")
     check_growing_file(output_file, f"--output {output_file}")
     if text_column is not None and input_file is not None and not is_table(input_file):
-        raise DataError(f"--text-column {text_column}: {input_file} is not a table; leave it out")
+        raise DataError(f"--text-column {text_column}: {input_file} is not a table; remove it")
     at_once = TEXTS_AT_ONCE if pooling == "none" else BLOCK
     blocks = read_inputs(input_file, at_once) if input_file is not None else blocks_of(texts or (), at_once)
     embedder = load(checkpoint).embedder

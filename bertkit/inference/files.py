@@ -5,21 +5,23 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from json import dumps
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bertkit.errors import DataError
 from bertkit.inference.growing_file import GrowingFile, check_growing_file
-from bertkit.inference.inputs import Block, blocks_of, one_block, read_inputs, work_through
+from bertkit.inference.inputs import BLOCK, Block, blocks_of, one_block, read_inputs, work_through
 from bertkit.inference.predictor import Predictor, build_predictor, load, load_task
-from bertkit.progress import Reached
+from bertkit.json_text import dumps
+from bertkit.progress import Reached, printable
 from bertkit.reading.utf8 import read_text
 from bertkit.tables import Table, is_table, read_table
 from bertkit.tasks.base import Task
 from bertkit.tasks.splits import Columns
 
 Row = dict[str, Any]
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+_OUTPUTS_AT_ONCE = 1 << 22  # inputs of a block, times labels: with very many labels their outputs fill the memory
 # Forms whose lines are no inputs: a task that reads one says so by `Task.read_file`.
 _NOT_LINES = (".json", ".conll", ".bio", ".iob", ".iob2")
 
@@ -29,7 +31,7 @@ class Predictions(NamedTuple):
 
     Attributes:
         rows: for files: the columns of the input, or ``text``, and the task's prediction.
-        lines: for a terminal: each prediction, a tab and the text.
+        lines: for a terminal: each prediction, a tab and the text, with control characters escaped.
     """
 
     rows: list[Row]
@@ -44,6 +46,8 @@ def predict_stream(
     questions: Sequence[str] | None = None,
     context: str | Path | None = None,
     colours: bool = False,
+    csv_safe: bool = False,
+    all_probabilities: bool = False,
 ) -> Iterator[Predictions]:
     """Predicts for texts given directly or in a file; checks what it can before the model is loaded.
 
@@ -60,21 +64,28 @@ def predict_stream(
             output.
         output_file: a new file to which every block is written before it is yielded: CSV for ``.csv``, otherwise one
             JSON object per line. It is called ``FILE.partial`` until it is complete. In CSV the probability of a class
-            has a column of its own, ``probabilities.NAME``, and several labels are a JSON list.
+            has a column of its own, ``probabilities.NAME``, and several labels are a JSON list. Where predictions hold
+            the most probable of more than ten labels, which differ from row to row, they are one column,
+            ``probabilities``, with a JSON object.
         questions: to be answered from ``context``, instead of texts; or ``None``.
         context: the text that contains the answers, or a UTF-8 file of it.
         colours: allow colours in the lines, if the task supports them.
+        csv_safe: in CSV, put an apostrophe before text that spreadsheets would take for a formula. Such text differs
+            from the input then.
+        all_probabilities: give the probability of every label, not only of the ten most probable ones.
 
     Raises:
         BertkitError: no input, two inputs, an output that exists, an unusable checkpoint; or, after the blocks before
             it were yielded, an invalid input; the message then says how many inputs are done.
     """
     if bool(questions) != (context is not None):
-        raise DataError("--question is answered from --context, or --context-file; give both")
+        raise DataError("--question and --context (or --context-file) must be given together")
     if [bool(texts), input_file is not None, bool(questions)].count(True) != 1:
         raise DataError(
-            "give texts as arguments, or a file of them with --input (- for a pipe), or a --question with its --context"
+            "give texts as arguments, or a file of texts with --input (- for stdin), or a --question with its --context"
         )
+    if csv_safe and (output_file is None or output_file.suffix.lower() != ".csv"):
+        raise DataError("--csv-safe is for --output FILE.csv; other forms have no formulas")
     if output_file is not None:
         check_growing_file(output_file, f"--output {output_file}")
     if questions:
@@ -82,25 +93,29 @@ def predict_stream(
         predictor = load(checkpoint)
         columns = predictor.task.read_fields({"question": questions, "context": passage})
         shown = predictor.task.shown(columns)
-        return _stream(predictor, one_block(list(questions)), lambda block: (columns, shown), output_file, colours)
+        asked = one_block(list(questions))
+        return _stream(predictor, asked, lambda block: (columns, shown), output_file, colours, csv_safe)
     task, config = load_task(str(checkpoint), {})
-    blocks = _read(input_file, task) if input_file is not None else blocks_of(texts or ())
+    if all_probabilities:
+        task = task.with_all_probabilities()
+    at_once = max(1, min(BLOCK, _OUTPUTS_AT_ONCE // config.num_labels))
+    blocks = _read(input_file, task, at_once) if input_file is not None else blocks_of(texts or (), at_once)
     predictor = build_predictor(str(checkpoint), task, config)
-    if predictor.task.reads_neighbours and input_file is not None and is_table(input_file):
-        blocks = one_block(read_table(input_file))
-    return _stream(predictor, blocks, lambda block: _columns(predictor.task, block), output_file, colours)
+    return _stream(predictor, blocks, lambda block: _columns(task, block), output_file, colours, csv_safe)
 
 
-def _read(input_file: Path, task: Task) -> Iterator[Block]:
+def _read(input_file: Path, task: Task, at_once: int) -> Iterator[Block]:
     table = task.read_file(input_file)
+    if table is None and task.reads_neighbours and is_table(input_file):
+        table = read_table(input_file)
     if table is not None:
         return one_block(table)
     if any(suffix.lower() in _NOT_LINES for suffix in input_file.suffixes[-2:]):
         raise DataError(
             f"--input {input_file}: {task.name} does not read this kind of file; give a table (.csv, .tsv, .jsonl, "
-            ".parquet), or a text file of one input a line"
+            ".parquet), or a text file with one input per line"
         )
-    return read_inputs(input_file)
+    return read_inputs(input_file, at_once)
 
 
 def _columns(task: Task, block: Block) -> tuple[Columns, Columns]:
@@ -117,6 +132,7 @@ def _stream(
     columns_of: Callable[[Block], tuple[Columns, Columns]],
     output_file: Path | None,
     colours: bool,
+    csv_safe: bool,
 ) -> Iterator[Predictions]:
     def predict(block: Block, reached: Reached) -> Predictions:
         columns, shown = columns_of(block)
@@ -132,7 +148,8 @@ def _stream(
     if output_file is None:
         yield from found
         return
-    as_text = _CsvRows() if output_file.suffix.lower() == ".csv" else _json_lines
+    is_csv = output_file.suffix.lower() == ".csv"
+    as_text = _CsvRows(csv_safe, predictor.task.leaves_out_labels) if is_csv else _json_lines
     with GrowingFile(output_file) as file:
         for each in found:
             with file.adding(len(each.rows)) as stream:
@@ -142,7 +159,7 @@ def _stream(
 
 def _line(prediction: str, given: Iterable[Any]) -> str:
     texts = [each if isinstance(each, str) else " | ".join(each) for each in given]
-    return "\t".join([prediction, *texts]).replace("\n", " ")
+    return printable("\t".join([prediction, *texts]).replace("\n", " "))
 
 
 def _json_lines(rows: Sequence[Row]) -> str:
@@ -150,14 +167,24 @@ def _json_lines(rows: Sequence[Row]) -> str:
 
 
 class _CsvRows:
-    """Formats rows as CSV; the first call adds the header."""
+    """Formats rows as CSV; the first call adds the header.
 
-    def __init__(self) -> None:
+    Args:
+        safe: escape text that spreadsheets would take for a formula.
+        nested_as_json: write a mapping as a JSON object in one column, since its keys differ between rows; otherwise
+            each of its keys has a column.
+    """
+
+    def __init__(self, safe: bool, nested_as_json: bool = False) -> None:
+        self._safe = safe
+        self._nested_as_json = nested_as_json
         self._written = io.StringIO(newline="")
         self._writer: csv.DictWriter[str] | None = None
 
     def __call__(self, rows: Sequence[Row]) -> str:
-        flat = [_flat(row) for row in rows]
+        flat = [self._flat(row) for row in rows]
+        if self._safe:
+            flat = [{_no_formula(name): _no_formula(value) for name, value in row.items()} for row in flat]
         if self._writer is None:
             self._writer = csv.DictWriter(self._written, list(flat[0]))
             self._writer.writeheader()
@@ -167,12 +194,22 @@ class _CsvRows:
         self._written.truncate()
         return text
 
+    def _flat(self, row: Row) -> dict[str, Any]:
+        flat: dict[str, Any] = {}
+        for name, value in row.items():
+            if isinstance(value, Mapping) and not self._nested_as_json:
+                flat |= {f"{name}.{inner}": each for inner, each in value.items()}
+            else:
+                flat[name] = dumps(value, ensure_ascii=False) if isinstance(value, (list, Mapping)) else value
+        return flat
 
-def _flat(row: Row) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in row.items():
-        if isinstance(value, Mapping):
-            flat |= {f"{name}.{inner}": each for inner, each in value.items()}
-        else:
-            flat[name] = dumps(value, ensure_ascii=False) if isinstance(value, list) else value
-    return flat
+
+def _no_formula(value: Any) -> Any:
+    """Puts an apostrophe before text that a spreadsheet would take for a formula; numbers stay as they are.
+
+    The signs are those of https://owasp.org/www-community/attacks/CSV_Injection.
+
+    >>> _no_formula("=1+1"), _no_formula("a=b"), _no_formula(-0.5)
+    ("'=1+1", 'a=b', -0.5)
+    """
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA_STARTS) else value

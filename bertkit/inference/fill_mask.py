@@ -44,12 +44,16 @@ class MaskFiller:
 
     def fill(self, texts: Sequence[str], top_k: int) -> list[list[list[MaskPrediction]]]:
         """See `bertkit.inference.loaded.LoadedCheckpoint.fill_mask`."""
+        import torch
+
         pieces = len(self.tokenizer)
         if not 1 <= top_k <= pieces:
             raise RecipeError(f"top_k {top_k}: expected 1 to {pieces}, the size of the vocabulary")
         encoded = self.tokenizer(list(texts), return_offsets_mapping=True, return_token_type_ids=True)
         self._check(texts, encoded["input_ids"])
         ids = encoded["input_ids"]
+        # Models may have more rows than the vocabulary has tokens, such as a multiple of 64.
+        known = torch.tensor(sorted(set(self.tokenizer.get_vocab().values())), device=self.model.device)
 
         def collate(chosen: list[int]) -> Mapping[str, Tensor]:
             rows = [{name: encoded[name][row] for name in self.inputs} for row in chosen]
@@ -58,15 +62,15 @@ class MaskFiller:
         def keep(chosen: list[int], outputs: Any) -> Iterator[list[list[MaskPrediction]]]:
             for row, scores in zip(chosen, outputs.logits, strict=True):
                 masks = [position for position, token in enumerate(ids[row]) if token == self.mask_id]
-                best = scores[masks].float().softmax(dim=-1).topk(top_k)
+                best = scores[masks].float().softmax(dim=-1)[:, known].topk(top_k)
                 offsets = encoded["offset_mapping"][row]
-                guesses = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+                guesses = zip(known[best.indices].tolist(), best.values.tolist(), strict=True)
                 yield [
                     [self._prediction(texts[row], offsets[position], *guess) for guess in zip(*each, strict=True)]
                     for position, each in zip(masks, guesses, strict=True)
                 ]
 
-        return forward_in_batches(self.model, list(map(len, ids)), collate, keep, self.batch_size)
+        return forward_in_batches(self.model, list(map(len, ids)), collate, keep, self.batch_size, self.name)
 
     def _check(self, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> None:
         """Refuses texts without a mask and texts longer than the model's input.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from bertkit.checkpoint.faults import not_finite
 from bertkit.inference.onnx_model import OnnxModel
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ def forward_in_batches(
     collate: Callable[[list[int]], Mapping[str, Tensor]],
     keep: Callable[[list[int], Any], Iterable[Kept]],
     batch_size: int,
+    name: str,
     reached: Callable[[int, int], object] | None = None,
     **options: Any,
 ) -> list[Kept]:
@@ -37,8 +39,12 @@ def forward_in_batches(
         keep: takes the numbers of a batch's inputs and the model's output, and returns one value for each input. It
             runs in inference mode.
         batch_size: inputs of a batch, at most.
+        name: name of the checkpoint, for error messages.
         reached: called as ``reached(done, N)`` after each batch.
         options: further arguments of the model.
+
+    Raises:
+        CheckpointError: an output is NaN or infinite.
     """
     import torch
 
@@ -49,7 +55,28 @@ def forward_in_batches(
         chosen = order[start : start + batch_size]
         batch = {name: values.to(model.device) for name, values in collate(chosen).items()}
         with torch.inference_mode():
-            kept.update(zip(chosen, keep(chosen, model(**batch, **options)), strict=True))
+            outputs = model(**batch, **options)
+            if not all(_is_finite(values, batch.get("attention_mask")) for values in _tensors(outputs)):
+                raise not_finite(name)
+            kept.update(zip(chosen, keep(chosen, outputs), strict=True))
         if reached is not None:
             reached(start + len(chosen), len(order))
     return [kept[number] for number in range(len(order))]
+
+
+def _tensors(outputs: Any) -> Iterator[Tensor]:
+    """Yields the tensors of a model's outputs, which may be nested: a mapping of tensors and of tuples of them."""
+    if isinstance(outputs, Mapping):
+        outputs = tuple(outputs.values())
+    if isinstance(outputs, (tuple, list)):
+        for each in outputs:
+            yield from _tensors(each)
+    elif outputs is not None:
+        yield outputs
+
+
+def _is_finite(values: Tensor, mask: Tensor | None) -> bool:
+    """Returns whether all values are finite, except those of padding: attention to nothing may give NaN there."""
+    if mask is not None and values.shape[: mask.ndim] == mask.shape:
+        values = values[mask.bool()]
+    return bool(values.isfinite().all())

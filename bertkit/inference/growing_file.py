@@ -9,19 +9,27 @@ from pathlib import Path
 from typing import BinaryIO
 
 from bertkit.errors import OutputError
-from bertkit.files import check_new_file, partial_name, uninterrupted
+from bertkit.files import check_new_file, lock, output_error, partial_name, uninterrupted, unlocked
 from bertkit.progress import say
 
 
 def check_growing_file(path: Path, name: str) -> None:
-    """Refuses what `bertkit.files.check_new_file` refuses, and the partial file of an interrupted run.
+    """Refuses what `bertkit.files.check_new_file` refuses, and the partial file of a running or interrupted run.
+
+    An empty partial file, which a killed run may leave behind, is removed.
 
     Raises:
         OutputError: as above.
     """
     check_new_file(path, name)
-    if partial_name(path).exists():
-        raise OutputError(f"{name}: {partial_name(path)} holds the results of an interrupted run; move or delete it")
+    partial = partial_name(path)
+    with unlocked(partial) as is_free:
+        if is_free and not partial.stat().st_size:
+            partial.unlink()
+        elif is_free:
+            raise OutputError(f"{name}: {partial} holds the results of an interrupted run; move or delete it")
+        elif os.path.lexists(partial):
+            raise OutputError(f"{name}: another process writes to {partial}; give another name")
 
 
 class GrowingFile:
@@ -39,14 +47,18 @@ class GrowingFile:
     def __enter__(self) -> GrowingFile:
         with self._faults():
             self._stream = self.partial.open("xb")
+        lock(self._stream.fileno())
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            with self._faults(), self._stream:
+                os.fsync(self._stream.fileno())
+                os.replace(self.partial, self.path)
+            return
         with suppress(OSError):  # `adding` has already reported a failed write
             self._stream.close()
-        if kind is None:
-            os.replace(self.partial, self.path)
-        elif self.rows:
+        if self.rows:
             say(f"{self.partial}: {self.rows} complete rows")
         else:
             self.partial.unlink()
@@ -74,4 +86,4 @@ class GrowingFile:
         try:
             yield
         except OSError as error:
-            raise OutputError(f"{self.partial}: cannot be written: {error.strerror or error}") from error
+            raise output_error(self.partial, error) from error

@@ -91,13 +91,21 @@ def _read(input_file: Path, size: int) -> Iterator[Block]:
         yield Block(given, first, round(done / share) if share else None)
         first = done
     if not first:
-        raise DataError(f"--input {input_file}: no texts in it")
+        raise DataError(f"--input {input_file}: contains no texts")
 
 
 def _as_they_come(size: int) -> Iterator[list[str]]:
+    if sys.stdin is None:  # so Python represents a closed one
+        raise DataError(f"--input {_STDIN}: standard input is closed")
     pipe = cast(BufferedIOBase, sys.stdin.buffer)
-    arrived = iter(lambda: pipe.read1(_PIPE_BYTES), b"")
-    for piece in decode_pieces(arrived, "standard input"):
+
+    def arrived() -> Iterator[bytes]:
+        try:
+            yield from iter(lambda: pipe.read1(_PIPE_BYTES), b"")
+        except OSError as error:
+            raise DataError(f"--input {_STDIN}: standard input cannot be read: {error.strerror or error}") from error
+
+    for piece in decode_pieces(arrived(), "standard input"):
         lines = whole_lines(piece)
         yield from (lines[at : at + size] for at in range(0, len(lines), size))
 
@@ -135,7 +143,7 @@ def work_through(blocks: Iterable[Block], what: str, work: Callable[[Block, Reac
         except DataError as error:
             if not done:
                 raise
-            raise DataError(f"{error}\nThe {done} inputs before it are done.") from error
+            raise DataError(f"{error}\nThe {done} inputs before it were processed.") from error
 
 
 def _tell(bar: Bar, block: Block, done: int, of: int) -> None:

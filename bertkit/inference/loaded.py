@@ -69,18 +69,25 @@ class LoadedCheckpoint:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         return getattr(self.predictor, name)
 
-    def predict(self, texts: str | Sequence[str] | None = None, **fields: str | Sequence[str]) -> list[dict[str, Any]]:
+    def predict(
+        self,
+        texts: str | Sequence[str] | None = None,
+        *,
+        all_probabilities: bool = False,
+        **fields: str | Sequence[str],
+    ) -> list[dict[str, Any]]:
         """Predicts for texts, in the order given; see `bertkit.inference.predictor.Predictor.predict`.
 
         Args:
             texts: one text, or several.
+            all_probabilities: return the probability of every label, not only of the ten most probable ones.
             fields: for question answering, instead: ``question`` and ``context``.
 
         Raises:
             CheckpointError: it was not fine-tuned.
             DataError: the task does not take what is given.
         """
-        return self.predictor.predict(texts, **fields)
+        return self.predictor.predict(texts, all_probabilities=all_probabilities, **fields)
 
     @overload
     def embed(
@@ -159,16 +166,17 @@ class LoadedCheckpoint:
         Raises:
             CheckpointError: it has no complete encoder, or cannot be loaded.
         """
-        model = load_encoder(self.name, load_config(self.name, any_encoder=True)).to(self._place())
-        return Embedder(model, load_tokenizer(self.name), self.batch_size, self.name)
+        config = load_config(self.name, any_encoder=True)
+        tokenizer = load_tokenizer(self.name, config=config)
+        return Embedder(load_encoder(self.name, config).to(self._place()), tokenizer, self.batch_size, self.name)
 
     @cached_property
     def _mask_filler(self) -> MaskFiller:
-        tokenizer = load_tokenizer(self.name)
+        config = load_config(self.name, any_encoder=True)
+        tokenizer = load_tokenizer(self.name, config=config)
         if tokenizer.mask_token_id is None:
             raise CheckpointError(f"{self.name}: its tokenizer has no mask token")
         with without_library_bars():
-            config = load_config(self.name, any_encoder=True)
             model, _ = load_model("BertForMaskedLM", self.name, config, new_head=False)
         return MaskFiller(model.to(self._place()), tokenizer, self.batch_size, self.name)
 

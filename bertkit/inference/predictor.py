@@ -48,19 +48,32 @@ class Predictor:
     """A checkpoint with its task and tokenizer, built by `load`."""
 
     def __init__(
-        self, task: Task, model: PreTrainedModel | OnnxModel, tokenizer: PreTrainedTokenizerBase, batch_size: int
+        self,
+        task: Task,
+        model: PreTrainedModel | OnnxModel,
+        tokenizer: PreTrainedTokenizerBase,
+        batch_size: int,
+        name: str = "the model",
     ):
         self.task = task
         self.model = model
         self.tokenizer = tokenizer
         self.inputs = model_inputs(model.config)
         self.batch_size = batch_size
+        self.name = name
 
-    def predict(self, texts: str | Sequence[str] | None = None, **fields: str | Sequence[str]) -> list[dict[str, Any]]:
+    def predict(
+        self,
+        texts: str | Sequence[str] | None = None,
+        *,
+        all_probabilities: bool = False,
+        **fields: str | Sequence[str],
+    ) -> list[dict[str, Any]]:
         """Predicts for texts, in the order given; `Task.line` formats a prediction.
 
         Args:
             texts: inputs as the task reads them from a line: a text, or for pairs two texts with a tab between them.
+            all_probabilities: return the probability of every label, not only of the ten most probable ones.
             fields: for question answering, instead: ``question``, one or several, and ``context``, one for all or one
                 for each.
 
@@ -72,26 +85,36 @@ class Predictor:
             DataError: the task does not take these inputs.
         """
         if (texts is None) == (not fields):
-            raise DataError("predict takes texts, or fields by their names such as question and context")
+            raise DataError("predict takes texts, or fields as keyword arguments, such as question and context")
         if texts is None:
-            return self.predict_columns(self.task.read_fields(fields))
+            return self.predict_columns(self.task.read_fields(fields), all_probabilities=all_probabilities)
         lines = [texts] if isinstance(texts, str) else list(texts)
-        return self.predict_columns(self.task.read_input(lines)) if lines else []
+        if not lines:
+            return []
+        return self.predict_columns(self.task.read_input(lines), all_probabilities=all_probabilities)
 
     def predict_columns(
-        self, columns: Mapping[str, Sequence[str]], reached: Reached | None = None
+        self,
+        columns: Mapping[str, Sequence[str]],
+        reached: Reached | None = None,
+        *,
+        all_probabilities: bool = False,
     ) -> list[dict[str, Any]]:
         """Predicts for the columns of a table, named as in training; returns one dictionary per row, as `predict`.
 
         ``reached`` is called with the number of inputs done and of all; without it a bar is shown.
         """
-        features = self.task.encode(columns, self.tokenizer)
-        return self.task.decode(self.outputs(features, reached), features, columns)
+        task = self.task.with_all_probabilities() if all_probabilities else self.task
+        features = task.encode(columns, self.tokenizer)
+        return task.decode(self.outputs(features, reached), features, columns)
 
     def outputs(self, features: Columns, reached: Reached | None = None) -> Outputs:
         """Returns the model's outputs for N encoded inputs, float32, in the order given.
 
         They are the outputs that transformers' Trainer returns for the same inputs.
+
+        Raises:
+            CheckpointError: an output is NaN or infinite.
         """
         columns = {name: features[name] for name in self.inputs}
         ignored = getattr(self.model.config, "keys_to_ignore_at_inference", ())
@@ -105,7 +128,9 @@ class Predictor:
             return zip(*arrays, strict=True)
 
         with Bar("predicting", "inputs") if reached is None else nullcontext(reached) as progress:
-            rows = forward_in_batches(self.model, features["length"], collate, keep, self.batch_size, progress)
+            rows = forward_in_batches(
+                self.model, features["length"], collate, keep, self.batch_size, self.name, progress
+            )
         arrays = [_to_one_length(values) for values in zip(*rows, strict=True)]
         return arrays[0] if len(arrays) == 1 else tuple(arrays)
 
@@ -150,12 +175,13 @@ def build_predictor(
     if device not in ("auto", "cpu"):
         raise PlacementError(f"device {device!r}: expected auto or cpu")
     where = inference_device(device)
+    tokenizer = load_tokenizer(checkpoint, config=config)
     if is_onnx(checkpoint):
-        return Predictor(task, OnnxModel(checkpoint, config), load_tokenizer(checkpoint), batch_size)
+        return Predictor(task, OnnxModel(checkpoint, config), tokenizer, batch_size, checkpoint)
     with without_library_bars():
         model, _ = load_model(task.head, checkpoint, config, new_head=False)
     task.prepare(model)
-    return Predictor(task, model.to(where), load_tokenizer(checkpoint), batch_size)
+    return Predictor(task, model.to(where), tokenizer, batch_size, checkpoint)
 
 
 def load_task(checkpoint: str, data: Mapping[str, Any]) -> tuple[Task, PreTrainedConfig]:
@@ -197,7 +223,7 @@ def evaluate(
     task, loaded = task.load([split])
     found = loaded.get(split)
     if found is None:
-        raise DataError(f"--split {split}: these data have no such split")
+        raise DataError(f"--split {split}: the data have no such split")
     if not task.is_labelled(found.examples):
         raise DataError(f"{found.source}: no labels to score against; `bertkit predict` takes inputs without labels")
     predictor = build_predictor(str(checkpoint), task, config)

@@ -55,5 +55,5 @@ def f1_or_both_empty(prediction: str, answer: str) -> float:
 
 
 def best(score: Callable[[str, str], float], prediction: str, answers: Sequence[str]) -> float:
-    """Returns the highest score of a prediction against any of the answers, of which there is at least one."""
+    """Returns the highest score of a prediction against any of the answers, at least one."""
     return max(score(prediction, answer) for answer in answers)

@@ -16,7 +16,7 @@ class MultiLabel(NumericMetric):
     """
 
     def _info(self) -> evaluate.MetricInfo:
-        return metric_info("Micro F1, macro F1, and the fraction of examples with all labels right.", LABEL_SETS)
+        return metric_info("Micro F1, macro F1, and the fraction of examples with all labels correct.", LABEL_SETS)
 
     def _scores(self, predictions: Integers, references: Integers) -> dict[str, float]:
         from sklearn.metrics import accuracy_score, f1_score

@@ -88,14 +88,16 @@ class NumericMetric(InMemoryMetric):
         try:
             array = np.asarray(values)
         except ValueError as error:
-            raise ValueError(f"{name} are of unequal lengths; expected {self.inputs_description}") from error
+            raise ValueError(f"{name} have rows of different lengths; expected {self.inputs_description}") from error
         if array.ndim == 0:
             raise ValueError(f"{name} are {values!r}; expected {self.inputs_description}")
         if array.dtype.kind == "f" and self.features[name] != _FEATURES[NUMBERS]:
             # Floats with integer values are accepted: binary cross-entropy has such labels.
             fractions = array[~(np.isfinite(array) & (array == np.floor(array)))]
             if fractions.size:
-                raise ValueError(f"{name} hold {fractions[0]}; expected {self.inputs_description}, no probabilities")
+                raise ValueError(
+                    f"{name} contain {fractions[0]}; expected {self.inputs_description}, not probabilities"
+                )
         return array
 
 
@@ -115,7 +117,7 @@ def checked(predictions: ArrayLike, references: ArrayLike, expected: str) -> tup
     if not any(array.size for array in arrays.values()):
         raise DataError("nothing to score: there are no predictions and no references")
     if shapes[0] != shapes[1]:
-        raise ValueError(f"predictions are {shapes[0]}, references {shapes[1]}; expected the same of both: {expected}")
+        raise ValueError(f"predictions are {shapes[0]}, references {shapes[1]}; expected equal shapes: {expected}")
     dtype = np.float64 if expected == NUMBERS else np.int64
     for name, array in arrays.items():
         # An integer is a valid float, but 0.7 is not a class id.

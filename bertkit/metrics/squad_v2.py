@@ -44,7 +44,7 @@ class SquadV2(InMemoryMetric):
             "no_answer_probability": datasets.Value("float64"),
         }
         return evaluate.MetricInfo(
-            description="Exact match and F1 where questions may have no answer, and the best thresholds for saying so.",
+            description="Exact match and F1 where questions may have no answer, and the best thresholds for no answer.",
             citation=_CITATION,
             inputs_description="predictions: id, prediction_text and no_answer_probability; references: id and answers "
             "(text, answer_start)",

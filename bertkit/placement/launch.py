@@ -1,49 +1,201 @@
-"""Starts the processes of a run on this machine, all with the same command line."""
+"""Starts the processes of a run on this machine, all with the same command line, and waits for them."""
 
 from __future__ import annotations
 
-import logging
+import math
 import os
+import shlex
+import signal
+import subprocess
 import sys
-import uuid
-from collections.abc import Sequence
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from bertkit.placement.launched import LAUNCHER, SCRATCH_FOLDER
+
+INTERRUPTED = 143  # exit code of a process that has saved a checkpoint after SIGTERM
+
+# Signal to the launcher → signal to the processes. They save a checkpoint on SIGTERM.
+_FORWARDED = {"SIGTERM": "SIGTERM", "SIGUSR1": "SIGTERM", "SIGHUP": "SIGTERM", "SIGINT": "SIGINT"}
+_POLL = 0.1  # seconds between two looks at the processes
+_REPEATED = 1.0  # seconds in which a signal counts as the same one: `timeout` and schedulers send it twice
+_TO_END = 30.0  # seconds for the processes to end after Ctrl-C
+_AFTER_A_FAILURE = 3.0  # seconds for the others if one of them fails instead; less than `launched.FOR_THE_LAUNCHER`
 
 
 def launch(arguments: Sequence[str], num_processes: int) -> int:
     """Runs ``bertkit`` in several processes that train together, as ``torchrun --nproc-per-node`` does.
 
-    If one process fails, the others are terminated; a signal to this process terminates all.
+    If one process fails, the others are killed; if a signal killed it, a message on stderr says so. SIGTERM, SIGUSR1
+    and SIGHUP to this process are forwarded as SIGTERM: the processes save a checkpoint and end by themselves, without
+    a time limit. SIGINT is forwarded too, and what has not ended after 30 seconds is killed. A second signal kills all
+    processes. If this process is killed, the others end too (`bertkit.placement.launched`).
 
     Args:
         arguments: command line arguments, without the program.
         num_processes: number of processes, at least 1.
 
     Returns:
-        The exit code: 0, or that of the process that failed first; 128 + N if signal N ended that process or this
-        one.
+        The exit code: 0 if all processes succeeded; 128 + N if signal N killed one of them; the exit code of one that
+        failed otherwise; 143 if they ended on SIGTERM, SIGUSR1 or SIGHUP, 130 on SIGINT.
     """
-    from torch.distributed.elastic.multiprocessing import SignalException
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
-
-    logging.disable(logging.CRITICAL)  # the worker processes report their own errors
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, usable // num_processes)))
-    config = LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=num_processes,
-        run_id=uuid.uuid4().hex,
-        rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0",  # a free port
-        local_addr="localhost",
-        max_restarts=0,
+    signals = _Signals()
+    processes: list[subprocess.Popen[bytes]] = []
+    with signals.recorded(), tempfile.TemporaryDirectory(prefix="bertkit-", ignore_cleanup_errors=True) as scratch:
+        from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+        store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)  # at a free port
+        environment = {
+            "OMP_NUM_THREADS": str(max(1, usable // num_processes)),
+            "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
+            **os.environ,
+            "MASTER_ADDR": "localhost",
+            "MASTER_PORT": str(store.port),
+            "TORCHELASTIC_USE_AGENT_STORE": "True",  # the store is in this process
+            "WORLD_SIZE": str(num_processes),
+            "LOCAL_WORLD_SIZE": str(num_processes),
+            "GROUP_RANK": "0",
+            LAUNCHER: str(os.getpid()),
+            SCRATCH_FOLDER: scratch,
+        }
+        try:
+            for rank in map(str, range(num_processes)):
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "bertkit", *arguments],
+                    env={**environment, "RANK": rank, "LOCAL_RANK": rank},
+                    start_new_session=True,  # Ctrl-C arrives here only; a process is killed with its data workers
+                )
+                processes.append(process)
+            return _wait(processes, signals, arguments)
+        finally:
+            for process in processes:
+                _kill(process)
+
+
+class _Signals:
+    """Records the signals of `_FORWARDED` to this process, except those that the parent ignores (``nohup``).
+
+    Attributes:
+        received: the first signal, and those that came later than `_REPEATED` seconds after it.
+    """
+
+    def __init__(self) -> None:
+        self.received: list[signal.Signals] = []
+        self._first = math.inf
+
+    @contextmanager
+    def recorded(self) -> Iterator[None]:
+        numbers = [getattr(signal, name) for name in _FORWARDED if hasattr(signal, name)]
+        before = {number: signal.getsignal(number) for number in numbers}
+        handled = [number for number in numbers if before[number] != signal.SIG_IGN]
+        for number in handled:
+            signal.signal(number, self._record)
+        try:
+            yield
+        finally:
+            for number in handled:
+                signal.signal(number, before[number])
+
+    def _record(self, number: int, frame: Any) -> None:
+        now = time.monotonic()
+        self._first = min(self._first, now)
+        if not self.received or now - self._first > _REPEATED:
+            self.received.append(signal.Signals(number))
+
+    @property
+    def forwarded(self) -> signal.Signals | None:
+        """Returns the signal to send to the processes; None if none was received."""
+        return signal.Signals[_FORWARDED[self.received[0].name]] if self.received else None
+
+
+def _wait(processes: Sequence[subprocess.Popen[bytes]], signals: _Signals, arguments: Sequence[str]) -> int:
+    """Waits for the end of the run; forwards the first signal.
+
+    Returns:
+        The exit code of `launch`. Processes may be left: after a failure, a second signal, or too long a time.
+    """
+    sent: signal.Signals | None = None
+    deadline = math.inf
+    while True:
+        codes = [process.poll() for process in processes]
+        ended = [code for code in codes if code is not None]
+        forwarded = signals.forwarded
+        if forwarded is not None and sent is None:
+            sent = forwarded
+            deadline = math.inf if sent == signal.SIGTERM else time.monotonic() + _TO_END
+            for process in processes:
+                process.send_signal(sent)
+        failures = [code for code in ended if code not in (0, INTERRUPTED)]
+        if failures and sent is not None:
+            deadline = min(deadline, time.monotonic() + _AFTER_A_FAILURE)
+        over = len(ended) == len(codes) or len(signals.received) > 1 or time.monotonic() > deadline
+        if over or (failures and sent is None):
+            break
+        time.sleep(_POLL)
+    for rank, code in enumerate(codes):
+        if code is not None and code < 0 and -code != sent:
+            return _report(rank, -code, arguments, len(codes))
+    if len(signals.received) > 1:
+        return 128 + signal.Signals[_FORWARDED[signals.received[-1].name]]
+    if sent is not None:
+        own = [code for code in failures if code > 0 and code != 128 + sent] if sent == signal.SIGTERM else []
+        return own[0] if own else (128 + sent if any(codes) else 0)
+    return failures[0] if failures else max(ended)
+
+
+def _report(rank: int, number: int, arguments: Sequence[str], num_processes: int) -> int:
+    """Prints that a signal killed a process; returns the exit code."""
+    print(
+        f"bertkit: error: process {rank} of {num_processes} (counted from 0) was killed by {describe_signal(number)}; "
+        f"the others were ended. To continue: {_command_to_continue(arguments)}",
+        file=sys.stderr,
     )
+    return 128 + number
+
+
+_REASONS = {
+    "SIGKILL": "probably because the machine ran out of memory",
+    "SIGBUS": "probably because shared memory (/dev/shm) or the disk is full",
+    "SIGTERM": "by another program",
+}
+
+
+def describe_signal(number: int) -> str:
+    """Describes a signal that ended a process, with the probable reason.
+
+    >>> describe_signal(9)
+    'SIGKILL (signal 9), probably because the machine ran out of memory'
+    >>> describe_signal(11)
+    'SIGSEGV (signal 11)'
+    """
     try:
-        elastic_launch(config, sys.executable)("-m", "bertkit", *arguments)
-    except ChildFailedError as failed:
-        _, first = failed.get_first_failure()
-        return first.exitcode if first.exitcode >= 0 else 128 - first.exitcode
-    except SignalException as ended:
-        return 128 + ended.sigval
-    return 0
+        name = signal.Signals(number).name
+    except ValueError:  # real-time signals have no names
+        return f"signal {number}"
+    reason = _REASONS.get(name)
+    return f"{name} (signal {number}){f', {reason}' if reason else ''}"
+
+
+def _command_to_continue(arguments: Sequence[str]) -> str:
+    """Returns the command that continues a run: with ``--resume`` if its directory holds one."""
+    words = ["bertkit", *arguments]
+    folders = [word.removeprefix("--output-dir=") for word in words if word.startswith("--output-dir=")]
+    folders += [following for word, following in pairwise(words) if word == "--output-dir"]
+    begun = any((Path(folder) / "recipe.yaml").is_file() for folder in folders)
+    return shlex.join([*words, "--resume"] if begun and "--resume" not in words else words)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kills a process with its children, if it has not ended, and waits for its end."""
+    if process.poll() is None:
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+        process.wait()

@@ -60,7 +60,7 @@ class Placement:
         """
         if self.device == "cpu" and _finds_xla():
             raise PlacementError(
-                "placement.device: cpu is asked for, but accelerate trains on XLA wherever torch_xla is installed; set "
+                "placement.device: cpu is requested, but accelerate trains on XLA if torch_xla is installed; set "
                 "USE_TORCH_XLA=0 in the environment to train on the CPU"
             )
         return {
@@ -99,12 +99,12 @@ class Placement:
         >>> Placement(device="cpu", num_processes=1, strategy="single", mixed_precision="no",
         ...           per_device_train_batch_size=8, gradient_accumulation_steps=4,
         ...           settings=PlacementSettings()).describe_batch()
-        '32 sequences a step = 8 a device × 4 accumulated × 1 process'
+        '32 sequences per step = 8 per device × 4 accumulated × 1 process'
         """
         processes = f"{self.num_processes} process{'es' if self.num_processes > 1 else ''}"
         device, accumulated = self.per_device_train_batch_size, self.gradient_accumulation_steps
-        cut = f"{device} a device × {accumulated} accumulated × {processes}"
-        return f"{self.global_train_batch_size} sequences a step = {cut}"
+        cut = f"{device} per device × {accumulated} accumulated × {processes}"
+        return f"{self.global_train_batch_size} sequences per step = {cut}"
 
 
 class ProcessesNeeded(PlacementError):
@@ -116,8 +116,9 @@ class ProcessesNeeded(PlacementError):
 
     def __init__(self, num_processes: int):
         super().__init__(
-            f"placement: {num_processes} processes are wanted, and this is one; the bertkit command starts them, or "
-            f"torchrun --nproc-per-node {num_processes}, or accelerate launch --num_processes {num_processes}"
+            f"placement: {num_processes} processes are required, but only one was started; start them with the "
+            f"bertkit command, torchrun --nproc-per-node {num_processes}, or "
+            f"accelerate launch --num_processes {num_processes}"
         )
         self.num_processes = num_processes
 
@@ -145,7 +146,7 @@ def place(settings: PlacementSettings, global_train_batch_size: int, max_seq_len
     num_processes = _started_processes()
     if global_train_batch_size % num_processes:
         raise PlacementError(
-            f"train.global_train_batch_size: {global_train_batch_size} sequences cannot be shared evenly by "
+            f"train.global_train_batch_size: {global_train_batch_size} sequences cannot be divided evenly among "
             f"{num_processes} processes; use a multiple of {num_processes}"
         )
     per_process = global_train_batch_size // num_processes
@@ -155,13 +156,13 @@ def place(settings: PlacementSettings, global_train_batch_size: int, max_seq_len
         works = ", ".join(str(size) for size in range(1, per_process + 1) if per_process % size == 0)
         raise PlacementError(
             f"placement.per_device_train_batch_size: {per_device} does not divide the {per_process} sequences that "
-            f"each of {num_processes} process(es) takes of the global batch of {global_train_batch_size}; "
-            f"one of these does: {works}"
+            f"each of {num_processes} process(es) takes from the global batch of {global_train_batch_size}; "
+            f"use one of {works}"
         )
     strategy = _strategy(settings) if num_processes > 1 else "single"
     precision = _precision(settings.mixed_precision, device)
     if strategy == "fsdp" and precision == "fp16":
-        raise PlacementError("placement.mixed_precision: fp16 cannot be had with fsdp; use bf16, no or auto")
+        raise PlacementError("placement.mixed_precision: fp16 is not supported with fsdp; use bf16, no or auto")
     return Placement(
         device=device,
         num_processes=num_processes,
@@ -188,10 +189,10 @@ def check_processes(settings: PlacementSettings) -> None:
         if settings.num_processes not in (None, here):
             raise PlacementError(
                 f"placement.num_processes: {settings.num_processes}, but the launcher has started {here} on this "
-                f"machine; give --num-processes {here}, or leave one of the two out"
+                f"machine; give --num-processes {here}, remove it, or start bertkit without the launcher"
             )
         if _strategy(settings) == "fsdp" and world == "1":
-            raise PlacementError("placement.strategy: fsdp shares a model among at least 2 processes, and this is one")
+            raise PlacementError("placement.strategy: fsdp needs at least 2 processes, but only one was started")
         return
     if settings.num_processes == 1:
         return
@@ -201,16 +202,17 @@ def check_processes(settings: PlacementSettings) -> None:
     if settings.strategy != "auto":
         if gpus == 0:
             raise PlacementError(
-                f"placement.strategy: {settings.strategy} on CPUs: how many processes? Give --num-processes, such as 2"
+                f"placement.strategy: {settings.strategy} on CPUs needs the number of processes; "
+                f"give --num-processes, such as 2"
             )
         if gpus > 1:
             raise ProcessesNeeded(gpus)
         if settings.strategy == "fsdp":
-            raise PlacementError("placement.strategy: fsdp shares a model among at least 2 GPUs, and 1 is visible")
+            raise PlacementError("placement.strategy: fsdp needs at least 2 GPUs, but only 1 is visible")
     elif gpus > 1:
         raise PlacementError(
-            f"{gpus} GPUs are visible; --placement ddp trains on all of them, with a process for each (fsdp where the "
-            "model is too large for one), and --placement single_gpu on the first"
+            f"{gpus} GPUs are visible; give --placement ddp to train on all of them, one process each (fsdp if the "
+            "model is too large for one), or --placement single_gpu to train on the first"
         )
 
 
@@ -224,7 +226,9 @@ def inference_device(device: Literal["auto", "cpu"] = "auto") -> str:
     """
     processes = _started_processes()
     if processes > 1:
-        raise PlacementError(f"predictions are made by one process, and this is one of {processes}; use plain bertkit")
+        raise PlacementError(
+            f"prediction uses a single process, and this is one of {processes}; use bertkit without a launcher"
+        )
     found = _device(PlacementSettings(device=device))
     return "cpu" if found == "xla" else found
 
@@ -254,7 +258,7 @@ def _device(settings: PlacementSettings) -> str:
         return _xla_device()
     available = torch.accelerator.is_available()
     if settings.device == "gpu" and not available:
-        raise PlacementError("placement.device: gpu, but this machine has none that torch can use; take auto or cpu")
+        raise PlacementError("placement.device: gpu, but torch finds no usable GPU; use auto or cpu")
     if settings.device == "cpu" or not available:
         return "cpu"
     kind = torch.accelerator.current_accelerator()
@@ -277,14 +281,14 @@ def _xla_device() -> str:
     """
     if not _finds_xla():
         raise PlacementError(
-            "placement.device: xla, but torch_xla cannot be imported, or USE_TORCH_XLA says no; install the torch_xla "
-            "that belongs to this torch (docs/tpu.md), or choose another placement"
+            "placement.device: xla, but torch_xla cannot be imported, or USE_TORCH_XLA disables it; install the "
+            "torch_xla for this version of torch (docs/tpu.md), or choose another placement"
         )
     from torch_xla import runtime
 
     processes = max(runtime.world_size(), _started_processes())
     if processes > 1:
-        raise PlacementError(f"{processes} processes on XLA: a run is of one process there; start a single one")
+        raise PlacementError(f"{processes} processes on XLA: a run on XLA uses one process; start a single one")
     return "xla"
 
 

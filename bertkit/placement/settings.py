@@ -51,7 +51,7 @@ class PlacementSettings:
         if self.num_processes is not None and self.num_processes < 1:
             raise ValueError(f"num_processes: {self.num_processes} is not at least 1")
         if self.strategy == "fsdp" and self.num_processes == 1:
-            raise ValueError("num_processes: fsdp shares a model among at least 2 processes, got 1")
+            raise ValueError("num_processes: fsdp needs at least 2 processes, got 1")
         if self.per_device_train_batch_size is not None and self.per_device_train_batch_size < 1:
             raise ValueError(f"per_device_train_batch_size: {self.per_device_train_batch_size} is not at least 1")
         if self.per_device_eval_batch_size < 1:

@@ -42,23 +42,23 @@ def find_set(hub_id: str, config: str | None, split: str | None) -> DatasetBuild
     try:
         builder = datasets.load_dataset_builder(hub_id, config)
         if builder.repo_id is None:  # "text", "json" and others are the library's loaders for local files
-            raise FileNotFoundError(f"{hub_id!r} is no id of the Hub")
+            raise FileNotFoundError(f"{hub_id!r} is not a Hub id")
     except Exception as error:  # the libraries raise OSError, ValueError, RuntimeError, HTTP errors and others here
         configs = _configs(hub_id) if isinstance(error, ValueError) else []
         if len(configs) > 1 and config is None:
-            raise DataError(f"{hub_id}: has several configurations, name one of them: {_listed(configs)}") from error
+            raise DataError(f"{hub_id}: has several configurations, give one of them: {_listed(configs)}") from error
         if configs and config is not None and config not in configs:
             near = did_you_mean(config, configs)
-            raise DataError(f"{hub_id}: no configuration {config!r}; there is {_listed(configs)}{near}") from error
+            raise DataError(f"{hub_id}: no configuration {config!r}; available: {_listed(configs)}{near}") from error
         raise DataError(
-            f"{hub_id}: neither a file or folder here nor a data set that can be had from the Hub now "
+            f"{hub_id}: neither a local file or folder nor a data set that is available from the Hub "
             f"({_reason(error)}); give files, folders, or a Hub id such as wikimedia/wikipedia with access to the Hub"
         ) from error
     splits = split_names(builder)
     wanted = [] if split is None else [part.partition("[")[0].strip() for part in split.split("+")]
     for name in wanted:
         if splits and name not in splits and name != "all":
-            raise DataError(f"{hub_id}: no split {name!r}; there is {_listed(splits)}{did_you_mean(name, splits)}")
+            raise DataError(f"{hub_id}: no split {name!r}; available: {_listed(splits)}{did_you_mean(name, splits)}")
     return builder
 
 
@@ -86,7 +86,7 @@ def load_set(
     if streaming and "[" in split:
         raise DataError(
             f"{hub_id}: {split!r} is a part of a split, which cannot be streamed; "
-            f"stream the whole, or leave --streaming out"
+            f"stream the whole split, or remove --streaming"
         )
     try:
         if streaming:
@@ -108,7 +108,7 @@ def load_set(
 
 def unreadable(hub_id: str, error: Exception) -> DataError:
     """Returns the error for a data set whose rows are not available."""
-    return DataError(f"{hub_id}: cannot be read from the Hub or the cache now ({_reason(error)})")
+    return DataError(f"{hub_id}: cannot be read from the Hub or the cache ({_reason(error)})")
 
 
 def _configs(hub_id: str) -> list[str]:

@@ -59,9 +59,9 @@ def json_object(line: str, key: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"no JSON ({error}); expected one object a line, such as {{{key!r}: …}}") from error
+        raise DataError(f"not valid JSON ({error}); expected one object per line, such as {{{key!r}: …}}") from error
     if not isinstance(row, dict):
-        raise DataError(f"{_shown(row)} is no JSON object; expected one object a line, such as {{{key!r}: …}}")
+        raise DataError(f"{_shown(row)} is not a JSON object; expected one object per line, such as {{{key!r}: …}}")
     return row
 
 
@@ -74,11 +74,31 @@ def _text_of(line: str, column: str) -> str:
         return ""
     if not isinstance(text, str):
         raise DataError(f"{column!r} is {_shown(text)}; expected a string")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:  # JSON can contain half of a surrogate pair, UTF-8 cannot
-        raise DataError(f"{column!r} holds \\u{ord(text[error.start]):04x} alone, which is no character") from error
+    if half := lone_surrogate(text, line):
+        raise DataError(f"{column!r} {half}")
     return text
+
+
+def lone_surrogate(value: Any, written: str) -> str:
+    """Returns the fault of a JSON value whose text has half of a surrogate pair; empty if it has none.
+
+    JSON can contain it as an escape. It is not a character: neither UTF-8 nor a tokenizer accepts it.
+
+    Args:
+        value: the parsed value.
+        written: text that contains the value as JSON.
+
+    >>> lone_surrogate("\\ud83d", r'"\\ud83d"')
+    'contains an unpaired surrogate, \\\\ud83d, which is not a character; write the text again'
+    """
+    if "\\ud" not in written and "\\uD" not in written:  # saves time for most lines
+        return ""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        code = ord(error.object[error.start])
+        return f"contains an unpaired surrogate, \\u{code:04x}, which is not a character; write the text again"
+    return ""
 
 
 def _shown(value: object) -> str:
@@ -88,8 +108,8 @@ def _shown(value: object) -> str:
 
 def missing_column(column: str, columns: list[str]) -> str:
     """Returns the error message for rows without the column ``column``."""
-    near = did_you_mean(column, columns) or "; name the one that holds the text (--text-column)"
-    return f"no column {column!r}; there is {', '.join(map(repr, columns)) or 'none'}{near}"
+    near = did_you_mean(column, columns) or "; give the one that contains the text (--text-column)"
+    return f"no column {column!r}; available: {', '.join(map(repr, columns)) or 'none'}{near}"
 
 
 def parquet_texts(file: Path | IO[bytes], column: str, name: str, reached: Callable[[float], None]) -> Iterator[str]:
@@ -145,7 +165,9 @@ def parquet_batches(
         if isinstance(error, OSError) and error.errno:  # Arrow wraps the message of the system
             raise DataError(f"{name}: cannot be read: {os.strerror(error.errno)}") from error
         reason = str(error).split("\n")[0]
-        raise DataError(f"{name}: no Parquet file, damaged or cut off ({reason}); fetch or write it again") from error
+        raise DataError(
+            f"{name}: not a Parquet file, damaged or truncated ({reason}); download or write it again"
+        ) from error
 
 
 def _rows_of_a_batch(metadata: pq.FileMetaData) -> int:
@@ -170,11 +192,11 @@ def arrow_texts(column: pa.Array | pa.ChunkedArray, name: str, of: str, first: i
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     is_text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_null)
     if not any(is_kind(kind) for is_kind in is_text):
-        raise DataError(f"{of}: row {first + 1}: column {name!r} holds {kind}; expected strings")
+        raise DataError(f"{of}: row {first + 1}: column {name!r} contains {kind}; expected strings")
     for row, value in enumerate(column, first + 1):
         try:
             text = value.as_py()
         except UnicodeDecodeError as error:
-            raise DataError(f"{of}: row {row}: {name!r} is not UTF-8 at byte {error.start} of it") from error
+            raise DataError(f"{of}: row {row}: {name!r} is not UTF-8 at byte {error.start}") from error
         if text:
             yield text

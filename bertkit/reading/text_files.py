@@ -69,7 +69,7 @@ def _files_at(path: Path, faults: list[str]) -> list[Path]:
     if path.is_dir():
         files = _files_below(path)
         if not files:
-            faults.append(f"{path}: no {FORMS_IN_WORDS} file in this folder or below it")
+            faults.append(f"{path}: no {FORMS_IN_WORDS} file in this folder or its subfolders")
         return files
     if not path.exists():
         faults.append(f"{path}: no such file or folder")
@@ -77,13 +77,13 @@ def _files_at(path: Path, faults: list[str]) -> list[Path]:
         return [path]
     elif path.suffix.lower() in PACKINGS:
         faults.append(
-            f"{path}: {path.suffix} does not say what is packed in it; "
+            f"{path}: {path.suffix} does not tell the format of the compressed file; "
             f"rename it to end in {', '.join(form + path.suffix.lower() for form in FORMS)}"
         )
     else:
         kind = path.suffix or "a file without suffix"
         faults.append(
-            f"{path}: {kind} is not supported; expected {FORMS_IN_WORDS}, also packed as {' or '.join(PACKINGS)}; "
+            f"{path}: {kind} is not supported; expected {FORMS_IN_WORDS}, also compressed as {' or '.join(PACKINGS)}; "
             f"if it is plain UTF-8 text, rename it to end in {TEXT}"
         )
     return []
@@ -115,7 +115,7 @@ def read_blocks(file: Path, packing: str, reached: Callable[[int], None], block_
     try:
         with file.open("rb") as stored:
             if packing and not stored.peek(1):
-                raise EOFError("it holds no byte")
+                raise EOFError("it is empty")
             unpacked = _unpacked(stored, packing)
             while block := unpacked.read(block_size):
                 reached(stored.tell())
@@ -124,7 +124,7 @@ def read_blocks(file: Path, packing: str, reached: Callable[[int], None], block_
     except (OSError, EOFError, zlib.error) as error:
         if isinstance(error, OSError) and error.strerror:
             raise DataError(f"{file}: cannot be read: {error.strerror}") from error
-        raise DataError(f"{file}: damaged or cut off ({error}); fetch it or pack it again") from error
+        raise DataError(f"{file}: damaged or truncated ({error}); download or compress it again") from error
 
 
 def read_shares(file: Path, packing: str, reached: Callable[[float], None]) -> Iterator[bytes]:

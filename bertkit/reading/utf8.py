@@ -97,7 +97,7 @@ def _decode(data: bytes, offset: int, line: int, name: str, file: Path | None) -
     """Decodes complete lines; the first has number ``line`` and starts at byte ``offset`` of the file."""
     if not offset and data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise DataError(
-            f"{name}: not UTF-8 at byte offset 0: it starts with the mark of UTF-16; "
+            f"{name}: not UTF-8 at byte offset 0: it starts with the byte order mark of UTF-16; "
             f"convert it: {_iconv(file, 'utf-16')}"
         )
     start = len(_BYTE_ORDER_MARK) if not offset and data.startswith(_BYTE_ORDER_MARK) else 0
@@ -107,13 +107,13 @@ def _decode(data: bytes, offset: int, line: int, name: str, file: Path | None) -
         place = start + error.start
         raise DataError(
             f"{name}: not UTF-8 at byte offset {offset + place} (line {line + _line_endings(data[:place])}, byte "
-            f"0x{data[place]:02x}: {error.reason}); convert it, if it is Latin-1: {_iconv(file, 'latin1')}"
+            f"0x{data[place]:02x}: {error.reason}); if it is Latin-1, convert it: {_iconv(file, 'latin1')}"
         ) from error
     nul = data.find(b"\0")
     if nul >= 0:
         raise DataError(
-            f"{name}: NUL byte at byte offset {offset + nul}: this is no text file, or its text is UTF-16; "
-            f"convert it, if so: {_iconv(file, 'utf-16')}"
+            f"{name}: NUL byte at byte offset {offset + nul}: this is not a text file, or its encoding is UTF-16; "
+            f"in that case convert it: {_iconv(file, 'utf-16')}"
         )
     return text
 

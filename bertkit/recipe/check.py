@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Literal, Protocol, get_args, get_origin, get_type_hints
 
-from bertkit.errors import RecipeError, did_you_mean
+from bertkit.errors import RecipeError, did_you_mean, shown
+from bertkit.recipe.values import RANGES, fault_of_value
 
 BLOCKS = ("task", "model", "data", "train", "placement", "hub")
 
@@ -23,7 +24,8 @@ _TRAIN_DEFAULTS: dict[str, Any] = {
 OWN_TRAIN_KEYS: dict[str, Any] = {"global_train_batch_size": int, "early_stopping_patience": int | None}
 """Types of the keys of the ``train`` block that are not fields of ``TrainingArguments``."""
 
-_SEEDS = 2**32  # the limit of numpy
+_MOST_WEIGHTS = 10**11  # of a new model: 400 GB; BERT-large has 3.4e8
+_MOST_NAMED = 20  # unknown keys for which a similar key is looked up, which takes time; messages show no more
 
 # TrainingArguments that a recipe must not set → what to use instead, or the reason.
 _NOT_IN_TRAIN: dict[str, str] = {
@@ -39,6 +41,8 @@ _NOT_IN_TRAIN: dict[str, str] = {
     "use_cpu": "use placement.device",
     "dataloader_num_workers": "use placement.dataloader_num_workers",
     "dataloader_pin_memory": "it follows from the placement",
+    "logging_nan_inf_filter": "a loss that is not finite ends the run",
+    "enable_jit_checkpoint": "SIGTERM and SIGUSR1 save a checkpoint in every run",
     "activation_checkpointing": "use placement.gradient_checkpointing",
     "gradient_checkpointing": "use placement.gradient_checkpointing",
     "output_dir": "use --output-dir",
@@ -46,9 +50,13 @@ _NOT_IN_TRAIN: dict[str, str] = {
     "do_train": "use the command of that name",
     "do_eval": "use the command of that name",
     "do_predict": "use the command of that name",
-    "disable_tqdm": "bars are shown on a terminal and nowhere else",
+    "disable_tqdm": "progress bars are shown on a terminal only",
     "remove_unused_columns": "the task decides which columns the model gets",
     "local_rank": "the launcher sets it",
+    "prediction_loss_only": "scores need the predictions",
+    "batch_eval_metrics": "scores need the predictions of the whole set",
+    "eval_do_concat_batches": "scores need the predictions of the whole set",
+    "use_liger_kernel": "it has no kernels for encoders",
 }
 
 
@@ -72,9 +80,10 @@ def blocks_of(given: Mapping[str, Any], places: dict[str, str], faults: list[str
     for block, values in given.items():
         place = places.get(block, block)
         if block not in BLOCKS:
-            faults.append(f"{place}: unknown block; expected {', '.join(BLOCKS)}{did_you_mean(str(block), BLOCKS)}")
+            near = _near(block, BLOCKS, faults)
+            faults.append(f"{place}: unknown block; expected {', '.join(BLOCKS)}{near}")
         elif values is not None and not isinstance(values, Mapping):
-            faults.append(f"{place}: expected keys and values, got {values!r}")
+            faults.append(f"{place}: expected keys and values, got {shown(values)}")
         else:
             blocks[block] = dict(values or {})
     return blocks
@@ -107,7 +116,7 @@ class Checker:
                 return None
         place, expected = self._place("task", "kind"), ", ".join(known)
         if not isinstance(kind, str) or not kind.isidentifier():
-            self.faults.append(f"{place}: expected the name of a task, one of {expected}, got {kind!r}")
+            self.faults.append(f"{place}: expected the name of a task, one of {expected}, got {shown(kind)}")
         else:
             self.faults.append(f"{place}: unknown task {kind!r}; expected {expected}{did_you_mean(kind, known)}")
         return None
@@ -134,14 +143,17 @@ class Checker:
             return None
 
     def _checked(self, block: str, hints: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the values with a known key and the right type; adds a fault for each of the others."""
+        """Returns the values with a known key, the right type and in range; adds a fault for each of the others."""
         from huggingface_hub.dataclasses import type_validator
 
         good: dict[str, Any] = {}
         for key, value in self.blocks[block].items():
             place = self._place(block, key)
-            if key not in hints:
-                self.faults.append(f"{place}: unknown key{did_you_mean(str(key), hints)}")
+            if key not in hints or not isinstance(key, str):
+                self.faults.append(f"{place}: unknown key{_near(key, hints, self.faults)}")
+                continue
+            if fault := fault_of_value(value):
+                self.faults.append(f"{place}: {fault}")
                 continue
             # An int is accepted where a float is expected.
             if isinstance(value, int) and not isinstance(value, bool) and _is_float(hints[key]):
@@ -151,6 +163,10 @@ class Checker:
                 _named_choice(hints[key], value)
             except (TypeError, ValueError) as error:
                 self.faults.append(f"{place}: {_expected(hints[key], value, error)}")
+                continue
+            numbers = RANGES.get(f"{block}.{key}")
+            if numbers is not None and isinstance(value, int | float) and value not in numbers:
+                self.faults.append(f"{place}: expected {numbers}, got {value}")
             else:
                 good[key] = value
         return good
@@ -168,9 +184,14 @@ class Checker:
             return self._checked("model", {**others, "name_or_path": str | None, **own})
         values = self._checked("model", {"name_or_path": str | None, **own})
         try:
-            BertConfig(**{key: value for key, value in values.items() if key != "name_or_path"})
+            config = BertConfig(**{key: value for key, value in values.items() if key != "name_or_path"})
         except ValueError as error:
             self.faults.append(f"model: {error.__cause__ or error}")
+            return values
+        hidden, rows = config.hidden_size, config.vocab_size + config.max_position_embeddings
+        weights = hidden * (rows + config.num_hidden_layers * (4 * hidden + 2 * config.intermediate_size))
+        if weights > _MOST_WEIGHTS:
+            self.faults.append(f"model: about {weights:.1e} weights; expected at most {_MOST_WEIGHTS:.0e}")
         return values
 
     def train(self) -> dict[str, Any]:
@@ -185,18 +206,11 @@ class Checker:
                 self.faults.append(f"{self._place('train', key)}: not set in a recipe; {instead}")
                 del self.blocks["train"][key]
         values = self._checked("train", {**OWN_TRAIN_KEYS, **fields})
-        train = {**_TRAIN_DEFAULTS, **values}
-        if train["global_train_batch_size"] < 1:
-            self.faults.append(
-                f"{self._place('train', 'global_train_batch_size')}: "
-                f"expected at least 1 sequence, got {train['global_train_batch_size']}"
-            )
-        for key in ("learning_rate", "num_train_epochs", "max_steps", "early_stopping_patience"):
-            if values.get(key) is not None and not values[key] > 0 and not (key == "max_steps" and values[key] == -1):
-                self.faults.append(f"{self._place('train', key)}: expected more than 0, got {values[key]}")
-        if not 0 <= train["seed"] < _SEEDS:
-            self.faults.append(f"{self._place('train', 'seed')}: expected 0 to {_SEEDS - 1}, got {train['seed']}")
-        return train
+        return {**_TRAIN_DEFAULTS, **values}
+
+
+def _near(given: Any, known: Iterable[str], faults: Sequence[str]) -> str:
+    return did_you_mean(str(given), known) if len(faults) < _MOST_NAMED else ""
 
 
 def _is_float(hint: Any) -> bool:
@@ -224,8 +238,8 @@ def _named_choice(hint: Any, value: Any) -> None:
 
 def _expected(hint: Any, value: Any, error: Exception) -> str:
     if choices := _choices(hint):
-        near = did_you_mean(str(value), choices)
-        return f"expected one of {', '.join(choices)}, got {value!r}{near}"
+        near = did_you_mean(str(value), choices) if isinstance(value, str) else ""
+        return f"expected one of {', '.join(choices)}, got {shown(value)}{near}"
     wanted = hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
     inner = f" ({error.__cause__})" if error.__cause__ else ""
-    return f"expected {wanted}, got {value!r}{inner}"
+    return f"expected {wanted}, got {shown(value)}{inner}"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
-from bertkit.errors import RecipeError, did_you_mean
-from bertkit.files import check_new_file
+from bertkit.errors import RecipeError, did_you_mean, shown
+from bertkit.files import check_new_file, write_whole
 
 
 def recipe_folder() -> Path:
@@ -15,7 +14,7 @@ def recipe_folder() -> Path:
     for folder in (package / "recipes", package.parent / "recipes"):
         if folder.is_dir():
             return folder
-    raise RuntimeError(f"bertkit's recipes are missing: neither in {package} nor beside it")
+    raise RuntimeError(f"bertkit's recipes are missing: there is no folder recipes in {package} or next to it")
 
 
 def list_recipes() -> list[str]:
@@ -31,18 +30,22 @@ def find_recipe(name_or_file: str | Path) -> Path:
         RecipeError: the recipe does not exist, or the end matches several names.
     """
     path = Path(name_or_file)
-    if path.suffix in (".yaml", ".yml") or path.is_file():
-        if path.is_file():
-            return path
+    try:
+        is_file = path.is_file()
+    except OSError as error:  # a name that is too long, or a folder that cannot be entered
+        raise RecipeError(f"recipe {shown(str(name_or_file))}: {error.strerror}") from None
+    if is_file:
+        return path
+    if path.suffix in (".yaml", ".yml"):
         raise RecipeError(f"recipe {name_or_file}: no such file")
     wanted, known = str(name_or_file).strip("/"), list_recipes()
     matches = [name for name in known if name == wanted] or [name for name in known if name.endswith(f"/{wanted}")]
     if len(matches) == 1:
         return recipe_folder() / f"{matches[0]}.yaml"
     if matches:
-        raise RecipeError(f"recipe {wanted!r} may be any of {', '.join(matches)}; give the whole name")
+        raise RecipeError(f"recipe {shown(wanted)} is ambiguous: {', '.join(matches)}; give the full name")
     near = did_you_mean(wanted, [*known, *(name.rpartition("/")[2] for name in known)])
-    raise RecipeError(f"unknown recipe {wanted!r}; `bertkit recipes list` names them all{near}")
+    raise RecipeError(f"unknown recipe {shown(wanted)}; `bertkit recipes list` lists all recipes{near}")
 
 
 def copy_recipe(name: str, destination: Path) -> Path:
@@ -54,5 +57,5 @@ def copy_recipe(name: str, destination: Path) -> Path:
     source = find_recipe(name)
     target = destination / source.name if destination.is_dir() else destination
     check_new_file(target, str(target))
-    shutil.copyfile(source, target)
+    write_whole(target, source.read_bytes())
     return target

@@ -38,7 +38,7 @@ class HubSettings:
 
     def __post_init__(self) -> None:
         if self.license is not None and not re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", self.license):
-            raise ValueError(f"license: expected an identifier as the Hub has it, such as mit, got {self.license!r}")
+            raise ValueError(f"license: expected a licence identifier of the Hub, such as mit, got {self.license!r}")
         for code in self.language:
             if not re.fullmatch(r"[a-z]{2,3}(-[A-Za-z0-9]+)*", code):
                 raise ValueError(f"language: expected ISO 639 codes such as en or de, got {code!r}")

@@ -11,12 +11,13 @@ without a better score after which fine-tuning ends.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertkit.errors import RecipeError, listed
+from bertkit.errors import RecipeError, listed, shown
+from bertkit.files import write_whole
 from bertkit.placement.settings import PlacementSettings
 from bertkit.recipe.check import BLOCKS, Checker, Tasks, blocks_of
 from bertkit.recipe.find import find_recipe
@@ -63,7 +64,7 @@ class Recipe:
 
     def save(self, path: Path, heading: str) -> None:
         """Writes the resolved recipe as YAML, with ``heading`` as a comment in the first line."""
-        path.write_text(f"# {heading}\n{to_yaml(self.to_dict())}", encoding="utf-8")
+        write_whole(path, f"# {heading}\n{to_yaml(self.to_dict())}")
 
 
 def load_recipe(
@@ -107,7 +108,7 @@ def load_recipe(
     settings = checker.task_settings(kind, tasks)
     recipe = Recipe(
         name,
-        str(kind),
+        kind if isinstance(kind, str) else "",
         task=settings and checker.settings("task", settings[0]),
         data=settings and checker.settings("data", settings[1]),
         model=checker.model(),
@@ -135,11 +136,11 @@ def load_placement(source: str | Path) -> dict[str, Any]:
     blocks, places = read_recipe_file(path)
     if _ACCELERATE_KEY in blocks:
         raise RecipeError(
-            f"placement {source}: this is a file of accelerate config, which accelerate itself reads: run "
+            f"placement {source}: this is a configuration file of accelerate; run "
             f"accelerate launch --config_file {path} -m bertkit …, without --placement"
         )
     if set(blocks) != {"placement"}:
-        raise RecipeError(f"placement {source}: expected one block, placement, in {path}; got {', '.join(blocks)}")
+        raise RecipeError(f"placement {source}: expected one block, placement, in {path}; got {shown(list(blocks))}")
     faults: list[str] = []
     checker = Checker(blocks_of(blocks, places, faults), places, faults)
     checker.settings("placement", PlacementSettings)
@@ -148,8 +149,13 @@ def load_placement(source: str | Path) -> dict[str, Any]:
     return checker.blocks["placement"]
 
 
-def validate_recipes(files: Sequence[Path], tasks: Tasks) -> None:
+def validate_recipes(files: Sequence[Path], tasks: Tasks, more: Callable[[Recipe], None] | None = None) -> None:
     """Checks several recipe files.
+
+    Args:
+        files: names or files of recipes and placements.
+        tasks: registry of the tasks.
+        more: further check of each recipe without other faults; raises a RecipeError.
 
     Raises:
         RecipeError: a file is invalid; the message lists the faults of all files.
@@ -159,7 +165,12 @@ def validate_recipes(files: Sequence[Path], tasks: Tasks) -> None:
         try:
             blocks, _ = read_recipe_file(find_recipe(file))
             is_placement = set(blocks) == {"placement"} or _ACCELERATE_KEY in blocks
-            load_placement(file) if is_placement else load_recipe(file, None, tasks)
+            if is_placement:
+                load_placement(file)
+                continue
+            recipe = load_recipe(file, None, tasks)
+            if more is not None:
+                more(recipe)
         except RecipeError as error:
             faults.append(str(error))
     if faults:

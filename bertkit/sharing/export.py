@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from bertkit.checkpoint.encoders import head_of
 from bertkit.checkpoint.load import load_config, load_model, load_tokenizer
 from bertkit.errors import CheckpointError, OutputError, RecipeError
-from bertkit.files import new_folder
+from bertkit.files import check_links, new_folder
 from bertkit.inference.predictor import evaluate
 from bertkit.progress import without_library_bars
 from bertkit.sharing.same_outputs import Comparison
@@ -73,7 +73,8 @@ def export(
     if to not in ("bert", "onnx"):
         raise RecipeError(f"--to {to}: expected bert or onnx")
     if int8 and to != "onnx":
-        raise RecipeError("--int8 is for --to onnx")
+        raise RecipeError("--int8 needs --to onnx")
+    check_links(Path(out), str(out))
     if Path(out).exists() and not (Path(out).is_dir() and not any(Path(out).iterdir())):
         raise OutputError(f"{out}: already exists; give a new or an empty folder")
     with new_folder(Path(out)) as folder:
@@ -92,18 +93,18 @@ def _export_onnx(
     config = load_config(checkpoint, any_encoder=True)
     task = _task(config, checkpoint)
     if task is not None and task.onnx_obstacle is not None:
-        raise CheckpointError(f"{checkpoint}: {task.onnx_obstacle}; export it --to bert")
+        raise CheckpointError(f"{checkpoint}: {task.onnx_obstacle}; export it with --to bert")
     is_scored = int8 and task is not None
     before = evaluate(checkpoint, max_samples=max_samples, **data) if is_scored else None
     with without_library_bars():
         model, _ = load_model(head_of(config, checkpoint), checkpoint, config, new_head=False)
-        comparison = write_onnx(model, load_tokenizer(checkpoint), folder, checkpoint)
+        comparison = write_onnx(model, load_tokenizer(checkpoint, config=config), folder, checkpoint)
     form = Export(out, "onnx", type(model).__name__, comparison)
     if not int8:
         return form
     quantize(folder)
     if before is None:
-        return replace(form, notes=("int8, and not scored: the checkpoint was not fine-tuned for a task",))
+        return replace(form, notes=("int8 without scores: the checkpoint was not fine-tuned for a task",))
     after = evaluate(folder, max_samples=max_samples, **data)
     scores = {name.removeprefix("eval_"): (value, after.metrics[name]) for name, value in before.metrics.items()}
     return replace(form, scores=scores, examples=before.examples)
@@ -120,7 +121,7 @@ def export_stock(checkpoint: str, folder: Path) -> tuple[str, Comparison, tuple[
     """
     config = load_config(checkpoint, any_encoder=True)
     head, task = head_of(config, checkpoint), _task(config, checkpoint)
-    tokenizer = load_tokenizer(checkpoint)
+    tokenizer = load_tokenizer(checkpoint, config=config)
     with without_library_bars():
         model, _ = load_model(head, checkpoint, config, new_head=False)
         model_class, comparison = write_stock(model, tokenizer, folder, checkpoint)

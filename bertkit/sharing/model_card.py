@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -11,7 +12,8 @@ from typing import Any
 
 from bertkit.progress import METRIC_NAMES
 from bertkit.recipe.hub import ANY_DATA
-from bertkit.recipe.yaml_files import to_yaml
+from bertkit.recipe.yaml_files import parse_value, read_recipe_file, to_yaml
+from bertkit.sharing.markdown import code, code_block, escape
 
 ADDRESS = "PATH_OR_HUB_ID"
 """Placeholder for the address of a checkpoint that has none yet."""
@@ -36,8 +38,8 @@ class CardFacts:
         head: class name, such as ``BertForSequenceClassification``.
         auto_class: the Auto class that loads it.
         pipeline_tag: the Hub's name of the task.
-        task: a sentence about the training.
-        data: split → description of its source.
+        task: a sentence about the training, in Markdown; names in it have to be escaped by `bertkit.sharing.markdown`.
+        data: split → description of its source, plain text as all of the following.
         metrics: results on held-out data, ``eval_…``.
         main_metrics: the keys of ``metrics`` that the card shows and lists in its ``model-index``; losses in nats.
         other_metrics: the keys of ``metrics`` for other validation sets; the card shows them too.
@@ -47,7 +49,7 @@ class CardFacts:
         base_model: Hub id of the checkpoint that was fine-tuned; ``None`` for a path or a new model.
         dataset: Hub id, configuration and split of ``metrics``, or ``None``.
         family: transformers' model type; BERT is loaded by bertkit's classes, every other family by transformers' own.
-        note: a warning at the top of the card (such as: the data are made up).
+        note: a warning at the top of the card (such as: the data are made up), in Markdown.
         license, language: as in `bertkit.recipe.hub.HubSettings`.
         versions: versions of the packages used in training.
         steps: number of training steps, if known.
@@ -84,8 +86,11 @@ class CardFacts:
         return self.family == "bertkit" and not self.is_stock
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns plain data for JSON, which `from_dict` reads."""
-        return asdict(self)
+        """Returns plain data for JSON, which `from_dict` reads.
+
+        The recipe is YAML, since JSON has no keys other than strings.
+        """
+        return {**asdict(self), "recipe": to_yaml(dict(self.recipe))}
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> CardFacts:
@@ -94,14 +99,42 @@ class CardFacts:
         values: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in given.items() if name in known
         }
-        return cls(**values)
+        recipe = values["recipe"]
+        return cls(**{**values, "recipe": parse_value(recipe) if isinstance(recipe, str) else recipe})
 
 
 def recorded_facts(checkpoint: Path) -> CardFacts | None:
     """Loads the card facts of the run in a folder; ``None`` if there is no finished run."""
+    card = _record(checkpoint).get("card")
+    if card is None:
+        return None
+    recipe = checkpoint / "recipe.yaml"
+    if isinstance(card["recipe"], Mapping) and recipe.is_file():  # an early form, whose keys had all become strings
+        card = {**card, "recipe": read_recipe_file(recipe)[0]}
+    return CardFacts.from_dict(card)
+
+
+def recorded_card(facts: CardFacts) -> dict[str, Any]:
+    """Returns the values of ``run.json`` that `recorded_facts` and `is_as_recorded` read."""
+    return {"card": facts.to_dict(), "card_sha256": _digest(model_card(facts))}
+
+
+def is_as_recorded(checkpoint: Path, card: str) -> bool:
+    """Returns whether a card has not been changed since the run wrote it, with this or another version of bertkit."""
+    digest = _record(checkpoint).get("card_sha256")
+    if digest is not None:
+        return bool(digest == _digest(card))
+    facts = recorded_facts(checkpoint)
+    return facts is not None and card == model_card(facts)
+
+
+def _record(checkpoint: Path) -> dict[str, Any]:
     path = checkpoint / "run.json"
-    card = json.loads(path.read_text(encoding="utf-8")).get("card") if path.is_file() else None
-    return None if card is None else CardFacts.from_dict(card)
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+
+
+def _digest(card: str) -> str:
+    return hashlib.sha256(card.encode()).hexdigest()
 
 
 def without_paths(value: Any) -> Any:
@@ -162,18 +195,18 @@ def _results(facts: CardFacts) -> list[Any] | None:
 
 
 def _text(facts: CardFacts) -> str:
+    names = {key: key.removeprefix("eval_") for key in (*facts.main_metrics, *facts.other_metrics)}
     scores = "\n".join(
-        f"| {METRIC_NAMES.get(key.removeprefix('eval_'), key.removeprefix('eval_'))} | {facts.metrics[key]:.4f} |"
-        for key in (*facts.main_metrics, *facts.other_metrics)
+        f"| {escape(METRIC_NAMES.get(name, name))} | {facts.metrics[key]:.4f} |" for key, name in names.items()
     )
-    sources = "\n".join(f"- {split}: {source}" for split, source in facts.data.items())
-    cuts = "\n".join(f"- {split}: {cut}" for split, cut in facts.truncation.items())
+    sources = "\n".join(f"- {escape(split)}: {escape(source)}" for split, source in facts.data.items())
+    cuts = "\n".join(f"- {escape(split)}: {escape(cut)}" for split, cut in facts.truncation.items())
     limits = (
-        f"Inputs longer than the training length are cut; in training that was:\n\n{cuts}\n"
+        f"Inputs longer than the training length are cut; in training:\n\n{cuts}\n"
         if cuts
-        else "Inputs are limited to the positions that `config.json` names (`max_position_embeddings`).\n"
+        else "Inputs are limited to the number of positions in `config.json` (`max_position_embeddings`).\n"
     )
-    return f"""# {facts.title}
+    return f"""# {escape(facts.title)}
 
 {facts.note}{chr(10) * 2 if facts.note else ""}{facts.task}
 
@@ -186,7 +219,7 @@ model = {facts.auto_class}.from_pretrained("{facts.address}")
 tokenizer = AutoTokenizer.from_pretrained("{facts.address}")
 ```
 
-The model class is `{facts.head}`.
+The model class is {code(facts.head)}.
 {_use(facts)}
 ## Training
 
@@ -207,22 +240,17 @@ On held-out data, one run with seed {facts.seed}:
 ## Limits
 
 {limits}
-A language model repeats what its training texts say, errors and prejudices included; check it on your own data
-before you rely on it.
+A language model reproduces errors and biases of its training data; evaluate it on your own data before you use it.
 
 ## Recipe
 
-`bertkit` repeats the run from this recipe, which also lies beside the weights as `recipe.yaml`:
+`bertkit` repeats the run with this recipe, which is also saved next to the weights as `recipe.yaml`:
 
-```yaml
-{to_yaml(_shown_recipe(facts.recipe)).strip()}
-```
+{code_block(to_yaml(_shown_recipe(facts.recipe)).strip(), "yaml")}
 
 ## Citation
 
-```bibtex
-{(chr(10) * 2).join(_citations(facts))}
-```
+{code_block((chr(10) * 2).join(_citations(facts)), "bibtex")}
 """
 
 
@@ -252,7 +280,7 @@ bertkit.load("{facts.address}").fill_mask("The capital of France is [MASK].")
 ```
 """
     return f"""
-With bertkit, which brings the task's own encoding and decoding: `bertkit predict {facts.address} "TEXT"`.
+With bertkit, which includes the encoding and decoding of the task: `bertkit predict {facts.address} "TEXT"`.
 """
 
 
@@ -263,5 +291,5 @@ def _training(facts: CardFacts) -> str:
     batch, rate = train["global_train_batch_size"], train.get("learning_rate", 5e-5)
     return (
         f"{length} of {batch} inputs, peak learning rate {rate:g}, seed {facts.seed}"
-        f"{f', with {versions}' if versions else ''}. The recipe below has every setting."
+        f"{f', with {versions}' if versions else ''}. The recipe below contains all settings."
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,11 +17,12 @@ from pathlib import Path
 from bertkit.checkpoint.encoders import BERT, head_of
 from bertkit.checkpoint.load import load_config, load_model, load_tokenizer, save_tokenizer
 from bertkit.errors import BertkitError, HubError, RecipeError
+from bertkit.files import disk_faults, write_whole
 from bertkit.progress import without_library_bars
 from bertkit.recipe.hub import Form, HubSettings
 from bertkit.recipe.yaml_files import read_recipe_file, to_yaml
 from bertkit.sharing.export import export_stock
-from bertkit.sharing.model_card import CardFacts, model_card, recorded_facts, without_paths
+from bertkit.sharing.model_card import CardFacts, is_as_recorded, model_card, recorded_facts, without_paths
 
 _RESULTS = ("all_results.json", "eval_results.json")
 # Files of an earlier checkpoint are deleted: its weights might be loaded in place of the new ones, and its scores be
@@ -103,7 +103,8 @@ def push(
     with hub_faults(repo_id, _command(checkpoint, repo_id, settings)):
         repo_id = repo_id if "/" in repo_id else f"{HfApi().whoami()['name']}/{repo_id}"
     with tempfile.TemporaryDirectory(prefix="bertkit-push-") as folder:
-        notes = _put_together(str(checkpoint), Path(folder), repo_id, settings)
+        with disk_faults(Path(folder)):
+            notes = _put_together(str(checkpoint), Path(folder), repo_id, settings)
         with hub_faults(repo_id, _command(checkpoint, repo_id, settings)):
             return _upload(Path(folder), repo_id, settings, notes)
 
@@ -144,7 +145,7 @@ def _check_name(repo_id: str) -> None:
     try:
         validate_repo_id(repo_id)
     except HFValidationError as error:
-        raise RecipeError(f"{repo_id}: no name of a repository; expected owner/name ({error})") from error
+        raise RecipeError(f"{repo_id}: not a valid repository name; expected owner/name ({error})") from error
 
 
 def _put_together(checkpoint: str, folder: Path, repo_id: str, settings: HubSettings) -> tuple[str, ...]:
@@ -156,22 +157,22 @@ def _put_together(checkpoint: str, folder: Path, repo_id: str, settings: HubSett
     else:
         _write_native(checkpoint, folder)
     source = Path(checkpoint)
-    recorded = facts = recorded_facts(source)
-    if recorded is not None:
+    facts = recorded_facts(source)
+    if facts is not None:
         facts = replace(
-            recorded,
+            facts,
             address=repo_id,
             is_stock=settings.form == "bert",
-            license=settings.license or recorded.license,
-            language=tuple(settings.language) or recorded.language,
-            note=" ".join([recorded.note, *notes]).strip(),
+            license=settings.license or facts.license,
+            language=tuple(settings.language) or facts.language,
+            note=" ".join([facts.note, *notes]).strip(),
         )
         for name in _RESULTS:
             if (source / name).is_file():
-                shutil.copyfile(source / name, folder / name)
+                write_whole(folder / name, (source / name).read_bytes())
         blocks, _ = read_recipe_file(source / "recipe.yaml")
-        (folder / "recipe.yaml").write_text(to_yaml(without_paths(blocks)), encoding="utf-8")
-    return (*notes, *_write_card(source / "README.md", folder / "README.md", recorded, facts))
+        write_whole(folder / "recipe.yaml", to_yaml(without_paths(blocks)))
+    return (*notes, *_write_card(source, folder / "README.md", facts))
 
 
 def _write_native(checkpoint: str, folder: Path) -> None:
@@ -182,30 +183,33 @@ def _write_native(checkpoint: str, folder: Path) -> None:
     """
     config = load_config(checkpoint, any_encoder=True)
     if config.model_type not in BERT:
-        raise RecipeError(f"--as bertkit: {checkpoint} is of type {config.model_type!r}, whose classes are not ours")
+        raise RecipeError(
+            f"--as bertkit: {checkpoint} is of type {config.model_type!r}, whose classes are not part of bertkit"
+        )
     with without_library_bars():
         model, _ = load_model(head_of(config, checkpoint), checkpoint, config, new_head=False)
         model.save_pretrained(folder)
-    save_tokenizer(load_tokenizer(checkpoint), folder)
+    save_tokenizer(load_tokenizer(checkpoint, config=config), folder)
 
 
-def _write_card(here: Path, there: Path, recorded: CardFacts | None, facts: CardFacts | None) -> list[str]:
+def _write_card(source: Path, there: Path, facts: CardFacts | None) -> list[str]:
     """Writes the model card, that of the run or one that the user has edited; returns warnings.
 
     Args:
-        here, there: path of the card beside the checkpoint, and of the one to push.
-        recorded: facts of the run's own card; ``None`` without a finished run.
-        facts: facts of the card to push.
+        source: the checkpoint, with its card if there is one.
+        there: path of the card to push.
+        facts: facts of the card to push; ``None`` without a finished run.
     """
+    here = source / "README.md"
     written = here.read_text(encoding="utf-8") if here.is_file() else None
-    if written is not None and (recorded is None or written != model_card(recorded)):
-        there.write_text(written, encoding="utf-8")
-        return [f"{here} is not as the run wrote it, so it is pushed as it is"] if recorded is not None else []
+    if written is not None and not is_as_recorded(source, written):
+        write_whole(there, written)
+        return [f"{here} differs from the generated model card, so it is pushed as it is"] if facts is not None else []
     if facts is None:
-        return [f"no model card: there is no finished run, and no README.md, in {here.parent}"]
-    there.write_text(model_card(facts), encoding="utf-8")
+        return [f"no model card: {source} contains no finished run and no README.md"]
+    write_whole(there, model_card(facts))
     missing = [f"--{name}" for name in ("license", "language") if not getattr(facts, name)]
-    return [f"the model card does not say everything; push again with {' and '.join(missing)}"] if missing else []
+    return [f"the model card is incomplete; push again with {' and '.join(missing)}"] if missing else []
 
 
 def _upload(folder: Path, repo_id: str, settings: HubSettings, notes: Sequence[str]) -> Push:
@@ -218,7 +222,7 @@ def _upload(folder: Path, repo_id: str, settings: HubSettings, notes: Sequence[s
     if settings.private and not is_private:
         raise HubError(
             f"{address.repo_id} exists and is public, so nothing was pushed; give another name for a private one, or "
-            "leave --private out"
+            "remove --private"
         )
     if settings.revision is not None:
         hub.create_branch(address.repo_id, branch=settings.revision, exist_ok=True)
@@ -235,7 +239,7 @@ def _upload(folder: Path, repo_id: str, settings: HubSettings, notes: Sequence[s
 
 
 def _again(command: str) -> str:
-    return f"\nNothing here is lost. This tries again: {command}"
+    return f"\nNo local files are lost. To try again: {command}"
 
 
 def _command(checkpoint: str | Path, repo_id: str, settings: HubSettings) -> str:
@@ -250,10 +254,10 @@ def _command(checkpoint: str | Path, repo_id: str, settings: HubSettings) -> str
 
 
 _REASONS = {
-    401: "the Hub does not accept the token; log in with `hf auth login`, or set HF_TOKEN to a token of yours",
-    403: "the token may not write there; it needs write access to {owner}",
-    404: "the Hub does not know it, or the token may not see it",
-    409: "somebody else changed it at the same time",
+    401: "the Hub does not accept the token; log in with `hf auth login`, or set HF_TOKEN to your token",
+    403: "the token is not allowed to write; it needs write access to {owner}",
+    404: "the repository does not exist, or the token has no access to it",
+    409: "the repository was changed by someone else at the same time",
 }
 
 
@@ -290,5 +294,5 @@ def _reason(error: BaseException, repo_id: str) -> str:
     cause = error.__cause__ or error
     said = (str(cause).strip() or type(cause).__name__).split("\n")[0]
     if status is not None and status >= 500:
-        return f"the Hub could not do it now ({said})"
+        return f"the Hub failed to process the request ({said})"
     return said if status is not None or isinstance(error, ValueError) else f"the connection failed ({said})"

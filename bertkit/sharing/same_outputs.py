@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bertkit.checkpoint.encoders import longest_input, model_inputs
+from bertkit.checkpoint.faults import not_finite
 from bertkit.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def compare(ours: Run, theirs: Run, batches: Sequence[Mapping[str, Tensor]], tol
     """Compares the outputs of two models on all batches, except at padding.
 
     Raises:
-        CheckpointError: they differ by more than ``tolerance``, or one of them computes NaN.
+        CheckpointError: they differ by more than ``tolerance``, or one of them computes NaN or infinite values.
     """
     difference = 0.0
     lengths: list[int] = []
@@ -113,12 +114,12 @@ def compare(ours: Run, theirs: Run, batches: Sequence[Mapping[str, Tensor]], tol
         for one, other in zip(ours(batch), theirs(batch), strict=True):
             if one.shape[: mask.ndim] == mask.shape:
                 one, other = one[mask], other[mask]
+            if not (np.isfinite(one).all() and np.isfinite(other).all()):
+                raise not_finite(name)
             difference = max(difference, float(np.abs(one.astype(np.float64) - other.astype(np.float64)).max()))
-            if np.isnan(one).any() or np.isnan(other).any():
-                raise CheckpointError(f"{name}: computes values that are no numbers; its weights are damaged")
     if difference > tolerance:
         raise CheckpointError(
-            f"{name}: the exported model is not the same: its outputs differ by {difference:.1e}, tolerance "
+            f"{name}: the exported model is not equivalent: its outputs differ by {difference:.1e}, tolerance "
             f"{tolerance:.0e}; nothing has been written"
         )
     return Comparison(difference, tolerance, len(lengths), (min(lengths), max(lengths)))

@@ -57,7 +57,7 @@ def _unreadable(values: pa.Array | pa.ChunkedArray, name: str, source: str, firs
         try:
             value.as_py()
         except (ValueError, OverflowError) as error:
-            faults.append(f"{source}, row {row}: {name!r} cannot be read ({error}); write this value anew")
+            faults.append(f"{source}, row {row}: {name!r} cannot be read ({error}); write this value again")
     return faults
 
 

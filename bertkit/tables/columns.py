@@ -42,8 +42,8 @@ def label_column(names: Sequence[str], given: str | None, source: str) -> str:
         if usual in names:
             return usual
     raise DataError(
-        f"{source}: none of its columns ({', '.join(names)}) is named {', '.join(_LABELS)}; say with --label-column "
-        "which one holds the labels"
+        f"{source}: none of its columns ({', '.join(names)}) is named {', '.join(_LABELS)}; give the label "
+        "column with --label-column"
     )
 
 
@@ -62,7 +62,7 @@ def text_columns(names: Sequence[str], given: Sequence[str], label: str, source:
     if given:
         _check(given, names, source, "--text-column")
         if label in given:
-            raise DataError(f"{source}: --text-column {label}: this column holds the labels; name another")
+            raise DataError(f"{source}: --text-column {label}: this column contains the labels; give another")
         return list(given)
     for usual in _TEXTS:
         if set(usual) <= set(names) - {label}:
@@ -71,8 +71,8 @@ def text_columns(names: Sequence[str], given: Sequence[str], label: str, source:
     if len(others) == 1:
         return others
     raise DataError(
-        f"{source}: which of its columns ({', '.join(names)}) hold the text? Say so with --text-column, given twice "
-        "for a pair"
+        f"{source}: cannot determine which of its columns ({', '.join(names)}) contain the text; give --text-column, "
+        "twice for a pair"
     )
 
 

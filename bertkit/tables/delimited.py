@@ -20,9 +20,9 @@ COMMA, TAB = ",", "\t"
 
 _NAMES = {COMMA: "comma", TAB: "tab"}
 _REMEDIES = {
-    COMMA: "if a comma parts its columns, name the file .csv",
-    TAB: "if a tab parts its columns, name the file .tsv",
-    ";": "if ';' parts its columns, save it with commas",
+    COMMA: "if commas separate its columns, name the file .csv",
+    TAB: "if tabs separate its columns, name the file .tsv",
+    ";": "if ';' separates its columns, save it with commas",
 }
 _LONGEST_FIELD = 2**31 - 1  # characters; the largest limit that the csv module accepts on every system
 
@@ -102,9 +102,9 @@ def delimited_blocks(
         expected = f"where the header has {len(names)}"
     else:
         names = list(columns)
-        expected = f"where {len(names)} columns are named"
+        expected = f"where {len(names)} column names are given"
         faults += _faults_of_names(names, f"{source}, the names given for its columns")
-    remedy = f"; put quotes around a field that holds a {_NAMES[delimiter]}" if quoting else ""
+    remedy = f"; put quotes around a field that contains a {_NAMES[delimiter]}" if quoting else ""
 
     def even_rows() -> Iterator[_Row]:
         for line, fields in rows:
@@ -129,7 +129,7 @@ def delimited_blocks(
         values = {name: [fields[at] for _, fields in part] for at, name in enumerate(names) if name}
         yield Table(values, source, fingerprint, array("q", [line for line, _ in part]), skipped=len(skipped))
     if is_empty and not faults:
-        left = f", but {len(skipped)} with another number of fields" if skipped else ""
+        left = f", but {len(skipped)} with a different number of fields" if skipped else ""
         faults.append(f"{source}: no rows{' after the header' if columns is None else ''}{left}")
     raise_listed(faults)
 
@@ -148,7 +148,7 @@ def _header(rows: Iterator[_Row], source: str, delimiter: str, faults: list[str]
 
 def _faults_of_names(names: Sequence[str], place: str) -> list[str]:
     named = list(filter(None, names))
-    return repeated_names(named, place) if named else [f"{place}: none of the columns has a name; name them"]
+    return repeated_names(named, place) if named else [f"{place}: none of the columns has a name; add names"]
 
 
 def _plain_rows(lines: Iterable[str], delimiter: str) -> Iterator[_Row]:
@@ -172,7 +172,7 @@ def _quoted_rows(lines: Iterable[str], delimiter: str, source: str, faults: list
     except csv.Error as error:
         opening = _opening(of_row, begins, delimiter)
         faults.append(
-            f"{source}, line {opening}: a field begins here with a quote and does not end with one "
+            f"{source}, line {opening}: a field begins with a quote here and does not end with one "
             f"(line {reader.line_num}: {error}); close it, and double the quotes within it"
         )
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertkit.errors import DataError
+from bertkit.json_text import dumps
 from bertkit.reading.hub_sets import find_set, load_set, split_names
 from bertkit.tables.arrow import read_batches
 from bertkit.tables.table import Table
@@ -50,7 +50,7 @@ def load_hub_table(hub_id: str, config: str | None, split: str) -> Table:
     builder = _found(hub_id, config, split)
     rows = load_set(builder, hub_id, split, column=None, streaming=False)
     read_as = [builder.hash, builder.config.name, split]
-    fingerprint = "sha256:" + hashlib.sha256(json.dumps(read_as).encode()).hexdigest()[:16]
+    fingerprint = "sha256:" + hashlib.sha256(dumps(read_as).encode()).hexdigest()[:16]
     source = f"{hub_id} ({split if config is None else f'{config}, {split}'})"
     return read_batches(rows.with_format("arrow").iter(_BATCH_ROWS), source, fingerprint)
 
@@ -59,7 +59,7 @@ def _found(hub_id: str, config: str | None, split: str | None) -> DatasetBuilder
     # For a folder, the library would cache rows by file name and not detect changes.
     if Path(hub_id).exists():
         raise DataError(
-            f"{hub_id}: expected the id of a set of the Hub, and this is a file or folder here; give its files, "
-            "or work in another folder if the Hub's set is meant"
+            f"{hub_id}: expected the id of a Hub data set, but this is a local file or folder; give its files, "
+            "or run in another folder to use the Hub data set"
         )
     return find_set(hub_id, config, split)

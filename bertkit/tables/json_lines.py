@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from array import array
 from collections.abc import Iterable, Iterator
@@ -10,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from bertkit.errors import DataError, raise_listed
-from bertkit.reading.row_files import json_object
+from bertkit.reading.row_files import json_object, lone_surrogate
 from bertkit.tables.table import Table
 
 
@@ -53,7 +52,7 @@ def json_line_blocks(lines: Iterable[str], source: str, fingerprint: str, size: 
             columns = {name: [row.get(name) for _, row in part] for name in names}
             yield Table(columns, source, fingerprint, array("q", [number for number, _ in part]))
     if not names and not faults:
-        faults.append(f"{source}: no rows; expected one JSON object a line, such as {{'text': …, 'label': …}}")
+        faults.append(f"{source}: no rows; expected one JSON object per line, such as {{'text': …, 'label': …}}")
     raise_listed(faults)
 
 
@@ -70,10 +69,6 @@ def _rows(lines: Iterable[str], source: str, faults: list[str]) -> Iterator[tupl
 
 def _checked(line: str) -> dict[str, Any]:
     row = json_object(line, "text")
-    if "\\ud" in line or "\\uD" in line:  # a surrogate can only occur as an escape in JSON
-        try:
-            json.dumps(row, ensure_ascii=False).encode()
-        except UnicodeEncodeError as error:
-            code = ord(error.object[error.start])
-            raise DataError(f"it holds \\u{code:04x} alone, which is no character; write the text anew") from error
+    if half := lone_surrogate(row, line):
+        raise DataError(f"it {half}")
     return row

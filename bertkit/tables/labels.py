@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from bertkit.errors import raise_listed
+from bertkit.errors import raise_listed, shown
 from bertkit.tables.table import Table, to_number
 
 Problem = Literal["single_label", "multi_label", "regression"]
@@ -25,21 +25,58 @@ def is_missing(value: Any) -> bool:
     return value is None or value != value or (isinstance(value, str) and not value.strip())
 
 
-def problem_of(values: Sequence[Any]) -> Problem:
+def infer_problem(table: Table, column: str) -> tuple[Problem, str]:
     """Infers the kind of problem from the form of the labels; missing labels are ignored.
 
     Lists mean several labels per row. Numbers mean regression if at least one is a float or is text that is not a whole
     number; whole numbers only are classes, like words.
 
-    >>> problem_of(["3", "1"]), problem_of(["3", "1.5"]), problem_of([["a"], []]), problem_of([0.0, 1.0])
-    ('single_label', 'regression', 'multi_label', 'regression')
+    Returns:
+        The problem, and the numbers of labels from which it was inferred, as text.
+
+    Raises:
+        DataError: some labels are finite numbers and others are not, such as ``N/A``, ``nan`` or ``inf`` among scores:
+            either they are dirt, or the numbers are names of classes. The message lists the first ten of the fewer
+            ones.
+
+    >>> infer_problem(Table({"score": ["3", "1.5", ""]}, "x.csv", ""), "score")
+    ('regression', 'inferred from 2 labels: numbers, 1 not written as a whole number (the first: x.csv, row 2)')
     """
-    known = [value for value in values if not is_missing(value)]
-    if any(isinstance(value, list) for value in known):
-        return "multi_label"
-    if all(math.isfinite(to_number(value)) for value in known) and any(_is_fraction(value) for value in known):
-        return "regression"
-    return "single_label"
+    values = table.columns[column]
+    rows: dict[str, list[int]] = {"list": [], "word": [], "whole": [], "fraction": []}
+    for row, value in enumerate(values):
+        if not is_missing(value):
+            rows[_form(value)].append(row)
+    lists, words, whole, fractions = rows.values()
+    known = f"inferred from {len(lists) + len(words) + len(whole) + len(fractions)} labels"
+    if lists:
+        return "multi_label", f"{known}: lists"
+    if words and (whole or fractions):
+        numbers = sorted([*whole, *fractions])
+        fewer, others, what = (words, numbers, "") if len(words) <= len(numbers) else (numbers, words, "no ")
+        raise_listed(
+            [
+                f"{table.place(row)}: {column!r} is {shown(values[row])}, where {len(others)} other labels are {what}"
+                f"finite numbers, such as {shown(values[others[0]])}; mend or remove the row, or give --problem "
+                "single_label if all are names of classes"
+                for row in fewer
+            ]
+        )
+    if fractions:
+        first = table.place(fractions[0])
+        return (
+            "regression",
+            f"{known}: numbers, {len(fractions)} not written as a whole number (the first: {first})",
+        )
+    return "single_label", f"{known}: {'words' if words else 'whole numbers'}"
+
+
+def _form(value: Any) -> str:
+    if isinstance(value, list):
+        return "list"
+    if not math.isfinite(to_number(value)):
+        return "word"
+    return "fraction" if _is_fraction(value) else "whole"
 
 
 def class_names(values: Sequence[Any]) -> list[str]:
@@ -89,8 +126,8 @@ def class_sets(table: Table, column: str, names: Sequence[str]) -> list[list[flo
             faults.append(f"{table.place(row)}: no value for {column!r}")
         else:
             faults.append(
-                f"{table.place(row)}: expected a list of labels, got {value!r}; if one field holds several, say with "
-                "--label-separator what is between them"
+                f"{table.place(row)}: expected a list of labels, got {shown(value)}; if a field contains several, give "
+                "the separator with --label-separator"
             )
     raise_listed(faults)
     return [
@@ -148,9 +185,9 @@ def texts(table: Table, column: str) -> list[str]:
         if value is None:
             faults.append(f"{table.place(row)}: no value for {column!r}")
         elif not isinstance(value, str):
-            faults.append(f"{table.place(row)}: {column} is {value!r}; expected text")
+            faults.append(f"{table.place(row)}: {column} is {shown(value)}; expected text")
         elif not value.strip():
-            faults.append(f"{table.place(row)}: {column} is empty; write a text, or leave the row out")
+            faults.append(f"{table.place(row)}: {column} is empty; write a text, or remove the row")
     raise_listed(faults)
     return values
 
@@ -169,12 +206,12 @@ def _faults(value: Any, column: str, ids: Mapping[str, int]) -> list[str]:
     if is_missing(value):
         return [f"no value for {column!r}"]
     if not _is_label(value):
-        return [f"{column} is {value!r}; expected one label"]
-    return [] if str(value) in ids else [f"label {str(value)!r} is none of {_shown(list(ids))}"]
+        return [f"{column} is {shown(value)}; expected one label"]
+    return [] if str(value) in ids else [f"label {shown(str(value))} is not one of {_shown(list(ids))}"]
 
 
 def _shown(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names[:10])) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+    return ", ".join(map(shown, names[:10])) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
 
 
 def _is_fraction(value: Any) -> bool:

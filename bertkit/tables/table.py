@@ -70,7 +70,9 @@ class Table:
         for name in names:
             if name not in self.columns:
                 known = ", ".join(map(repr, self.columns))
-                faults.append(f"{self.source}: no column {name!r}; there is {known}{did_you_mean(name, self.columns)}")
+                faults.append(
+                    f"{self.source}: no column {name!r}; available: {known}{did_you_mean(name, self.columns)}"
+                )
                 continue
             missing = [row for row, value in enumerate(self.columns[name]) if value is None]
             faults += [f"{self.place(row)}: no value for {name!r}" for row in missing]
@@ -93,10 +95,10 @@ class Table:
 def to_number(value: Any) -> float:
     """Converts a number, or text that contains a number, to float; returns NaN for other values, including bools.
 
-    >>> to_number("1e3"), to_number(2), to_number(True), to_number("one")
-    (1000.0, 2.0, nan, nan)
+    >>> to_number("1e3"), to_number(2), to_number(True), to_number("one"), to_number("1_2")
+    (1000.0, 2.0, nan, nan, nan)
     """
-    if isinstance(value, bool):
+    if isinstance(value, bool) or (isinstance(value, str) and "_" in value):  # float() accepts 1_2 as 12
         return math.nan
     try:
         return float(value)

@@ -57,7 +57,7 @@ def read_table(
     if kind.form not in _DELIMITERS and (columns is not None or quoting is not None or skip_ragged):
         raise DataError(
             f"{path}: names of columns, quoting and the skipping of ragged rows are for {CSV} and {TSV} files; "
-            f"leave them out for {kind.form}"
+            f"remove them for {kind.form}"
         )
     source, fingerprint = str(path), _fingerprint(path, kind.packing)
     if kind.form == PARQUET:
@@ -121,8 +121,8 @@ def _kind_of(path: Path) -> FileKind:
     kind = file_kind(path.name, _FORMS)
     if kind is None or (kind.form == PARQUET and kind.packing):
         raise DataError(
-            f"{path}: unsupported table format; expected {CSV} (commas), {TSV} (tabs), {JSON_LINES} (one "
-            f"JSON object a line), these also packed as {' or '.join(PACKINGS)}, or {PARQUET}; rename it if it is one"
+            f"{path}: unsupported table format; expected {CSV} (commas), {TSV} (tabs), {JSON_LINES} (one JSON object "
+            f"per line), these also compressed as {' or '.join(PACKINGS)}, or {PARQUET}; rename it if it is one"
         )
     return kind
 

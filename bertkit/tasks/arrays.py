@@ -46,8 +46,28 @@ def padded(
 def one_array(outputs: Outputs) -> np.ndarray:
     """Returns the output of a model with a single output array; raises ``TypeError`` for several."""
     if isinstance(outputs, tuple):
-        raise TypeError(f"the model gives {len(outputs)} arrays, where this task takes one")
+        raise TypeError(f"the model returns {len(outputs)} arrays; this task expects one")
     return outputs
+
+
+MOST_PROBABLE = 10
+"""Labels whose probabilities a prediction holds, unless it is asked for all."""
+
+
+def largest(values: np.ndarray, number: int) -> np.ndarray:
+    """Returns the indices of the largest values, the largest first; of equal values, the first ones.
+
+    Args:
+        values: (C,), without NaN.
+        number: how many; all if there are fewer.
+
+    >>> largest(np.array([0.1, 0.4, 0.1, 0.4]), 3)
+    array([1, 3, 0])
+    """
+    candidates = np.arange(len(values))
+    if number < len(values):
+        candidates = np.flatnonzero(values >= np.partition(values, -number)[-number])  # more than `number` if equal
+    return candidates[np.argsort(-values[candidates], kind="stable")[:number]]
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

@@ -13,8 +13,10 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from bertkit.checkpoint.faults import reading
 from bertkit.errors import CheckpointError, DataError, RecipeError
 from bertkit.progress import without_library_bars
+from bertkit.recipe.check import Checker, blocks_of
 from bertkit.tasks.arrays import Outputs, labelled_items, labels_of, padded
 from bertkit.tasks.registry import TASKS
 from bertkit.tasks.splits import Columns, FineTuningData, Split, Truncation, is_labelled
@@ -49,6 +51,8 @@ class Task(ABC):
         label_columns: the tensors of a batch that hold labels. -100 (integers) and NaN (floats) mark a missing label.
         splits: the names of all supported splits.
         main_metric: the key of `score` by which checkpoints are compared; larger is better.
+        all_probabilities: whether predictions hold the probability of every label, however many there are; see
+            `with_all_probabilities`.
     """
 
     kind: ClassVar[str]
@@ -60,6 +64,7 @@ class Task(ABC):
     label_columns: ClassVar[tuple[str, ...]] = ("labels",)
     splits: Sequence[str] = ("train", "validation", "test")
     main_metric: str
+    all_probabilities: bool = False
 
     def __init__(self, task: Any, data: FineTuningData):
         self.task = task
@@ -70,6 +75,17 @@ class Task(ABC):
         changed = copy.copy(self)
         changed.task = dataclasses.replace(self.task, **changes)
         return changed
+
+    def with_all_probabilities(self) -> Self:
+        """Returns a copy of the task whose predictions hold the probability of every label."""
+        changed = copy.copy(self)
+        changed.all_probabilities = True
+        return changed
+
+    @property
+    def leaves_out_labels(self) -> bool:
+        """Returns whether predictions hold the probabilities of some labels only, which differ between rows."""
+        return False
 
     @property
     def name(self) -> str:
@@ -238,7 +254,7 @@ class Task(ABC):
         Raises:
             DataError: the task has no fields of these names, or the texts do not match.
         """
-        raise DataError(f"{self.name}: takes texts alone, and no {' or '.join(fields)}")
+        raise DataError(f"{self.name}: expected texts only, without {' or '.join(fields)}")
 
     def shown(self, columns: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
         """Selects the input columns that are returned with the predictions."""
@@ -250,7 +266,7 @@ class Task(ABC):
         Raises:
             DataError: a column is missing, or has values that are not text.
         """
-        raise DataError(f"{table.source}: tables are not predicted for {self.name}; give one text a line")
+        raise DataError(f"{table.source}: {self.name} does not predict for tables; give one text per line")
 
     @abstractmethod
     def line(self, prediction: Mapping[str, Any]) -> str:
@@ -339,33 +355,48 @@ def task_of_checkpoint(config: Any, name: str, **data: Any) -> Task:
     """
     recorded = getattr(config, "bertkit_task", None)
     if not recorded:
-        made = ", ".join(config.architectures or ["nothing known"])
+        made = ", ".join(config.architectures or ["unknown"])
         raise CheckpointError(
             f"{name}: config.json does not say which task this checkpoint ({made}) was fine-tuned for; "
             "give a run directory that `bertkit finetune` wrote"
         )
-    kind = recorded.get("kind")
-    if kind not in TASKS.kinds():
+    if not isinstance(recorded, Mapping):
         raise CheckpointError(
-            f"{name}: fine-tuned for the task {kind!r}, which is none of bertkit's own, and no installed package "
-            "provides it; install the package that does"
+            f"{name}: bertkit_task in config.json is {str(recorded)[:60]!r}; expected an object that `bertkit "
+            "finetune` wrote; get a complete copy of the checkpoint"
+        )
+    kind = recorded.get("kind")
+    if not isinstance(kind, str) or kind not in TASKS.kinds():
+        raise CheckpointError(
+            f"{name}: fine-tuned for the task {kind!r}, which is not part of bertkit, and no installed package "
+            "provides it; install the package that provides it"
         )
     try:
         task_class = TASKS.task(kind)
     except RecipeError as error:
         raise CheckpointError(f"{name}: fine-tuned for the task {kind!r}: {error}") from error
-    try:
-        settings = task_class.settings(**recorded["task"])
-        kept = task_class.data_settings(**recorded["data"])
-    except (KeyError, TypeError, ValueError) as error:
+    faults = [f"{key}: missing" for key in ("task", "data") if recorded.get(key) is None]
+    checker = Checker(blocks_of({key: recorded.get(key) for key in ("task", "data")}, {}, faults), {}, faults)
+    settings = checker.settings("task", task_class.settings)
+    kept = checker.settings("data", task_class.data_settings)
+    if faults:
         raise CheckpointError(
-            f"{name}: config.json names a task that this version of bertkit does not know ({error}); update bertkit"
-        ) from error
+            f"{name}: config.json has a bertkit_task that this version of bertkit does not know ({'; '.join(faults)}); "
+            "update bertkit, or get a complete copy of the checkpoint"
+        )
     known = {field.name for field in dataclasses.fields(kept)}
     for key in data:
         if key not in known:
-            raise RecipeError(f"data.{key}: {name} was fine-tuned for {kind}, which has no such data")
+            raise RecipeError(f"data.{key}: {name} was fine-tuned for {kind}, which has no such data setting")
     try:
-        return task_class(settings, dataclasses.replace(kept, **data))
+        task = task_class(settings, dataclasses.replace(kept, **data))
     except ValueError as error:
         raise RecipeError(f"data.{error}") from error
+    with reading(name, "task"):
+        outputs = task.config().get("num_labels", config.num_labels)
+    if outputs != config.num_labels:
+        raise CheckpointError(
+            f"{name}: config.json has {config.num_labels} labels, but its bertkit_task has {outputs}; get a complete "
+            "copy of the checkpoint"
+        )
+    return task

@@ -176,7 +176,7 @@ class MultipleChoiceTask(TableTask):
         values = table.columns[column] if column in table.columns else table.column(column)
         counts = [None] * len(values) if endings is None else map(len, endings)
         faults = [
-            f"{table.place(row)}: label {value!r}; expected the position of the right ending, from 0"
+            f"{table.place(row)}: label {value!r}; expected the position of the correct ending, from 0"
             + ("" if count is None else f" to {count - 1}")
             for row, (value, count) in enumerate(zip(values, counts, strict=True))
             if not str(value).isdecimal() or (count is not None and int(value) >= count)
@@ -239,7 +239,7 @@ class MultipleChoiceTask(TableTask):
     def prepare(self, model: PreTrainedModel) -> None:
         if not hasattr(model, "classifier"):
             raise CheckpointError(
-                f"{type(model).__name__}: multiple choice needs a head with a classifier; give a BERT"
+                f"{type(model).__name__}: multiple choice needs a head with a classifier; give a BERT checkpoint"
             )
         _Choices(model, model.classifier)
 
@@ -266,7 +266,7 @@ class MultipleChoiceTask(TableTask):
         for number, row in enumerate(rows, first):
             if len(row) < 3 or not all(field.strip() for field in row):
                 raise DataError(
-                    f"input {number}: expected a context and two endings or more, with tabs between, none of them empty"
+                    f"input {number}: expected a context and two or more endings, separated by tabs, none of them empty"
                 )
         return {"context": [row[0] for row in rows], "endings": [row[1:] for row in rows]}
 
@@ -280,9 +280,10 @@ class MultipleChoiceTask(TableTask):
 
 
 class _Choices:
-    """Hooks that take ``choice_counts`` from a model's inputs and set the scores of padding choices to -inf.
+    """Hooks that take ``choice_counts`` from a model's inputs and mask the scores of padding choices.
 
-    The scores are masked before the model computes its loss: padding choices have probability 0 and no gradient.
+    The scores are masked before the model computes its loss: padding choices have probability 0 and no gradient. The
+    mask is the lowest number instead of -inf, so that a score that is not finite is always a fault of the weights.
 
     Args:
         model: a model with a multiple-choice head; inputs (B, C, S).
@@ -304,7 +305,8 @@ class _Choices:
         import torch
 
         choices = torch.arange(len(scores) // len(self.counts), device=scores.device)
-        return scores.masked_fill((choices >= self.counts[:, None]).reshape(-1, 1), float("-inf"))
+        is_padding = (choices >= self.counts[:, None]).reshape(-1, 1)
+        return scores.masked_fill(is_padding, torch.finfo(scores.dtype).min)
 
 
 def _of_endings(outputs: Outputs, features: Columns) -> np.ndarray:
@@ -319,7 +321,7 @@ def _first(usual: Sequence[str], names: Sequence[str], source: str, what: str) -
         if name in names:
             return name
     raise DataError(
-        f"{source}: none of its columns ({', '.join(names)}) is named {' or '.join(usual)}; say which one holds the "
+        f"{source}: none of its columns ({', '.join(names)}) is named {' or '.join(usual)}; give the column of the "
         f"{what} with --{'ending' if what == 'endings' else 'context'}-column"
     )
 

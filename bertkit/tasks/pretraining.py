@@ -17,7 +17,7 @@ import numpy as np
 from bertkit.corpus.documents import DocumentForm
 from bertkit.corpus.examples.phases import check_phases, phase_lengths
 from bertkit.corpus.examples.randomness import Stream, uniform
-from bertkit.corpus.sentences import find_splitter
+from bertkit.corpus.sentences import check_splitter_name, find_splitter
 from bertkit.corpus.settings import ExampleSettings, PairObjective, PretrainingData
 from bertkit.corpus.sources import Source, find_sources
 from bertkit.corpus.store.streaming import StreamedBlocks
@@ -100,11 +100,19 @@ class DataSettings(ExampleSettings):
         check_phases(self.phases)
         try:
             self.form()
-            find_splitter(self.sentence_splitter)
+            check_splitter_name(self.sentence_splitter)
         except RecipeError as error:
             raise ValueError(str(error)) from error
         for length, _ in self.lengths():
             self.examples(length, 0)  # checks the rest
+
+    def run_code(self) -> None:
+        """Runs the module or file of ``sentence_splitter``; loading a recipe does not run it.
+
+        Raises:
+            RecipeError: as `find_splitter`.
+        """
+        find_splitter(self.sentence_splitter)
 
     def form(self) -> DocumentForm:
         """Returns the document format of the files."""
@@ -125,8 +133,8 @@ class DataSettings(ExampleSettings):
         )
         if self.document_separator is not None and all(source.has_rows for source in sources):
             raise DataError(
-                "document_separator: it parts the documents of text files, and this corpus has rows alone, each a "
-                "document; leave it out"
+                "document_separator: it separates the documents of text files, but this corpus has only rows, each a "
+                "document; remove it"
             )
         return sources
 
@@ -168,7 +176,7 @@ class PretrainingCorpus:
         if self.validation is None:
             held_out = "none held out: there are too few documents, or data.validation_fraction is 0"
         if self.facts["streamed"]:
-            return f"streamed, a block at a time; {held_out}"
+            return f"streamed block by block; {held_out}"
         return "{documents} documents, {sentences} sentences, {tokens} tokens; ".format(**self.facts) + held_out
 
 

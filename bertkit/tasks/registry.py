@@ -79,7 +79,9 @@ class Registry:
         if others and (kind in _OWN or kind in _RESERVED or len(others) > 1):
             rival = "bertkit's own task of this name" if kind in _OWN or kind in _RESERVED else "each other"
             named = " and ".join(map(_named, others))
-            raise RecipeError(f"{named}: in conflict with {rival}; uninstall what you do not need, or rename the kind")
+            raise RecipeError(
+                f"{named}: in conflict with {rival}; uninstall the package that you do not need, or rename the kind"
+            )
         if others:
             return _loaded(others[0])
         found: type[Any] = EntryPoint(kind, _OWN[kind], GROUP).load()
@@ -101,7 +103,7 @@ class Registry:
 
         found = self.registered(kind)
         if not issubclass(found, Task):
-            raise RecipeError(f"task.kind is {kind!r}; `bertkit pretrain` runs that")
+            raise RecipeError(f"task.kind is {kind!r}; use `bertkit pretrain`")
         return found
 
 
@@ -118,7 +120,7 @@ def _loaded(entry: EntryPoint) -> type[Any]:
         found = entry.load()
     except Exception as error:  # a foreign module may raise anything while it is imported
         raise RecipeError(
-            f"{_named(entry)}: cannot be imported ({type(error).__name__}: {error}); mend or uninstall the package"
+            f"{_named(entry)}: cannot be imported ({type(error).__name__}: {error}); fix or uninstall the package"
         ) from error
     if not (isinstance(found, type) and issubclass(found, Task)):
         raise RecipeError(f"{_named(entry)}: expected a subclass of bertkit.tasks.base.Task, got {found!r}")
@@ -131,7 +133,7 @@ def _loaded(entry: EntryPoint) -> type[Any]:
     if not (isinstance(data, type) and issubclass(data, FineTuningData)):
         faults.append(f"data_settings is {data!r}; expected a subclass of bertkit.tasks.splits.FineTuningData")
     if missing := getattr(found, "__abstractmethods__", ()):
-        faults.append(f"lacks {', '.join(sorted(missing))}")
+        faults.append(f"does not define {', '.join(sorted(missing))}")
     if faults:
         raise RecipeError(f"{_named(entry)}: {found.__name__}: {'; '.join(faults)}")
     return found
@@ -163,10 +165,22 @@ def load_recipe(source: str | Path | Mapping[str, Any] | Recipe, overrides: Mapp
     return load.load_recipe(source, overrides, TASKS)
 
 
-def validate_recipes(files: Sequence[Path]) -> None:
+def validate_recipes(files: Sequence[Path], *, run_code: bool = False) -> None:
     """Checks several recipe files.
+
+    Args:
+        files: names or files of recipes and placements.
+        run_code: also run the code that a recipe names, such as ``data.sentence_splitter: file.py:function``. Otherwise
+            no code of a recipe runs.
 
     Raises:
         RecipeError: a file is invalid; the message lists all faults of all files.
     """
-    load.validate_recipes(files, TASKS)
+    load.validate_recipes(files, TASKS, _run_code if run_code else None)
+
+
+def _run_code(recipe: Recipe) -> None:
+    try:
+        recipe.data.run_code()
+    except RecipeError as error:
+        raise RecipeError(f"recipe {recipe.name}: data.{error}") from error

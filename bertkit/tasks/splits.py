@@ -48,11 +48,18 @@ class FineTuningData:
 
     def __post_init__(self) -> None:
         if self.max_seq_length < 3:
-            raise ValueError(f"max_seq_length: {self.max_seq_length} leaves no room beside [CLS] and [SEP]")
+            raise ValueError(f"max_seq_length: {self.max_seq_length} leaves no room besides [CLS] and [SEP]")
         for name in ("max_train_samples", "max_eval_samples"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name}: {value} is not at least 1")
+
+    def run_code(self) -> None:
+        """Runs the code that the settings name, if a task has such settings; loading a recipe does not run it.
+
+        Raises:
+            RecipeError: the code fails; the message begins with the name of the setting.
+        """
 
     def limited(self, name: str, split: Split) -> Split:
         """Returns the split, limited to the number of examples that the settings give for its name."""
@@ -86,7 +93,7 @@ class WindowedData(FineTuningData):
         """
         if not 0 <= self.overlap < self.max_seq_length - 2:
             raise ValueError(
-                f"stride: windows of {self.max_seq_length} tokens, [CLS] and [SEP] among them, cannot share "
+                f"stride: windows of {self.max_seq_length} tokens, [CLS] and [SEP] included, cannot share "
                 f"{self.overlap}; expected 0 to {self.max_seq_length - 3}"
             )
 

@@ -44,14 +44,14 @@ class TableData(FineTuningData):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.data_dir is not None:
-            raise ValueError("data_dir: a table is a file; give train_file, validation_file and test_file")
+            raise ValueError("data_dir: tables are files; give train_file, validation_file and test_file")
         if not 0 < self.validation_fraction < 1:
             raise ValueError(f"validation_fraction: expected a share between 0 and 1, got {self.validation_fraction}")
         files = [name for name in self.paths if getattr(self, name) is not None]
         if self.dataset_name is not None and files:
-            raise ValueError(f"dataset_name: either a set of the Hub or files, and {', '.join(files)} is given too")
+            raise ValueError(f"dataset_name: give either a Hub data set or files; {', '.join(files)} is given too")
         if self.dataset_config is not None and self.dataset_name is None:
-            raise ValueError("dataset_config: is of a set of the Hub; give dataset_name, or leave it out")
+            raise ValueError("dataset_config: is for a Hub data set; give dataset_name, or remove it")
 
     def hub_set(self, split: str) -> tuple[str, str, str] | None:
         """Returns the Hub id, configuration and split; ``None`` for files."""
@@ -75,8 +75,8 @@ class TableData(FineTuningData):
         wanted = set(splits) | ({"train"} if "validation" in splits and "validation" not in given else set())
         if ("train" in wanted and "train" not in given) or not given:
             raise DataError(
-                "no table to read; give --train-file (and --validation-file, --test-file), or --dataset-name of a set "
-                "that has a split train"
+                "no table to read; give --train-file (and --validation-file, --test-file), or --dataset-name with a "
+                "data set that has a split train"
             )
         return {name: self._table(place) for name, place in given.items() if name in wanted}
 

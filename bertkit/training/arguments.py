@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
-from transformers import TrainingArguments
+import torch
+from accelerate.utils import TorchDynamoPlugin
+from torch.optim.lr_scheduler import LambdaLR
+from torch.utils.data import DataLoader, TensorDataset
+from transformers import Trainer, TrainingArguments, get_scheduler
 from transformers.integrations import get_reporting_integration_callbacks
 
-from bertkit.errors import RecipeError
+from bertkit.errors import RecipeError, shortened
 from bertkit.placement.resolve import Placement
 from bertkit.recipe.check import OWN_TRAIN_KEYS
 from bertkit.recipe.load import Recipe
 
 
 def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, **fixed: Any) -> TrainingArguments:
-    """Returns the complete arguments of a run; they are not changed afterwards.
+    """Returns the complete arguments of a run after trying them out; they are not changed afterwards.
 
     Args:
         recipe: source of the ``train`` block.
@@ -24,26 +29,47 @@ def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, *
         fixed: values determined by the kind of run and its data; they take precedence over the recipe.
 
     Raises:
-        RecipeError: transformers rejects a value or a combination of values.
+        RecipeError: transformers rejects a value or a combination of values, or `try_out` fails.
     """
     if recipe.train.get("train_sampling_strategy") == "batch_rebalance":
         raise RecipeError(
-            f"recipe {recipe.name}: train.train_sampling_strategy: batch_rebalance makes other batches of every "
+            f"recipe {recipe.name}: train.train_sampling_strategy: batch_rebalance makes different batches in every "
             "placement; use group_by_length"
         )
     values = {key: value for key, value in recipe.train.items() if key not in OWN_TRAIN_KEYS}
     if placement.device == "xla" and values.get("optim", "adamw_torch_fused") == "adamw_torch_fused":
         values["optim"] = "adamw_torch"  # the same AdamW; the fused kernel does not support XLA
+    placed = placement.training_arguments()
     try:
         arguments = TrainingArguments(
             output_dir=str(output_dir),
-            **{**values, **placement.training_arguments(), **fixed},
+            **{**values, **placed, **fixed},
             disable_tqdm=True,  # `Progress` reports instead
+            logging_nan_inf_filter=False,  # the filter logs 0 for a loss that is not finite
         )
         for reporter in get_reporting_integration_callbacks(arguments.report_to):
             reporter()  # raises an error if the reporter is not installed
-    except (ValueError, TypeError, ImportError, RuntimeError) as error:
-        raise RecipeError(f"recipe {recipe.name}: train: {error}") from error
+        arguments.get_process_log_level()
+        DataLoader(
+            TensorDataset(torch.zeros(1)),
+            num_workers=arguments.dataloader_num_workers,
+            persistent_workers=arguments.dataloader_persistent_workers,
+            prefetch_factor=arguments.dataloader_prefetch_factor,
+            multiprocessing_context=arguments.dataloader_multiprocessing_context,
+        )
+        if arguments.torch_compile:
+            backend, mode = arguments.torch_compile_backend, arguments.torch_compile_mode
+            TorchDynamoPlugin(backend=backend, mode=mode)
+            if mode is not None:
+                with warnings.catch_warnings():  # torch's compiler uses deprecated functions of torch
+                    warnings.simplefilter("ignore", DeprecationWarning)
+                    torch.compile(torch.nn.Identity(), backend=backend, mode=mode)  # compiles nothing yet
+    except Exception as error:  # transformers and the libraries below it check values in many ways
+        raise RecipeError(f"recipe {recipe.name}: train: {_reason(error)}") from error
+    try:
+        try_out(arguments)
+    except RecipeError as error:
+        raise RecipeError(f"recipe {recipe.name}: {error}") from error
     # The rest has no argument of its own. The precision would be a launcher's; and on XLA accelerate's is not wanted,
     # see `Placement.training_arguments`.
     arguments.mixed_precision = "no" if placement.autocast_on_xla else placement.mixed_precision
@@ -55,3 +81,76 @@ def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, *
     if arguments.n_gpu > 1:
         arguments._n_gpu = 1  # `place` selects the first GPU; otherwise transformers would use DataParallel
     return arguments
+
+
+def try_out(arguments: TrainingArguments) -> None:
+    """Takes one step with the optimizer of a run on a single parameter, and computes its learning rates.
+
+    The Trainer creates both only when training starts, after the data are read and the run directory is written.
+
+    Raises:
+        RecipeError: the optimizer or the scheduler cannot be created from the values, or does not work with them. The
+            message names the keys of the ``train`` block to change.
+    """
+    device = arguments.device if arguments.device.type == "cuda" else "cpu"  # some optimizers are for GPUs only
+    parameter = torch.nn.Parameter(torch.ones(2, 2, device=device))
+    parameter.grad = torch.ones_like(parameter)
+    try:
+        optimizer = _optimizer(arguments, parameter)
+        optimizer.step()
+    except Exception as error:  # values are checked by the classes of several packages
+        raise RecipeError(
+            f"train.optim: {arguments.optim.value} does not work with the values of this recipe: {_reason(error)}; "
+            "change train.optim, train.optim_args, or the train.adam_… values"
+        ) from error
+    schedule = arguments.lr_scheduler_type.value
+    try:
+        rates = _learning_rates(arguments, optimizer)
+        wrong = next((rate for rate in rates if not 0 <= rate < float("inf")), None)
+    except Exception as error:  # any error of a function that gets the recipe's lr_scheduler_kwargs
+        raise RecipeError(
+            f"train.lr_scheduler_type: {schedule} does not work with the values of this recipe: {_reason(error)}; "
+            "change train.lr_scheduler_type or train.lr_scheduler_kwargs"
+        ) from error
+    if wrong is not None:
+        raise RecipeError(
+            f"train.lr_scheduler_kwargs: {schedule} multiplies the learning rate by {wrong}; expected at least 0"
+        )
+
+
+def _optimizer(arguments: TrainingArguments, parameter: torch.nn.Parameter) -> torch.optim.Optimizer:
+    """Creates the optimizer of a run for one parameter; AdamW stands in for those that need the layers of a model."""
+    try:
+        kind, values = Trainer.get_optimizer_cls_and_kwargs(arguments)
+    except ValueError:
+        if arguments.optim_target_modules is None and "lomo" not in arguments.optim:
+            raise
+        kind, values = torch.optim.AdamW, {"lr": arguments.learning_rate}
+    optimizer: torch.optim.Optimizer = kind([parameter], **values)
+    return optimizer
+
+
+def _learning_rates(arguments: TrainingArguments, optimizer: torch.optim.Optimizer) -> list[float]:
+    """Returns the factors of the learning rate at the start, the end and around the warm-up of a run.
+
+    Schedules that depend on the evaluations give none; creating them checks their values.
+    """
+    steps = arguments.max_steps if arguments.max_steps > 0 else max(1_000, 10 * int(arguments.warmup_steps))
+    warm_up = arguments.get_warmup_steps(steps)
+    scheduler = get_scheduler(
+        arguments.lr_scheduler_type,
+        optimizer=optimizer,
+        num_warmup_steps=warm_up,
+        num_training_steps=steps,
+        scheduler_specific_kwargs=arguments.lr_scheduler_kwargs,
+    )
+    if not isinstance(scheduler, LambdaLR):
+        return []
+    at = sorted({0, warm_up, *range(0, steps, -(-steps // 100)), steps - 1, steps})
+    return [float(factor(step)) for factor in scheduler.lr_lambdas for step in at if step <= steps]
+
+
+def _reason(error: Exception) -> str:
+    """Returns the message of a library's error in at most 500 characters; the type as well if it says little."""
+    text = shortened(" ".join(str(error).split()), 500)
+    return text if isinstance(error, ValueError) and text else f"{type(error).__name__}: {text}"

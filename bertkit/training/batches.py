@@ -1,19 +1,26 @@
-"""Distribution of training examples to processes: the global batches of an epoch, split into micro-batches.
+"""Batches: their distribution to processes, their parts, and padding and filler rows.
 
-Order and global batches are functions of (seed, epoch) only. The split depends on the placement, but losses are means
-over the global batch, so results do not depend on the number of processes.
+The order of the examples and the global batches are functions of (seed, epoch) only. The split into micro-batches
+depends on the placement, but losses are means over the global batch, so results do not depend on the number of
+processes.
+
+Dimension letters: B rows of a batch, C choices, S tokens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from torch.utils.data import Sampler
+from transformers import PreTrainedTokenizerBase
 from transformers.trainer_pt_utils import BatchRebalanceSampler, LengthGroupedSampler
+
+from bertkit.model.labels_bert import IGNORE_INDEX
 
 
 class LengthGroups(LengthGroupedSampler):
@@ -133,3 +140,63 @@ def part_of_batch(batch: Mapping[str, Tensor], start: int, stop: int) -> dict[st
 def batch_size(batch: Mapping[str, Tensor]) -> int:
     """Returns the number of examples of a batch: the rows of its first tensor, as in transformers' Trainer."""
     return len(next(iter(batch.values())))
+
+
+def num_tokens(attention_mask: Tensor) -> Tensor:
+    """Counts the tokens of a batch without those of filler rows, 0-d int64.
+
+    >>> num_tokens(torch.tensor([[1, 1, 1], [1, 1, 0], [1, 0, 0]]))
+    tensor(5)
+    """
+    tokens = attention_mask.sum(dim=-1)
+    return tokens.where(tokens > 1, 0).sum()
+
+
+def lengthened(
+    batch: Mapping[str, Tensor],
+    length: int,
+    tokenizer: PreTrainedTokenizerBase,
+    label_columns: Sequence[str],
+) -> dict[str, Tensor]:
+    """Pads the inputs of a batch, (B, S) or (B, C, S), on the right to ``length`` tokens.
+
+    Args:
+        batch: a batch with ``input_ids``. Integer tensors of the same shape are padded too: labels with -100, masks
+            with 0.
+        length: target length, at least S.
+        tokenizer: tokenizer with the padding ids.
+        label_columns: the tensors that hold labels.
+    """
+    shape = batch["input_ids"].shape
+    padding = {"input_ids": tokenizer.pad_token_id, "token_type_ids": tokenizer.pad_token_type_id}
+    padding |= dict.fromkeys(label_columns, IGNORE_INDEX)
+    return {
+        name: F.pad(values, (0, length - shape[-1]), value=padding.get(name, 0))
+        if values.shape == shape and not values.is_floating_point()
+        else values
+        for name, values in batch.items()
+    }
+
+
+def filled(batch: Mapping[str, Tensor], rows: int, label_columns: Sequence[str]) -> dict[str, Tensor]:
+    """Returns a batch filled up to ``rows`` rows with `unlabelled` copies of its last row."""
+    missing = rows - len(batch["input_ids"])
+    copies = {name: values[-1:].expand(missing, *values.shape[1:]) for name, values in batch.items()}
+    rest = unlabelled(copies, label_columns)
+    return {name: torch.cat([values, rest[name]]) for name, values in batch.items()}
+
+
+def unlabelled(batch: Mapping[str, Tensor], label_columns: Sequence[str]) -> dict[str, Tensor]:
+    """Returns a batch of the same shapes without labels, whose rows have one unmasked token each.
+
+    Integer labels become -100, floating-point labels NaN. [CLS] stays unmasked, since a softmax over no positions is
+    NaN; `num_tokens` recognises such rows by it, since every input has a [SEP] too.
+    """
+    changed = dict(batch)
+    for name in batch.keys() & set(label_columns):
+        labels = batch[name]
+        changed[name] = torch.full_like(labels, float("nan") if labels.is_floating_point() else IGNORE_INDEX)
+    if "attention_mask" in batch:
+        changed["attention_mask"] = torch.zeros_like(batch["attention_mask"])
+        changed["attention_mask"][..., 0] = 1
+    return changed

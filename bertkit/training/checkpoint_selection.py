@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 from transformers import EarlyStoppingCallback, TrainerCallback
 
 from bertkit.errors import RecipeError
 from bertkit.recipe.load import Recipe
-from bertkit.training.run_directory import last_checkpoint
 
 
 def keeping_the_best(recipe: Recipe) -> dict[str, Any]:
@@ -27,7 +24,7 @@ def keeping_the_best(recipe: Recipe) -> dict[str, Any]:
     strategy = train.get("eval_strategy", "no")
     if strategy == "no":
         raise RecipeError(
-            f"train.{asked[0]}: nothing is evaluated on the way; set train.eval_strategy to epoch or steps"
+            f"train.{asked[0]}: nothing is evaluated during training; set train.eval_strategy to epoch or steps"
         )
     if asked == ["save_strategy"]:
         return {}
@@ -59,13 +56,3 @@ def early_stopping(recipe: Recipe) -> list[TrainerCallback]:
     """Returns the callback for early stopping, if the recipe requires it."""
     patience = recipe.train.get("early_stopping_patience")
     return [] if patience is None else [EarlyStoppingCallback(patience)]
-
-
-def has_stopped_early(recipe: Recipe, output_dir: Path) -> bool:
-    """Returns whether a run stopped early at its last checkpoint; transformers would continue training from there."""
-    patience, checkpoint = recipe.train.get("early_stopping_patience"), last_checkpoint(output_dir)
-    if patience is None or checkpoint is None:
-        return False
-    callbacks = json.loads((Path(checkpoint) / "trainer_state.json").read_text())["stateful_callbacks"]
-    waited: int = callbacks[EarlyStoppingCallback.__name__]["attributes"]["early_stopping_patience_counter"]
-    return waited >= patience

@@ -34,7 +34,7 @@ class MemoryEstimate:
         if self.activations is None:
             return f"{states}, and activations that are not estimated for such inputs"
         total = self.states + self.activations
-        return f"about {total / _GIB:.2f} GiB a device = {states} + {self.activations / _GIB:.2f} GiB of activations"
+        return f"about {total / _GIB:.2f} GiB per device = {states} + {self.activations / _GIB:.2f} GiB of activations"
 
 
 def estimate_memory(
@@ -105,7 +105,7 @@ def start_lines(
         memory = MemoryEstimate(memory.states, None)
         size = f"inputs of up to {max_seq_length} tokens"
     else:
-        size = f"up to {tokens:,} tokens a step"
+        size = f"up to {tokens:,} tokens per step"
     where = f"{device_name(placement.device)}, {placement.describe_processes()}, {placement.describe_precision()}"
     return [
         f"placement: {where}, attention {attention_kernel(model)[0]}",

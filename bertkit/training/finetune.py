@@ -21,19 +21,22 @@ from bertkit.errors import RecipeError
 from bertkit.model.modeling_bert import BertPreTrainedModel
 from bertkit.progress import is_score, say, without_library_bars
 from bertkit.recipe.load import Recipe
+from bertkit.sharing.markdown import code, escape
 from bertkit.sharing.model_card import CardFacts, without_paths
 from bertkit.tasks.base import Task, task_of_recipe
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import ColumnsOf, FineTuningData, Split, is_scored
-from bertkit.training.batch_shapes import FixedShapes, check_one_shape
-from bertkit.training.checkpoint_selection import comparing_by, early_stopping, has_stopped_early, keeping_the_best
+from bertkit.training.checkpoint_selection import comparing_by, early_stopping, keeping_the_best
+from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.placements import trainer_class
 from bertkit.training.run import RunInProgress
 from bertkit.training.run_directory import Run, RunRecord, absolute, plain
+from bertkit.training.run_scope import writes_run
 from bertkit.training.shared_encoding import encode_once
 from bertkit.training.trainer import BertkitTrainer, use_attention
 
 
+@writes_run
 def finetune(
     recipe: str | Path | Mapping[str, Any] | Recipe,
     *,
@@ -69,28 +72,30 @@ def finetune(
     chosen = {key: str(value) for key, value in given.items() if value is not None}
     recipe = load_recipe(recipe, {**(overrides or {}), **chosen})
     if not isinstance(recipe.data, FineTuningData):
-        raise RecipeError(f"recipe {recipe.name}: task.kind is {recipe.kind!r}; `bertkit pretrain` runs that")
+        raise RecipeError(f"recipe {recipe.name}: task.kind is {recipe.kind!r}; use `bertkit pretrain`")
     recipe = from_anywhere(recipe)
     task = task_of_recipe(recipe)
     fixed = {"remove_unused_columns": False, **keeping_the_best(recipe)}
     run = RunInProgress(recipe, output_dir, resume, push_to_hub, **fixed)
+    run.training_arguments(is_bert=True)  # rejects invalid arguments before the data is read
     source = recipe.model.get("name_or_path")
     if source is None:
         raise RecipeError(f"recipe {recipe.name}: no checkpoint to start from; give --model or model.name_or_path")
     changes = {key: value for key, value in recipe.model.items() if key != "name_or_path"}
     stored = read_config(source, any_encoder=True)
-    check_positions(recipe.data.max_seq_length, stored.build({}), source)
-    tokenizer = load_tokenizer(source)
+    unchanged = stored.build({})
+    check_positions(recipe.data.max_seq_length, unchanged, source)
+    tokenizer = load_tokenizer(source, config=unchanged)
     task, splits = task.load()
     config = stored.build({**task.config(), **changes, "bertkit_task": task.describe()})
-    known = comparing_by(task.main_metric, recipe)
-    if resume and has_stopped_early(recipe, run.output_dir):
-        known |= {"max_steps": -1, "num_train_epochs": 0}
     is_bert = issubclass(head_class(task.head, config, source), BertPreTrainedModel)
-    arguments = run.training_arguments(is_bert=is_bert, **known)
+    arguments = run.training_arguments(is_bert=is_bert, **comparing_by(task.main_metric, recipe))
     collate: Any = partial(task.collate, tokenizer=tokenizer, inputs=model_inputs(config))
-    shapes: dict[str, FixedShapes] = {}
+    speed_ups = cpu_speed_ups(run.placement, compiles=arguments.torch_compile)
+    shapes: dict[str, Any] = {}
     if run.placement.fixed_shapes:
+        from bertkit.training.placements.fixed_shapes import FixedShapes, check_one_shape
+
         task.check_one_shape()
         check_one_shape(config)
         shapes["shapes"] = FixedShapes(tokenizer, recipe.data.max_seq_length, task.label_columns)
@@ -114,7 +119,7 @@ def finetune(
         args=arguments,
         train_dataset=features["train"],
         eval_dataset=features["validation"],
-        data_collator=run.speed_ups.collator(collate, tokenizer, recipe.data.max_seq_length, task.label_columns),
+        data_collator=speed_ups.collator(collate, tokenizer, recipe.data.max_seq_length, task.label_columns),
         processing_class=tokenizer,
         compute_metrics=scores,
         callbacks=early_stopping(recipe),
@@ -130,7 +135,8 @@ def finetune(
         say(lesson)
         config.bertkit_task = trainer.model.config.bertkit_task = task.describe()
         if run.is_main_process:
-            trainer.model.config.save_pretrained(run.output_dir)
+            with run.files() as folder:
+                trainer.model.config.save_pretrained(folder)
     metrics = _score_and_predict_the_rest(task, run, trainer, splits, features, evaluation)
     return run.finish(trainer, _card(task, splits, recipe, config, metrics, run.record, card_note))
 
@@ -170,6 +176,7 @@ def _score_and_predict_the_rest(
             else:
                 suffix = name.removeprefix("test") if name.startswith("test") else f"_{name}"
                 predicted |= {f"{key}{suffix}": value for key, value in outcome.metrics.items()}
+                predicted[f"predict_samples{suffix}"] = len(features[name])
                 run.write("predict", predicted)
         if name in written:
             outputs = trainer.outputs(features[name])  # a collective call: all processes take part
@@ -208,6 +215,7 @@ def _card(
     note: str,
 ) -> CardFacts:
     source = str(recipe.model["name_or_path"])
+    start = code(without_paths(source))
     family = config.model_type
     encoder = "BERT" if family in BERT else family
     suffixes = tuple(name.removeprefix("validation") for name in splits if name.startswith("validation_"))
@@ -217,7 +225,7 @@ def _card(
         head=head_class(task.head, config, source).__name__,
         auto_class=task.head.replace("BertFor", "AutoModelFor"),
         pipeline_tag=task.pipeline_tag,
-        task=f"{encoder}, fine-tuned for {task.name} with bertkit, starting from `{without_paths(source)}`.",
+        task=f"{encoder}, fine-tuned for {escape(task.name)} with bertkit, starting from {start}.",
         data={name: f"{without_paths(split.source)}, {len(split.examples)} examples" for name, split in splits.items()},
         metrics=metrics,
         main_metrics=tuple(key for key in scores if not key.endswith(suffixes)),

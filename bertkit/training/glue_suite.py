@@ -15,7 +15,7 @@ from typing import Any
 from accelerate import PartialState
 
 from bertkit.errors import BertkitError, OutputError, RecipeError, listed
-from bertkit.files import write_whole
+from bertkit.files import remove_unfinished, write_whole
 from bertkit.placement.resolve import check_processes, is_main_process
 from bertkit.progress import is_score, say
 from bertkit.recipe.find import list_recipes
@@ -25,7 +25,8 @@ from bertkit.tasks.classification.glue import GlueTask
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import is_scored
 from bertkit.training.finetune import finetune, from_anywhere
-from bertkit.training.run_directory import check_output_dir, check_same_recipe, is_finished, write_json
+from bertkit.training.run_directory import check_output_dir, check_same_recipe, contents, is_finished, write_json
+from bertkit.training.run_scope import writes_run
 
 RESULTS, SUBMISSION = "glue_results.json", "glue_submission.zip"
 _FAMILY = "finetune/glue/"
@@ -57,6 +58,7 @@ def glue_tasks() -> list[str]:
     return [name.removeprefix(_FAMILY) for name in list_recipes() if name.startswith(_FAMILY)]
 
 
+@writes_run
 def finetune_glue(
     tasks: Sequence[str],
     *,
@@ -91,7 +93,7 @@ def finetune_glue(
     for number, (name, recipe) in enumerate(recipes.items(), start=1):
         folder = output_dir / name
         if is_finished(folder):
-            say(f"{number}/{len(recipes)} {name}: finished before; {folder}")
+            say(f"{number}/{len(recipes)} {name}: already finished; {folder}")
         else:
             say(f"{number}/{len(recipes)} {name}")
             finetune(recipe, output_dir=folder, resume=(folder / "recipe.yaml").is_file())
@@ -111,10 +113,10 @@ def _check(recipes: Mapping[str, Recipe], output_dir: Path) -> None:
     if output_dir.exists() and not output_dir.is_dir():
         raise OutputError(f"--output-dir {output_dir}: a file of that name exists; give a folder")
     known = {*glue_tasks(), RESULTS, SUBMISSION}
-    others = sorted({entry.name for entry in output_dir.iterdir()} - known) if output_dir.is_dir() else []
+    others = [name for name in contents(output_dir) if name not in known]
     if others:
         raise OutputError(
-            f"--output-dir {output_dir}: holds {', '.join(others[:3])}, which is none of the tasks; give another folder"
+            f"--output-dir {output_dir}: contains {', '.join(others[:3])}, which is not a task; give another folder"
         )
     faults = {}
     for name, recipe in recipes.items():
@@ -126,7 +128,7 @@ def _check(recipes: Mapping[str, Recipe], output_dir: Path) -> None:
             faults[name] = f"{name}: {str(error).removeprefix('--resume: ')}"  # a repeated call resumes without it
     if faults:
         rest = [name for name in recipes if name not in faults]
-        hint = [f"nothing is wrong with the others: --task {','.join(rest)}"] if rest else []
+        hint = [f"the other tasks have no faults: --task {','.join(rest)}"] if rest else []
         raise RecipeError(listed([*faults.values(), *hint]))
 
 
@@ -137,14 +139,16 @@ def _check_folder(recipe: Recipe, folder: Path) -> None:
         BertkitError: the folder holds a run of another recipe, or other files.
     """
     if not (folder / "recipe.yaml").is_file():
-        found = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+        found = contents(folder)
         if found:
-            raise OutputError(f"{folder}: holds {', '.join(found[:3])} and no run; remove it, or give another folder")
+            raise OutputError(
+                f"{folder}: contains {', '.join(found[:3])} and no run; remove it, or give another folder"
+            )
         check_output_dir(folder, resume=False)
         return
     changes = check_same_recipe(recipe, folder)
     if changes and is_finished(folder):
-        raise RecipeError(f"{folder}: this run is finished, and {'; '.join(changes)}; give another folder")
+        raise RecipeError(f"{folder}: this run is finished, but {'; '.join(changes)}; give another folder")
 
 
 def _task(recipe: Recipe) -> GlueTask:
@@ -154,7 +158,7 @@ def _task(recipe: Recipe) -> GlueTask:
 
 
 def _evaluation(folder: Path) -> dict[str, float]:
-    metrics = json.loads((folder / "eval_results.json").read_text())
+    metrics = json.loads((folder / "eval_results.json").read_text(encoding="utf-8"))
     return {key: value for key, value in metrics.items() if is_score(key) and not key.startswith("eval_loss")}
 
 
@@ -175,6 +179,7 @@ def _conclude(recipes: Mapping[str, Recipe], results: dict[str, dict[str, float]
     found = GlueResults(output_dir, results, scores, average, output_dir / SUBMISSION if files else None, missing)
     if not is_main_process():
         return found
+    remove_unfinished(output_dir)
     if files:
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as bundle:
@@ -195,6 +200,6 @@ def glue_table(results: GlueResults) -> str:
     number = len(results.scores)
     lines.append(f"{'':<{width}}  {results.average:5.1f}  average of {number} task{'s' if number > 1 else ''}, on dev")
     if results.submission is not None:
-        lacks = f"; the leaderboard also wants {', '.join(results.missing)}" if results.missing else ""
+        lacks = f"; the leaderboard also requires {', '.join(results.missing)}" if results.missing else ""
         lines.append(f"for the leaderboard: {results.submission}{lacks}")
     return "\n".join(lines)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -16,6 +15,7 @@ from bertkit.checkpoint.load import check_positions, load_config, load_model, lo
 from bertkit.corpus.sources import Source, TextLines
 from bertkit.corpus.vocabulary.tokenizer import train_tokenizer
 from bertkit.errors import RecipeError
+from bertkit.json_text import dumps
 from bertkit.model import modeling_bert
 from bertkit.model.configuration_bert import BertConfig
 from bertkit.progress import say, without_library_bars
@@ -47,7 +47,7 @@ class StartingPoint:
         with without_library_bars():
             model, new = load_model(self.head, self.checkpoint, self.config, new_head=True)
         if new:
-            say(f"not in {self.checkpoint}, so drawn at random: {', '.join(new)}")
+            say(f"not in {self.checkpoint}, so initialized at random: {', '.join(new)}")
         return model
 
 
@@ -99,7 +99,7 @@ def _tokenizer(
     }
     trainers = [__version__, version("tokenizers")]
     origin = {"sources": [source.fingerprint() for source in sources], "trainers": trainers, **settings}
-    key = hashlib.sha256(json.dumps(origin, sort_keys=True).encode()).hexdigest()
+    key = hashlib.sha256(dumps(origin, sort_keys=True).encode()).hexdigest()
     place = cache_dir / f"tokenizer-{key[:32]}"
     if not (place / "tokenizer.json").is_file():
         say(f"training a tokenizer of {data.vocab_size} pieces")
@@ -120,5 +120,5 @@ def _new_config(recipe: Recipe, changes: dict[str, object], tokenizer: PreTraine
     except ValueError as error:
         raise RecipeError(f"recipe {recipe.name}: model: {error.__cause__ or error}") from error
     if changes.get("pad_token_id", config.pad_token_id) != config.pad_token_id:
-        raise RecipeError(f"model.pad_token_id: it is the tokenizer's, {config.pad_token_id}; leave it out")
+        raise RecipeError(f"model.pad_token_id: the tokenizer sets it to {config.pad_token_id}; remove it")
     return config

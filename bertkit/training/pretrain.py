@@ -20,15 +20,17 @@ from bertkit.model.configuration_bert import BertConfig
 from bertkit.placement.resolve import check_processes
 from bertkit.progress import METRIC_NAMES, Bar, say
 from bertkit.recipe.load import Recipe
+from bertkit.sharing.markdown import code
 from bertkit.sharing.model_card import CardFacts, without_paths
 from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus, load_corpus
 from bertkit.tasks.registry import load_recipe
-from bertkit.training.batch_shapes import FixedShapes
+from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.initialization import starting_point
 from bertkit.training.placements import trainer_class
 from bertkit.training.pretraining_trainer import PretrainingTrainer, eval_batch_size
 from bertkit.training.run import RunInProgress
 from bertkit.training.run_directory import Run, RunRecord, absolute
+from bertkit.training.run_scope import writes_run
 from bertkit.training.trainer import use_attention
 
 # Metrics that the command prints at the end, as (key, name); a run has those of its pair objective.
@@ -40,6 +42,7 @@ _LABELS = ("labels", "next_sentence_label")
 _PAIR_TASKS = {"nsp": " and next sentence prediction", "sop": " and sentence order prediction", "none": ""}
 
 
+@writes_run
 def pretrain(
     recipe: str | Path | Mapping[str, Any] | Recipe | None = None,
     *,
@@ -121,6 +124,11 @@ def pretrain(
     network = start.model()
     use_attention(network, recipe.placement.attn_implementation)
     run.record.data["corpus"] = {"files": data.corpus, **corpora.facts}
+    shapes: dict[str, Any] = {}
+    if run.placement.fixed_shapes:
+        from bertkit.training.placements.fixed_shapes import FixedShapes
+
+        shapes["shapes"] = FixedShapes(start.tokenizer, None, _LABELS)
     trainer = trainer_class(PretrainingTrainer, run.placement)(
         what="pretrain",
         model=network,
@@ -131,9 +139,9 @@ def pretrain(
         pair_objective=pair_objective,
         data_collator=collate,
         processing_class=start.tokenizer,
-        speed_ups=run.speed_ups,
+        speed_ups=cpu_speed_ups(run.placement, compiles=arguments.torch_compile),
         label_columns=_LABELS,
-        **({"shapes": FixedShapes(start.tokenizer, label_columns=_LABELS)} if run.placement.fixed_shapes else {}),
+        **shapes,
     )
     command = "bertkit pretrain --recipe recipe.yaml --output-dir NEW"
     predictions = max(part.data.predictions_per_seq for part in train_set.parts)
@@ -146,8 +154,8 @@ def _check_phases_resumed(run: RunInProgress, data: DataSettings) -> None:
     steps = [change for change in run.changed if change.startswith(("train.max_steps", "train.num_train_epochs"))]
     if steps and len(data.lengths()) > 1:
         raise RecipeError(
-            f"--resume: {'; '.join(steps)}, which moves the border between the phases of this run; give the same "
-            "steps, or go on from its checkpoint in another folder: bertkit pretrain --model"
+            f"--resume: {'; '.join(steps)}, which moves the boundary between the phases of this run; give the same "
+            "steps, or continue from its checkpoint in another folder: bertkit pretrain --model"
         )
 
 
@@ -190,22 +198,28 @@ def _checked_data(recipe: Recipe) -> DataSettings:
     data = recipe.data
     if not isinstance(data, DataSettings):
         raise RecipeError(f"recipe {recipe.name}: task.kind is {recipe.kind!r}; pre-training needs 'pretraining'")
+    data.run_code()  # the sentence splitter is found, or refused, before the text is read
     if not data.corpus:
         raise RecipeError(f"recipe {recipe.name}: no text to train on; give --corpus or data.corpus")
     ways = [data.tokenizer is not None, data.vocab_size is not None]
     checkpoint = recipe.model.get("name_or_path")
     if checkpoint is not None and any(ways):
         raise RecipeError(
-            f"pre-training goes on from {checkpoint} with the tokenizer of that checkpoint, whose pieces its weights "
-            "are for; leave --tokenizer and --vocab-size out"
+            f"pre-training continues from {checkpoint} with the tokenizer of that checkpoint, which its weights "
+            "need; remove --tokenizer and --vocab-size"
         )
     if checkpoint is None and sum(ways) != 1:
         raise RecipeError("give either --tokenizer (a folder or a Hub id) or --vocab-size (to train one on the corpus)")
+    if recipe.task.pair_objective != "none" and recipe.model.get("type_vocab_size", 2) < 2:
+        raise RecipeError(
+            f"recipe {recipe.name}: model.type_vocab_size: {recipe.task.pair_objective} marks two segments, and the "
+            "model has one; give 2, or task.pair_objective: none"
+        )
     if data.streaming and recipe.train.get("max_steps", -1) < 1:
-        raise RecipeError("--streaming: how long an epoch is shows only at its end; give --max-steps")
+        raise RecipeError("--streaming: the length of an epoch is not known in advance; give --max-steps")
     for key in ("train_sampling_strategy", "label_names", "dataloader_persistent_workers"):
         if key in recipe.train:
-            raise RecipeError(f"train.{key}: pre-training decides that itself; leave it out")
+            raise RecipeError(f"train.{key}: pre-training sets this; remove it")
     trained = {
         "--cased": data.cased,
         "--merge-score": data.merge_score != "frequency",
@@ -213,7 +227,7 @@ def _checked_data(recipe: Recipe) -> DataSettings:
     }
     for flag, given in trained.items():
         if given and data.vocab_size is None:
-            raise RecipeError(f"{flag} goes with --vocab-size; a tokenizer that exists keeps its own ways")
+            raise RecipeError(f"{flag} needs --vocab-size; an existing tokenizer keeps its settings")
     return data
 
 
@@ -281,7 +295,7 @@ def _announce(
     phases: Sequence[Phase],
 ) -> None:
     say(f"corpus: {corpora}")
-    say(f"model: {config.num_hidden_layers} layers, {config.hidden_size} wide, {config.vocab_size} pieces")
+    say(f"model: {config.num_hidden_layers} layers, hidden size {config.hidden_size}, {config.vocab_size} pieces")
     for number, (phase, part) in enumerate(zip(phases, train_set.parts, strict=True)):
         evaluated = f", {len(eval_sets[number])} held-out" if eval_sets else ""
         say(
@@ -295,7 +309,7 @@ def _card(recipe: Recipe, record: RunRecord, metrics: dict[str, float], head: st
     pair_objective = recipe.task.pair_objective
     objectives = "masked LM" + _PAIR_TASKS[pair_objective]
     source = recipe.model.get("name_or_path")
-    start = "from scratch" if source is None else f"further, from `{without_paths(str(source))}`,"
+    start = "from scratch" if source is None else f"further from {code(without_paths(str(source)))}"
     return CardFacts(
         title="BERT pre-trained with bertkit",
         head=head,

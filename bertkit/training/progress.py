@@ -8,7 +8,7 @@ from typing import Any
 from tqdm import tqdm
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from bertkit.progress import duration, on_terminal, readable, say
+from bertkit.progress import duration, on_terminal, printable, readable, say
 
 _MEASURED = 10.0  # seconds of steps, after the first one, that the time estimate is based on
 
@@ -17,12 +17,13 @@ class Progress(TrainerCallback):
     """Callback that reports steps, losses and evaluations; replaces transformers' callbacks, which write to stdout."""
 
     def __init__(self, what: str) -> None:
-        self.what = what
+        self.what = printable(what)
         self.bar: tqdm[Any] | None = None
         self.started = 0.0
         self.first_step = 0
         self.measured_from: tuple[float, int] | None = None  # time and step after this run's first step
         self.is_expected = False
+        self.evaluated_at = -1  # step of the last evaluation
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -52,7 +53,7 @@ class Progress(TrainerCallback):
         self.is_expected = True
         pace = (now - since) / (state.global_step - step)
         left = state.max_steps - state.global_step
-        say(f"time: {pace:.3g} s a step; at this pace the other {left:,} steps take {duration(pace * left)}")
+        say(f"time: {pace:.3g} s per step; at this speed the remaining {left:,} steps take {duration(pace * left)}")
 
     def on_log(
         self,
@@ -66,7 +67,10 @@ class Progress(TrainerCallback):
             return
         line = f"{self.what}: step {state.global_step}/{state.max_steps}"
         if any(key.startswith("eval_") for key in logs):
-            say(f"{line}, validation: {readable(logs)}")
+            # At the end of a run the evaluation may be repeated in float32; the command prints its results.
+            if self.evaluated_at != state.global_step:
+                say(f"{line}, validation: {readable(logs)}")
+            self.evaluated_at = state.global_step
             return
         speed = f", {logs['train_tokens_per_second']:,.0f} tokens/s" if "train_tokens_per_second" in logs else ""
         left = ""

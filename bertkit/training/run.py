@@ -6,6 +6,7 @@ With several processes all of them check and compute; only the first one writes 
 from __future__ import annotations
 
 import dataclasses
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +15,23 @@ from transformers import PreTrainedTokenizerBase, TrainingArguments
 
 from bertkit.checkpoint.load import save_tokenizer
 from bertkit.errors import RecipeError
-from bertkit.files import write_whole
+from bertkit.files import clean_run_folder, disk_faults, into_folder, write_whole
 from bertkit.placement.resolve import is_main_process, place
 from bertkit.progress import say, without_library_bars
 from bertkit.recipe.load import Recipe
-from bertkit.sharing.model_card import CardFacts, model_card
+from bertkit.sharing.model_card import CardFacts, model_card, recorded_card
 from bertkit.sharing.push import check_login, push_finished_run
 from bertkit.training.arguments import training_arguments
-from bertkit.training.cpu import CpuSpeedUps, cpu_speed_ups
+from bertkit.training.checkpoints import last_checkpoint
+from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.estimate import start_lines
+from bertkit.training.preemption import Preemption
 from bertkit.training.run_directory import (
     Run,
     RunRecord,
     check_output_dir,
     check_same_data,
     check_same_recipe,
-    last_checkpoint,
     plain,
     write_results,
 )
@@ -68,7 +70,6 @@ class RunInProgress:
             check_login(push_to_hub)
 
         self.is_main_process = is_main_process()
-        self.speed_ups = CpuSpeedUps()
         # The other processes wait while the first one tokenizes.
         self._fixed = {**fixed, "ddp_timeout": recipe.train.get("ddp_timeout", _A_DAY)}
 
@@ -84,20 +85,18 @@ class RunInProgress:
         """
         if self.recipe.train.get("ddp_find_unused_parameters") is None:
             known["ddp_find_unused_parameters"] = not is_bert  # BERT's losses reach every weight
-        arguments = training_arguments(
+        return training_arguments(
             self.recipe,
             self.placement,
             self.output_dir,
             include_num_input_tokens_seen="non_padding",
             **{**self._fixed, **known},
         )
-        self.speed_ups = cpu_speed_ups(self.placement, compiles=arguments.torch_compile)
-        return arguments
 
     def _heading(self, command: str) -> str:
         if self.changed:
-            return f"Resumed, and {'; '.join(self.changed)}: this file alone does not repeat the run."
-        return f"Resolved from {self.recipe.name}. The same run again: {command}"
+            return f"Resumed, and {'; '.join(self.changed)}: this file alone does not reproduce the run."
+        return f"Resolved from {self.recipe.name}. To repeat the run: {command}"
 
     def train(
         self,
@@ -117,22 +116,35 @@ class RunInProgress:
         Returns:
             Results on the evaluation set, ``eval_…``; empty without an evaluation set.
         """
-        with self.speed_ups.applied(trainer, tokenizer.all_special_ids):
+        speed_ups = cpu_speed_ups(self.placement, compiles=trainer.args.torch_compile)
+        preemption = Preemption()
+        trainer.add_callback(preemption)
+        with speed_ups.applied(trainer.model):
             checkpoint = self._begin(trainer, tokenizer, command, logits_per_sequence)
             try:
-                with without_library_bars():
+                with without_library_bars(), preemption.listening(), disk_faults(self.output_dir):
                     outcome = trainer.train(resume_from_checkpoint=checkpoint)
             except KeyError as error:
                 if "metric_for_best_model" not in str(error):
                     raise
                 raise RecipeError(f"train.metric_for_best_model: {error.args[0]}") from error
-            trainer.save_weights(self.output_dir)
-        trainer.save_state()
+            trainer.check_finite(weights=True)
+            with self.files(sum(weight.nbytes for weight in trainer.model.parameters())) as folder:
+                trainer.save_weights(folder)
+        if self.is_main_process:
+            with self.files() as folder:
+                trainer.state.save_to_json(str(folder / "trainer_state.json"))
         trainer.leave_mixed_precision()
-        self.write("train", {**outcome.metrics, "train_tokens_per_second": trainer.tokens_per_second(outcome.metrics)})
+        of_run = {
+            "train_loss": trainer.loss_of_run(outcome.metrics),
+            "train_samples": len(trainer.train_dataset),
+            "train_tokens_per_second": trainer.tokens_per_second(outcome.metrics),
+        }
+        self.write("train", {**outcome.metrics, **of_run})
         if trainer.eval_dataset is None:
             return {}
-        return self.write("eval", trainer.last_evaluation() or trainer.evaluate())
+        evaluation = trainer.last_evaluation() or trainer.evaluate()
+        return self.write("eval", {**evaluation, "eval_samples": len(trainer.evaluated)})
 
     def _begin(
         self, trainer: BertkitTrainer, tokenizer: PreTrainedTokenizerBase, command: str, logits_per_sequence: int
@@ -149,15 +161,26 @@ class RunInProgress:
             check_same_data(self.output_dir, self.record.data)
         PartialState().wait_for_everyone()  # all processes check the directory before the first one writes to it
         if self.is_main_process:
-            self.output_dir.mkdir(parents=True, exist_ok=True)
+            with disk_faults(self.output_dir):
+                self.output_dir.mkdir(parents=True, exist_ok=True)
+            clean_run_folder(self.output_dir)
             # Written first: a folder with a recipe is a run, which can be resumed even without a checkpoint.
             self.recipe.save(self.output_dir / "recipe.yaml", self._heading(command))
             self.record.write(self.output_dir, finished=False)
-            save_tokenizer(tokenizer, self.output_dir)
+            with self.files() as folder:
+                save_tokenizer(tokenizer, folder)
         checkpoint = last_checkpoint(self.output_dir) if self.resume else None
         if self.resume:
-            say(f"resuming from {checkpoint}" if checkpoint else "resuming: no checkpoint yet, so from the beginning")
-        return checkpoint
+            say(f"resuming from {checkpoint}" if checkpoint else "resuming: no complete checkpoint, so from the start")
+        return str(checkpoint) if checkpoint else None
+
+    def files(self, needed: int | None = None) -> AbstractContextManager[Path]:
+        """Returns a context with the folder to save files of the run to; the first process moves them when complete.
+
+        Args:
+            needed: their size in bytes, for the message of a full disk; ``None`` if unknown.
+        """
+        return into_folder(self.output_dir, needed) if self.is_main_process else nullcontext(self.output_dir)
 
     def write(self, split: str, metrics: dict[str, Any]) -> dict[str, float]:
         """Writes the results of a split and returns their numeric values."""
@@ -188,7 +211,7 @@ class RunInProgress:
                 versions=self.record.versions(),
                 steps=state.global_step,
             )
-            self.record.write(self.output_dir, finished=True, **facts, card=card.to_dict())
+            self.record.write(self.output_dir, finished=True, **facts, **recorded_card(card))
             write_whole(self.output_dir / "README.md", model_card(card))
             if self.push_to_hub is not None:
                 say(str(push_finished_run(self.output_dir, self.push_to_hub, self.recipe.hub)))

@@ -16,9 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from bertkit import __version__
 from bertkit.errors import DataError, OutputError, RecipeError, TrainingError
-from bertkit.files import write_whole
+from bertkit.files import check_links, is_temporary, write_whole
+from bertkit.json_text import dumps
+from bertkit.recipe.hub import HubSettings
 from bertkit.recipe.load import Recipe
+from bertkit.recipe.yaml_files import read_recipe_file
 from bertkit.tasks.registry import load_recipe
+from bertkit.training.run_lock import LOCK_FILE
 
 if TYPE_CHECKING:
     from bertkit.placement.resolve import Placement
@@ -34,6 +38,8 @@ _FREE_ON_RESUME = {
     "train.eval_steps",
 }
 
+_HEADINGS = (b"# Resolved from ", b"# Resumed, and ")
+"""First lines of a run's ``recipe.yaml``, see `bertkit.training.run`."""
 _PACKAGES = ("torch", "transformers", "datasets", "accelerate", "evaluate", "tokenizers")
 
 
@@ -88,7 +94,7 @@ class RunRecord:
 
 def write_json(path: Path, content: Any) -> None:
     """Writes a JSON file atomically."""
-    write_whole(path, json.dumps(content, indent=2, ensure_ascii=False, default=str) + "\n")
+    write_whole(path, dumps(content, indent=2, ensure_ascii=False, default=str) + "\n")
 
 
 def write_results(output_dir: Path, split: str, metrics: dict[str, float]) -> None:
@@ -99,32 +105,60 @@ def write_results(output_dir: Path, split: str, metrics: dict[str, float]) -> No
     """
     for name, value in metrics.items():
         if not math.isfinite(value):
-            why = "the training diverged" if "loss" in name else "it is not defined where all predictions are the same"
+            why = "the training diverged" if "loss" in name else "it is not defined if all predictions are the same"
             raise TrainingError(
-                f"{name} is {value}: {why}; try another train.learning_rate, or more steps, of which more to warm up"
+                f"{name} is {value}: {why}; try another train.learning_rate, or more steps with a longer warm-up"
             )
     write_json(output_dir / f"{split}_results.json", metrics)
     path = output_dir / "all_results.json"
-    known = json.loads(path.read_text()) if path.is_file() else {}
+    known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     write_json(path, {**known, **metrics})
 
 
 def check_output_dir(output_dir: Path, resume: bool) -> None:
     """Checks that an output directory can be used, without changing it.
 
+    Temporary files of a killed run, and a ``recipe.yaml`` that is cut off, as a full disk may leave it, do not count as
+    a run: a new or a resumed run replaces them.
+
     Raises:
         OutputError: the directory is in use, cannot be created, is a file, or holds no run although ``resume`` is set.
     """
+    check_place(output_dir)
+    found = contents(output_dir)
+    if "recipe.yaml" in found and is_cut_off(output_dir / "recipe.yaml"):
+        if resume and any(output_dir.glob("checkpoint-*")):
+            raise OutputError(
+                f"--resume: {output_dir / 'recipe.yaml'} is cut off, so the checkpoints there may be of another "
+                "recipe; restore it, or start a new run in another folder"
+            )
+        found = found if resume or found != ["recipe.yaml"] else []
+    if resume and "recipe.yaml" not in found:
+        raise OutputError(f"--resume: {output_dir} contains no run (no recipe.yaml); remove --resume to start one")
+    if found and not resume:
+        shown = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
+        raise OutputError(
+            f"--output-dir {output_dir}: already contains {shown}; give another folder, "
+            f"or --resume to continue that run"
+        )
+
+
+def contents(folder: Path) -> list[str]:
+    """Returns the sorted names of the entries of a folder, without lock and temporary files; empty if it does not
+    exist."""
+    entries = folder.iterdir() if folder.is_dir() else ()
+    return sorted(entry.name for entry in entries if entry.name != LOCK_FILE and not is_temporary(entry.name))
+
+
+def check_place(output_dir: Path) -> None:
+    """Checks that an output directory exists or can be created, without changing it.
+
+    Raises:
+        OutputError: it or a folder above is a file or a link without a target, or cannot be written to.
+    """
     if output_dir.exists() and not output_dir.is_dir():
         raise OutputError(f"--output-dir {output_dir}: a file of that name exists; give a folder")
-    contents = sorted(entry.name for entry in output_dir.iterdir()) if output_dir.is_dir() else []
-    if resume and "recipe.yaml" not in contents:
-        raise OutputError(f"--resume: {output_dir} holds no run (no recipe.yaml); leave --resume out to start one")
-    if contents and not resume:
-        shown = ", ".join(contents[:3]) + (", …" if len(contents) > 3 else "")
-        raise OutputError(
-            f"--output-dir {output_dir}: already holds {shown}; give another folder, or --resume to continue that run"
-        )
+    check_links(output_dir, f"--output-dir {output_dir}")
     parent = next(path for path in (output_dir, *output_dir.absolute().parents) if path.exists())
     if not parent.is_dir():
         raise OutputError(f"--output-dir {output_dir}: {parent} is a file; give another folder")
@@ -132,15 +166,34 @@ def check_output_dir(output_dir: Path, resume: bool) -> None:
         raise OutputError(f"--output-dir {output_dir}: {parent} cannot be written to; give another folder")
 
 
+def is_cut_off(recipe_file: Path) -> bool:
+    """Returns whether the ``recipe.yaml`` of a run is empty or ends early; False for a recipe that a user has written.
+
+    A run writes all blocks below a heading; the last value is ``hub.citations``.
+    """
+    text = recipe_file.read_bytes().strip(b"\0\r\n ")
+    if not any(text.startswith(heading) or heading.startswith(text) for heading in _HEADINGS):
+        return False
+    try:
+        blocks, _ = read_recipe_file(recipe_file)
+        HubSettings(**blocks["hub"])
+    except (RecipeError, KeyError, TypeError, ValueError):
+        return True
+    return "citations" not in blocks["hub"]
+
+
 def check_same_recipe(recipe: Recipe, output_dir: Path) -> list[str]:
     """Checks that a run is resumed with a recipe that gives the same results.
 
     Returns:
-        Descriptions of the changes that a resumed run may make.
+        Descriptions of the changes that a resumed run may make; none if ``recipe.yaml`` is cut off, since that run
+        starts from the beginning.
 
     Raises:
         RecipeError: other values differ from those in the run's ``recipe.yaml``; the message names each of them.
     """
+    if is_cut_off(output_dir / "recipe.yaml"):
+        return []
     then, now = load_recipe(output_dir / "recipe.yaml").to_dict(), recipe.to_dict()
     wrong: list[str] = []
     allowed: list[str] = []
@@ -153,7 +206,7 @@ def check_same_recipe(recipe: Recipe, output_dir: Path) -> list[str]:
     if wrong:
         raise RecipeError(
             f"--resume: the run in {output_dir} was started with other values: {'; '.join(wrong)}. "
-            "Give the same ones, or start a new run in another folder"
+            "Give the same values, or start a new run in another folder"
         )
     return allowed
 
@@ -166,40 +219,37 @@ def check_same_data(output_dir: Path, data: Mapping[str, Any]) -> None:
         data: current facts of each split or corpus, with its ``fingerprint``.
 
     Raises:
-        DataError: a fingerprint differs.
+        DataError: a fingerprint differs, or ``run.json`` is damaged.
     """
-    path = output_dir / "run.json"
-    began: dict[str, Any] = json.loads(path.read_text())["data"] if path.is_file() else {}
-    changed = [name for name, facts in data.items() if facts["fingerprint"] != began.get(name, facts)["fingerprint"]]
+    try:
+        began = _recorded(output_dir).get("data", {})
+        changed = [
+            name for name, facts in data.items() if facts["fingerprint"] != began.get(name, facts)["fingerprint"]
+        ]
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DataError(
+            f"--resume: {output_dir / 'run.json'} is damaged ({error}); restore it, or remove it to continue without a "
+            "comparison of the data"
+        ) from error
     if changed:
         raise DataError(
             f"--resume: the data of the run in {output_dir} have changed since it began ({', '.join(changed)}); "
-            "bring them back, or start a new run in another folder"
+            "restore them, or start a new run in another folder"
         )
 
 
 def is_finished(output_dir: Path) -> bool:
     """Returns whether a folder holds a finished run."""
+    try:
+        return _recorded(output_dir).get("finished") is True
+    except (ValueError, AttributeError):
+        return False
+
+
+def _recorded(output_dir: Path) -> Any:
+    """Returns the contents of ``run.json``, ``{}`` if it does not exist; ValueError if it is not JSON."""
     path = output_dir / "run.json"
-    return path.is_file() and json.loads(path.read_text()).get("finished", False)
-
-
-def last_checkpoint(output_dir: Path) -> str | None:
-    """Returns the newest complete ``checkpoint-N`` of a run, or ``None``.
-
-    ``trainer_state.json`` is the last file that transformers writes of a checkpoint, so it is missing or truncated in
-    the incomplete checkpoint of a killed process.
-    """
-    steps = {}
-    for path in output_dir.glob("checkpoint-*"):
-        number = path.name.removeprefix("checkpoint-")
-        try:
-            json.loads((path / "trainer_state.json").read_text())
-        except (OSError, ValueError):
-            continue
-        if number.isdigit():
-            steps[int(number)] = path
-    return str(steps[max(steps)]) if steps else None
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 def plain(metrics: Mapping[str, Any]) -> dict[str, float]:

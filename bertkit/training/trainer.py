@@ -7,6 +7,7 @@ processes, and with progress on stderr. Additions for single placements, such as
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -17,6 +18,7 @@ from accelerate.data_loader import SeedableRandomSampler
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import Sampler, SequentialSampler
 from transformers import (
+    EarlyStoppingCallback,
     PreTrainedModel,
     PrinterCallback,
     ProgressCallback,
@@ -25,18 +27,19 @@ from transformers import (
     TrainingArguments,
 )
 from transformers.trainer_callback import TrainerControl, TrainerState
-from transformers.trainer_utils import EvalLoopOutput, EvalPrediction
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, EvalLoopOutput, EvalPrediction, rotate_checkpoints
 
-from bertkit.errors import PlacementError
+from bertkit.errors import PlacementError, TrainingError
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.model.loss_bert import mean_cross_entropy, sequence_classification_loss
 from bertkit.model.modeling_bert import BertPreTrainedModel
 from bertkit.tasks.arrays import labelled_items
-from bertkit.training.batch_shapes import num_tokens, unlabelled
-from bertkit.training.batches import GlobalBatches, LengthGroups, part_of_batch
-from bertkit.training.evaluation_loss import EvaluationLoss
-from bertkit.training.evaluation_order import evaluation_sampler, in_dataset_order
+from bertkit.training.batches import GlobalBatches, LengthGroups, num_tokens, part_of_batch, unlabelled
+from bertkit.training.checkpoints import checkpoints_after, find_fault, last_checkpoint, write_manifest
+from bertkit.training.evaluation import EvaluationLoss, evaluation_sampler, in_dataset_order
 from bertkit.training.progress import Progress
+
+_LOSSES = "sum_of_losses"  # key in the state of a checkpoint: the sum over all steps of the run
 
 
 def use_attention(model: PreTrainedModel, implementation: str | None) -> None:
@@ -50,11 +53,11 @@ def use_attention(model: PreTrainedModel, implementation: str | None) -> None:
     try:
         model.set_attn_implementation(implementation)
     except (ValueError, ImportError) as error:
-        raise PlacementError(f"placement.attn_implementation: {implementation!r} cannot be had: {error}") from error
+        raise PlacementError(f"placement.attn_implementation: {implementation!r} is not available: {error}") from error
 
 
 class _Bookkeeping(TrainerCallback):
-    """Seeds dropout per process, sets the sampler's epoch, and counts tokens before logging and saving."""
+    """Seeds dropout per process, sets the sampler's epoch, checks losses, and counts tokens."""
 
     def __init__(self, trainer: BertkitTrainer):
         self.trainer = trainer
@@ -71,8 +74,11 @@ class _Bookkeeping(TrainerCallback):
         self.trainer.batches.set_epoch(int((state.epoch or 0) + 1e-6))
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        if control.should_log or control.should_evaluate or control.should_save or control.should_training_stop:
+        reads = control.should_log or control.should_evaluate or control.should_save or control.should_training_stop
+        if reads:
             self.trainer.count_tokens()
+        if reads or args.device.type == "cpu":  # elsewhere, reading a value would wait for the device
+            self.trainer.check_finite()
 
     def on_epoch_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         self.trainer.count_tokens()
@@ -97,7 +103,7 @@ class BertkitTrainer(Trainer):
     Attributes:
         batches: the batch sampler of this process.
         evaluated: the data set of the last evaluation; outputs are in its order, see
-            `bertkit.training.evaluation_order`.
+            `bertkit.training.evaluation`.
         in_mixed_precision: the model was trained in a precision other than float32.
     """
 
@@ -125,6 +131,9 @@ class BertkitTrainer(Trainer):
         self.evaluated: Any = None
         self._outputs: Any = None
         self.in_mixed_precision = args.bf16 or args.fp16
+        self._losses_before = 0.0  # sum of the losses of the steps before the resumption
+        self._norm: torch.Tensor | float | None = None  # of the gradients of the last step
+        self._learning_rate = 0.0  # of the last step
         told = [Progress(what), _Bookkeeping(self), *(callbacks or [])]
         in_order = None if compute_metrics is None else self._scores_in_order
         super().__init__(model=model, args=args, callbacks=told, compute_metrics=in_order, **kwargs)
@@ -133,6 +142,76 @@ class BertkitTrainer(Trainer):
         if not isinstance(model, BertPreTrainedModel):
             self.compute_loss_func = self._stock_loss
             self.model_accepts_loss_kwargs = False
+
+    def _init_training_state(self, max_steps: int, *args: Any) -> tuple[int, int]:
+        """Restores the state of a checkpoint; returns the epoch to start with and the batches of it to skip."""
+        _, num_train_epochs, *_ = args
+        place = super()._init_training_state(max_steps, *args)
+        self._losses_before = self.state.stateful_callbacks.get(_LOSSES, 0.0)
+        stopped = [each for each in self.callback_handler.callbacks if isinstance(each, EarlyStoppingCallback)]
+        has_stopped = any(each.early_stopping_patience_counter >= each.early_stopping_patience for each in stopped)
+        # transformers would train one more step, or the rest of the epoch.
+        is_trained = self.state.global_step >= max_steps or has_stopped
+        return (num_train_epochs, 0) if is_trained else place
+
+    def _get_grad_norm(self, model: torch.nn.Module, grad_norm: Any = None) -> Any:
+        self._norm, self._learning_rate = super()._get_grad_norm(model, grad_norm), self._get_learning_rate()
+        return self._norm
+
+    def check_finite(self, weights: bool = False) -> None:
+        """Checks the losses since the last log and the last norm of the gradients, optionally also the weights.
+
+        Raises:
+            TrainingError: one of them is not finite.
+        """
+        checked = {"the loss": self._tr_loss}
+        if self._norm is not None and self.accelerator.scaler is None:  # a scaler skips steps that overflow
+            checked["the norm of the gradients"] = torch.as_tensor(self._norm)
+        found = [f"{name} is {value.item()}" for name, value in checked.items() if not value.isfinite()]
+        if not found and weights and not torch.stack([each.isfinite().all() for each in self.own_weights()]).all():
+            found = ["a weight is not finite"]
+        if found:
+            kept = last_checkpoint(Path(self.args.output_dir))
+            raise TrainingError(
+                f"step {self.state.global_step}: the training diverged: {found[0]}, at a learning rate of "
+                f"{self._learning_rate:.3g}; use a lower train.learning_rate, or more train.warmup_steps, in a "
+                "new run. " + (f"The last checkpoint is {kept}" if kept else "There is no checkpoint")
+            )
+
+    def own_weights(self) -> list[torch.Tensor]:
+        """Returns the weights that this process has."""
+        return list(self.model.parameters())
+
+    def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
+        """Saves a complete checkpoint of finite weights; only then removes those beyond ``save_total_limit``."""
+        self.count_tokens()
+        self.check_finite(weights=True)
+        losses = self.accelerator.gather(self._tr_loss).mean().item()
+        self.state.stateful_callbacks[_LOSSES] = self._losses_before + self._total_loss_scalar + losses
+        folder = Path(self.args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+        if self.args.should_save and folder.exists() and find_fault(folder):  # one that a resumed run has skipped
+            shutil.rmtree(folder)
+        self.accelerator.wait_for_everyone()
+        limit, self.args.save_total_limit = self.args.save_total_limit, None
+        try:
+            super()._save_checkpoint(model, trial)
+        finally:
+            self.args.save_total_limit = limit
+        self.accelerator.wait_for_everyone()  # each process saves the state of its random numbers
+        if self.args.should_save:
+            write_manifest(folder)
+            for later in checkpoints_after(self.state.global_step, folder.parent):
+                shutil.rmtree(later)  # skipped by a resumed run; the rotation would keep it instead of this one
+            rotate_checkpoints(str(folder.parent), limit, self.state.best_model_checkpoint, use_mtime=True)
+
+    def loss_of_run(self, metrics: dict[str, float]) -> float:
+        """Returns the mean loss over all steps of the run, of which ``train_loss`` has those since the resumption.
+
+        Args:
+            metrics: metrics from ``train``.
+        """
+        steps = self.state.global_step - self._initial_global_step
+        return (self._losses_before + metrics["train_loss"] * steps) / max(self.state.global_step, 1)
 
     def _get_train_sampler(self, train_dataset: Any = None) -> GlobalBatches:
         arguments = self.args

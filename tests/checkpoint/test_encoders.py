@@ -72,13 +72,17 @@ def test_the_configuration_class_is_that_of_the_family():
 
 @pytest.mark.parametrize("family", ["gpt2", "t5", "vit", "llama"])
 def test_what_is_no_encoder_of_text_is_refused(family):
-    with pytest.raises(CheckpointError, match=f"here: a checkpoint of type '{family}', of which there is no masked"):
+    with pytest.raises(
+        CheckpointError, match=f"here: a checkpoint of type '{family}', for which transformers has no masked"
+    ):
         config_class(family, "here")
 
 
 @pytest.mark.parametrize("family", ["of-my-own", None])
 def test_a_family_that_comes_with_its_own_code_is_refused(family):
-    with pytest.raises(CheckpointError, match=f"type {family!r}, which transformers does not know; code .* is not run"):
+    with pytest.raises(
+        CheckpointError, match=f"type {family!r}, which transformers does not support; code .* is not executed"
+    ):
         config_class(family, "here")
 
 

@@ -137,7 +137,7 @@ def test_a_path_that_does_not_exist_is_refused_without_asking_the_hub(name):
 
 def test_a_folder_without_a_model_says_what_it_holds(tmp_path):
     (tmp_path / "notes.txt").write_text("")
-    with pytest.raises(CheckpointError, match=r"no config\.json in this folder, which holds notes\.txt"):
+    with pytest.raises(CheckpointError, match=r"no config\.json in this folder, which contains notes\.txt"):
         load_config(str(tmp_path))
 
 
@@ -170,7 +170,7 @@ def saved(config, head: str, folder: Path) -> str:
 
 @only_roberta
 def test_other_encoders_are_refused_where_bert_is_needed(pretrained):
-    with pytest.raises(CheckpointError, match=r"type 'roberta'; expected BERT \(bertkit or bert\), which pre-training"):
+    with pytest.raises(CheckpointError, match=r"type 'roberta'; pre-training needs BERT \(bertkit or bert\)"):
         load_config(pretrained)
 
 
@@ -221,9 +221,7 @@ def test_an_incomplete_encoder_is_refused_whatever_its_family(pretrained):
     with pytest.raises(CheckpointError, match=r"the weights lack roberta\.encoder\.layer\.2\."):
         load_model("BertForSequenceClassification", pretrained, more_layers, new_head=True)
     wider = load_config(pretrained, {"intermediate_size": 70}, any_encoder=True)
-    with pytest.raises(
-        CheckpointError, match=r"roberta\.encoder.*has the shape \(64,\), but the model is to have \(70,\)"
-    ):
+    with pytest.raises(CheckpointError, match=r"roberta\.encoder.*has the shape \(64,\), but the model needs \(70,\)"):
         load_model("BertForSequenceClassification", pretrained, wider, new_head=True)
 
 
@@ -234,8 +232,8 @@ def test_fields_that_a_family_does_not_have_are_all_refused_with_similar_ones(pr
     message = str(caught.value)
     assert message.startswith("2 faults:")
     assert "model.hidden_dropout_prob" in message
-    assert "is of type 'distilbert', which has no such field; similar ones are attention_dropout" in message
-    assert "similar ones are seq_classif_dropout" in message
+    assert "is of type 'distilbert', which has no such field; similar fields: attention_dropout" in message
+    assert "similar fields: seq_classif_dropout" in message
 
 
 @only_distilbert
@@ -246,13 +244,13 @@ def test_fields_of_the_family_are_changed_by_any_of_their_names(pretrained):
 
 
 def test_a_misspelt_field_is_refused_for_bert_too(checkpoint):
-    with pytest.raises(RecipeError, match=r"model\.hidden_dropout: .* similar ones are hidden_dropout_prob"):
+    with pytest.raises(RecipeError, match=r"model\.hidden_dropout: .* similar fields: hidden_dropout_prob"):
         load_config(str(checkpoint), {"hidden_dropout": 0.2})
 
 
 @only_roberta
 def test_an_impossible_value_is_the_recipes_fault(pretrained):
-    with pytest.raises(RecipeError, match=r"model: the fields layer_norm_eps do not fit .*layer_norm_eps"):
+    with pytest.raises(RecipeError, match=r"model: the fields layer_norm_eps are not valid for .*layer_norm_eps"):
         load_config(pretrained, {"layer_norm_eps": "small"}, any_encoder=True)
 
 
@@ -282,7 +280,7 @@ def test_answers_have_a_start_and_an_end_whatever_labels_the_checkpoint_had(enco
 @only_roberta
 def test_the_longest_input_is_told(encoder):
     check_positions(40, encoder, "here")
-    with pytest.raises(RecipeError, match="41 tokens, but here has positions for 40; set --max-seq-length to at most"):
+    with pytest.raises(RecipeError, match="41 tokens, but here has 40 positions; set --max-seq-length to at most"):
         check_positions(41, encoder, "here")
 
 

@@ -149,7 +149,7 @@ def test_what_is_cut_is_said_recorded_and_in_the_card_with_what_to_do(bertkit, c
     )  # fmt: skip
     assert outcome.code == 0, outcome.err
     cut = "1 of 6 inputs cut (16.7 %), 2 tokens lost"
-    remedy = "a larger --max-seq-length cuts less, --long-text chunk nothing; both take longer"
+    remedy = "a larger --max-seq-length cuts less, --long-text chunk cuts nothing; both take longer"
     card = (out / "README.md").read_text()
     record = json.loads((out / "run.json").read_text())["truncation"]
     for split in ("train", "validation"):
@@ -221,13 +221,13 @@ def test_several_tasks_print_a_table_or_one_json_object_and_resume_adds_nothing(
         "rte    50.0  accuracy 0.5000",
         "wnli   50.0  accuracy 0.5000",
         "       50.0  average of 2 tasks, on dev",
-        f"for the leaderboard: {out}/glue_submission.zip; the leaderboard also wants CoLA.tsv, MNLI-m.tsv, "
+        f"for the leaderboard: {out}/glue_submission.zip; the leaderboard also requires CoLA.tsv, MNLI-m.tsv, "
         "MNLI-mm.tsv, AX.tsv, MRPC.tsv, QNLI.tsv, QQP.tsv, SST-2.tsv, STS-B.tsv",
     ]
     for more in ((), ("--resume",)):
         again = bertkit(*command, *SMALL, *more, "--json")
         result = json.loads(again.out)
-        assert again.err == f"1/2 rte: finished before; {out}/rte\n2/2 wnli: finished before; {out}/wnli\n"
+        assert again.err == f"1/2 rte: already finished; {out}/rte\n2/2 wnli: already finished; {out}/wnli\n"
         assert result["scores"] == {"rte": 50.0, "wnli": 50.0}
         assert result["average"] == 50.0
         assert result["submission"] == str(out / "glue_submission.zip")
@@ -253,10 +253,10 @@ def refused(outcome, out: Path, *expected: str) -> None:
         (["--task", "wnli,rt"], ["--task: unknown glue task 'rt'; expected one of cola", "did you mean 'rte'?"]),
         (["--task", "rte,wnli,rte"], ["--task rte,wnli,rte: names a task twice"]),
         (["--task", "rte,wnli", "--recipe", "sst2"], ["--recipe is for one run, and --task rte,wnli names several"]),
-        (["--task", "all"], ["CoLA/dev.tsv", "nothing is wrong with the others: --task rte,wnli"]),
-        (["--task", "rte,wnli", "--max-seq-length", "900"], ["900 tokens, but", "has positions for 64"]),
+        (["--task", "all"], ["CoLA/dev.tsv", "the other tasks have no faults: --task rte,wnli"]),
+        (["--task", "rte,wnli", "--max-seq-length", "900"], ["900 tokens, but", "has 64 positions"]),
         (["--task", "rte,wnli", "--set", "train.early_stopping_patience=1", "--set", "train.eval_strategy=no"],
-         ["train.early_stopping_patience: nothing is evaluated on the way; set train.eval_strategy"]),
+         ["train.early_stopping_patience: nothing is evaluated during training; set train.eval_strategy"]),
     ],
 )  # fmt: skip
 def test_wrong_input_of_several_tasks(bertkit, checkpoint, glue, tmp_path, arguments, expected):
@@ -277,12 +277,16 @@ def test_wrong_input_of_several_tasks(bertkit, checkpoint, glue, tmp_path, argum
             ["--text-column", "txt"],
             ["--text-column txt: no such column", "mean 'text'?"],
         ),
-        ("text,verdict\ngood,1\nbad,0\n", [], ["(text, verdict)", "say with --label-column which one"]),
+        (
+            "text,verdict\ngood,1\nbad,0\n",
+            [],
+            ["(text, verdict)", "give the label column with --label-column"],
+        ),
         ("text,label\ngood,1\nbad,1\n", [], ["every row has the label '1'; expected at least two classes"]),
         ("text,label\ngood,1\n,0\nbad,0\n", [], ["t.csv, line 3: text is empty"]),
         ("text,label\ngood,1\nbad,much\n", ["--problem", "regression"], ["t.csv, line 3", "'much'; expected a number"]),
-        ("text,label\ngood,1\nbad,0\n", ["--stride", "4"], ["data.stride: 4 is for long_text: chunk"]),
-        ("text,label\ngood,1\nbad,0\n", ["--dataset-name", "x/y"], ["either a set of the Hub or files"]),
+        ("text,label\ngood,1\nbad,0\n", ["--stride", "4"], ["data.stride: 4 needs long_text: chunk"]),
+        ("text,label\ngood,1\nbad,0\n", ["--dataset-name", "x/y"], ["give either a Hub data set or files"]),
     ],
 )
 def test_wrong_input_of_classification(bertkit, checkpoint, tmp_path, table, arguments, expected):
@@ -297,8 +301,8 @@ def test_wrong_input_of_classification(bertkit, checkpoint, tmp_path, table, arg
     [
         ("context,ending0,ending1,label\na,b,c,2\n", [], ["t.csv, line 2: label '2'; expected", "0 to 1"]),
         ("context,ending0,ending1,label\na,b,,0\n", [], ["t.csv, line 2: 1 ending; expected two or more"]),
-        ("story,ending0,ending1,label\na,b,c,0\n", [], ["which one holds the context with --context-column"]),
-        ("context,end1,end2,label\na,b,c,0\n", [], ["which one holds the endings with --ending-column"]),
+        ("story,ending0,ending1,label\na,b,c,0\n", [], ["give the column of the context with --context-column"]),
+        ("context,end1,end2,label\na,b,c,0\n", [], ["give the column of the endings with --ending-column"]),
         ("context,ending0,ending1,label\na,b,c,0\n", ["--ending-column", "endin0"], ["no column 'endin0'"]),
         ("context,ending0,ending1\na,b,c\n", [], ["no column 'label'"]),
     ],

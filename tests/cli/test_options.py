@@ -271,7 +271,7 @@ def test_every_command_calls_a_public_function(path):
 
 
 def on_a_terminal(*arguments, columns):
-    """What a terminal of that width gets."""
+    """Returns the output of a command on a terminal of ``columns`` columns."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, "COLUMNS": str(columns), "TERM": "dumb"}
     command = [sys.executable, "-m", "bertkit", *arguments]

@@ -36,7 +36,7 @@ def test_embed_writes_a_file_and_says_what_is_in_it(bertkit, checkpoint, tmp_pat
     assert (done.code, done.out) == (0, f"2 texts, 64 numbers each: {tmp_path / 'x.npz'}\n")
     wrong = bertkit("embed", checkpoint, "a film", "--output", tmp_path / "y.npz", "--layers", "last")
     assert wrong.code == 2
-    assert "--layers last: expected whole numbers with commas between them, such as -1,-2" in wrong.err
+    assert "--layers last: expected whole numbers separated by commas, such as -1,-2" in wrong.err
 
 
 def test_push_without_a_login_ends_with_the_command_that_tries_again(bertkit, checkpoint, monkeypatch):
@@ -52,5 +52,5 @@ def test_several_tasks_are_not_pushed_to_one_repository(bertkit, tmp_path):
         "finetune", "glue", "--task", "rte,mrpc", "--output-dir", tmp_path / "out", "--push-to-hub", "ada/film"
     )
     assert done.code == 2
-    assert "--push-to-hub is for one run, and --task rte,mrpc is several; use bertkit push" in done.err
+    assert "--push-to-hub is for one run, and --task rte,mrpc names several; use bertkit push" in done.err
     assert not (tmp_path / "out").exists()

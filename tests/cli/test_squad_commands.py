@@ -189,9 +189,7 @@ def test_misplaced_answers_and_cut_questions_are_told_and_recorded(squad, files,
     assert outcome.code == 0, outcome.err
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     (note,) = record["data"]["train"]["notes"]
-    assert note.startswith(
-        "answers that do not stand in the context at answer_start: 1, 1 of 24 questions dropped: q5 ("
-    )
+    assert note.startswith("answers that are not in the context at answer_start: 1, 1 of 24 questions dropped: q5 (")
     assert f"train: {note}" in outcome.err
     assert record["data"]["train"]["examples"] == 23
     assert (record["truncation"]["train"]["examples"], record["truncation"]["train"]["tokens"]) == (1, 3)
@@ -206,13 +204,13 @@ def test_misplaced_answers_and_cut_questions_are_told_and_recorded(squad, files,
     [
         (
             ["--doc-stride", 15],
-            ["data.doc_stride: 15, the overlap of windows, which have 15 tokens", "expected 0 to 14"],
+            ["data.doc_stride: 15, but windows have 15 tokens", "expected 0 to 14"],
         ),
-        (["--max-query-length", 21], ["data.max_query_length: 21 tokens of the question and 3 special ones leave 0"]),
-        (["--dataset-name", "x/y"], ["data.dataset_name: either a set of the Hub or files"]),
-        (["--null-score-diff-threshold", -1], ["null_score_diff_threshold: is for version_2_with_negative"]),
+        (["--max-query-length", 21], ["data.max_query_length: 21 tokens of the question and 3 special tokens leave 0"]),
+        (["--dataset-name", "x/y"], ["data.dataset_name: give either a Hub data set or files"]),
+        (["--null-score-diff-threshold", -1], ["null_score_diff_threshold: needs version_2_with_negative"]),
         (["--n-best-size", 0], ["task.n_best_size: 0 is not at least 1"]),
-        (["--max-seq-length", 900], ["900 tokens, but", "has positions for 64"]),
+        (["--max-seq-length", 900], ["900 tokens, but", "has 64 positions"]),
         (["--validation-file", "none.json"], ["none.json: cannot be read: No such file"]),
         (["--validation-file", "none.txt"], ["none.txt: unsupported table format"]),
     ],
@@ -233,7 +231,7 @@ def test_questions_without_answers_are_for_2_0(squad, files, bertkit, checkpoint
         tmp_path / "run", *SMALL,
     )  # fmt: skip
     assert outcome.code == 2
-    assert "(id q1): no answer; --version-2-with-negative is for questions that may have none" in outcome.err
+    assert "(id q1): no answer; give --version-2-with-negative if questions may have none" in outcome.err
     out = tmp_path / "r"
     only = bertkit("finetune", "squad", "--train-file", train, "--model", checkpoint, "--output-dir", out, *SMALL)
     assert only.code == 2
@@ -243,13 +241,13 @@ def test_questions_without_answers_are_for_2_0(squad, files, bertkit, checkpoint
 def test_wrong_questions(bertkit, squad, tmp_path):
     assert squad(False, "--max-steps", 1).code == 0
     for arguments, expected in (
-        (["--question", "who"], "--question is answered from --context, or --context-file; give both"),
-        (["--context", "a"], "give both"),
-        (["--question", "a", "--context", "b", "--context-file", "c"], "--context-file: give one of them"),
+        (["--question", "who"], "--question and --context (or --context-file) must be given together"),
+        (["--context", "a"], "must be given together"),
+        (["--question", "a", "--context", "b", "--context-file", "c"], "--context-file: give only one of them"),
         (["--question", "a", "--context", "b", "text"], "give texts as arguments, or a file"),
-        (["--question", "", "--context", "b"], "question: an empty one among them; write a text"),
+        (["--question", "", "--context", "b"], "question: one of them is empty; write a text"),
         (["--question", "a", "--context-file", "none.txt"], "none.txt"),
-        (["no tab"], "input 1: expected a question and a text with a tab between them, got 'no tab'"),
+        (["no tab"], "input 1: expected a question and a text separated by a tab, got 'no tab'"),
     ):
         outcome = bertkit("predict", tmp_path / "run", *arguments)
         assert outcome.code == 2
@@ -267,4 +265,4 @@ def test_questions_are_no_texts_to_classify(bertkit, checkpoint, tmp_path):
     assert outcome.code == 0, outcome.err
     asked = bertkit("predict", tmp_path / "run", "--question", "a", "--context", "b")
     assert asked.code == 2
-    assert "classification: takes texts alone, and no question or context" in asked.err
+    assert "classification: expected texts only, without question or context" in asked.err

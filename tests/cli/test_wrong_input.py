@@ -101,14 +101,14 @@ def test_a_bad_label_with_file_and_line(bertkit, tmp_path, glue, checkpoint):
         "--max-seq-length",
         32,
     )
-    refused(outcome, out, f"{glue}/SST-2/train.tsv, line 3: label '2' is none of '0', '1'")
+    refused(outcome, out, f"{glue}/SST-2/train.tsv, line 3: label '2' is not one of '0', '1'")
 
 
 def test_layers_of_a_fixed_encoder_for_a_head_that_does_not_read_them(bertkit, tmp_path, glue, checkpoint):
     out = tmp_path / "out"
     command = ("finetune", "glue", "--task", "sst2", "--model", checkpoint, "--data-dir", glue, "--output-dir", out)
     outcome = bertkit(*command, "--max-seq-length", 32, "--set", "model.feature_layers=[-1]")
-    refused(outcome, out, "model.feature_layers: these are read for tagging words alone")
+    refused(outcome, out, "model.feature_layers: supported for word tagging only")
 
 
 def test_a_missing_checkpoint(bertkit, tmp_path, glue):
@@ -139,7 +139,7 @@ def test_an_output_directory_in_use(bertkit, tmp_path, glue, checkpoint):
     ):
         outcome = bertkit(*command, "--output-dir", out)
         assert outcome.code == 2
-        assert f"--output-dir {out}: already holds thesis.txt" in outcome.err
+        assert f"--output-dir {out}: already contains thesis.txt" in outcome.err
         assert [path.name for path in out.iterdir()] == ["thesis.txt"]
 
 
@@ -159,7 +159,7 @@ def test_a_recipe_of_the_other_command(bertkit, tmp_path, corpus):
     outcome = bertkit("pretrain", "--recipe", "sst2", "--corpus", corpus, "--vocab-size", 99, "--output-dir", out)
     refused(outcome, out, "corpus")
     outcome = bertkit("finetune", "glue", "--recipe", "bert-mini", "--output-dir", out)
-    refused(outcome, out, "task.kind is 'pretraining'; `bertkit pretrain` runs that")
+    refused(outcome, out, "task.kind is 'pretraining'; use `bertkit pretrain`")
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_a_wrong_override(bertkit, tmp_path, corpus, setting, expected):
 def test_a_model_too_short_for_the_data(bertkit, tmp_path, glue, checkpoint):
     out = tmp_path / "out"
     command = ("finetune", "glue", "--task", "sst2", "--model", checkpoint, "--data-dir", glue, "--output-dir", out)
-    refused(bertkit(*command, "--max-seq-length", 5000), out, "5000 tokens, but", "has positions for 64")
+    refused(bertkit(*command, "--max-seq-length", 5000), out, "5000 tokens, but", "has 64 positions")
     refused(
         bertkit(*command, "--set", "model.num_attention_heads=3", "--max-seq-length", 32),
         out,
@@ -193,13 +193,13 @@ def test_a_model_too_short_for_the_data(bertkit, tmp_path, glue, checkpoint):
 def test_resuming_nothing(bertkit, tmp_path, glue, checkpoint):
     out = tmp_path / "out"
     command = ("finetune", "glue", "--task", "sst2", "--model", checkpoint, "--data-dir", glue, "--output-dir", out)
-    refused(bertkit(*command, "--resume"), out, "holds no run")
+    refused(bertkit(*command, "--resume"), out, "contains no run")
 
 
 def test_predicting_without_or_with_two_inputs(bertkit, tmp_path, checkpoint):
     out, file = tmp_path / "out.jsonl", tmp_path / "in.txt"
     file.write_text("good\n")
-    expected = "give texts as arguments, or a file of them with --input"
+    expected = "give texts as arguments, or a file of texts with --input"
     refused(bertkit("predict", checkpoint, "--output", out), out, expected)
     refused(bertkit("predict", checkpoint, "good", "--input", file, "--output", out), out, expected)
 
@@ -229,14 +229,14 @@ def test_an_output_directory_that_cannot_be(bertkit, tmp_path, glue, checkpoint,
 @pytest.mark.parametrize(
     ("setting", "expected"),
     [
-        ("placement.attn_implementation=foo", "placement.attn_implementation: 'foo' cannot be had"),
+        ("placement.attn_implementation=foo", "placement.attn_implementation: 'foo' is not available"),
         ("train.report_to=wandb", "wandb"),
         ("train.seed=-1", "train.seed: expected 0 to 4294967295, got -1"),
-        ("train.learning_rate=.nan", "expected more than 0, got nan"),
+        ("train.learning_rate=.nan", "train.learning_rate: expected finite numbers, got nan"),
         ("model.problem_type=foo", "model.problem_type: unknown key"),
         ("model.vocab_size=50", "model.vocab_size: 50, but the tokenizer's ids need"),
         ("data.document_separator=(", "data.document_separator"),
-        ("train.train_sampling_strategy=random", "pre-training decides that itself"),
+        ("train.train_sampling_strategy=random", "pre-training sets this"),
     ],
 )
 def test_a_value_that_only_another_library_would_refuse(bertkit, tmp_path, corpus, setting, expected, monkeypatch):

@@ -216,8 +216,11 @@ class TestFindSources:
         assert message.startswith("5 faults:")
         assert f"{tmp_path / 'absent'}: no such file or folder" in message
         assert f"{tmp_path / 'empty'}: no .txt, .jsonl or .parquet file" in message
-        assert f"{bare}: .gz does not say what is packed in it; rename it to end in .txt.gz, .jsonl.gz" in message
-        assert f"{other}: .md is not supported; expected .txt, .jsonl or .parquet, also packed" in message
+        assert (
+            f"{bare}: .gz does not tell the format of the compressed file; rename it to end in .txt.gz, .jsonl.gz"
+            in message
+        )
+        assert f"{other}: .md is not supported; expected .txt, .jsonl or .parquet, also compressed" in message
         assert f"{tmp_path}/*.jsonl: this pattern matches no file or folder" in message
 
     @pytest.mark.parametrize("missing", ["absent.txt", "./absent", "a/b/absent", "~/absent", "absent.jsonl.zst", "a b"])
@@ -248,13 +251,13 @@ class TestFaultsOfFiles:
         second = part + part[: len(part) // 2]
         cut = {"cut": part[:-5], "not packed": b"plain text", "no byte": b""}.get(damage, second)
         path = written(tmp_path, f"a{form}{packing}", cut)
-        assert refusal(path).startswith(f"{path}: damaged or cut off (")
+        assert refusal(path).startswith(f"{path}: damaged or truncated (")
 
     def test_a_gzip_whose_bytes_were_changed(self, tmp_path):
         data = bytearray(gzip.compress(b"some text\n", mtime=0))
         data[-8] ^= 0xFF  # of the checksum
         path = written(tmp_path, "a.txt.gz", bytes(data))
-        assert refusal(path).startswith(f"{path}: damaged or cut off (CRC check failed")
+        assert refusal(path).startswith(f"{path}: damaged or truncated (CRC check failed")
 
     def test_json_lines_by_number_with_those_that_follow(self, tmp_path):
         lines = ['{"text": "fine"}', "", '{"text": 7}', "[1]", '{"text": "a"', '{"txt": "b"}', r'{"text": "\ud800"}']
@@ -262,35 +265,35 @@ class TestFaultsOfFiles:
         message = refusal(path)
         assert message.startswith("5 faults:\n")
         assert f"{path}: line 3: 'text' is 7; expected a string" in message
-        assert f"{path}: line 4: [1] is no JSON object; expected one object a line" in message
-        assert f"{path}: line 5: no JSON (Expecting ',' delimiter" in message
-        assert f"{path}: line 6: no column 'text'; there is 'txt'; did you mean 'txt'?" in message
-        assert f"{path}: line 7: 'text' holds \\ud800 alone" in message
+        assert f"{path}: line 4: [1] is not a JSON object; expected one object per line" in message
+        assert f"{path}: line 5: not valid JSON (Expecting ',' delimiter" in message
+        assert f"{path}: line 6: no column 'text'; available: 'txt'; did you mean 'txt'?" in message
+        assert f"{path}: line 7: 'text' contains an unpaired surrogate, \\ud800," in message
 
     def test_json_that_is_nested_too_deep(self, tmp_path):
-        assert "line 1: no JSON" in refusal(written(tmp_path, "a.jsonl", "[" * 200_000))
+        assert "line 1: not valid JSON" in refusal(written(tmp_path, "a.jsonl", "[" * 200_000))
 
     def test_a_column_that_is_not_there(self, tmp_path):
         for name, data in (("a.parquet", parquet(TEXTS)), ("a.jsonl", json_lines(TEXTS))):
             message = refusal(written(tmp_path, name, data), text_column="texts")
-            assert "no column 'texts'; there is 'id', 'text'; did you mean 'text'?" in message
+            assert "no column 'texts'; available: 'id', 'text'; did you mean 'text'?" in message
             assert "(--text-column)" in refusal(tmp_path / name, text_column="body")
 
     def test_a_column_of_numbers(self, tmp_path):
         path = written(tmp_path, "a.parquet", parquet(TEXTS))
-        assert refusal(path, text_column="id") == f"{path}: row 1: column 'id' holds int64; expected strings"
+        assert refusal(path, text_column="id") == f"{path}: row 1: column 'id' contains int64; expected strings"
 
     def test_a_row_that_is_not_utf8(self, tmp_path):
         import pyarrow as pa
 
         texts = pa.array([b"a", b"caf\xe9"]).view(pa.string())  # as a careless writer makes them
         path = written(tmp_path, "a.parquet", parquet(texts))
-        assert refusal(path) == f"{path}: row 2: 'text' is not UTF-8 at byte 3 of it"
+        assert refusal(path) == f"{path}: row 2: 'text' is not UTF-8 at byte 3"
 
     @pytest.mark.parametrize("data", [b"", b"no Parquet", parquet(["a" * 1000])[:-20], parquet(["a"])[20:]])
     def test_no_parquet(self, tmp_path, data):
         path = written(tmp_path, "a.parquet", data)
-        assert refusal(path).startswith(f"{path}: no Parquet file, damaged or cut off (")
+        assert refusal(path).startswith(f"{path}: not a Parquet file, damaged or truncated (")
 
     @pytest.mark.parametrize("form", FORMS)
     def test_a_file_that_goes_away(self, tmp_path, form):
@@ -419,21 +422,21 @@ class TestHub:
         assert english["lines"] == [["An English row."] * 3]
         assert test["lines"] == [["Another row."]]
         assert english["fingerprints"] != test["fingerprints"]
-        assert unnamed == "org/languages: has several configurations, name one of them: 'english', 'german'"
-        expected = "org/languages: no configuration 'germn'; there is 'english', 'german'; did you mean 'german'?"
+        assert unnamed == "org/languages: has several configurations, give one of them: 'english', 'german'"
+        expected = "org/languages: no configuration 'germn'; available: 'english', 'german'; did you mean 'german'?"
         assert misnamed == expected
-        assert split == "org/languages: no split 'tests'; there is 'train', 'test'; did you mean 'test'?"
-        assert column == "org/languages: no column 'txt'; there is 'id', 'text'; did you mean 'text'?"
-        assert numbers == "org/languages: row 1: column 'id' holds int64; expected strings"
-        assert damaged.startswith("org/damaged: cannot be read from the Hub or the cache now (")
+        assert split == "org/languages: no split 'tests'; available: 'train', 'test'; did you mean 'test'?"
+        assert column == "org/languages: no column 'txt'; available: 'id', 'text'; did you mean 'text'?"
+        assert numbers == "org/languages: row 1: column 'id' contains int64; expected strings"
+        assert damaged.startswith("org/damaged: cannot be read from the Hub or the cache (")
 
     def test_what_is_not_there_is_named_together_and_nothing_is_downloaded(self, ask, hub, tmp_path):
         hub.requests.clear()
         [message] = ask([["org/plain", "org/none", "absent.txt", "text"], {}])
         assert message.startswith("3 faults:\n")
-        assert "org/none: neither a file or folder here nor a data set that can be had from the Hub now (" in message
+        assert "org/none: neither a local file or folder nor a data set that is available from the Hub (" in message
         assert "absent.txt: no such file or folder" in message
-        assert "text: neither a file or folder here nor a data set" in message
+        assert "text: neither a local file or folder nor a data set" in message
         assert not [request for request in hub.requests if request.endswith(".parquet")]
 
     def test_a_part_of_a_split_cannot_be_streamed(self, ask):
@@ -442,4 +445,4 @@ class TestHub:
 
     def test_without_the_network(self, ask):
         [message] = ask([["org/never-seen"], {}], HF_HUB_OFFLINE="1")
-        assert message.startswith("org/never-seen: neither a file or folder here nor a data set that can be had")
+        assert message.startswith("org/never-seen: neither a local file or folder nor a data set that is available")

@@ -128,7 +128,7 @@ def test_impossible_wishes_are_refused(bert):
     for options, message in (
         ({"layers": [3]}, r"layers 3: .* has 2; expected 0 \(the embeddings\) to 2, or -1 \(the last\) to -3"),
         ({"layers": []}, "layers none"),
-        ({"max_seq_length": 65}, "has positions for 64"),
+        ({"max_seq_length": 65}, "has 64 positions"),
         ({"max_seq_length": 10, "stride": 8}, "stride 8: expected 0 to 7, as a window of 10 has room for 8"),
         ({"pooling": "first"}, "pooling 'first': expected cls, mean, max or none"),
     ):
@@ -214,7 +214,7 @@ class TestFiles:
         lines = tmp_path / "in.csv"
         lines.write_text('text,id\na plot,1\na film,2\n"",3\n')
         for name in ("out.parquet", "out.npz", "out.jsonl"):
-            with pytest.raises(DataError, match=r"line 4: text is empty; .*\nThe 2 inputs before it are done"):
+            with pytest.raises(DataError, match=r"line 4: text is empty; .*\nThe 2 inputs before it were processed"):
                 embed_texts(checkpoint, tmp_path / name, input_file=lines)
         assert pyarrow.parquet.read_table(tmp_path / "out.parquet.partial")["text"].to_pylist() == ["a plot", "a film"]
         with (tmp_path / "out.npz.partial").open("rb") as file:

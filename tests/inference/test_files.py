@@ -5,15 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import json
-from functools import partial
+import random
+import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from bertkit.errors import DataError, OutputError
 from bertkit.inference import files
 from bertkit.inference.files import predict_stream
-from bertkit.inference.inputs import read_inputs
 
 
 class Echo:
@@ -21,6 +22,7 @@ class Echo:
 
     name = "echo"
     reads_neighbours = False
+    leaves_out_labels = False
 
     @property
     def task(self):
@@ -51,12 +53,12 @@ class Echo:
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Blocks of two inputs."""
-    monkeypatch.setattr(files, "read_inputs", partial(read_inputs, size=2))
+    monkeypatch.setattr(files, "BLOCK", 2)
 
 
 @pytest.fixture(autouse=True)
 def no_model(monkeypatch):
-    monkeypatch.setattr(files, "load_task", lambda checkpoint, data: (Echo(), None))
+    monkeypatch.setattr(files, "load_task", lambda checkpoint, data: (Echo(), SimpleNamespace(num_labels=2)))
     monkeypatch.setattr(files, "build_predictor", lambda checkpoint, task, config: task)
 
 
@@ -87,7 +89,7 @@ def test_texts_are_taken_as_they_are():
 
 def test_an_empty_file_is_refused(tmp_path):
     (tmp_path / "in.txt").write_text("")
-    with pytest.raises(DataError, match="no texts in it"):
+    with pytest.raises(DataError, match="contains no texts"):
         predict_stream("x", input_file=tmp_path / "in.txt")
 
 
@@ -96,7 +98,7 @@ def test_an_output_that_exists_or_cannot_be_is_refused_before_any_work(tmp_path,
     (tmp_path / "out.jsonl").write_text("mine")
     with pytest.raises(OutputError, match="exists"):
         predict_stream("x", ["a"], output_file=tmp_path / "out.jsonl")
-    with pytest.raises(OutputError, match="there is no folder"):
+    with pytest.raises(OutputError, match=r"the folder .*missing does not exist"):
         predict_stream("x", ["a"], output_file=tmp_path / "missing" / "out.jsonl")
 
 
@@ -130,6 +132,25 @@ def test_csv_has_a_column_for_every_probability(tmp_path, monkeypatch):
     assert row == {"text": 'a "b", c', "labels": '["x", "y"]', "probabilities.x": "0.75", "probabilities.y": "0.5"}
 
 
+def test_csv_has_the_same_columns_when_rows_have_other_labels(tmp_path, monkeypatch):
+    rows = [{"label": "x", "probabilities": {"x": 0.75, "y": 0.2}}, {"label": "z", "probabilities": {"z": 0.5}}]
+    monkeypatch.setattr(Echo, "leaves_out_labels", True)
+    monkeypatch.setattr(Echo, "predict_columns", lambda self, columns, reached: rows)
+    list(predict_stream("x", ["a", "b"], output_file=tmp_path / "out.csv"))
+    with (tmp_path / "out.csv").open(newline="") as file:
+        found = list(csv.DictReader(file))
+    assert [list(row) for row in found] == [["text", "label", "probabilities"]] * 2
+    assert [json.loads(row["probabilities"]) for row in found] == [row["probabilities"] for row in rows]
+
+
+def test_blocks_are_smaller_with_very_many_labels(tmp_path, monkeypatch):
+    config = SimpleNamespace(num_labels=files._OUTPUTS_AT_ONCE // 2)
+    monkeypatch.setattr(files, "load_task", lambda checkpoint, data: (Echo(), config))
+    (tmp_path / "in.txt").write_text("a\nb\nc\n")
+    for given in ({"texts": ["a", "b", "c"]}, {"input_file": tmp_path / "in.txt"}):
+        assert [len(block.rows) for block in predict_stream("x", **given)] == [2, 1]
+
+
 class TestBlocks:
     def test_a_block_is_written_before_the_next_is_read(self, tmp_path, small_blocks):
         (tmp_path / "in.txt").write_text("a\nbb\nccc\n")
@@ -148,7 +169,7 @@ class TestBlocks:
         output = tmp_path / "out.jsonl"
         with pytest.raises(DataError) as caught:
             list(predict_stream("x", input_file=tmp_path / "in.txt", output_file=output))
-        assert str(caught.value) == "input 4: expected something else\nThe 2 inputs before it are done."
+        assert str(caught.value) == "input 4: expected something else\nThe 2 inputs before it were processed."
         assert not output.exists()
         kept = (tmp_path / "out.jsonl.partial").read_text()
         assert [json.loads(line)["text"] for line in kept.splitlines()] == ["a", "bb"]
@@ -183,7 +204,7 @@ class TestBlocks:
         stream = predict_stream("x", input_file=Path("-"))
         assert labels([next(stream)]) == [("one", "3"), ("two", "3")]
         with pytest.raises(
-            DataError, match=r"byte offset 16 \(line 4, byte 0xe9: .*\n.*The 2 inputs before it are done"
+            DataError, match=r"byte offset 16 \(line 4, byte 0xe9: .*\n.*The 2 inputs before it were processed"
         ):
             next(stream)
 
@@ -198,3 +219,50 @@ def test_a_form_that_the_task_does_not_read_is_not_taken_for_lines(tmp_path, nam
     (tmp_path / name).write_bytes(b"{}")
     with pytest.raises(DataError, match=f"{name}: echo does not read this kind of file; give a table"):
         predict_stream("checkpoint", input_file=tmp_path / name)
+
+
+# ---- text of strangers --------------------------------------------------------------------------------------------
+
+SIGNS = ["=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠"]
+
+
+def hostile_texts(number):
+    rng = random.Random(17)
+    parts = [*SIGNS, "a", " ", "1", '"', "'", ",", ";", "\x1b[31m", "\x1b]0;title\x07", "\x9b2J", "\x08", "\x7f", "é"]
+    return ["".join(rng.choices(parts, k=rng.randint(1, 6))) for _ in range(number)]
+
+
+@pytest.mark.parametrize("safe", [True, False])
+def test_csv_for_spreadsheets_has_no_formula_and_is_otherwise_the_same(tmp_path, safe):
+    texts = [*SIGNS, *hostile_texts(60), '=HYPERLINK("http://x")', "-0.5"]
+    list(predict_stream("x", texts, output_file=tmp_path / "out.csv", csv_safe=safe))
+    with (tmp_path / "out.csv").open(newline="", encoding="utf-8") as stream:
+        found = [row["text"] for row in csv.DictReader(stream)]
+    if not safe:
+        assert found == texts
+    for text, cell in zip(texts, found, strict=True):
+        assert cell in (text, f"'{text}")
+        assert not safe or not cell.startswith(tuple(SIGNS))
+
+
+def test_names_of_columns_are_cells_too_and_numbers_stay():
+    rows = [{"=x": -0.5, "probabilities": {"@y": -1.0, "z": 2}, "labels": ["=a"]}]
+    header, values = csv.reader(files._CsvRows(True)(rows).splitlines())
+    assert header == ["'=x", "probabilities.@y", "probabilities.z", "labels"]
+    assert values == ["-0.5", "-1.0", "2", '["=a"]']
+
+
+@pytest.mark.parametrize("output", [None, "out.jsonl"])
+def test_only_csv_has_formulas(tmp_path, output):
+    with pytest.raises(DataError, match=r"--csv-safe is for --output FILE\.csv"):
+        predict_stream("x", ["a"], output_file=output and tmp_path / output, csv_safe=True)
+
+
+def test_lines_for_a_terminal_have_no_control_characters():
+    texts = hostile_texts(60)
+    lines = [line for block in predict_stream("x", texts) for line in block.lines]
+    for text, line in zip(texts, lines, strict=True):
+        label, shown = line.split("\t", 1)
+        assert label == str(len(text))
+        assert not re.search(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]", shown)
+        assert re.sub(r"\\u([0-9a-f]{4})", lambda code: chr(int(code[1], 16)), shown) == text

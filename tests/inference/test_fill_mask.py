@@ -55,6 +55,16 @@ def test_texts_without_a_mask_and_too_long_ones_are_named_together(bert):
         bert.fill_mask("a [MASK]", top_k=0)
 
 
+def test_rows_of_the_model_beyond_the_vocabulary_are_no_guesses(checkpoint, tmp_path):
+    """A vocabulary padded to a larger size, with random weights that prefer any row."""
+    tokenizer = load_tokenizer(checkpoint)
+    config = load_config(str(checkpoint), {"vocab_size": 4 * len(tokenizer)})
+    bertkit.BertForMaskedLM(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    (masks,) = bertkit.load(tmp_path).fill_mask("a [MASK]", top_k=len(tokenizer))
+    assert {guess.token for guess in masks[0]} == set(tokenizer.get_vocab())
+
+
 def test_a_checkpoint_without_the_head_is_refused(checkpoint, tmp_path):
     bertkit.BertForSequenceClassification(load_config(str(checkpoint))).save_pretrained(tmp_path)
     load_tokenizer(checkpoint).save_pretrained(tmp_path)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from bertkit.errors import CheckpointError
 from bertkit.inference.forward import forward_in_batches
 
 
@@ -30,7 +31,7 @@ def test_results_stand_where_their_inputs_stood(lengths, batch_size):
         return {"ids": torch.tensor(chosen)}
 
     kept = forward_in_batches(
-        Doubles().train(), lengths, collate, lambda chosen, outputs: outputs.tolist(), batch_size,
+        Doubles().train(), lengths, collate, lambda chosen, outputs: outputs.tolist(), batch_size, "here",
         lambda *done: told.append(done), plus=1,
     )  # fmt: skip
     assert kept == [2 * number + 1 for number in range(len(lengths))]
@@ -43,4 +44,43 @@ def test_results_stand_where_their_inputs_stood(lengths, batch_size):
 
 def test_a_value_is_kept_for_each_input():
     with pytest.raises(ValueError, match="shorter"):
-        forward_in_batches(Doubles(), [1, 1], lambda chosen: {"ids": torch.tensor(chosen)}, lambda *_: [0], 2)
+        forward_in_batches(Doubles(), [1, 1], lambda chosen: {"ids": torch.tensor(chosen)}, lambda *_: [0], 2, "here")
+
+
+class Gives(nn.Module):
+    """A model whose outputs are given."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, outputs):
+        super().__init__()
+        self.outputs = outputs
+
+    def forward(self, **inputs):
+        return self.outputs
+
+
+LENGTHS = [4, 2, 3]
+MASK = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0], [1, 1, 0, 0]])  # in the order of the batch, the longest first
+SHAPES = {"logits": (3, 2), "start_logits": (3, 4), "last_hidden_state": (3, 4, 5), "hidden": (3, 4, 5)}
+
+
+def forward(outputs):
+    nested = {**outputs, "hidden_states": (outputs.pop("hidden"),), "loss": None}
+    model, batch = Gives(nested), {"attention_mask": MASK}
+    return forward_in_batches(model, LENGTHS, lambda chosen: batch, lambda chosen, _: chosen, 8, "the-folder")
+
+
+@settings(deadline=None)
+@given(data=st.data(), bad=st.sampled_from([float("nan"), float("inf"), float("-inf")]))
+def test_an_output_that_is_not_finite_is_refused_except_at_padding(data, bad):
+    outputs = {name: torch.zeros(shape) for name, shape in SHAPES.items()}
+    assert forward(dict(outputs)) == [0, 1, 2]
+    name = data.draw(st.sampled_from(sorted(SHAPES)))
+    place = tuple(data.draw(st.integers(0, size - 1)) for size in SHAPES[name])
+    outputs[name][place] = bad
+    if name != "logits" and not MASK[place[:2]]:
+        assert forward(outputs) == [0, 1, 2]
+    else:
+        with pytest.raises(CheckpointError, match="the-folder: the model computes NaN or infinite values"):
+            forward(outputs)

@@ -42,7 +42,7 @@ def test_lines_are_those_of_the_whole_text(tmp_path_factory, lines, ending, ende
         patch.setattr("sys.stdin", io.TextIOWrapper(Trickle(path.read_bytes(), size)))
         for source in (path, Path("-")):
             if not expected:
-                with pytest.raises(DataError, match="no texts in it"):
+                with pytest.raises(DataError, match="contains no texts"):
                     list(read_inputs(source, size))
                 continue
             blocks = list(read_inputs(source, size))
@@ -86,7 +86,7 @@ def test_a_file_that_is_wrong_from_the_start_is_refused_before_the_first_block_i
     with pytest.raises(DataError, match="cannot be read: No such file"):
         read_inputs(tmp_path / "missing.txt")
     (tmp_path / "in.txt").write_bytes(b"\xff\xfea\0")
-    with pytest.raises(DataError, match="the mark of UTF-16"):
+    with pytest.raises(DataError, match="the byte order mark of UTF-16"):
         read_inputs(tmp_path / "in.txt")
 
 

@@ -48,7 +48,7 @@ def test_every_launcher_gives_the_same_run(bertkit, tmp_path, start, ner_files):
     ("wrong", "message"),
     [
         (["--data-dir", "missing"], "missing"),  # found by all processes
-        (["--global-train-batch-size", "9"], "9 sequences cannot be shared evenly by 2 processes"),
+        (["--global-train-batch-size", "9"], "9 sequences cannot be divided evenly among 2 processes"),
         (["--set", "train.learning_rat=1"], "train.learning_rat"),  # found before any is started
     ],
 )

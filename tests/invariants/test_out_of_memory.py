@@ -43,7 +43,7 @@ def test_one_of_two_processes(bertkit, tmp_path, start, glue_folder):
     np.testing.assert_allclose(curve(tmp_path / "limited"), curve(tmp_path / "enough"), rtol=1e-5)
     said = [line for line in limited.stderr.splitlines() if "out of memory" in line]
     assert [line[:31] for line in said] == ["process 1: out of memory with 8", "process 1: out of memory with 4"]
-    assert "from here on 2 at once" in said[-1]
+    assert "continuing with 2 at once" in said[-1]
 
 
 def test_with_shared_weights_the_run_says_how_to_go_on(bertkit, tmp_path, start, glue_folder):

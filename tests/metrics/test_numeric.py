@@ -94,7 +94,7 @@ def test_probabilities_are_refused_not_cut_to_integers(name, wrong):
     metric, rows = metrics.load(name), inputs(name)
     floats = np.array(rows["predictions"], np.float64)
     floats[1] = wrong
-    with pytest.raises(ValueError, match=f"predictions hold {wrong}; expected .*int64, no probabilities"):
+    with pytest.raises(ValueError, match=f"predictions contain {wrong}; expected .*int64, not probabilities"):
         metric.compute(predictions=floats, references=rows["references"])
     assert metric.compute(**rows) == metrics.load(name).compute(**rows)  # what was refused has left nothing behind
 
@@ -120,7 +120,7 @@ def test_a_value_that_is_missing_is_no_number(name):
 
 
 def test_label_sets_of_unequal_lengths_are_refused():
-    with pytest.raises(ValueError, match=r"references are of unequal lengths; expected .*\(N, C\)"):
+    with pytest.raises(ValueError, match=r"references have rows of different lengths; expected .*\(N, C\)"):
         metrics.load("multi_label").compute(predictions=[[0, 1], [1, 1]], references=[[0], [0, 1]])
 
 

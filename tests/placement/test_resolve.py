@@ -39,11 +39,11 @@ def test_longer_sequences_make_smaller_batches_a_device_and_the_same_global_one(
 
 
 def test_a_batch_that_cannot_be_cut_is_refused_with_sizes_that_can(monkeypatch):
-    with pytest.raises(PlacementError, match=r"5 does not divide the 32 .* one of these does: 1, 2, 4, 8, 16, 32"):
+    with pytest.raises(PlacementError, match=r"5 does not divide the 32 .* use one of 1, 2, 4, 8, 16, 32"):
         place(PlacementSettings(per_device_train_batch_size=5, **CPU), 32)
     monkeypatch.setenv("WORLD_SIZE", "3")
     with pytest.raises(
-        PlacementError, match="32 sequences cannot be shared evenly by 3 processes; use a multiple of 3"
+        PlacementError, match="32 sequences cannot be divided evenly among 3 processes; use a multiple of 3"
     ):
         place(PlacementSettings(**CPU), 32)
 
@@ -97,7 +97,7 @@ def gpus(monkeypatch):
 )
 def test_processes_are_needed_where_no_launcher_has_started_them(gpus, number, settings, wanted):
     gpus(number)
-    with pytest.raises(ProcessesNeeded, match=f"{wanted} processes are wanted") as error:
+    with pytest.raises(ProcessesNeeded, match=f"{wanted} processes are required") as error:
         check_processes(PlacementSettings(**settings))
     assert error.value.num_processes == wanted
 
@@ -114,10 +114,10 @@ def test_one_process_is_enough(gpus, number, settings):
 @pytest.mark.parametrize(
     ("number", "settings", "message"),
     [
-        (4, {}, "4 GPUs are visible; --placement ddp trains on all of them"),
-        (0, {"strategy": "ddp"}, "Give --num-processes"),
-        (4, {"strategy": "ddp", "device": "cpu"}, "Give --num-processes"),
-        (1, {"strategy": "fsdp"}, "at least 2 GPUs, and 1 is visible"),
+        (4, {}, "4 GPUs are visible; give --placement ddp to train on all of them"),
+        (0, {"strategy": "ddp"}, "give --num-processes"),
+        (4, {"strategy": "ddp", "device": "cpu"}, "give --num-processes"),
+        (1, {"strategy": "fsdp"}, "at least 2 GPUs, but only 1 is visible"),
     ],
 )
 def test_what_cannot_be_started_is_refused(gpus, number, settings, message):
@@ -135,13 +135,13 @@ def test_a_launcher_must_have_started_as_many_as_are_wanted_on_each_machine(monk
     with pytest.raises(PlacementError, match="num_processes: 4, but the launcher has started 2 on this machine"):
         check_processes(PlacementSettings(num_processes=4))
     monkeypatch.setenv("WORLD_SIZE", "1")
-    with pytest.raises(PlacementError, match="fsdp shares a model among at least 2 processes, and this is one"):
+    with pytest.raises(PlacementError, match="fsdp needs at least 2 processes, but only one was started"):
         check_processes(PlacementSettings(strategy="fsdp"))
 
 
 def test_a_gpu_that_is_insisted_on_must_be_there(monkeypatch):
     monkeypatch.setattr("torch.accelerator.is_available", lambda: False)
-    with pytest.raises(PlacementError, match=r"placement.device: gpu, but this machine has none"):
+    with pytest.raises(PlacementError, match=r"placement.device: gpu, but torch finds no usable GPU"):
         place(PlacementSettings(device="gpu", num_processes=1), 8)
 
 
@@ -154,7 +154,7 @@ def test_accelerates_launcher_may_say_strategy_and_precision(monkeypatch):
     placement = place(PlacementSettings(strategy="ddp", **CPU), 8)
     assert (placement.strategy, placement.mixed_precision) == ("ddp", "no")
     monkeypatch.setattr("bertkit.placement.resolve._device", lambda settings: "cuda")
-    with pytest.raises(PlacementError, match="fp16 cannot be had with fsdp"):
+    with pytest.raises(PlacementError, match="fp16 is not supported with fsdp"):
         place(PlacementSettings(strategy="fsdp", mixed_precision="fp16"), 8)
 
 
@@ -162,7 +162,7 @@ def test_one_process_predicts(gpus, monkeypatch):
     gpus(8)
     assert inference_device("cpu") == "cpu"
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(PlacementError, match="by one process, and this is one of 2; use plain bertkit"):
+    with pytest.raises(PlacementError, match="a single process, and this is one of 2; use bertkit without a launcher"):
         inference_device("cpu")
 
 

@@ -149,7 +149,7 @@ def test_three_wrong_keys_are_named_at_once_with_file_and_line(tmp_path):
         ("train.lr_scheduler_type", "linaer", "did you mean 'linear'?"),
         ("train.bf16", True, "train.bf16: not set in a recipe; use placement.mixed_precision"),
         ("train.hub_model_id", "x/y", "use --push-to-hub, and the block hub"),
-        ("hub.license", "Apache 2.0", "hub.license: expected an identifier as the Hub has it, such as mit"),
+        ("hub.license", "Apache 2.0", "hub.license: expected a licence identifier of the Hub, such as mit"),
         ("hub.language", ["english"], "hub.language: expected ISO 639 codes such as en or de"),
         (
             "hub.citations",
@@ -163,9 +163,9 @@ def test_three_wrong_keys_are_named_at_once_with_file_and_line(tmp_path):
         ),
         ("hub.citations", {"any": "@misc{a, title={B}"}, "hub.citations: expected BibTeX entries for any"),
         ("hub.citations", ["@misc{a,}"], "hub.citations: expected dict[str, str], got ['@misc{a,}']"),
-        ("train.global_train_batch_size", 0, "expected at least 1 sequence, got 0"),
+        ("train.global_train_batch_size", 0, "train.global_train_batch_size: expected 1 to 1048576, got 0"),
         ("placement.mixed_precision", "bf61", "expected one of auto, no, bf16, fp16, got 'bf61'; did you mean 'bf16'?"),
-        ("placement.per_device_train_batch_size", 0, "0 is not at least 1"),
+        ("placement.per_device_train_batch_size", 0, "expected 1 to 1048576, got 0"),
         ("data.max_seq_length", 2, "data.max_seq_length: 2 leaves no room"),
         ("data.max_train_samples", 0, "data.max_train_samples: 0 is not at least 1"),
         ("task.kind", "gleu", "unknown task 'gleu'"),
@@ -192,6 +192,13 @@ def test_the_fields_of_a_new_model_are_known_and_those_of_a_checkpoint_are_its_o
 def test_an_impossible_model_is_refused_with_the_recipe():
     with pytest.raises(RecipeError, match="hidden_size"):
         load_recipe("bert-mini", {"model.hidden_size": 250})
+
+
+def test_a_model_beyond_every_memory_is_refused_with_the_recipe():
+    with pytest.raises(RecipeError, match=r"model: about 1\.8e\+13 weights; expected at most 1e\+11"):
+        load_recipe("bert-mini", {"model.hidden_size": 2**20})
+    with pytest.raises(RecipeError, match=r"model\.num_hidden_layers: expected 1 to 1000, got 1000000"):
+        load_recipe("bert-mini", {"model.num_hidden_layers": 10**6})
 
 
 def test_a_key_given_twice_in_a_file_is_refused(tmp_path):
@@ -236,7 +243,7 @@ def test_copying_keeps_comments_and_never_overwrites(tmp_path):
     assert target.read_bytes() == find_recipe("sst2").read_bytes()
     with pytest.raises(OutputError, match="exists"):
         copy_recipe("sst2", target)
-    with pytest.raises(OutputError, match="there is no folder"):
+    with pytest.raises(OutputError, match=r"the folder .*missing does not exist"):
         copy_recipe("sst2", tmp_path / "missing" / "a.yaml")
 
 

@@ -9,7 +9,9 @@ import re
 import pytest
 import yaml
 
-from bertkit.sharing.model_card import CardFacts, model_card, recorded_facts
+from bertkit.recipe.find import list_recipes
+from bertkit.sharing import model_card as model_card_module
+from bertkit.sharing.model_card import CardFacts, is_as_recorded, model_card, recorded_card, recorded_facts
 from bertkit.tasks.registry import load_recipe
 
 FACTS = CardFacts(
@@ -145,7 +147,45 @@ def test_the_stock_form_needs_no_bertkit_to_be_loaded():
     assert "import bertkit" in card()[1]
 
 
-def test_what_a_run_recorded_fills_the_same_card_again(tmp_path):
-    (tmp_path / "run.json").write_text(json.dumps({"card": FACTS.to_dict()}))
-    assert recorded_facts(tmp_path) == FACTS
+HOSTILE_RECIPE = {
+    "task": {"kind": "x", "names": ["1", "no", "1e-4", "~", "", "a: b", "é", "\n"]},
+    "data": {"phases": {128: 0.9, 512: 0.1}, "bools": {True: 1, None: 2, 1.5: 3}, "nested": {1: {2: [{3: None}]}}},
+    "train": {"global_train_batch_size": 1, "learning_rate": 1e-5, "num_train_epochs": 3.0, "seed": 0},
+    "hub": {},
+}
+
+
+@pytest.mark.parametrize("name", ["hostile", *list_recipes()])
+def test_what_a_run_recorded_fills_the_same_card_again(name, tmp_path):
+    """Each shipped recipe: keys that are numbers, such as those of data.phases, stay numbers."""
+    if name.startswith("placement/"):
+        return
+    facts = dataclasses.replace(FACTS, recipe=HOSTILE_RECIPE if name == "hostile" else load_recipe(name).to_dict())
+    (tmp_path / "run.json").write_text(json.dumps({"finished": True, **recorded_card(facts)}))
+    assert recorded_facts(tmp_path) == facts
+    assert model_card(recorded_facts(tmp_path)) == model_card(facts)
+    assert is_as_recorded(tmp_path, model_card(facts))
+    assert not is_as_recorded(tmp_path, model_card(facts) + "My own words.\n")
+
+
+def test_a_card_of_another_version_is_known_too(tmp_path, monkeypatch):
+    with monkeypatch.context() as then:
+        then.setattr(model_card_module, "_text", lambda facts: "as an earlier version wrote it")
+        written = model_card(FACTS)
+        (tmp_path / "run.json").write_text(json.dumps(recorded_card(FACTS)))
+    assert written != model_card(FACTS)
+    assert is_as_recorded(tmp_path, written)
+
+
+def test_a_record_whose_recipe_is_json_is_read_with_the_recipe_of_the_run(tmp_path):
+    recipe = load_recipe("bert-mini")
+    facts = dataclasses.replace(FACTS, recipe=recipe.to_dict())
+    (tmp_path / "run.json").write_text(json.dumps({"card": dataclasses.asdict(facts)}))
+    recipe.save(tmp_path / "recipe.yaml", "Resolved from bert-mini")
+    assert recorded_facts(tmp_path) == facts
+    assert is_as_recorded(tmp_path, model_card(facts))
+
+
+def test_without_a_run_there_are_no_facts(tmp_path):
     assert recorded_facts(tmp_path / "nowhere") is None
+    assert not is_as_recorded(tmp_path, "mine")

@@ -151,9 +151,9 @@ def test_what_cannot_be_exported_is_refused_and_nothing_is_left(extra, make, tmp
     config = json.loads((folder / "config.json").read_text())
     config["bertkit_task"] = {**TASK, "data": {"max_seq_length": 32, "long_text": "chunk"}}
     (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(CheckpointError, match=r"pools the windows of long texts.* export it --to bert"):
+    with pytest.raises(CheckpointError, match=r"pools the windows of long texts.* export it with --to bert"):
         bertkit.export(folder, tmp_path / "out", to="onnx")
-    with pytest.raises(RecipeError, match="--int8 is for --to onnx"):
+    with pytest.raises(RecipeError, match="--int8 needs --to onnx"):
         bertkit.export(folder, tmp_path / "out", int8=True)
     assert list(tmp_path.iterdir()) == []
 

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -18,6 +19,9 @@ import yaml
 import bertkit
 from bertkit.errors import CheckpointError, HubError, RecipeError
 from bertkit.sharing import push as push_module
+from bertkit.sharing.model_card import CardFacts, model_card, recorded_card
+from bertkit.tasks.registry import load_recipe
+from bertkit.training.run_directory import write_json
 
 TEXTS = ["the film is lovely", "the plot is awful"]
 
@@ -150,7 +154,7 @@ def metadata(card: bytes) -> dict[str, Any]:
 def test_a_run_whose_upload_fails_is_complete_and_names_the_command_that_tries_again(world):
     outcome = world["outcomes"]["run"]
     assert outcome["error"] == "HubError"
-    assert "the push failed: the Hub could not do it now" in outcome["message"]
+    assert "the push failed: the Hub failed to process the request" in outcome["message"]
     assert outcome["message"].endswith(f"bertkit push {world['run']} ada/film")
     assert json.loads((world["run"] / "run.json").read_text())["finished"]
     for name in ("model.safetensors", "README.md", "all_results.json", "eval_results.json", "recipe.yaml"):
@@ -226,8 +230,8 @@ def test_the_pushed_card_is_complete(world):
 
 REASONS = {
     "unknown": "the Hub does not accept the token; log in with `hf auth login`",
-    "forbidden": "the token may not write there; it needs write access to ada",
-    "conflict": "somebody else changed it at the same time",
+    "forbidden": "the token is not allowed to write; it needs write access to ada",
+    "conflict": "the repository was changed by someone else at the same time",
     "cut": "the connection failed",
     "torn": "the connection failed",
 }
@@ -238,7 +242,7 @@ def test_a_failed_upload_leaves_nothing_half_there_and_tells_how_to_try_again(na
     outcome = world["outcomes"][name]
     assert outcome["error"] == "HubError"
     assert f"ada/{name}: the push failed: {REASONS[name]}" in outcome["message"]
-    assert f"Nothing here is lost. This tries again: bertkit push {world['run']} ada/{name}" in outcome["message"]
+    assert f"No local files are lost. To try again: bertkit push {world['run']} ada/{name}" in outcome["message"]
     assert world["failed"][name] == {}
 
 
@@ -246,7 +250,7 @@ def test_a_failed_upload_leaves_nothing_half_there_and_tells_how_to_try_again(na
 def test_the_command_that_is_named_works(world):
     for name in REASONS:
         world["hub"].faults.clear()
-        words = shlex.split(world["outcomes"][name]["message"].partition("tries again: ")[2])
+        words = shlex.split(world["outcomes"][name]["message"].partition("To try again: ")[2])
         assert words[:2] == ["bertkit", "push"]
     calls = [["push", [str(world["run"]), f"ada/{name}"], {}] for name in REASONS]
     for name, outcome in zip(REASONS, world["process"](CALLS, calls, "hf"), strict=True):
@@ -276,7 +280,7 @@ def test_what_another_checkpoint_left_there_goes_and_what_is_its_owners_stays(wo
 
 def test_a_finished_run_that_cannot_be_exported_names_the_command_that_tries_again(world, monkeypatch):
     def refuse(checkpoint, folder):
-        raise CheckpointError("the exported model is not the same")
+        raise CheckpointError("the exported model is not equivalent")
 
     monkeypatch.setattr(push_module, "export_stock", refuse)
     monkeypatch.setattr(push_module, "hub_faults", lambda repo_id, command: nullcontext())
@@ -284,8 +288,8 @@ def test_a_finished_run_that_cannot_be_exported_names_the_command_that_tries_aga
     with pytest.raises(HubError) as caught:
         push_module.push_finished_run(world["run"], "ada/film", settings)
     assert str(caught.value) == (
-        "ada/film: the push failed before anything was sent: the exported model is not the same\n"
-        f"Nothing here is lost. This tries again: bertkit push {world['run']} ada/film --revision v2"
+        "ada/film: the push failed before anything was sent: the exported model is not equivalent\n"
+        f"No local files are lost. To try again: bertkit push {world['run']} ada/film --revision v2"
     )
 
 
@@ -310,18 +314,46 @@ def test_a_card_that_was_edited_is_pushed_as_it_is(world, tmp_path):
     finally:
         (run / "README.md").write_text(written)
     assert (tmp_path / "README.md").read_text().endswith("My own words.\n")
-    assert "not as the run wrote it" in notes[0]
+    assert "differs from the generated model card" in notes[0]
+
+
+def test_the_card_of_pre_training_gets_licence_language_and_address(checkpoint, tmp_path):
+    run, folder = tmp_path / "run", tmp_path / "push"
+    shutil.copytree(checkpoint, run)
+    folder.mkdir()
+    recipe = load_recipe("bert-mini", {"data.corpus": ["x.txt"], "data.vocab_size": 90})
+    facts = CardFacts(
+        title="BERT",
+        head="BertForPreTraining",
+        auto_class="AutoModelForPreTraining",
+        pipeline_tag="fill-mask",
+        task="BERT.",
+        data={},
+        metrics={},
+        main_metrics=(),
+        recipe=recipe.to_dict(),
+        seed=1,
+    )
+    recipe.save(run / "recipe.yaml", "Resolved from bert-mini")
+    write_json(run / "run.json", {"finished": True, **recorded_card(facts)})
+    (run / "README.md").write_text(model_card(facts))
+    settings = push_module.HubSettings(license="mit", language=["en"])
+    assert not [note for note in push_module._put_together(str(run), folder, "ada/film", settings) if "card" in note]
+    card = (folder / "README.md").read_bytes()
+    assert (metadata(card)["license"], metadata(card)["language"]) == ("mit", ["en"])
+    assert b"PATH_OR_HUB_ID" not in card
+    assert b"    128: 0.9" in card
 
 
 def test_a_checkpoint_of_no_run_goes_without_a_card_and_says_so(checkpoint, tmp_path):
     (note,) = push_module._put_together(str(checkpoint), tmp_path, "ada/film", push_module.HubSettings())
-    assert note.startswith("no model card: there is no finished run")
+    assert note.startswith(f"no model card: {checkpoint} contains no finished run")
     assert not (tmp_path / "README.md").exists()
 
 
 def test_without_a_login_it_says_how_to_log_in(monkeypatch, checkpoint):
     monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
-    with pytest.raises(HubError, match=r"ada/x: you are not logged in; run `hf auth login`, or set HF_TOKEN\nNothing"):
+    with pytest.raises(HubError, match=r"ada/x: you are not logged in; run `hf auth login`, or set HF_TOKEN\nNo local"):
         bertkit.push(checkpoint, "ada/x")
     with pytest.raises(HubError, match=r"you are not logged in; run `hf auth login`, or set HF_TOKEN$"):
         bertkit.finetune("sst2", model=str(checkpoint), output_dir=checkpoint / "new", push_to_hub="ada/x")
@@ -331,8 +363,8 @@ def test_without_a_login_it_says_how_to_log_in(monkeypatch, checkpoint):
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("a/b/c", {}, "a/b/c: no name of a repository; expected owner/name"),
-        ("ada/x", {"license": "My License"}, "license: expected an identifier as the Hub has it"),
+        ("a/b/c", {}, "a/b/c: not a valid repository name; expected owner/name"),
+        ("ada/x", {"license": "My License"}, "license: expected a licence identifier of the Hub"),
         ("ada/x", {"language": ["English"]}, "language: expected ISO 639 codes"),
     ],
 )

@@ -40,7 +40,7 @@ def test_columns_that_are_named_win_over_usual_names():
 def test_the_label_column_is_never_taken_as_text():
     assert text_columns(["text", "comment", "id"], [], "text", "x.csv") == ["comment"]
     assert text_columns(["sentence1", "sentence2", "text"], [], "sentence1", "x.csv") == ["text"]
-    with pytest.raises(DataError, match=r"^x\.csv: --text-column text: this column holds the labels; name another$"):
+    with pytest.raises(DataError, match=r"^x\.csv: --text-column text: this column contains the labels; give another$"):
         text_columns(["text", "comment"], ["text"], "text", "x.csv")
 
 
@@ -53,9 +53,12 @@ def test_a_name_that_no_column_has_is_answered_with_those_there_are_and_a_near_o
 
 
 def test_what_cannot_be_told_is_asked():
-    with pytest.raises(DataError, match=r"none of its columns \(a, b\) is named label, .*; say with --label-column"):
+    with pytest.raises(
+        DataError,
+        match=r"none of its columns \(a, b\) is named label, .*; give the label column with --label-column",
+    ):
         label_column(["a", "b"], None, "x.csv")
-    with pytest.raises(DataError, match=r"which of its columns \(a, b, label\) hold the text\? .*--text-column"):
+    with pytest.raises(DataError, match=r"which of its columns \(a, b, label\) contain the text; give --text-column"):
         text_columns(["a", "b", "label"], [], "label", "x.csv")
-    with pytest.raises(DataError, match="hold the text"):
+    with pytest.raises(DataError, match="contain the text"):
         text_columns(["label"], [], "label", "x.csv")

@@ -106,31 +106,31 @@ def test_texts_of_megabytes():
 
 def test_an_unclosed_quote_is_named_by_the_line_where_it_opened():
     shown = refusal('text,label,note\na,1,\n"two\nlines",0,"never closed\nb,1,\n')
-    assert shown.startswith("x, line 4: a field begins here with a quote and does not end with one (line 5: ")
+    assert shown.startswith("x, line 4: a field begins with a quote here and does not end with one (line 5: ")
     assert shown.endswith("); close it, and double the quotes within it")
 
 
 def test_doubled_quotes_do_not_hide_where_a_quote_opened():
     shown = refusal('text,label\n5" pipe,"open, ""so"" it\ngoes "" on\n"",and on\n')
-    assert shown.startswith("x, line 2: a field begins here with a quote and does not end with one (line 4: ")
+    assert shown.startswith("x, line 2: a field begins with a quote here and does not end with one (line 4: ")
 
 
 def test_a_quote_that_is_not_doubled_is_named_by_the_line_where_its_field_opened():
     shown = refusal('text,label\n"one "word" quoted",1\n')
-    assert shown.startswith("x, line 2: a field begins here with a quote and does not end with one (line 2: ")
-    assert "line 2: a field begins here with a quote and does not end with one (line 3: " in refusal(
+    assert shown.startswith("x, line 2: a field begins with a quote here and does not end with one (line 2: ")
+    assert "line 2: a field begins with a quote here and does not end with one (line 3: " in refusal(
         'text,label\n"not closed,1\n"closed",0\n'
     )
 
 
 def test_the_faults_before_an_unclosed_quote_are_named_with_it():
     assert refusal('text,label\na\n"b,1\n').startswith(
-        "2 faults:\n  - x, line 2: 1 field where the header has 2\n  - x, line 3: a field begins here with a quote"
+        "2 faults:\n  - x, line 2: 1 field where the header has 2\n  - x, line 3: a field begins with a quote here"
     )
 
 
 def test_an_unclosed_quote_in_the_header():
-    assert refusal('"text,label\na,1\n').startswith("x, line 1: a field begins here with a quote")
+    assert refusal('"text,label\na,1\n').startswith("x, line 1: a field begins with a quote here")
 
 
 @pytest.mark.parametrize(
@@ -139,14 +139,14 @@ def test_an_unclosed_quote_in_the_header():
         (
             "text;label\na, b;1\n",
             COMMA,
-            "no comma in the header 'text;label'; if ';' parts its columns, save it with c",
+            "no comma in the header 'text;label'; if ';' separates its columns, save it with c",
         ),
         (
             "text\tlabel\n",
             COMMA,
-            "no comma in the header 'text\\tlabel'; if a tab parts its columns, name the file .ts",
+            "no comma in the header 'text\\tlabel'; if tabs separate its columns, name the file .ts",
         ),
-        ("text,label\n", TAB, "no tab in the header 'text,label'; if a comma parts its columns, name the file .csv"),
+        ("text,label\n", TAB, "no tab in the header 'text,label'; if commas separate its columns, name the file .csv"),
     ],
 )
 def test_another_delimiter_is_recognised_in_the_header(text, delimiter, remedy):
@@ -194,7 +194,7 @@ def test_names_for_a_file_without_a_header():
     assert list(table.columns) == names
     assert table.column("label") == ["1", "0"]
     assert list(table.lines) == [1, 2]
-    assert refusal("a\tb\n", TAB, columns=names) == "x, line 1: 2 fields where 4 columns are named"
+    assert refusal("a\tb\n", TAB, columns=names) == "x, line 1: 2 fields where 4 column names are given"
 
 
 def test_ragged_rows_are_left_out_and_counted_only_when_asked():
@@ -207,7 +207,7 @@ def test_ragged_rows_are_left_out_and_counted_only_when_asked():
         "  - x, line 4: 3 fields where the header has 2",
     ]
     assert refusal("a\tb\n1\n", TAB, skip_ragged=True) == (
-        "x: no rows after the header, but 1 with another number of fields"
+        "x: no rows after the header, but 1 with a different number of fields"
     )
 
 
@@ -216,14 +216,14 @@ def test_ragged_rows_are_left_out_and_counted_only_when_asked():
 
 def test_a_comma_too_many_asks_for_quotes():
     assert refusal("text,label\nwell, well,1\n") == (
-        "x, line 2: 3 fields where the header has 2; put quotes around a field that holds a comma"
+        "x, line 2: 3 fields where the header has 2; put quotes around a field that contains a comma"
     )
 
 
 def test_a_column_without_a_name_is_left_out():
     """As pandas writes the numbers of rows."""
     assert read(",text,label\n0,good,1\n1,bad,0\n").columns == {"text": ["good", "bad"], "label": ["1", "0"]}
-    assert refusal(",\n1,2\n") == "x, line 1: none of the columns has a name; name them"
+    assert refusal(",\n1,2\n") == "x, line 1: none of the columns has a name; add names"
 
 
 def test_faults_are_collected_and_at_most_ten_shown():

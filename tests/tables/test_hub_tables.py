@@ -118,21 +118,23 @@ class TestHub:
             ["org/languages", "germn"],
             ["org/none", None],
         )
-        assert split == "org/languages: no split 'tets'; there is 'train', 'test'; did you mean 'test'?"
-        assert unnamed == "org/languages: has several configurations, name one of them: 'english', 'german'"
+        assert split == "org/languages: no split 'tets'; available: 'train', 'test'; did you mean 'test'?"
+        assert unnamed == "org/languages: has several configurations, give one of them: 'english', 'german'"
         assert misnamed.endswith("; did you mean 'german'?")
-        assert absent.startswith("org/none: neither a file or folder here nor a data set that can be had from the Hub")
+        assert absent.startswith(
+            "org/none: neither a local file or folder nor a data set that is available from the Hub"
+        )
 
     def test_without_the_network(self, ask):
         messages = ask(["org/never-seen", None, "train"], ["org/never-seen", None], HF_HUB_OFFLINE="1")
         assert len(messages) == 2
         for message in messages:
-            assert message.startswith("org/never-seen: neither a file or folder here nor a data set that can be had")
+            assert message.startswith("org/never-seen: neither a local file or folder nor a data set that is available")
 
 
 @pytest.mark.parametrize("ask", [hub_splits, lambda *given: load_hub_table(*given, "train")])
 def test_a_folder_is_no_set_of_the_hub(tmp_path, ask):
     """The library would cache it by its name, and go on giving the cached rows when the files change."""
     (tmp_path / "train.csv").write_text("text,label\na,1\n")
-    with pytest.raises(DataError, match="expected the id of a set of the Hub, and this is a file or folder here"):
+    with pytest.raises(DataError, match="expected the id of a Hub data set, but this is a local file or folder"):
         ask(str(tmp_path), None)

@@ -50,11 +50,14 @@ def test_what_json_writes_is_read_as_it_was(objects, escaped):
 def test_faults_are_collected_with_their_lines():
     shown = refusal('{"text": "a"}\n[1]\n{"text": \n{"text": "\\ud83d"}\n{"\\ud83d\\ude00": 1}\n').splitlines()
     assert shown[0] == "3 faults:"
-    assert shown[1].startswith("  - x, line 2: [1] is no JSON object; expected one object a line")
-    assert shown[2].startswith("  - x, line 3: no JSON (Expecting value")
-    assert shown[3] == "  - x, line 4: it holds \\ud83d alone, which is no character; write the text anew"
+    assert shown[1].startswith("  - x, line 2: [1] is not a JSON object; expected one object per line")
+    assert shown[2].startswith("  - x, line 3: not valid JSON (Expecting value")
+    assert (
+        shown[3]
+        == "  - x, line 4: it contains an unpaired surrogate, \\ud83d, which is not a character; write the text again"
+    )
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "{}\n"])
 def test_a_row_is_expected(text):
-    assert refusal(text) == "x: no rows; expected one JSON object a line, such as {'text': …, 'label': …}"
+    assert refusal(text) == "x: no rows; expected one JSON object per line, such as {'text': …, 'label': …}"

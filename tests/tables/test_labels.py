@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bertkit.errors import DataError
 from bertkit.tables import Table
-from bertkit.tables.labels import class_ids, class_names, class_sets, named, problem_of, separated, texts
+from bertkit.tables.labels import class_ids, class_names, class_sets, infer_problem, named, separated, texts
 
 
 def table(values: list[Any], class_names: list[str] | None = None) -> Table:
@@ -34,8 +34,8 @@ def message(call, *given) -> list[str]:
         ([0, 1], "single_label"),
         (["-1", "+1"], "single_label"),
         ([True, False], "single_label"),
-        (["1.5", "pos"], "single_label"),
-        (["nan", "1.5"], "single_label"),  # a word: no number to predict
+        (["nan", "inf"], "single_label"),  # words: no numbers to predict
+        (["1_2", "2_3"], "single_label"),
         (["1", "2.5"], "regression"),
         (["1", "1e3"], "regression"),
         ([1, 2.0], "regression"),
@@ -44,11 +44,54 @@ def message(call, *given) -> list[str]:
         ([["a"], None], "multi_label"),
         ([[], []], "multi_label"),
         (["", None], "single_label"),
-        ([10**400, 1.5], "single_label"),  # beyond what a float holds
     ],
 )
 def test_the_form_of_the_labels_tells_the_problem(values, problem):
-    assert problem_of(values) == problem
+    assert infer_problem(table(values), "label")[0] == problem
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        (
+            ["3", "1.5", "", "2"],
+            "inferred from 3 labels: numbers, 1 not written as a whole number (the first: x.csv, line 3)",
+        ),
+        (["3", "1", None], "inferred from 2 labels: whole numbers"),
+        (["a", "b"], "inferred from 2 labels: words"),
+        ([["a"], []], "inferred from 2 labels: lists"),
+    ],
+)
+def test_it_is_told_from_how_many_labels_the_problem_was_inferred(values, told):
+    assert infer_problem(table(values), "label")[1] == told
+
+
+NO_FINITE_NUMBERS = ["N/A", "nan", "-inf", "Infinity", "none", "1,5", "7_5", "?", True, float("inf"), 10**400]
+NUMBERS = [*(str(half / 2) for half in range(2, 11)), 1.5, 3, "4", "2e0"]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_numbers_with_some_labels_that_are_none_are_refused_with_their_lines(seed):
+    """Whatever the numbers, the dirt and the places: no dirty score makes classes of the numbers."""
+    draw = random.Random(seed)
+    values: list[Any] = [draw.choice(NUMBERS) for _ in range(draw.randint(5, 600))]
+    dirty = sorted(draw.sample(range(len(values)), draw.randint(1, 2)))
+    for row in dirty:
+        values[row] = draw.choice(NO_FINITE_NUMBERS)
+    lines = message(infer_problem, table(values), "label")
+    lines = lines[1:] if len(dirty) > 1 else lines
+    assert len(lines) == len(dirty)
+    for row, line in zip(dirty, lines, strict=True):
+        assert f"x.csv, line {row + 2}: 'label' is " in line
+        assert f"where {len(values) - len(dirty)} other labels are finite numbers, such as " in line
+        assert "--problem single_label" in line
+
+
+def test_of_words_and_a_few_numbers_the_numbers_are_named():
+    (line,) = message(infer_problem, table(["good", "bad", "0.5", "bad"]), "label")
+    assert line.startswith(
+        "x.csv, line 4: 'label' is '0.5', where 3 other labels are no finite numbers, such as 'good'"
+    )
 
 
 @pytest.mark.parametrize(
@@ -89,7 +132,7 @@ def test_every_label_that_is_none_is_named_with_its_line_in_one_message():
     assert message(class_ids, table(["a", None, "c", "", " ", ["a"], float("nan")]), "label", ["a", "b"]) == [
         "6 faults:",
         "  - x.csv, line 3: no value for 'label'",
-        "  - x.csv, line 4: label 'c' is none of 'a', 'b'",
+        "  - x.csv, line 4: label 'c' is not one of 'a', 'b'",
         "  - x.csv, line 5: no value for 'label'",
         "  - x.csv, line 6: no value for 'label'",
         "  - x.csv, line 7: label is ['a']; expected one label",
@@ -107,7 +150,7 @@ def test_of_many_classes_ten_are_shown_and_of_many_faults_ten():
 
 def test_a_missing_column_is_missed_by_name():
     assert message(class_ids, table(["a"]), "labels", ["a"]) == [
-        "x.csv: no column 'labels'; there is 'label'; did you mean 'label'?"
+        "x.csv: no column 'labels'; available: 'label'; did you mean 'label'?"
     ]
 
 
@@ -123,9 +166,9 @@ def test_several_labels_are_marks():
 def test_faults_of_several_labels_are_named_together():
     assert message(class_sets, table([["a", "c"], "a;b", None, ["a", None]]), "label", ["a", "b"]) == [
         "4 faults:",
-        "  - x.csv, line 2: label 'c' is none of 'a', 'b'",
-        "  - x.csv, line 3: expected a list of labels, got 'a;b'; if one field holds several, say with "
-        "--label-separator what is between them",
+        "  - x.csv, line 2: label 'c' is not one of 'a', 'b'",
+        "  - x.csv, line 3: expected a list of labels, got 'a;b'; if a field contains several, give the "
+        "separator with --label-separator",
         "  - x.csv, line 4: no value for 'label'",
         "  - x.csv, line 5: no value for 'label'",
     ]
@@ -159,8 +202,8 @@ def test_words_like_none_are_texts_and_texts_stay_as_they_are():
 def test_what_is_no_text_is_named_with_its_line_in_one_message():
     assert message(texts, table(["a", "", None, " \u00a0\n", 5]), "label") == [
         "4 faults:",
-        "  - x.csv, line 3: label is empty; write a text, or leave the row out",
+        "  - x.csv, line 3: label is empty; write a text, or remove the row",
         "  - x.csv, line 4: no value for 'label'",
-        "  - x.csv, line 5: label is empty; write a text, or leave the row out",
+        "  - x.csv, line 5: label is empty; write a text, or remove the row",
         "  - x.csv, line 6: label is 5; expected text",
     ]

@@ -37,7 +37,7 @@ def test_missing_values_and_columns_are_named_together():
     assert message(given.select, "text", "lable", "label").splitlines() == [
         "3 faults:",
         "  - x.jsonl, line 3: no value for 'text'",
-        "  - x.jsonl: no column 'lable'; there is 'text', 'label'; did you mean 'label'?",
+        "  - x.jsonl: no column 'lable'; available: 'text', 'label'; did you mean 'label'?",
         "  - x.jsonl, line 1: no value for 'label'",
     ]
 

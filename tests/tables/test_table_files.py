@@ -79,7 +79,7 @@ def test_options_of_text_files_are_refused_for_others(tmp_path, option):
     path = written(tmp_path / "x.jsonl", CONTENTS[".jsonl"])
     assert refusal(path, **option) == (
         f"{path}: names of columns, quoting and the skipping of ragged rows are for .csv and .tsv files; "
-        "leave them out for .jsonl"
+        "remove them for .jsonl"
     )
 
 
@@ -87,8 +87,8 @@ def test_options_of_text_files_are_refused_for_others(tmp_path, option):
 def test_another_kind_is_refused_with_the_kinds_there_are(tmp_path, name):
     path = written(tmp_path / name, "text,label\na,1\n")
     assert refusal(path) == (
-        f"{path}: unsupported table format; expected .csv (commas), .tsv (tabs), .jsonl (one JSON object a "
-        "line), these also packed as .gz or .zst, or .parquet; rename it if it is one"
+        f"{path}: unsupported table format; expected .csv (commas), .tsv (tabs), .jsonl (one JSON object per "
+        "line), these also compressed as .gz or .zst, or .parquet; rename it if it is one"
     )
 
 
@@ -114,8 +114,8 @@ def test_a_file_that_is_not_utf8(tmp_path, kind):
 
 
 def test_a_damaged_file(tmp_path):
-    assert "damaged or cut off" in refusal(written(tmp_path / "x.csv.gz", gzip.compress(b"a,b\n1,2\n")[:-4]))
-    assert "no Parquet file, damaged or cut off" in refusal(written(tmp_path / "x.parquet", b"PAR1 or not"))
+    assert "damaged or truncated" in refusal(written(tmp_path / "x.csv.gz", gzip.compress(b"a,b\n1,2\n")[:-4]))
+    assert "not a Parquet file, damaged or truncated" in refusal(written(tmp_path / "x.parquet", b"PAR1 or not"))
 
 
 def test_the_home_folder(tmp_path, monkeypatch):

@@ -46,5 +46,5 @@ def test_columns_of_a_data_set_are_lists():
 
 def test_several_arrays_are_not_taken_for_one():
     assert one_array(np.zeros(2)).shape == (2,)
-    with pytest.raises(TypeError, match="gives 2 arrays, where this task takes one"):
+    with pytest.raises(TypeError, match="returns 2 arrays; this task expects one"):
         one_array((np.zeros(2), np.zeros(2)))

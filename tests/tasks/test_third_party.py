@@ -125,7 +125,7 @@ def test_help_names_the_task_and_imports_nothing_of_it(bertkit, tmp_path):
 @pytest.mark.slow
 def test_without_its_package_the_kind_is_named(bertkit, trained, tmp_path):
     refused = bertkit("predict", trained, *TEXTS, packages=(), code=2).stderr
-    assert "fine-tuned for the task 'reading_level', which is none of bertkit's own" in refused
+    assert "fine-tuned for the task 'reading_level', which is not part of bertkit" in refused
     again = ("finetune", "ner", "--recipe", trained / "recipe.yaml", "--output-dir", tmp_path / "out")
     assert "unknown task 'reading_level'" in bertkit(*again, packages=(), code=2).stderr
 
@@ -135,7 +135,7 @@ def test_a_broken_package_is_refused_in_one_message(bertkit, tmp_path):
     broken = package(tmp_path / "site", "acme-broken", "sounds = acme_broken:Task", acme_broken="1 / 0")
     refused = bertkit("finetune", "sounds", "--output-dir", tmp_path / "out", packages=(broken,), code=2).stderr
     assert refused.startswith("bertkit: error: entry point sounds = acme_broken:Task of acme-broken 2.0 (group ")
-    assert refused.endswith("cannot be imported (ZeroDivisionError: division by zero); mend or uninstall the package\n")
+    assert refused.endswith("cannot be imported (ZeroDivisionError: division by zero); fix or uninstall the package\n")
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_broken_package_is_refused_in_one_message(bertkit, tmp_path):
             "from bertkit.tasks.base import Task\nclass Own(Task): kind, settings, data_settings = 'noises', int, int",
             "Own: kind is 'noises'; expected the entry point's name, 'sounds'; settings is <class 'int'>; expected a "
             "dataclass; data_settings is <class 'int'>; expected a subclass of bertkit.tasks.splits.FineTuningData; "
-            "lacks config, dataset, decode, encode, line, load, read_input, score, write_predictions",
+            "does not define config, dataset, decode, encode, line, load, read_input, score, write_predictions",
         ),
     ],
 )
@@ -184,5 +184,5 @@ def test_a_kind_that_is_taken_is_refused_and_the_others_work(monkeypatch, tmp_pa
 
 def test_pre_training_has_settings_and_is_no_task_to_fine_tune_for():
     assert Registry().settings("pretraining")[1].__name__ == "DataSettings"
-    with pytest.raises(RecipeError, match=r"task.kind is 'pretraining'; `bertkit pretrain` runs that"):
+    with pytest.raises(RecipeError, match=r"task.kind is 'pretraining'; use `bertkit pretrain`"):
         Registry().task("pretraining")

@@ -19,7 +19,7 @@ def test_the_tour_shows_what_it_promises(tmp_path):
     assert done.returncode == 0, done.stderr
     tour = json.loads(done.stdout)
     assert tour["seconds"] <= time.monotonic() - started
-    assert "made up" in done.stderr
+    assert "synthetic" in done.stderr
     # Chance is 0.5 for both accuracies, and calling every pair random is right for less than 0.6 of them. Whether the
     # steps suffice to get from 0.7 to 0.9 depends on the masks that are drawn.
     assert tour["pretraining"]["eval_masked_lm_loss"] < 0.5 * tour["first_masked_lm_loss"]
@@ -28,4 +28,4 @@ def test_the_tour_shows_what_it_promises(tmp_path):
     for row in tour["predictions"]:
         assert row["label"] in ("kind", "unkind")
     for name in ("pretrained", "finetuned", "from-scratch"):
-        assert "made up" in (tmp_path / "tour" / name / "README.md").read_text()
+        assert "synthetic" in (tmp_path / "tour" / name / "README.md").read_text()

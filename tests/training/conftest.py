@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from transformers import TrainingArguments
 
@@ -25,6 +27,31 @@ TINY = {
     "placement.mixed_precision": "no",
     "placement.device": "cpu",
 }
+
+# Fine-tuning or pre-training of few steps without dropout, whose numbers do not depend on the placement.
+SMALL = {
+    "model.hidden_dropout_prob": 0.0,
+    "model.attention_probs_dropout_prob": 0.0,
+    "train.global_train_batch_size": 8,
+    "train.num_train_epochs": 1,
+    "train.logging_steps": 1,
+    "train.learning_rate": 1e-3,
+    "placement.device": "cpu",
+    "placement.mixed_precision": "no",
+}
+
+
+def assert_same_runs(one: Any, other: Any) -> None:
+    """Compares the curves and results of two runs, up to rounding."""
+    curves = []
+    for run in (one, other):
+        state = json.loads((run.output_dir / "trainer_state.json").read_text())
+        steps = [entry for entry in state["log_history"] if "grad_norm" in entry]
+        curves.append([(step["loss"], step["grad_norm"], step["num_input_tokens_seen"]) for step in steps])
+    np.testing.assert_allclose(*curves, rtol=1e-5)
+    times = ("runtime", "per_second", "timing", "flos")
+    results = [{key: value for key, value in run.metrics.items() if not key.endswith(times)} for run in (one, other)]
+    assert results[0] == pytest.approx(results[1], rel=1e-5)
 
 
 def arguments_for(folder: Path, **values: Any) -> TrainingArguments:

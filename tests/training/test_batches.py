@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bertkit.tasks.arrays import labelled_items
-from bertkit.training.batches import GlobalBatches, part_of_batch
+from bertkit.training.batches import GlobalBatches, filled, part_of_batch, unlabelled
 
 sizes = st.integers(1, 4)
 
@@ -50,3 +52,24 @@ def test_what_a_mean_loss_divides_by():
     ids = torch.zeros(3, 5, dtype=torch.int64)
     assert labelled_items({"labels": torch.tensor([[1, -100], [-100, -100]]), "input_ids": ids}) == 1
     assert labelled_items({"labels": torch.tensor([0.5, float("nan")]), "input_ids": ids}) == 1
+
+
+def test_a_batch_is_filled_up_with_rows_that_have_no_label():
+    batch = {
+        "input_ids": torch.tensor([[1, 2], [3, 4]]),
+        "attention_mask": torch.tensor([[1, 1], [1, 1]]),
+        "labels": torch.tensor([1, 0]),
+        "choice_counts": torch.tensor([2, 3]),
+    }
+    assert {name: values.tolist() for name, values in filled(batch, 3, ["labels"]).items()} == {
+        "input_ids": [[1, 2], [3, 4], [3, 4]],
+        "attention_mask": [[1, 1], [1, 1], [1, 0]],
+        "labels": [1, 0, -100],
+        "choice_counts": [2, 3, 3],
+    }
+    assert unlabelled(batch, ["labels"])["labels"].tolist() == [-100, -100]
+    assert batch["labels"].tolist() == [1, 0]  # the batch itself stays as it was
+    regression = {"input_ids": torch.zeros(1, 2), "labels": torch.tensor([0.5])}
+    number = filled(regression, 2, ["labels"])["labels"].tolist()
+    assert number[0] == 0.5
+    assert math.isnan(number[1])

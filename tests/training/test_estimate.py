@@ -94,10 +94,10 @@ def test_the_lines_say_devices_batch_and_memory():
     cpu = f"cpu with {threads} thread{'s' if threads > 1 else ''}"
     assert lines[:2] == [
         f"placement: {cpu}, 1 process, float32, attention sdpa",
-        "batch: 32 sequences a step = 8 a device × 4 accumulated × 1 process; up to 2,048 tokens a step",
+        "batch: 32 sequences per step = 8 per device × 4 accumulated × 1 process; up to 2,048 tokens per step",
     ]
     assert lines[2].startswith(
-        "memory: about 0.06 GiB a device = 0.03 GiB of weights, gradients and AdamW's moments + "
+        "memory: about 0.06 GiB per device = 0.03 GiB of weights, gradients and AdamW's moments + "
     )
 
 

@@ -155,7 +155,7 @@ def test_the_table_by_hand(tmp_path, checkpoint):
         "mrpc   75.0  accuracy 0.7000, f1 0.8000, combined_score 0.7500",
         "rte    61.0  accuracy 0.6100",
         "       73.7  average of 3 tasks, on dev",
-        f"for the leaderboard: {tmp_path}/glue_submission.zip; the leaderboard also wants CoLA.tsv, MNLI-mm.tsv, "
+        f"for the leaderboard: {tmp_path}/glue_submission.zip; the leaderboard also requires CoLA.tsv, MNLI-mm.tsv, "
         "AX.tsv, MRPC.tsv, QNLI.tsv, QQP.tsv, RTE.tsv, SST-2.tsv, STS-B.tsv, WNLI.tsv",
     ]
 
@@ -178,7 +178,7 @@ def test_repeated_it_runs_only_what_is_not_finished(run, capfd):
     capfd.readouterr()
     again = run("rte", "mrpc", "sst2")
     said = capfd.readouterr().err
-    assert f"1/3 rte: finished before; {finished}" in said
+    assert f"1/3 rte: already finished; {finished}" in said
     assert f"resuming from {broken}/checkpoint-1" in said
     assert weights(finished).stat().st_mtime_ns == then
     assert same_weights(before, load_file(weights(broken)))
@@ -207,7 +207,7 @@ def test_a_run_that_left_nothing_to_go_on_from_begins_again(run, left):
     ("changes", "expected"),
     [
         ({"train__learning_rate": 5e-3}, "train.learning_rate was 0.001 and is now 0.005"),
-        ({"train__max_steps": 3}, "this run is finished, and train.max_steps was 2 and is now 3; give another folder"),
+        ({"train__max_steps": 3}, "this run is finished, but train.max_steps was 2 and is now 3; give another folder"),
     ],
 )
 def test_other_values_than_those_of_a_finished_run_are_refused(run, changes, expected):
@@ -224,14 +224,14 @@ def test_foreign_files_are_refused_and_left_alone(run, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     (out / "thesis.txt").write_text("mine")
-    with pytest.raises(OutputError, match=r"holds thesis\.txt, which is none of the tasks; give another folder"):
+    with pytest.raises(OutputError, match=r"contains thesis\.txt, which is not a task; give another folder"):
         run("rte", "mrpc")
     (out / "thesis.txt").unlink()
     (out / "rte").mkdir()
     (out / "rte" / "notes.txt").write_text("mine")
-    with pytest.raises(BertkitError, match=r"rte: .*/rte: holds notes\.txt and no run; remove it") as caught:
+    with pytest.raises(BertkitError, match=r"rte: .*/rte: contains notes\.txt and no run; remove it") as caught:
         run("rte", "mrpc")
-    assert "nothing is wrong with the others: --task mrpc" in str(caught.value)
+    assert "the other tasks have no faults: --task mrpc" in str(caught.value)
     assert sorted(path.name for path in out.rglob("*")) == ["notes.txt", "rte"]
     (tmp_path / "file").write_text("mine")
     with pytest.raises(OutputError, match="a file of that name exists"):
@@ -246,10 +246,10 @@ def test_what_is_wrong_with_any_data_is_told_before_anything_is_trained(run, tmp
     with pytest.raises(RecipeError) as caught:
         run("rte", "cola", "mrpc", "sst2")
     message = str(caught.value)
-    assert f"cola: {data}: no CoLA/dev.tsv and no dev.tsv there" in message
+    assert f"cola: {data}: contains neither CoLA/dev.tsv nor dev.tsv" in message
     assert f"mrpc: {data}/MRPC/train.tsv: no such file" in message
-    assert f"sst2: {path}, line 3: label 'good' is none of '0', '1'" in message
-    assert message.endswith("nothing is wrong with the others: --task rte")
+    assert f"sst2: {path}, line 3: label 'good' is not one of '0', '1'" in message
+    assert message.endswith("the other tasks have no faults: --task rte")
     assert not (tmp_path / "out").exists()
 
 

@@ -54,4 +54,4 @@ def test_the_time_of_all_steps_is_said_once_some_are_measured(capfd, monkeypatch
         progress.on_step_end(None, state, None)
     _, err = capfd.readouterr()
     # 12 seconds for the three steps after the first.
-    assert err.splitlines() == ["time: 4 s a step; at this pace the other 996 steps take 1h06m"]
+    assert err.splitlines() == ["time: 4 s per step; at this speed the remaining 996 steps take 1h06m"]

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import random
+import shutil
+from types import SimpleNamespace
 
 import pytest
 
 from bertkit.errors import OutputError, RecipeError, TrainingError
 from bertkit.tasks.registry import load_recipe
+from bertkit.training.run import RunInProgress
 from bertkit.training.run_directory import (
     check_output_dir,
     check_same_recipe,
-    last_checkpoint,
+    is_cut_off,
     plain,
     write_json,
     write_results,
@@ -20,7 +24,7 @@ from bertkit.training.run_directory import (
 
 def test_a_directory_in_use_is_refused_and_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(OutputError, match=r"already holds thesis\.txt; give another folder, or --resume"):
+    with pytest.raises(OutputError, match=r"already contains thesis\.txt; give another folder, or --resume"):
         check_output_dir(tmp_path, resume=False)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
@@ -32,10 +36,54 @@ def test_a_new_or_empty_directory_is_accepted(tmp_path):
 
 
 def test_only_a_run_can_be_resumed(tmp_path):
-    with pytest.raises(OutputError, match="holds no run"):
+    with pytest.raises(OutputError, match="contains no run"):
         check_output_dir(tmp_path / "new", resume=True)
     (tmp_path / "recipe.yaml").write_text("")
     check_output_dir(tmp_path, resume=True)
+
+
+@pytest.mark.parametrize("name", ["sst2", "bert-mini"])
+def test_a_recipe_that_a_full_disk_cut_off_is_no_run(name, tmp_path):
+    """At any byte: a new run and a resumed one replace it, unless there are checkpoints."""
+    recipe, file = load_recipe(name), tmp_path / "recipe.yaml"
+    recipe.save(file, RunInProgress._heading(SimpleNamespace(changed=[], recipe=recipe), "bertkit …"))
+    whole = file.read_bytes()
+    rng = random.Random(8)
+    hub = whole.rindex(b"\nhub:")
+    cuts = [0, 1, 5, 20, *(rng.randrange(hub) for _ in range(12)), hub + 8]
+    for start in [*(whole[:cut] for cut in cuts), b"\0" * len(whole)]:
+        file.write_bytes(start)
+        assert is_cut_off(file)
+        check_output_dir(tmp_path, resume=False)
+        check_output_dir(tmp_path, resume=True)
+        assert check_same_recipe(load_recipe("rte"), tmp_path) == []
+        (tmp_path / "checkpoint-1").mkdir()
+        (tmp_path / "checkpoint-1" / "trainer_state.json").write_text("{}")
+        with pytest.raises(OutputError, match="is cut off, so the checkpoints there may be of another recipe"):
+            check_output_dir(tmp_path, resume=True)
+        with pytest.raises(OutputError, match=r"already contains checkpoint-1, recipe\.yaml"):
+            check_output_dir(tmp_path, resume=False)
+        shutil.rmtree(tmp_path / "checkpoint-1")
+    file.write_bytes(whole)
+    assert not is_cut_off(file)
+    with pytest.raises(OutputError, match=r"already contains recipe\.yaml"):
+        check_output_dir(tmp_path, resume=False)
+
+
+@pytest.mark.parametrize("text", ["# Mine\ntask:\n  kind: ner\n", "task: [", "# Resolved\ntrain: {seed: 1}\n"])
+def test_a_recipe_of_the_user_is_not_replaced(text, tmp_path):
+    (tmp_path / "recipe.yaml").write_text(text)
+    with pytest.raises(OutputError, match=r"already contains recipe\.yaml"):
+        check_output_dir(tmp_path, resume=False)
+
+
+def test_temporary_files_of_a_killed_run_do_not_count(tmp_path):
+    for name in (".tmpa1B2c3", ".unfinished-recipe.yaml-1f"):
+        (tmp_path / name).write_text("x")
+    check_output_dir(tmp_path, resume=False)
+    (tmp_path / "thesis.txt.partial").write_text("mine")
+    with pytest.raises(OutputError, match=r"already contains thesis\.txt\.partial"):
+        check_output_dir(tmp_path, resume=False)
 
 
 def test_a_file_in_the_way_is_refused(tmp_path):
@@ -57,16 +105,6 @@ def test_resuming_longer_or_on_another_placement_is_the_same_run(tmp_path):
     check_same_recipe(load_recipe("sst2", changes), tmp_path)
 
 
-def test_the_newest_whole_checkpoint_is_found(tmp_path):
-    assert last_checkpoint(tmp_path) is None
-    for step, state in ((9, "{}"), (10, "{}"), (20, '{"cut off'), (30, None)):
-        folder = tmp_path / f"checkpoint-{step}"
-        folder.mkdir()
-        if state is not None:
-            (folder / "trainer_state.json").write_text(state)
-    assert last_checkpoint(tmp_path) == str(tmp_path / "checkpoint-10")
-
-
 def test_results_are_flat_and_gathered(tmp_path):
     write_results(tmp_path, "train", {"train_loss": 0.5})
     write_results(tmp_path, "eval", {"eval_accuracy": 0.75})
@@ -85,7 +123,7 @@ def test_json_that_cannot_be_written_leaves_the_old_file(tmp_path):
     write_json(path, {"a": 1})
     loop: list = []
     loop.append(loop)
-    with pytest.raises(ValueError, match="Circular"):
+    with pytest.raises(RecursionError):
         write_json(path, loop)
     assert json.loads(path.read_text()) == {"a": 1}
 

@@ -71,7 +71,7 @@ class PretrainingExamples(Dataset[Arrays]):
         first_epoch: int = 0,
     ):
         if num_examples is None and fixed_epoch is None:
-            raise ValueError("num_examples: needed, since the epochs of a run have no end")
+            raise ValueError("num_examples: required, since the number of epochs is unlimited")
         if num_examples is not None and num_examples < 1:
             raise ValueError(f"num_examples: {num_examples} is not at least 1")
         if first_epoch < 0:
@@ -259,7 +259,7 @@ class PhasedExamples(Dataset[Arrays]):
         part, last = self.part_of(min(indices)), self.part_of(max(indices))
         if part != last:
             phases = last - part + 1
-            raise ValueError(f"examples {min(indices)} to {max(indices)} are of {phases} phases, of unequal length")
+            raise ValueError(f"examples {min(indices)} to {max(indices)} are from {phases} phases of different length")
         return self.parts[part].__getitems__([index - self._starts[part] for index in indices])
 
 

@@ -122,10 +122,10 @@ def next_sentence_pairs(text: EpochOfText) -> Iterator[Segments]:
     view = text.view
     if view.num_documents < 2:
         raise DataError(
-            f"next-sentence prediction takes its random segments from other documents, and this corpus has "
-            f"{view.num_documents}: give more files; or say how one file is parted into documents "
-            f"(--document-separator blank-line or a regular expression, or --sentence-per-line); or choose an "
-            f"objective that one document suffices for (--pair-objective sop or none)"
+            f"next-sentence prediction takes its random segments from other documents, and the number of documents "
+            f"in this corpus is {view.num_documents}: give more files; or give the separator of documents within a "
+            f"file (--document-separator blank-line or a regular expression, or --sentence-per-line); or choose an "
+            f"objective that needs only one document (--pair-objective sop or none)"
         )
     sentence_offsets, document_offsets = view.store.sentence_offsets, view.store.document_offsets
     for place, chunk, sentence, split, end, target in (rows.T for rows in _blocks(_next_sentence_chunks(text), 6)):

@@ -94,8 +94,8 @@ def plan_epoch(
         size = end
     if not size:
         raise DataError(
-            f"no example can be made of {view.num_documents} documents, {view.num_tokens} tokens in all: give more "
-            f"text (a document of one token has no two segments)"
+            f"no example can be made from {view.num_documents} documents with {view.num_tokens} tokens in total: give "
+            f"more text (a document of one token cannot be split into two segments)"
         )
     rows.resize(size, refcheck=False)
     return PairPlan(*(rows[name] for name in _ROW.names or ()))

@@ -104,7 +104,7 @@ def halves_of_streams(
     """
     for n in numbers.values():
         if not 0 <= n <= 2 * _MAX_DRAWS:
-            raise ValueError(f"n: {n} 32-bit numbers for one thing; expected 0 to {2 * _MAX_DRAWS}")
+            raise ValueError(f"n: {n} 32-bit numbers for one stream; expected 0 to {2 * _MAX_DRAWS}")
     index = np.asarray(index, np.uint64)
     epoch = np.broadcast_to(np.asarray(epoch, np.uint64), index.shape)
     # Counter: two words of index, one of epoch, and one of purpose (8 bits) and block (24 bits). Each block yields

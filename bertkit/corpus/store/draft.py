@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import mmap
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertkit.corpus.store.encoding import EncodedBatch
+from bertkit.corpus.store.metadata import write_metadata
 from bertkit.corpus.store.token_store import COLUMN, DOCUMENTS_FILE, METADATA_FILE
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class StoreDraft:
         self._append("document_offsets", np.array([self._lengths["sentence_offsets"]]))
         self._append("sentence_offsets", np.array([self._lengths["tokens"]]))
         self.close()
-        self._write_arrow(self._folder / DOCUMENTS_FILE)
+        checksum = self._write_arrow(self._folder / DOCUMENTS_FILE)
         for name in self._types:
             (self._folder / name).unlink()
         digests = "".join(digest.hexdigest() for digest in self._digests.values())
@@ -76,10 +77,11 @@ class StoreDraft:
             **origin,
             "lengths": self._lengths,
             "bytes": (self._folder / DOCUMENTS_FILE).stat().st_size,
+            "crc32": checksum,
             "fingerprint": hashlib.sha256(digests.encode()).hexdigest(),
         }
         # Written last: a folder without this file is not a store.
-        (self._folder / METADATA_FILE).write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
+        write_metadata(self._folder / METADATA_FILE, metadata)
 
     def close(self) -> None:
         self._opened.close()
@@ -90,7 +92,8 @@ class StoreDraft:
         self._digests[name].update(values.astype(digested).tobytes())
         self._lengths[name] += len(values)
 
-    def _write_arrow(self, file: Path) -> None:
+    def _write_arrow(self, file: Path) -> int:
+        """Writes the Arrow file; returns its CRC-32."""
         import pyarrow as pa
 
         maps = {name: self._map(name) for name in self._types}
@@ -101,8 +104,11 @@ class StoreDraft:
         sentences = pa.LargeListArray.from_arrays(sentence_offsets, tokens)
         documents = pa.LargeListArray.from_arrays(document_offsets, sentences)
         batch = pa.record_batch([documents], names=[COLUMN])
-        with file.open("wb") as stream, pa.ipc.new_stream(_FlatSink(stream, maps.values()), batch.schema) as writer:
-            writer.write_batch(batch)
+        with file.open("wb") as stream:
+            sink = _FlatSink(stream, maps.values())
+            with pa.ipc.new_stream(sink, batch.schema) as writer:
+                writer.write_batch(batch)
+        return sink.checksum
 
     def _map(self, name: str) -> mmap.mmap:
         with (self._folder / name).open("rb") as stream:
@@ -110,18 +116,25 @@ class StoreDraft:
 
 
 class _FlatSink:
-    """File object for Arrow that writes in slices and releases the resident pages of the mapped drafts after each."""
+    """File object for Arrow that writes in slices and releases the resident pages of the mapped drafts after each.
+
+    Attributes:
+        checksum: CRC-32 of the bytes written so far.
+    """
 
     closed = False
 
     def __init__(self, stream: IO[bytes], maps: Iterable[mmap.mmap]):
         self._stream = stream
         self._maps = list(maps)
+        self.checksum = 0
 
     def write(self, data: pa.Buffer | bytes) -> int:
         view = memoryview(data)  # Arrow passes the memory of a mapped draft without a copy
         for start in range(0, len(view), _SLICE):
-            self._stream.write(view[start : start + _SLICE])
+            part = view[start : start + _SLICE]
+            self._stream.write(part)
+            self.checksum = zlib.crc32(part, self.checksum)
             if hasattr(mmap, "MADV_DONTNEED"):
                 for mapped in self._maps:
                     mapped.madvise(mmap.MADV_DONTNEED)

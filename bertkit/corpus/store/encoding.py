@@ -187,8 +187,8 @@ def _workers(encode: SentenceEncoder, num_workers: int) -> Iterator[ProcessPoolE
         if error.__cause__ is not None:  # a result could not be unpickled; no process died
             raise
         raise PlacementError(
-            f"one of the {num_workers} processes that tokenize the corpus was killed from outside, most often for want "
-            f"of memory: use fewer (placement.preprocessing_num_workers=1), or give the machine more memory"
+            f"one of the {num_workers} processes that tokenize the corpus was killed, most often because memory ran "
+            f"out: use fewer processes (placement.preprocessing_num_workers=1), or a machine with more memory"
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)

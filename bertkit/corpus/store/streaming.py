@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
-import json
 import multiprocessing
 import os
 import shutil
@@ -22,10 +21,12 @@ from bertkit.corpus.documents import DocumentForm, Paragraph
 from bertkit.corpus.examples.phases import EPOCHS_OF_A_PHASE
 from bertkit.corpus.sources import Source
 from bertkit.corpus.store.encoding import SentenceEncoder, Splitter
+from bertkit.corpus.store.metadata import read_metadata, write_metadata
 from bertkit.corpus.store.token_store import FORMAT, StoreView, TokenStore
-from bertkit.corpus.store.writer import splitter_id, write_token_store
+from bertkit.corpus.store.writer import intact_store, splitter_id, write_token_store
 from bertkit.errors import DataError
-from bertkit.files import UNFINISHED, write_whole
+from bertkit.files import UNFINISHED
+from bertkit.json_text import dumps
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 BLOCK_CHARACTERS = 64 << 20
 _LEAST_DOCUMENTS = 2  # per block: next-sentence prediction takes its random segments from other documents
+_PASS_FILE = "pass.json"
 _BLOCKS_KEPT = 4  # on each side of the current block: data loader workers can be at different blocks
 
 
@@ -101,7 +103,7 @@ class StreamedBlocks:
             "max_documents": max_documents,
             "block_characters": self.block_characters,
         }
-        self.fingerprint = hashlib.sha256(json.dumps(origin, sort_keys=True).encode()).hexdigest()
+        self.fingerprint = hashlib.sha256(dumps(origin, sort_keys=True).encode()).hexdigest()
         self.folder = Path(cache_dir) / f"stream-{self.fingerprint[:32]}"
         self.folder.mkdir(parents=True, exist_ok=True)
 
@@ -136,9 +138,8 @@ class StreamedBlocks:
         total = self._blocks_of_a_pass()
         block = number if total is None else number % total
         name = f"block-{block:06}"
-        if (self.folder / name).is_dir():
-            store = TokenStore.open(self.folder / name)
-        else:
+        store = self._intact(name)
+        if store is None:
             paragraphs = self._paragraphs_of_block(block)
             if paragraphs is None:  # the text has fewer blocks; their number is now known
                 return self._block(number)
@@ -151,11 +152,13 @@ class StreamedBlocks:
         return store.whole()
 
     def _blocks_of_a_pass(self) -> int | None:
-        file = self.folder / "pass.json"
-        return int(json.loads(file.read_text())["blocks"]) if file.is_file() else None
+        try:
+            return int(read_metadata(self.folder / _PASS_FILE)["blocks"])
+        except (OSError, DataError):  # not known yet, or damaged: the end of the text is found again
+            return None
 
     def _note_blocks_of_a_pass(self, blocks: int) -> None:
-        write_whole(self.folder / "pass.json", json.dumps({"blocks": blocks}))
+        write_metadata(self.folder / _PASS_FILE, {"blocks": blocks})
 
     def _paragraphs_of_block(self, block: int) -> Iterator[Paragraph] | None:
         """Returns the paragraphs of a block, or ``None`` past the end; continues the current reading if it can."""
@@ -215,14 +218,27 @@ class StreamedBlocks:
 
     def _store(self, name: str, paragraphs: Iterator[Paragraph]) -> TokenStore:
         """Opens the store ``name``; builds it from ``paragraphs`` if it does not exist."""
-        place = self.folder / name
-        if not place.is_dir():
+        store = self._intact(name)
+        if store is None:
             # Data loader workers are daemonic and must not start processes.
             num_workers = 1 if multiprocessing.current_process().daemon else self.num_workers
-            write_token_store(
-                paragraphs, self.form, self.tokenizer, self.splitter, folder=place, num_workers=num_workers
+            store = write_token_store(
+                paragraphs,
+                self.form,
+                self.tokenizer,
+                self.splitter,
+                folder=self.folder / name,
+                num_workers=num_workers,
             )
-        return TokenStore.open(place)
+        return store
+
+    def _intact(self, name: str) -> TokenStore | None:
+        """Opens the store ``name``; removes it if it is damaged. Returns ``None`` if there is none then."""
+        place = self.folder / name
+        store = intact_store(place) if place.is_dir() else None
+        if store is None:
+            shutil.rmtree(place, ignore_errors=True)
+        return store
 
     def _remove_others(self, block: int, total: int | None) -> None:
         """Removes blocks far behind or ahead, and unfinished folders of killed builds."""

@@ -10,7 +10,6 @@ file format.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bertkit.corpus.store.metadata import file_checksum, read_metadata
 from bertkit.errors import DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT = 2
+FORMAT = 3
 METADATA_FILE = "store.json"
 DOCUMENTS_FILE = "documents.arrow"
 COLUMN = "sentences"
@@ -34,7 +34,8 @@ class TokenStore:
     """Tokenized documents and sentences, without special tokens; no sentence and no document is empty.
 
     The arrays are read-only views of the memory-mapped file. A store is pickled as the path of its folder and mapped
-    again when it is unpickled, so that data loader workers share the pages.
+    again when it is unpickled, so that data loader workers share the pages. `open` also verifies the checksum of the
+    file; the constructor, which unpickling calls, does not.
 
     Attributes:
         folder: folder of the store.
@@ -61,11 +62,19 @@ class TokenStore:
 
     @classmethod
     def open(cls, folder: str | Path) -> TokenStore:
-        """Opens the store in ``folder``.
+        """Opens the store in ``folder`` and reads all of it once to verify its checksum.
 
         Raises:
-            DataError: there is no store, it has another format version, or its file is missing or damaged.
+            DataError: there is no store, it has another format version, or one of its files is missing or damaged.
         """
+        file = Path(folder) / DOCUMENTS_FILE
+        expected = _read_metadata(Path(folder))["crc32"]
+        try:
+            actual = file_checksum(file)
+        except OSError as error:
+            raise _damaged(file, error.strerror or str(error)) from error
+        if actual != expected:
+            raise _damaged(file, f"its checksum is {actual:08x}, expected {expected:08x}")
         return cls(folder)
 
     def _map(self) -> pa.LargeListArray:
@@ -85,7 +94,7 @@ class TokenStore:
                 return batch.column(COLUMN)
             except (pa.ArrowException, OSError, KeyError, StopIteration) as error:
                 fault = str(error)
-        raise DataError(f"{file}: {fault}: this store of tokens is damaged; delete {self.folder} and start again")
+        raise _damaged(file, fault)
 
     @property
     def num_documents(self) -> int:
@@ -134,7 +143,7 @@ class StoreView:
                 f"document {self.documents[~known][0]}: this store holds documents 0 to {self.store.num_documents - 1}"
             )
         if len(np.unique(self.documents)) != len(self.documents):
-            raise ValueError("a document is named twice")
+            raise ValueError("a document is given twice")
 
     def of_epoch(self, epoch: int) -> StoreView:
         """Returns the documents of an epoch: all documents, in every epoch."""
@@ -158,14 +167,13 @@ class StoreView:
 def _read_metadata(folder: Path) -> dict[str, Any]:
     file = folder / METADATA_FILE
     try:
-        metadata: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        metadata = read_metadata(file)
     except OSError as error:
-        raise DataError(f"{folder}: no store of tokens here ({METADATA_FILE}: {error.strerror})") from error
-    except ValueError as error:
-        raise DataError(f"{file}: damaged ({error}); delete {folder} and start again") from error
+        raise DataError(f"{folder}: no token store in this folder ({METADATA_FILE}: {error.strerror})") from error
     if metadata.get("format") != FORMAT:
-        raise DataError(
-            f"{file}: format {metadata.get('format')!r}, this version of bertkit reads {FORMAT}; delete {folder} "
-            f"and start again"
-        )
+        raise DataError(f"{file}: format {metadata.get('format')!r}, this version of bertkit reads {FORMAT}")
     return metadata
+
+
+def _damaged(file: Path, fault: str) -> DataError:
+    return DataError(f"{file}: {fault}: this token store is damaged")

@@ -6,10 +6,8 @@ import contextlib
 import hashlib
 import inspect
 import itertools
-import json
 import logging
 import shutil
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +18,8 @@ from bertkit.corpus.store.draft import StoreDraft
 from bertkit.corpus.store.encoding import Batch, SentenceEncoder, Splitter, batched, encode_batches
 from bertkit.corpus.store.token_store import FORMAT, TokenStore
 from bertkit.errors import DataError
-from bertkit.files import UNFINISHED, new_folder
+from bertkit.files import new_folder, remove_unfinished
+from bertkit.json_text import dumps
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -33,7 +32,6 @@ logger = logging.getLogger(__name__)
 Progress = Callable[[int, int], None]
 
 _SMALL_CORPUS = 4 << 20  # bytes; a smaller corpus is done about as soon as worker processes have started
-_DRAFTS_KEPT = 24 * 3600  # seconds
 
 
 def build_token_store(
@@ -51,9 +49,9 @@ def build_token_store(
 
     The key of a store is the content of the sources in their order, the tokenizer, ``form`` and the splitter; file
     names, dates and ``num_workers`` do not matter. A store is written to a temporary folder and renamed when complete,
-    so a killed build never leaves a partial store; its temporary folder is removed by a build at least a day later. A
-    damaged store is built again. Memory does not grow with the corpus; during the build the folder needs about twice
-    the disk space of the store.
+    so a killed build never leaves a partial store; its temporary folder is removed by the next build. A damaged store
+    is built again. Memory does not grow with the corpus; during the build the folder needs about twice the disk space
+    of the store.
 
     Special tokens are neither added nor recognized: "[MASK]" in a file is tokenized as plain text.
 
@@ -83,14 +81,11 @@ def build_token_store(
         "splitter": splitter_id(asked, splitter_version) if asked else "",
         "tokenizer": encode.tokenizer_digest,
     }
-    key = hashlib.sha256(json.dumps(origin, sort_keys=True).encode()).hexdigest()[:32]
+    key = hashlib.sha256(dumps(origin, sort_keys=True).encode()).hexdigest()[:32]
     place = Path(cache_dir) / key
-    if place.exists():
-        try:
-            return TokenStore.open(place)
-        except DataError as error:
-            logger.warning("built anew: %s", error)
-    _remove_abandoned(Path(cache_dir))
+    if place.exists() and (store := intact_store(place)) is not None:
+        return store
+    remove_unfinished(Path(cache_dir))
     reading = _Reading(sources, form, progress)
     if reading.total is not None and reading.total < _SMALL_CORPUS:
         num_workers = 1
@@ -124,7 +119,7 @@ def write_token_store(
     encode = SentenceEncoder(tokenizer, None if form.sentence_per_line else splitter)
     origin = {"format": FORMAT, "form": asdict(form), "tokenizer": encode.tokenizer_digest}
     if Path(folder).exists():
-        raise FileExistsError(f"{folder}: exists")
+        raise FileExistsError(f"{folder}: already exists")
     with new_folder(Path(folder)) as draft:
         _write(batched(paragraphs), encode, num_workers, draft, origin)
     return TokenStore.open(folder)
@@ -179,21 +174,21 @@ def _write(
         report(None)
 
 
+def intact_store(folder: Path) -> TokenStore | None:
+    """Opens a store; returns ``None``, after a warning, if it is damaged and has to be built again."""
+    try:
+        return TokenStore.open(folder)
+    except DataError as error:
+        logger.warning("tokenizing the text again: %s", error)
+        return None
+
+
 def _is_store(folder: Path) -> bool:
     try:
         TokenStore.open(folder)
     except DataError:
         return False
     return True
-
-
-def _remove_abandoned(cache_dir: Path) -> None:
-    """Removes folders of killed builds that have not been modified for a day."""
-    for draft in cache_dir.glob(f"{UNFINISHED}*"):
-        with contextlib.suppress(OSError):  # another process may remove it too
-            newest = max(path.stat().st_mtime for path in (draft, *draft.iterdir()))
-            if newest < time.time() - _DRAFTS_KEPT:
-                shutil.rmtree(draft, ignore_errors=True)
 
 
 def splitter_id(splitter: Splitter, version: str | None = None) -> str:
@@ -216,5 +211,5 @@ def splitter_id(splitter: Splitter, version: str | None = None) -> str:
         try:
             version = hashlib.sha256(inspect.getsource(splitter).encode()).hexdigest()
         except (OSError, TypeError) as error:
-            raise ValueError(f"splitter_version: needed, since the source of {name} cannot be read") from error
+            raise ValueError(f"splitter_version: required, since the source code of {name} is not available") from error
     return f"{name}:{version}"

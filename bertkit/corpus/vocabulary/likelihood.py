@@ -57,10 +57,11 @@ def count_words(texts: Iterable[str], lowercase: bool) -> dict[str, int]:
 def learn_pieces(words: Mapping[str, int], num_pieces: int, min_frequency: int | None = None) -> list[str]:
     """Learns up to ``num_pieces`` merged pieces, returned in the order of the merges.
 
-    Every word starts as its characters, with ``##`` before each one after the first. Each step merges the pair with
-    the highest score wherever it occurs, from left to right in a word. Frequencies are counts of pieces and of adjacent
-    pairs in the current segmentation, weighted by word frequency. Scores are compared in double precision; ties go to
-    the pair that occurs more often, then to the pair whose pieces come first in code point order (left piece first).
+    Every word starts as its characters, with ``##`` before each one after the first. Each step merges all
+    occurrences of the pair with the highest score, from left to right in a word. Frequencies are counts of pieces and
+    of adjacent pairs in the current segmentation, weighted by word frequency. Scores are compared in double precision;
+    ties go to the pair that occurs more often, then to the pair whose pieces come first in code point order (left piece
+    first).
 
     Only pairs that occur at least ``min_frequency`` times are candidates; without candidates, learning stops. The score
     favours pieces that seldom occur apart, rare ones most of all: with a low bound the vocabulary fills with rare words

@@ -108,12 +108,12 @@ def _fixed_pieces(alphabet: set[str], vocab_size: int) -> list[str]:
     """Returns the special tokens and the characters, in the order of their ids."""
     alphabet = alphabet - set(SPECIAL_TOKENS)
     if not alphabet:
-        raise DataError("no text to train a tokenizer on: the given text is empty, or white space only")
+        raise DataError("no text to train a tokenizer on: the given text is empty or only white space")
     fixed = [*SPECIAL_TOKENS, *sorted(alphabet, key=lambda piece: (len(piece) > 1, piece))]
     if vocab_size < len(fixed):
         raise RecipeError(
             f"vocab_size: {vocab_size} is too small: the {len(SPECIAL_TOKENS)} special tokens and the {len(alphabet)} "
-            f"characters of this text (alone and inside a word) need {len(fixed)}; give at least that, better "
+            f"characters of this text (alone and inside a word) need {len(fixed)}; give at least that, preferably "
             f"{2 * len(fixed)} or more"
         )
     return fixed

@@ -14,6 +14,7 @@ import numpy as np
 
 from bertkit import metrics
 from bertkit.errors import DataError, noted, raise_all
+from bertkit.files import write_whole
 from bertkit.tables import Table, read_table
 from bertkit.tables.labels import class_ids, texts
 from bertkit.tasks.arrays import Outputs, one_array
@@ -87,7 +88,9 @@ class TaskSettings:
             raise ValueError(f"number_range: expected the least and the greatest number, got {self.number_range}")
         for name in ("file_columns", "hub_splits", "submission"):
             if unknown := getattr(self, name).keys() - self.files.keys():
-                raise ValueError(f"{name}: {', '.join(sorted(unknown))} is none of the splits {', '.join(self.files)}")
+                raise ValueError(
+                    f"{name}: unknown splits {', '.join(sorted(unknown))}; expected {', '.join(self.files)}"
+                )
 
 
 class DataSettings(TextData):
@@ -150,8 +153,8 @@ class GlueTask(TextClassification):
             if (folder / wanted).is_file():
                 return folder
         raise DataError(
-            f"{root}: no {self.task.folder}/{wanted} and no {wanted} there; --data-dir takes GLUE's TSV folder, or the "
-            f"folder of {self.task.folder} itself"
+            f"{root}: contains neither {self.task.folder}/{wanted} nor {wanted}; --data-dir takes GLUE's TSV folder, "
+            f"or the folder of {self.task.folder} itself"
         )
 
     def _split_of(self, table: Table, name: str) -> Split:
@@ -168,7 +171,7 @@ class GlueTask(TextClassification):
         columns["idx"] = table.column(index) if index else [str(row) for row in range(len(table))]
         if is_labelled(name):
             columns["labels"] = self._labels(table)
-        notes = (f"{table.skipped} broken rows left out",) if table.skipped else ()
+        notes = (f"{table.skipped} broken rows skipped",) if table.skipped else ()
         return Split(Dataset.from_dict(columns), table.source, table.fingerprint, notes)
 
     def _labels(self, table: Table) -> list[int] | list[float]:
@@ -222,10 +225,18 @@ class GlueTask(TextClassification):
         if not labelled:  # the Hub has -1 in place of the leaderboard's private labels
             return examples
         labels = np.asarray(dataset[self.task.label_column][:])
+        if not self.task.label_names:
+            unscored = np.flatnonzero(~np.isfinite(labels.astype(np.float64)))  # a null is NaN
+            if len(unscored):
+                raise DataError(
+                    f"data set {source}, row {unscored[0]}: {self.task.label_column} is {labels[unscored[0]]}; "
+                    "expected a finite number"
+                )
+            return examples.add_column("labels", labels.tolist())
         wrong = np.flatnonzero((labels < 0) | (labels >= len(self.task.label_names)))
-        if self.task.label_names and len(wrong):
+        if len(wrong):
             raise DataError(
-                f"data set {source}, row {wrong[0]}: label {labels[wrong[0]]} is none of the "
+                f"data set {source}, row {wrong[0]}: label {labels[wrong[0]]} is not one of the "
                 f"{len(self.task.label_names)} classes {', '.join(self.task.label_names)}"
             )
         return examples.add_column("labels", labels.tolist())
@@ -237,7 +248,7 @@ class GlueTask(TextClassification):
     ) -> Path:
         path = folder / self.predictions_file(split)
         rows = zip(examples["idx"], self._written(one_array(outputs)), strict=True)
-        path.write_text("index\tprediction\n" + "".join(f"{index}\t{label}\n" for index, label in rows))
+        write_whole(path, "index\tprediction\n" + "".join(f"{index}\t{label}\n" for index, label in rows))
         return path
 
     def predictions_file(self, split: str) -> str:

@@ -44,7 +44,7 @@ def pool_windows(model: PreTrainedModel, pooling: Literal["mean", "max"]) -> Non
     if pooling not in ("mean", "max"):
         raise ValueError(f"pooling is {pooling!r}; expected 'mean' or 'max'")
     if any(isinstance(getattr(hook, "__self__", None), _PoolingHooks) for hook in model._forward_pre_hooks.values()):
-        raise ValueError("the model pools windows already; load it again to pool in another way")
+        raise ValueError("the model already pools windows; load it again to change the pooling")
     _check_reads_first_token(model)
     hooks = _PoolingHooks(pooling)
     model.register_forward_pre_hook(hooks.take_counts, with_kwargs=True)
@@ -110,5 +110,5 @@ def _check_reads_first_token(model: PreTrainedModel) -> None:
         pools = hasattr(model.config, "classifier_pooling")
         remedy = "set classifier_pooling to cls" if pools else "cut long texts instead"
         raise CheckpointError(
-            f"{type(model).__name__} classifies by more than the first token: its windows cannot be pooled; {remedy}"
+            f"{type(model).__name__} classifies by more than the first token, so its windows cannot be pooled; {remedy}"
         )

@@ -15,9 +15,9 @@ from bertkit.tables.labels import (
     class_ids,
     class_names,
     class_sets,
+    infer_problem,
     is_missing,
     named,
-    problem_of,
     separated,
     texts,
 )
@@ -56,13 +56,15 @@ class TaskSettings:
 
     def __post_init__(self) -> None:
         if len(self.text_columns) > 2:
-            raise ValueError(f"text_columns: expected one, or two of pairs, got {', '.join(self.text_columns)}")
+            raise ValueError(f"text_columns: expected one, or two for pairs, got {', '.join(self.text_columns)}")
         if len(set(self.text_columns)) < len(self.text_columns):
-            raise ValueError(f"text_columns: expected two of pairs, got {self.text_columns[0]} twice")
+            raise ValueError(
+                f"text_columns: expected two different columns for pairs, got {self.text_columns[0]} twice"
+            )
         if self.label_separator is not None and (not self.label_separator or self.problem not in (None, "multi_label")):
-            raise ValueError(f"label_separator: {self.label_separator!r} is for several labels a row; leave it out")
+            raise ValueError(f"label_separator: {self.label_separator!r} is for several labels per row; remove it")
         if self.problem == "regression" and self.label_names:
-            raise ValueError("label_names: numbers have no classes; leave them out, or problem: regression")
+            raise ValueError("label_names: numbers have no classes; remove them, or problem: regression")
 
     @property
     def metric(self) -> str:
@@ -105,13 +107,16 @@ class ClassificationTask(TableTask, TextClassification):
         task = self._with_columns(tables[first]) if first == "train" or not self._settled else self
         tables = {name: task._readable(table) for name, table in tables.items()}
         faults: list[str] = []
+        note = ""
         if not task._settled:
-            task = task._with_classes(tables[first], faults)
+            task, note = task._with_classes(tables[first], faults)
         found: dict[str, Split] = {}
         for name, table in tables.items():
             with noted(faults):
                 found[name] = task._split_of(name, table)
         raise_all(faults)
+        if note:
+            found[first] = replace(found[first], notes=(note, *found[first].notes))
         labels = found["train"].examples["labels"][:] if "train" in found else []
         task, found = task._with_validation(splits, found, labels if task.task.problem == "single_label" else None)
         if "train" in found and "validation" in found:
@@ -143,22 +148,30 @@ class ClassificationTask(TableTask, TextClassification):
             return separated(table, column, self.task.label_separator)
         return named(table, column)
 
-    def _with_classes(self, table: Table, faults: list[str]) -> Self:
-        """Returns a copy of the task with the problem and classes of the training data; errors are added to
-        ``faults``."""
+    def _with_classes(self, table: Table, faults: list[str]) -> tuple[Self, str]:
+        """Returns a copy of the task with the problem and classes of the training data, and a note on an inferred
+        problem; errors are added to ``faults``.
+
+        Raises:
+            DataError: the problem cannot be inferred.
+        """
         label = str(self.task.label_column)
         values = table.columns[label]
-        problem = self.task.problem or problem_of(values)
-        if problem == "regression" and self.task.label_names:
-            problem = "single_label"  # the given class names are numbers
+        classes = self.task.label_names or list(table.class_names.get(label, ()))
+        problem, why = self.task.problem, ""
+        if problem is None and classes:
+            problem = "multi_label" if any(isinstance(value, list) for value in values) else "single_label"
+        elif problem is None:
+            problem, why = infer_problem(table, label)
         if problem == "regression":
-            return self.with_settings(problem=problem)
-        classes = self.task.label_names or list(table.class_names.get(label, ())) or class_names(values)
+            return self.with_settings(problem=problem), why and f"problem: regression, {why}"
+        classes = classes or class_names(values)
         if problem == "single_label" and len(classes) == 1:
             faults.append(f"{table.source}: every row has the label {classes[0]!r}; expected at least two classes")
         elif not classes:
             faults.append(f"{table.source}: no row has a label in {label!r}")
-        return self.with_settings(problem=problem, label_names=classes)
+        note = why and f"problem: {problem} with {len(classes)} classes, {why}"
+        return self.with_settings(problem=problem, label_names=classes), note
 
     def _split_of(self, name: str, table: Table) -> Split:
         """Builds the examples of a table: its texts, and ``labels``, which a test set may lack."""
@@ -195,8 +208,8 @@ class ClassificationTask(TableTask, TextClassification):
             return validation
         first = validation.examples[both[0]][columns[0]]
         note = (
-            f"warning: the texts of {len(both)} of {len(validation.examples)} rows also stand in the training set, "
-            f"which makes the scores too good; the first is {first[:60]!r}"
+            f"warning: the texts of {len(both)} of {len(validation.examples)} rows are also in the training set, "
+            f"so the scores are too high; the first is {first[:60]!r}"
         )
         return replace(validation, notes=(*validation.notes, note))
 

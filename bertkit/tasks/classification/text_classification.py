@@ -17,7 +17,7 @@ from bertkit import metrics
 from bertkit.checkpoint.labels import label_fields
 from bertkit.errors import DataError, PlacementError, RecipeError
 from bertkit.tables.labels import texts
-from bertkit.tasks.arrays import Outputs, labels_of, one_array, padded, softmax
+from bertkit.tasks.arrays import MOST_PROBABLE, Outputs, labels_of, largest, one_array, padded, softmax
 from bertkit.tasks.base import Task
 from bertkit.tasks.splits import Columns, WindowedData
 from bertkit.tasks.windows import encode_in_windows
@@ -52,7 +52,9 @@ class TextData(WindowedData):
         if self.long_text == "cut":
             for name in ("stride", "pooling"):
                 if getattr(self, name) is not None:
-                    raise ValueError(f"{name}: {getattr(self, name)!r} is for long_text: chunk; give that, or leave it")
+                    raise ValueError(
+                        f"{name}: {getattr(self, name)!r} needs long_text: chunk; set it, or remove {name}"
+                    )
         else:
             self.check_overlap()
 
@@ -71,7 +73,7 @@ class TextClassification(Task):
     @property
     def remedy(self) -> str:
         if len(self.task.text_columns) == 1 and self.data.long_text == "cut":
-            return "a larger --max-seq-length cuts less, --long-text chunk nothing; both take longer"
+            return "a larger --max-seq-length cuts less, --long-text chunk cuts nothing; both take longer"
         return super().remedy
 
     @property
@@ -80,6 +82,8 @@ class TextClassification(Task):
         return "single_label_classification" if self.task.label_names else "regression"
 
     def config(self) -> dict[str, Any]:
+        if not self.task.text_columns:
+            raise ValueError("task.text_columns: none; the data or a complete checkpoint name one or two")
         names = self.task.label_names or [self.task.label_column]
         return {**label_fields(names), "problem_type": self.problem_type}
 
@@ -113,8 +117,8 @@ class TextClassification(Task):
         """Encodes texts in windows; every column except the lengths holds a list of windows per text."""
         if len(texts) != 1:
             raise RecipeError(
-                f"data.long_text: chunk is for one text, and {self.name} has pairs "
-                f"({', '.join(self.task.text_columns)}); leave it out"
+                f"data.long_text: chunk is for single texts, and {self.name} has pairs "
+                f"({', '.join(self.task.text_columns)}); remove it"
             )
         try:
             encoded = encode_in_windows(texts[0], tokenizer, self.data.max_seq_length, self.data.overlap)
@@ -152,8 +156,8 @@ class TextClassification(Task):
     def check_one_shape(self) -> None:
         if self.data.long_text == "chunk":
             raise PlacementError(
-                "data.long_text: chunk makes as many windows of a text as it needs, so batches have many shapes, and "
-                "this placement gives them one; cut long texts, or train in another placement"
+                "data.long_text: chunk: the number of windows depends on the text, so batches have different shapes, "
+                "but this placement needs a fixed shape; cut long texts, or use another placement"
             )
 
     @property
@@ -162,7 +166,7 @@ class TextClassification(Task):
             return None
         return (
             f"this model reads long texts in windows of {self.data.max_seq_length} tokens and pools them; plain "
-            "transformers reads one window. Texts that fit it get the same prediction, longer ones only with bertkit "
+            "transformers reads one window. Texts that fit get the same prediction, longer ones only with bertkit "
             "predict"
         )
 
@@ -177,8 +181,10 @@ class TextClassification(Task):
     def decode(self, outputs: Outputs, features: Columns, examples: Columns) -> list[dict[str, Any]]:
         """Converts logits (N, C) to predictions.
 
-        Single-label: ``label``, its ``probability``, and all ``probabilities``. Multi-label: ``labels``, those with a
-        probability of at least 0.5, and ``probabilities``. Regression: ``score``.
+        Single-label: ``label``, its ``probability``, and ``probabilities``. Multi-label: ``labels``, those with a
+        probability of at least 0.5, and ``probabilities``. Regression: ``score``. ``probabilities`` holds all labels in
+        the order of their ids if they are at most `MOST_PROBABLE` or the task has ``all_probabilities``; otherwise the
+        most probable ones and every predicted label, the most probable first.
         """
         logits, names = one_array(outputs), self.task.label_names
         if self.problem_type == "regression":
@@ -186,21 +192,30 @@ class TextClassification(Task):
         if self.problem_type == "multi_label_classification":
             # Sigmoid in a form that does not overflow.
             probabilities = 0.5 * (1 + np.tanh(0.5 * logits.astype(np.float64)))
-            return [
-                {
-                    "labels": [name for name, logit in zip(names, scores, strict=True) if logit >= 0],  # as in `score`
-                    "probabilities": dict(zip(names, map(float, row), strict=True)),
-                }
-                for row, scores in zip(probabilities, logits, strict=True)
-            ]
+            predictions = []
+            for row, scores in zip(probabilities, logits, strict=True):
+                predicted = np.flatnonzero(scores >= 0)  # as in `score`
+                kept = self._kept(scores, len(predicted))
+                predictions.append({"labels": [names[label] for label in predicted], **self._named(row, kept)})
+            return predictions
         return [
-            {
-                "label": names[int(row.argmax())],
-                "probability": float(row.max()),
-                "probabilities": dict(zip(names, map(float, row), strict=True)),
-            }
+            {"label": names[int(row.argmax())], "probability": float(row.max()), **self._named(row, self._kept(row))}
             for row in softmax(logits)
         ]
+
+    @property
+    def leaves_out_labels(self) -> bool:
+        return not self.all_probabilities and len(self.task.label_names) > MOST_PROBABLE
+
+    def _kept(self, scores: np.ndarray, at_least: int = 0) -> np.ndarray:
+        """Returns the labels whose probabilities are kept, given the scores (C,) that rank them."""
+        if not self.leaves_out_labels:
+            return np.arange(len(scores))
+        return largest(scores, max(MOST_PROBABLE, at_least))
+
+    def _named(self, probabilities: np.ndarray, kept: np.ndarray) -> dict[str, dict[str, float]]:
+        names = [self.task.label_names[label] for label in kept]
+        return {"probabilities": dict(zip(names, map(float, probabilities[kept]), strict=True))}
 
     def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
         logits, labels = one_array(outputs), np.asarray(features["labels"])
@@ -219,9 +234,7 @@ class TextClassification(Task):
         pairs = [line.split("\t") for line in lines]
         for number, pair in enumerate(pairs, first):
             if len(pair) != 2:
-                raise DataError(
-                    f"input {number}: expected two texts with a tab between them, got {lines[number - first]!r}"
-                )
+                raise DataError(f"input {number}: expected two texts separated by a tab, got {lines[number - first]!r}")
         return {column: [pair[position] for pair in pairs] for position, column in enumerate(columns)}
 
     def columns_of(self, table: Table) -> dict[str, list[str]]:

@@ -104,7 +104,7 @@ def _table(lines: Iterable[str], source: str, fingerprint: str) -> ConllTable:
         sentences[-1].append(fields)
     widths = Counter(len(fields) for words in sentences for fields in words)
     if not widths:
-        raise DataError(f"{source}: no words; expected a word a line, with its tag in the last column")
+        raise DataError(f"{source}: no words; expected one word per line, with its tag in the last column")
     width = widths.most_common(1)[0][0]
     faults = [
         f"{source}, line {begins[row] + word}: {_counted(len(fields))} where most lines have {width}: {fields[0]!r} …"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from bertkit.progress import printable
+
 _COLOURS = (32, 34, 35, 36, 33, 31)  # ECMA-48 codes: green, blue, magenta, cyan, yellow, red
 _DIM, _RESET = "\x1b[2m", "\x1b[0m"
 
@@ -23,7 +25,8 @@ class Span(NamedTuple):
 
 
 def highlight(text: str, spans: Sequence[Span], types: Sequence[str]) -> str:
-    r"""Returns the text with each span in the colour of its type, followed by the type.
+    r"""Returns the text with each span in the colour of its type, followed by the type; other control characters are
+    escaped.
 
     Args:
         text: the whole text.
@@ -37,7 +40,8 @@ def highlight(text: str, spans: Sequence[Span], types: Sequence[str]) -> str:
     end = 0
     for span in spans:
         colour = _COLOURS[types.index(span.type) % len(_COLOURS)]
-        pieces += [text[end : span.start], f"\x1b[1;{colour}m", text[span.start : span.end], _RESET]
-        pieces += [_DIM, f"[{span.type}]", _RESET]
+        before, entity = printable(text[end : span.start]), printable(text[span.start : span.end])
+        pieces += [before, f"\x1b[1;{colour}m", entity, _RESET]
+        pieces += [_DIM, printable(f"[{span.type}]"), _RESET]
         end = span.end
-    return "".join([*pieces, text[end:]])
+    return "".join([*pieces, printable(text[end:])])

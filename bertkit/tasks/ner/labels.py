@@ -6,10 +6,18 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
-from bertkit.errors import DataError, RecipeError, raise_listed
-from bertkit.metrics.entities import OUTSIDE, is_entity_tag
+from bertkit.errors import DataError, RecipeError, raise_listed, shown
+from bertkit.metrics.entities import OUTSIDE
 from bertkit.tables import Table
-from bertkit.tasks.ner.schemes import Scheme, detect_scheme, find_impossible, iob2_labels, to_iob2
+from bertkit.tasks.ner.schemes import (
+    Scheme,
+    check_tags,
+    detect_scheme,
+    fault_of_tag,
+    find_impossible,
+    iob2_labels,
+    to_iob2,
+)
 from bertkit.tasks.ner.sentences import place_of_word
 
 _SHOWN_IMPOSSIBLE = 3
@@ -31,12 +39,17 @@ def find_labels(
         names: the labels; if empty, they are derived from the tags.
 
     Raises:
-        DataError: the tags fit no scheme, or there is only one label.
+        DataError: the tags fit no scheme, a tag is not one of an entity scheme, or there is only one label.
         RecipeError: ``names`` are given and are not the complete IOB2 labels of their types.
     """
-    scheme = scheme or detect_scheme(tags, partial(place_of_word, table))
+    place = partial(place_of_word, table)
+    scheme = scheme or detect_scheme(tags, place)
+    declared = table.class_names.get(column, ())
+    if scheme != "plain":
+        check_tags(tags, place)
+        raise_listed([f"{table.source}: class {tag!r} {fault}" for tag in declared if (fault := fault_of_tag(tag))])
     counts = Counter(tag for of_sentence in tags for tag in of_sentence)
-    counts.update(dict.fromkeys(table.class_names.get(column, ()), 0))
+    counts.update(dict.fromkeys(declared, 0))
     if scheme == "plain":
         found = list(names) or sorted(counts, key=lambda tag: (-counts[tag], tag))
     else:
@@ -64,13 +77,13 @@ def label_ids(table: Table, tags: Sequence[Sequence[str]], names: Sequence[str],
     faults: list[str] = []
     found: list[list[int]] = []
     for row, of_row in enumerate(tags):
-        readable = [scheme == "plain" or is_entity_tag(tag) for tag in of_row]
+        readable = [scheme == "plain" or not fault_of_tag(tag) for tag in of_row]
         written = of_row
         if scheme != "plain":
             written = to_iob2([tag if fine else OUTSIDE for tag, fine in zip(of_row, readable, strict=True)])
         faults += [
-            f"{place_of_word(table, row, word)}: tag {of_row[word]!r} is of no label of the training set; "
-            "mend it, or name all labels in task.label_names"
+            f"{place_of_word(table, row, word)}: tag {shown(of_row[word])} has no label in the training set; "
+            "correct it, or list all labels in task.label_names"
             for word, (tag, fine) in enumerate(zip(written, readable, strict=True))
             if not fine or tag not in ids
         ]
@@ -92,7 +105,7 @@ def notes_on_tags(table: Table, tags: Sequence[Sequence[str]], scheme: Scheme) -
     if wrong:
         more = f"; and {len(wrong) - _SHOWN_IMPOSSIBLE} more" if len(wrong) > _SHOWN_IMPOSSIBLE else ""
         notes.append(
-            f"warning: tags break the rules of {scheme} in {len(wrong)} places, where they are read as conlleval "
-            f"does (what cannot go on begins an entity): {'; '.join(wrong[:_SHOWN_IMPOSSIBLE])}{more}"
+            f"warning: tags violate the rules of {scheme} in {len(wrong)} places, where they are read as by conlleval "
+            f"(a tag that cannot continue an entity begins one): {'; '.join(wrong[:_SHOWN_IMPOSSIBLE])}{more}"
         )
     return notes

@@ -6,6 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from bertkit.json_text import dumps
+
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerBase
@@ -50,7 +52,7 @@ def _backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
     lacking = [step for step in _steps(state["pre_tokenizer"]) if step.get("add_prefix_space") is False]
     for step in lacking:
         step["add_prefix_space"] = True
-    return Tokenizer.from_str(json.dumps(state)) if lacking else backend
+    return Tokenizer.from_str(dumps(state)) if lacking else backend
 
 
 def _steps(pre_tokenizer: dict[str, Any] | None) -> list[dict[str, Any]]:

@@ -16,11 +16,11 @@ Sang and Veenstra 1999, "Representing text chunks".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from bertkit.errors import raise_listed
+from bertkit.errors import raise_listed, shown
 from bertkit.metrics.entities import OUTSIDE, PREFIXES, find_entities, is_entity_tag, split_tag
 
 Scheme = Literal["IOB1", "IOB2", "IOBES", "BILOU", "plain"]
@@ -52,8 +52,8 @@ def detect_scheme(sentences: Sequence[Sequence[str]], place: Callable[[int, int]
         place: returns the location of a word of a sentence, for error messages.
 
     Raises:
-        DataError: only some tags have a prefix, or E or S occurs together with L or U; the message names at most ten
-            such places.
+        DataError: as `check_tags`, for tags that are not plain; or E or S occurs together with L or U; the message
+            names at most ten such places.
 
     >>> detect_scheme([["I-PER", "I-PER", "O", "I-LOC", "B-LOC"]], lambda sentence, word: "")
     'IOB1'
@@ -67,18 +67,12 @@ def detect_scheme(sentences: Sequence[Sequence[str]], place: Callable[[int, int]
     prefixed = sorted(tag for tag in tags if "-" in tag and tag.partition("-")[0] in PREFIXES)
     if not prefixed and not ("B" in tags and tags <= {OUTSIDE, *PREFIXES}):
         return "plain"
-    bare = {tag for tag in tags if not is_entity_tag(tag)}
-    if bare:
-        _raise_at(
-            bare,
-            sentences,
-            place,
-            f"has none of the prefixes {', '.join(PREFIXES)}, which other tags have, such as {prefixed[0]!r}",
-        )
+    check_tags(sentences, place)
     prefixes = {tag.partition("-")[0] for tag in tags}
     if prefixes & {"E", "S"} and prefixes & {"L", "U"}:
         last = {tag for tag in tags if tag.partition("-")[0] in ("L", "U")}
-        _raise_at(last, sentences, place, "is of BILOU, and other tags are of IOBES; write one of them")
+        why = "is from BILOU, but other tags are from IOBES; use one scheme"
+        _raise_at(dict.fromkeys(last, why), sentences, place)
     if prefixes & {"E", "S"}:
         return "IOBES"
     if prefixes & {"L", "U"}:
@@ -90,6 +84,33 @@ def detect_scheme(sentences: Sequence[Sequence[str]], place: Callable[[int, int]
         if prefix != OUTSIDE and (prefix_before == OUTSIDE or kind != kind_before)
     ]
     return "IOB1" if begun_by.count("I") > begun_by.count("B") else "IOB2"
+
+
+def check_tags(sentences: Sequence[Sequence[str]], place: Callable[[int, int], str]) -> None:
+    """Checks that every tag is ``O``, a prefix, or a prefix, a hyphen and a type.
+
+    Args:
+        sentences, place: as for `detect_scheme`.
+
+    Raises:
+        DataError: a tag has no prefix, or no type after its hyphen; the message names at most ten such places.
+    """
+    tags = {tag for sentence in sentences for tag in sentence}
+    wrong = {tag: fault for tag in tags if (fault := fault_of_tag(tag))}
+    usual = min((tag for tag in tags - wrong.keys() if "-" in tag), default=None)
+    such_as = f", which other tags have, such as {usual!r}" if usual else ""
+    _raise_at({tag: f"{fault}{such_as}" for tag, fault in wrong.items()}, sentences, place)
+
+
+def fault_of_tag(tag: str) -> str:
+    """Returns what is wrong with an entity tag of any scheme; empty if nothing is.
+
+    >>> fault_of_tag("B-PER"), fault_of_tag("B"), fault_of_tag("B-")
+    ('', '', 'has no type after its hyphen')
+    """
+    if not is_entity_tag(tag):
+        return f"has none of the prefixes {', '.join(PREFIXES)}"
+    return "has no type after its hyphen" if "-" in tag and not split_tag(tag)[1].strip() else ""
 
 
 def find_impossible(tags: Sequence[str], scheme: Scheme) -> list[Impossible]:
@@ -118,7 +139,7 @@ def find_impossible(tags: Sequence[str], scheme: Scheme) -> list[Impossible]:
         else:
             wrong = prefix == "B" and (prefix_before == OUTSIDE or kind != kind_before)
         if prefix not in _PREFIXES_OF[scheme]:
-            found.append(Impossible(word, f"{tag}, a tag that {scheme} does not have"))
+            found.append(Impossible(word, f"{tag}, which is not a tag of {scheme}"))
         elif wrong and word == len(tags):
             found.append(Impossible(word - 1, f"{before} at the end of a sentence"))
         elif wrong:
@@ -171,11 +192,13 @@ def _tag(prefix: str, kind: str) -> str:
     return f"{prefix}-{kind}" if kind else prefix
 
 
-def _raise_at(wrong: set[str], sentences: Sequence[Sequence[str]], place: Callable[[int, int], str], what: str) -> None:
-    faults = [
-        f"{place(number, word)}: tag {tag!r} {what}"
-        for number, sentence in enumerate(sentences)
-        for word, tag in enumerate(sentence)
-        if tag in wrong
-    ]
-    raise_listed(faults)
+def _raise_at(wrong: Mapping[str, str], sentences: Sequence[Sequence[str]], place: Callable[[int, int], str]) -> None:
+    """Raises one DataError for the places of wrong tags, given as tag → fault, if there are any."""
+    raise_listed(
+        [
+            f"{place(number, word)}: tag {shown(tag)} {wrong[tag]}"
+            for number, sentence in enumerate(sentences)
+            for word, tag in enumerate(sentence)
+            if tag in wrong
+        ]
+    )

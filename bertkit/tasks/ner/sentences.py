@@ -30,8 +30,8 @@ def read_sentences(path: str | Path) -> Table:
     name = os.path.basename(path)
     if file_kind(name, (".csv",)) is not None:
         raise DataError(
-            f"{path}: a field of a CSV file holds no list of words; expected {JSON_LINES}, {PARQUET}, or a file of "
-            "columns with spaces or tabs between them, a word a line"
+            f"{path}: a field of a CSV file cannot hold a list of words; expected {JSON_LINES}, {PARQUET}, or a file "
+            "with one word per line and columns separated by spaces or tabs"
         )
     return read_table(path) if file_kind(name, (JSON_LINES, PARQUET)) is not None else read_conll(path)
 
@@ -92,7 +92,7 @@ def read_words(table: Table, column: str) -> list[list[str]]:
         if not isinstance(value, list):
             faults.append(f"{table.place(row)}: {column} is {_shown(value)}; expected a list of words")
         elif not value:
-            faults.append(f"{table.place(row)}: {column} holds no word; leave the row out")
+            faults.append(f"{table.place(row)}: {column} contains no words; remove the row")
         else:
             faults += [
                 f"{place_of_word(table, row, word)}: {_shown(text)} in {column}; expected text"
@@ -144,8 +144,7 @@ def document_ids(table: Table) -> list[Any]:
         return table.column(DOCUMENT_ID)
     lacks = "no -DOCSTART- line" if isinstance(table, ConllTable) else f"no column {DOCUMENT_ID!r}"
     raise DataError(
-        f"{table.source}: {lacks}, so that nothing says which sentences are of one document; it is needed "
-        "for --context document"
+        f"{table.source}: {lacks}; --context document needs it to determine which sentences belong to one document"
     )
 
 
@@ -165,8 +164,8 @@ def _column(
     found = default or next((name for name in usual if name in names), None)
     if found is None:
         raise DataError(
-            f"{table.source}: none of its columns ({', '.join(names)}) is named {', '.join(usual)}; say with {flag} "
-            f"which one holds the {what}"
+            f"{table.source}: none of its columns ({', '.join(names)}) is named {', '.join(usual)}; give the column "
+            f"of the {what} with {flag}"
         )
     return found
 
@@ -177,8 +176,8 @@ def _width(table: ConllTable) -> int:
 
 def _fault_of_tag(tag: Any, column: str) -> str:
     if isinstance(tag, int) and not isinstance(tag, bool):
-        return f"{column} holds the id {tag}, and nothing here says what it is called; write the names of the tags"
-    return "no tag" if is_missing(tag) else f"{column} holds {_shown(tag)}; expected the name of a tag"
+        return f"{column} contains the id {tag}, whose name is unknown; write the names of the tags"
+    return "no tag" if is_missing(tag) else f"{column} contains {_shown(tag)}; expected the name of a tag"
 
 
 def _shown(value: Any) -> str:

@@ -69,9 +69,9 @@ class TaskSettings:
 
     def __post_init__(self) -> None:
         if self.token_column is not None and str(self.token_column) == str(self.tag_column):
-            raise ValueError(f"tag_column: {self.tag_column} is the column of the tokens; name another")
+            raise ValueError(f"tag_column: {self.tag_column} is the column of the tokens; give another")
         if len(set(self.label_names)) < len(self.label_names):
-            raise ValueError(f"label_names: expected each once, got {', '.join(self.label_names)}")
+            raise ValueError(f"label_names: expected each name once, got {', '.join(self.label_names)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +153,7 @@ class NerTask(TableTask):
         tags = sentences.tag_column(table, self.task.tag_column)
         if tags == tokens:
             raise DataError(
-                f"{table.source}: column {tags} holds the words; say with --tag-column which holds the tags"
+                f"{table.source}: column {tags} contains the words; give the column of the tags with --tag-column"
             )
         return words, sentences.read_tags(table, tags, words)
 
@@ -203,7 +203,7 @@ class NerTask(TableTask):
     def _form(self, tokenizer: PreTrainedTokenizerBase) -> InputForm:
         cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
         if cls is None or sep is None:
-            raise CheckpointError("this tokenizer has no [CLS] or no [SEP], by whatever name; give that of an encoder")
+            raise CheckpointError("this tokenizer has no [CLS] or [SEP] token, under any name; give that of an encoder")
         ids = {name: index for index, name in enumerate(self.task.label_names)}
         further = None
         if self.task.label_all_subwords:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from bertkit.files import write_whole
+from bertkit.json_text import dumps
 from bertkit.tasks.question_answering.decoding import Decoded
 
 PREDICTIONS, N_BEST, NULL_ODDS = "predictions.json", "nbest_predictions.json", "null_odds.json"
@@ -49,7 +49,7 @@ def write_answers(folder: Path, ids: Sequence[str], decoded: Sequence[Decoded], 
     if threshold is not None:
         contents[NULL_ODDS] = {key: each.null_odds for key, each in zip(ids, decoded, strict=True)}
     for name, content in contents.items():
-        write_whole(folder / name, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+        write_whole(folder / name, dumps(content, indent=2, ensure_ascii=False) + "\n")
     return folder / PREDICTIONS
 
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bertkit.errors import DataError, raise_listed
+from bertkit.errors import DataError, raise_listed, shown
+from bertkit.reading.row_files import lone_surrogate
 from bertkit.reading.utf8 import decode_text
 from bertkit.tables import Table
 
@@ -29,8 +30,9 @@ def read_nested(path: str | Path) -> Table:
         left out.
 
     Raises:
-        DataError: the file cannot be read, is not JSON, or has another structure; or a question is marked impossible
-            and has answers. One message names at most ten faults, with their locations in the file.
+        DataError: the file cannot be read, is not JSON, or has another structure; a text has half of a surrogate pair;
+            or a question is marked impossible and has answers. One message names at most ten faults, with their
+            locations in the file.
     """
     path = Path(os.path.expanduser(path))
     try:
@@ -38,17 +40,20 @@ def read_nested(path: str | Path) -> Table:
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from error
     try:
-        document = json.loads(decode_text(content, str(path), path))
+        text = decode_text(content, str(path), path)
+        document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: no JSON ({error}); expected SQuAD's form {_FORM}") from error
+        raise DataError(f"{path}: not valid JSON ({error}); expected SQuAD's format {_FORM}") from error
     faults: list[str] = []
-    rows = [
-        {"id": question.get("id"), "context": paragraph.get("context"), "question": question.get("question")}
-        | {"answers": _answers(question, place, faults)}
-        for place, paragraph, question in _questions(document, faults)
-    ]
+    rows: list[dict[str, Any]] = []
+    for place, paragraph, question in _questions(document, faults):
+        row = {"id": question.get("id"), "context": paragraph.get("context"), "question": question.get("question")}
+        row["answers"] = _answers(question, place, faults)
+        halves = {name: lone_surrogate(value, text) for name, value in row.items()}
+        faults += [f"{place} (id {shown(row['id'])}): {name} {half}" for name, half in halves.items() if half]
+        rows.append(row)
     if not rows and not faults:
-        faults.append(f"no question; expected SQuAD's form {_FORM}")
+        faults.append(f"no questions; expected SQuAD's format {_FORM}")
     raise_listed([f"{path}: {fault}" for fault in faults])
     names = [name for name in rows[0] if name != "answers" or any(row["answers"] is not None for row in rows)]
     fingerprint = f"sha256:{hashlib.sha256(content).hexdigest()[:16]}"
@@ -67,7 +72,7 @@ def _questions(document: Any, faults: list[str]) -> Iterator[tuple[str, dict[str
 def _each(parent: Any, key: str, place: str, faults: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     children = parent.get(key) if isinstance(parent, dict) else None
     if not isinstance(children, list):
-        faults.append(f"no list {place}{key}; expected SQuAD's form {_FORM}, or rows in a .jsonl file")
+        faults.append(f"no list {place}{key}; expected SQuAD's format {_FORM}, or rows in a .jsonl file")
         return
     for index, child in enumerate(children):
         if isinstance(child, dict):
@@ -82,5 +87,7 @@ def _answers(question: dict[str, Any], place: str, faults: list[str]) -> Any:
     if not isinstance(impossible, bool):
         faults.append(f"{place}.is_impossible is {impossible!r}; expected true or false")
     elif impossible and answers:
-        faults.append(f"{place} (id {question.get('id')}): is_impossible is true, and there are answers; keep one")
+        faults.append(
+            f"{place} (id {question.get('id')}): is_impossible is true, but there are answers; remove one of the two"
+        )
     return [] if impossible and answers is None else answers

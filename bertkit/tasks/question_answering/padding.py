@@ -27,7 +27,9 @@ def mask_padding(model: PreTrainedModel) -> None:
     """
     head = getattr(model, "qa_outputs", None) or getattr(model, "classifier", None)
     if head is None:
-        raise CheckpointError(f"{type(model).__name__}: its head has no layer qa_outputs or classifier; give a BERT")
+        raise CheckpointError(
+            f"{type(model).__name__}: its head has no layer qa_outputs or classifier; give a BERT checkpoint"
+        )
     hooks = _PaddingHooks()
     model.register_forward_pre_hook(hooks.take_mask, with_kwargs=True)
     head.register_forward_hook(hooks.mask_scores)

@@ -38,7 +38,7 @@ class Questions:
         if not self.misplaced:
             return ()
         what = f"{self.dropped} of {given} questions dropped" if self.dropped else "no question dropped"
-        counted = f"answers that do not stand in the context at answer_start: {len(self.misplaced)}, {what}"
+        counted = f"answers that are not in the context at answer_start: {len(self.misplaced)}, {what}"
         return (f"{counted}: {'; '.join(self.misplaced)}",)
 
 
@@ -97,7 +97,7 @@ def questions_of(table: Table, *, unanswerable: bool, drop: bool) -> Questions:
             found = context[start : start + len(text)]
             there.append(start >= 0 and found == text)
             if not there[-1]:
-                misplaced.append(f"{key} ({text!r}, where {found!r} stands)" if start >= 0 else f"{key} (at {start})")
+                misplaced.append(f"{key} ({text!r}, found {found!r})" if start >= 0 else f"{key} (at {start})")
         if drop and not all(there):
             columns["answers"][row] = {
                 name: [value for value, stands in zip(values, there, strict=True) if stands]
@@ -107,7 +107,7 @@ def questions_of(table: Table, *, unanswerable: bool, drop: bool) -> Questions:
             kept.append(row)
     if not kept:
         raise DataError(
-            f"{table.source}: no answer stands in its context at answer_start, of the first question "
+            f"{table.source}: no answer is in its context at answer_start, the first is that of question "
             f"{misplaced[0]}; answer_start counts characters (code points) from 0, not bytes"
         )
     left = {name: [values[row] for row in kept] for name, values in columns.items()}
@@ -117,7 +117,7 @@ def questions_of(table: Table, *, unanswerable: bool, drop: bool) -> Questions:
 def _ids(table: Table) -> list[str]:
     ids = [str(value) for value in table.column("id")]
     repeated = [key for key, count in Counter(ids).items() if count > 1]
-    raise_listed([f"{table.source}: several questions have the id {key!r}; make them differ" for key in repeated])
+    raise_listed([f"{table.source}: several questions have the id {key!r}; ids must be unique" for key in repeated])
     return ids
 
 
@@ -146,7 +146,7 @@ def _in_columns(value: Any, place: str, unanswerable: bool, faults: list[str]) -
         lists = []
     if not lists or not all(isinstance(each, list) for each in lists) or len(lists[0]) != len(lists[1]):
         faults.append(
-            f"{place}: answers is {str(value)[:60]!r}; expected {{'text': […], 'answer_start': […]}}, of equal lengths"
+            f"{place}: answers is {str(value)[:60]!r}; expected {{'text': […], 'answer_start': […]}}, of equal length"
         )
         return none
     for text, start in zip(*lists, strict=True):
@@ -155,5 +155,5 @@ def _in_columns(value: Any, place: str, unanswerable: bool, faults: list[str]) -
         elif not isinstance(start, int) or isinstance(start, bool):
             faults.append(f"{place}: answer_start is {start!r}; expected a whole number")
     if not lists[0] and not unanswerable:
-        faults.append(f"{place}: no answer; --version-2-with-negative is for questions that may have none")
+        faults.append(f"{place}: no answer; give --version-2-with-negative if questions may have none")
     return dict(zip(none, map(list, lists), strict=True))

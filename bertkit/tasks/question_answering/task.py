@@ -67,7 +67,7 @@ class TaskSettings:
                 raise ValueError(f"{name}: {getattr(self, name)} is not at least 1")
         for name, default in (("null_score_diff_threshold", 0.0), ("predict_threshold", None)):
             if getattr(self, name) != default and not self.version_2_with_negative:
-                raise ValueError(f"{name}: is for version_2_with_negative; give that, or leave it out")
+                raise ValueError(f"{name}: needs version_2_with_negative; set it, or remove {name}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,9 +99,9 @@ class DataSettings(FineTuningData):
         if self.data_dir is not None:
             raise ValueError("data_dir: questions are in files; give train_file and validation_file")
         if self.dataset_name is not None and (self.train_file or self.validation_file):
-            raise ValueError("dataset_name: either a set of the Hub or files, and there are files too")
+            raise ValueError("dataset_name: give either a Hub data set or files, not both")
         if self.dataset_config is not None and self.dataset_name is None:
-            raise ValueError("dataset_config: is of a set of the Hub; give dataset_name, or leave it out")
+            raise ValueError("dataset_config: is for a Hub data set; give dataset_name, or remove it")
 
     @property
     def sizes(self) -> WindowSizes:
@@ -132,7 +132,7 @@ class QuestionAnsweringTask(Task):
 
     @property
     def remedy(self) -> str:
-        return "a larger --max-query-length keeps more of the questions; their texts are read whole, in windows"
+        return "a larger --max-query-length keeps more of the questions; contexts are read completely, in windows"
 
     def config(self) -> dict[str, Any]:
         return {"num_labels": 2}  # start and end: sets the size of the head in other families than BERT
@@ -164,7 +164,7 @@ class QuestionAnsweringTask(Task):
         questions = questions_of(table, unanswerable=negative, drop=name == "train")
         notes = questions.notes(len(table))
         if negative and all(each["text"] for each in questions.columns["answers"]):
-            notes += ("warning: every question has an answer; leave --version-2-with-negative out for SQuAD 1.1",)
+            notes += ("warning: every question has an answer; remove --version-2-with-negative for SQuAD 1.1",)
         return Split(Dataset.from_dict(questions.columns), table.source, table.fingerprint, notes)
 
     def is_labelled(self, examples: Dataset) -> bool:
@@ -185,7 +185,7 @@ class QuestionAnsweringTask(Task):
     def encoding_notes(self, features: Dataset) -> tuple[str, ...]:
         owners, starts = (features.data.column(name).to_numpy() for name in ("example", "start_positions"))
         lost = len(np.unique(owners[starts == IGNORE_INDEX]))
-        return (f"answers of which no token has a character, left out of the loss: {lost}",) if lost else ()
+        return (f"answers that no token covers, excluded from the loss: {lost}",) if lost else ()
 
     def collate(
         self, rows: Sequence[Mapping[str, Any]], tokenizer: PreTrainedTokenizerBase, inputs: Sequence[str]
@@ -282,13 +282,14 @@ class QuestionAnsweringTask(Task):
         never = 100 * evaluation.get("eval_NoAns_total", 0) / evaluation["eval_total"]
         if evaluation["eval_best_f1"] <= never:
             return self, (
-                f"warning: to answer nothing would score best on the validation set (F1 {never:.2f}), whatever the "
-                f"threshold: train longer, or on more. `bertkit predict` decides at {self._threshold}"
+                f"warning: predicting no answer for every question scores best on the validation set (F1 {never:.2f}), "
+                f"whatever the threshold: train longer, or on more data. `bertkit predict` uses threshold "
+                f"{self._threshold}"
             )
         threshold = evaluation["eval_best_f1_thresh"]
         return self.with_settings(predict_threshold=threshold), (
-            f"`bertkit predict` says no answer where its score is more than {threshold:.4g} above the best span's, the "
-            f"best on the validation set; scores and files of this run are at {self._threshold}"
+            f"`bertkit predict` predicts no answer if its score exceeds the best span's by more than {threshold:.4g}, "
+            f"the best threshold on the validation set; scores and files of this run use {self._threshold}"
         )
 
     def write_predictions(
@@ -304,7 +305,7 @@ class QuestionAnsweringTask(Task):
         for number, pair in enumerate(pairs, first):
             if len(pair) != 2 or not all(text.strip() for text in pair):
                 raise DataError(
-                    f"input {number}: expected a question and a text with a tab between them, got "
+                    f"input {number}: expected a question and a text separated by a tab, got "
                     f"{lines[number - first][:60]!r}; or give --question with --context"
                 )
         return {"question": [pair[0] for pair in pairs], "context": [pair[1] for pair in pairs]}
@@ -319,10 +320,12 @@ class QuestionAnsweringTask(Task):
         if isinstance(fields["context"], str):
             contexts *= len(questions)
         if len(questions) != len(contexts):
-            raise DataError(f"{len(questions)} questions, {len(contexts)} contexts; expected one context, or as many")
+            raise DataError(
+                f"{len(questions)} questions, {len(contexts)} contexts; expected one context, or one for each question"
+            )
         found = {"question": questions, "context": contexts}
         empty = [name for name, values in found.items() if not all(value.strip() for value in values)]
-        raise_all([f"{name}: an empty one among them; write a text" for name in empty])
+        raise_all([f"{name}: one of them is empty; write a text" for name in empty])
         return found
 
     def read_file(self, path: Path) -> Table | None:

@@ -50,15 +50,15 @@ class WindowSizes:
         room = self.max_seq_length - special_tokens - self.max_query_length
         if self.max_query_length < 1 or room < 1:
             raise ValueError(
-                f"max_query_length: {self.max_query_length} tokens of the question and {special_tokens} special ones "
+                f"max_query_length: {self.max_query_length} tokens of the question and {special_tokens} special tokens "
                 f"leave {max(room, 0)} of max_seq_length {self.max_seq_length} for the text; expected 1 to "
                 f"{self.max_seq_length - special_tokens - 1}"
             )
         if not 0 <= self.doc_stride < room:
             raise ValueError(
-                f"doc_stride: {self.doc_stride}, the overlap of windows, which have {room} tokens of the text beside "
-                f"the longest question (max_seq_length {self.max_seq_length}, max_query_length "
-                f"{self.max_query_length}); expected 0 to {room - 1}"
+                f"doc_stride: {self.doc_stride}, but windows have {room} tokens of the text besides the longest "
+                f"question (max_seq_length {self.max_seq_length}, max_query_length {self.max_query_length}); "
+                f"expected 0 to {room - 1}"
             )
 
 
@@ -93,8 +93,8 @@ def pair_form(tokenizer: PreTrainedTokenizerBase) -> PairForm:
     """
     if not tokenizer.is_fast:
         raise CheckpointError(
-            f"{type(tokenizer).__name__} does not tell which characters a token stands for; question answering needs a "
-            "tokenizer of the tokenizers library"
+            f"{type(tokenizer).__name__} does not give the characters of a token; question answering needs a tokenizer "
+            "of the tokenizers library"
         )
     probe = tokenizer("a", "a", truncation=False, padding=False, return_token_type_ids=True)
     ids, types, owners = probe["input_ids"], probe["token_type_ids"], probe.sequence_ids(0)
@@ -109,7 +109,7 @@ def pair_form(tokenizer: PreTrainedTokenizerBase) -> PairForm:
     places = [(run, token.index(cls)) for run, token in enumerate(specials) if cls in token]
     if not places or second < first:
         raise CheckpointError(
-            f"{type(tokenizer).__name__} puts no [CLS] beside a question and a text, which says that there is no answer"
+            f"{type(tokenizer).__name__} adds no [CLS] to a question and a text, which is needed to predict no answer"
         )
     return PairForm(tuple(specials), tuple(special_types), types[first], types[second], places[0])
 

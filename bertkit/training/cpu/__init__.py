@@ -6,14 +6,13 @@ They do not change results beyond rounding, except that dropout samples differen
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
-from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, Trainer
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from bertkit.placement.resolve import Placement
-from bertkit.training.cpu.compact_embedding import compact_embedding, compact_embeddings
 from bertkit.training.cpu.dropout import ATTENTION, FastDropout, fast_dropout
 from bertkit.training.cpu.few_lengths import Collate, with_few_lengths
 from bertkit.training.cpu.length_grouping import of_like_length
@@ -28,13 +27,11 @@ class CpuSpeedUps:
         is_on: the run is on a CPU, and ``placement.cpu_speed_ups`` is not false.
         changes_lengths: batches may differ in length.
         compiles: the model is compiled by ``train.torch_compile``.
-        is_sharded: the weights are sharded across processes.
     """
 
     is_on: bool = False
     changes_lengths: bool = False
     compiles: bool = False
-    is_sharded: bool = False
 
     def collator(
         self, collate: Collate, tokenizer: PreTrainedTokenizerBase, max_seq_length: int, label_columns: Sequence[str]
@@ -62,28 +59,15 @@ class CpuSpeedUps:
         return of_like_length(batches) if is_on else batches
 
     @contextmanager
-    def applied(self, trainer: Trainer, special_ids: Sequence[int]) -> Iterator[None]:
-        """Context that applies the speed-ups to the trainer's model and to this process during training.
+    def applied(self, model: nn.Module) -> Iterator[None]:
+        """Context that applies the speed-ups to a model and to this process during training.
 
-        Names and shapes in the state dicts of model and optimizer do not change. The process keeps freed memory until
-        it ends.
-
-        Args:
-            trainer: trainer with model and training set, without an optimizer.
-            special_ids: ids that may occur in batches in addition to those of the training set.
-
-        Raises:
-            CheckpointError: the training set has ids outside the model's embedding.
+        The process keeps freed memory until it ends.
         """
-        with ExitStack() as changes:
-            if self.is_on and not self.is_sharded:
-                changes.enter_context(compact_embedding(trainer, list(special_ids)))
-                for embedding in compact_embeddings(trainer.model):
-                    embedding.follow(trainer.create_optimizer())  # the Trainer uses an existing optimizer
-            if self.is_on:
-                keep_freed_memory()
-            if self.is_on and not self.compiles:  # Inductor fails on its autograd functions
-                changes.enter_context(fast_dropout(trainer.model))
+        if self.is_on:
+            keep_freed_memory()
+        # Inductor fails on the autograd functions of fast dropout.
+        with fast_dropout(model) if self.is_on and not self.compiles else nullcontext():
             yield
 
 
@@ -91,14 +75,13 @@ def cpu_speed_ups(placement: Placement, *, compiles: bool = False) -> CpuSpeedUp
     """Returns the speed-ups of a run in a placement.
 
     Args:
-        placement: source of the device, ``cpu_speed_ups``, ``fixed_shapes`` and the strategy.
+        placement: source of the device, ``cpu_speed_ups`` and ``fixed_shapes``.
         compiles: ``train.torch_compile`` is on.
     """
     return CpuSpeedUps(
         is_on=placement.device == "cpu" and placement.settings.cpu_speed_ups,
         changes_lengths=not placement.fixed_shapes,
         compiles=compiles,
-        is_sharded=placement.strategy == "fsdp",
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from bertkit.training.batch_shapes import lengthened
+from bertkit.training.batches import lengthened
 
 Collate = Callable[..., Mapping[str, Tensor]]
 

@@ -24,6 +24,7 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel, TrainingArguments
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 from transformers.utils import SAFE_WEIGHTS_NAME
@@ -68,6 +69,9 @@ class ShardedTrainer(BertkitTrainer):
         finally:
             for name in hidden:
                 delattr(self.model, name)
+
+    def own_weights(self) -> list[torch.Tensor]:
+        return [each.to_local() if isinstance(each, DTensor) else each for each in self.model.parameters()]
 
     def save_weights(self, folder: Path) -> None:
         weights = self._whole_weights()
@@ -146,7 +150,7 @@ def layer_classes(model: PreTrainedModel) -> list[str]:
     there = {type(module).__name__ for module in model.modules()}
     names = sorted(name for name in there & set(model._no_split_modules or ()) if not name.endswith("Embeddings"))
     if not names:
-        raise PlacementError(f"placement.strategy: fsdp does not know the layers of a {type(model).__name__}; use ddp")
+        raise PlacementError(f"placement.strategy: the layers of {type(model).__name__} are unknown to fsdp; use ddp")
     return names
 
 

@@ -106,13 +106,13 @@ class MemorySavingTrainer(BertkitTrainer):
         several = self.args.world_size > 1
         if several and (self.is_fsdp_enabled or (self._is_backward and self._is_exchanged)):
             raise PlacementError(
-                f"{what}, while the processes exchanged tensors, so that the step cannot be done again; go on from the "
-                f"last checkpoint with --resume {setting} or a smaller divisor: the numbers stay the same"
+                f"{what}, while the processes exchanged tensors, so the step cannot be repeated; continue from the "
+                f"last checkpoint with --resume {setting} or a smaller divisor: the results stay the same"
             )
         self._at_once = half
         where = f"process {self.args.process_index}: " if several else ""
         print(
-            f"{where}{what}: from here on {half} at once, accumulated more often; the global batch and the numbers "
-            f"stay the same. To begin so: {setting}",
+            f"{where}{what}: continuing with {half} at once and more accumulation steps; the global batch and the "
+            f"results stay the same. To start with this: {setting}",
             file=sys.stderr,
         )

@@ -59,7 +59,7 @@ class XlaTrainer(BertkitTrainer):
         if len(batch_samples) < num_batches:
             # torch_xla reads in a thread, and treats an exception there as the end of the data.
             raise TrainingError(
-                f"step {self.state.global_step + 1}: the data end before the epoch does; what stopped them stands above"
+                f"step {self.state.global_step + 1}: the data ended before the end of the epoch; see the cause above"
             )
         return batch_samples, num_items_in_batch
 
@@ -98,7 +98,7 @@ class XlaTrainer(BertkitTrainer):
         except KeyError as error:
             if error.args != ("xla",):
                 raise
-            say("the checkpoint is of another device: dropout goes on from the seed")
+            say("the checkpoint is from another device: dropout starts again from the seed")
 
 
 class _BetweenGraphs(TrainerCallback):

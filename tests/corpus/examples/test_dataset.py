@@ -362,7 +362,7 @@ class TestSettings:
             PretrainingData(**{name: value})
 
     def test_an_unknown_objective(self):
-        with pytest.raises(ValueError, match=r"^pair_objective: 'order' is none of nsp, sop, none$"):
+        with pytest.raises(ValueError, match=r"^pair_objective: 'order' is not one of nsp, sop, none$"):
             PretrainingData(pair_objective="order")  # type: ignore[arg-type]
 
     def test_no_special_token_is_ordinary(self, numbered_tokenizer, vocabulary):

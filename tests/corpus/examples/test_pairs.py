@@ -341,7 +341,7 @@ def test_held_out_documents_are_never_seen(store_of):
 def test_one_document_is_refused_with_the_ways_out(store_of, chosen):
     store = store_of([[3, 4], [5]])
     ways_out = "give more files.*--document-separator.*--sentence-per-line.*--pair-objective sop or none"
-    with pytest.raises(DataError, match=rf"this corpus has {len(chosen)}: {ways_out}"):
+    with pytest.raises(DataError, match=rf"this corpus is {len(chosen)}: {ways_out}"):
         plan_epoch(store.subset(chosen), 0, 0, 16, 0.1)
 
 
@@ -352,7 +352,7 @@ def test_one_document_suffices_without_random_segments(store_of, pair_objective)
 
 @pytest.mark.parametrize(("pair_objective", "chosen"), [("sop", [0, 1]), ("sop", []), ("none", [])])
 def test_too_little_text_for_an_example(store_of, pair_objective, chosen):
-    with pytest.raises(DataError, match=rf"of {len(chosen)} documents, {len(chosen)} tokens.*give more text"):
+    with pytest.raises(DataError, match=rf"from {len(chosen)} documents with {len(chosen)} tokens.*give more text"):
         plan_epoch(store_of([[1], [1]]).subset(chosen), 0, 0, 16, 0.1, pair_objective)
 
 

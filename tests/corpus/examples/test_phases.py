@@ -68,7 +68,7 @@ def test_the_examples_of_a_phase_follow_those_of_the_one_before():
 
 def test_a_batch_across_phases_and_numbers_beyond_the_run_are_refused():
     examples = PhasedExamples([Part(0, 4), Part(1, 2)])
-    with pytest.raises(ValueError, match="examples 3 to 4 are of 2 phases"):
+    with pytest.raises(ValueError, match="examples 3 to 4 are from 2 phases"):
         examples.__getitems__([3, 4])
     for index in (-1, 6):
         with pytest.raises(IndexError, match="this run has examples 0 to 5"):

@@ -176,7 +176,9 @@ class TestSeveralProcesses:
 
     def test_a_process_that_is_killed_is_said(self, corpus, files):
         files += corpus.write(four="kill\n\nt1")
-        with pytest.raises(PlacementError, match=r"one of the 2 processes .* was killed from outside"):
+        with pytest.raises(
+            PlacementError, match=r"one of the 2 processes .* was killed, most often because memory ran out"
+        ):
             corpus.build(files, splitter=marked, num_workers=2)
         assert list(corpus.cache.iterdir()) == []
 
@@ -266,7 +268,7 @@ class TestProcessesEnd:
         program.kill()
         self.assert_gone(pids)
         program.communicate(timeout=60)
-        with pytest.raises(DataError, match="no store of tokens here"):
+        with pytest.raises(DataError, match="no token store in this folder"):
             TokenStore.open(tmp_path / "store")
 
 

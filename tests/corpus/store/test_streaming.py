@@ -119,6 +119,20 @@ def test_two_streams_over_the_same_folder_share_their_blocks(stream, tokenizer):
         assert documents(one.of_epoch(number), tokenizer) == documents(two.of_epoch(number), tokenizer)
 
 
+def test_damaged_blocks_are_built_again(stream, tokenizer):
+    expected = [documents(stream("whole").of_epoch(number), tokenizer) for number in range(12)]
+    first = stream()
+    for number in range(12):
+        first.of_epoch(number)
+    rng = random.Random(0)
+    for file in sorted(path for path in first.folder.rglob("*") if path.is_file() and path.name != "lock"):
+        changed = bytearray(file.read_bytes())
+        changed[rng.randrange(len(changed) // 2)] ^= 4
+        file.write_bytes(changed)
+    again = stream()
+    assert [documents(again.of_epoch(number), tokenizer) for number in range(12)] == expected
+
+
 def test_another_text_or_another_cut_is_another_stream(stream):
     assert stream().fingerprint == stream().fingerprint
     assert stream().fingerprint != stream(block_characters=2000).fingerprint

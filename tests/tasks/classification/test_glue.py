@@ -75,8 +75,8 @@ def test_unknown_labels_are_named_with_file_and_line(tmp_path):
     write(tmp_path, train="sentence\tlabel\ngood\t1\nbad\tgood\n\nmore\t2\n", dev=DEV)
     with pytest.raises(DataError) as caught:
         task(tmp_path).load()
-    assert f"{tmp_path}/train.tsv, line 3: label 'good' is none of '0', '1'" in str(caught.value)
-    assert f"{tmp_path}/train.tsv, line 5: label '2' is none of '0', '1'" in str(caught.value)
+    assert f"{tmp_path}/train.tsv, line 3: label 'good' is not one of '0', '1'" in str(caught.value)
+    assert f"{tmp_path}/train.tsv, line 5: label '2' is not one of '0', '1'" in str(caught.value)
 
 
 def test_many_faults_are_counted_not_all_printed(tmp_path):
@@ -88,7 +88,7 @@ def test_many_faults_are_counted_not_all_printed(tmp_path):
 
 
 def test_a_missing_folder_or_file_says_what_is_expected(tmp_path):
-    with pytest.raises(DataError, match=r"no SST-2/dev\.tsv and no dev\.tsv there"):
+    with pytest.raises(DataError, match=r"contains neither SST-2/dev\.tsv nor dev\.tsv"):
         task(tmp_path).load()
     write(tmp_path, dev=DEV)
     with pytest.raises(DataError, match=r"train\.tsv: no such file"):
@@ -162,7 +162,7 @@ def test_a_pair_has_two_segments_and_the_longer_one_is_cut(tokenizer):
     assert features["input_ids"] == [[2, 5, 6, 3, 7, 3]]  # [CLS] a good [SEP] bad [SEP]
     assert features["token_type_ids"][0][-2:] == [1, 1]
     assert features["full_length"] == [9]
-    with pytest.raises(DataError, match="input 1: expected two texts with a tab"):
+    with pytest.raises(DataError, match="input 1: expected two texts separated by a tab"):
         pair.read_input(["only one"])
 
 

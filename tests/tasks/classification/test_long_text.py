@@ -204,7 +204,7 @@ def test_training_goes_through_every_window():
 
 def test_the_checkpoint_keeps_how_texts_are_chunked():
     chunked = task(stride=3, pooling="max")
-    config = BertConfig(bertkit_task=copy.deepcopy(chunked.describe()))
+    config = BertConfig(**chunked.config(), bertkit_task=copy.deepcopy(chunked.describe()))
     later = task_of_checkpoint(config, "here")
     assert later.data == chunked.data
     with pytest.raises(RecipeError, match=r"data\.stride: windows of 5 tokens, .* cannot share 3; expected 0 to 2"):
@@ -215,7 +215,7 @@ def test_the_checkpoint_keeps_how_texts_are_chunked():
 
 
 def test_pairs_are_refused():
-    with pytest.raises(RecipeError, match=r"chunk is for one text, and classification has pairs \(first, second\)"):
+    with pytest.raises(RecipeError, match=r"chunk is for single texts, and classification has pairs \(first, second\)"):
         task("first", "second").encode({"first": ["w1"], "second": ["w2"]}, TOKENIZER)
 
 
@@ -228,7 +228,7 @@ def test_windows_cannot_share_all_their_tokens(stride):
 
 @pytest.mark.parametrize(("name", "value"), [("stride", 4), ("stride", 0), ("pooling", "mean")])
 def test_settings_of_windows_without_windows_are_refused(name, value):
-    with pytest.raises(ValueError, match=f"^{name}: {value!r} is for long_text: chunk; give that, or leave it$"):
+    with pytest.raises(ValueError, match=f"^{name}: {value!r} needs long_text: chunk; set it, or remove {name}$"):
         DataSettings(**{name: value})
 
 

@@ -145,7 +145,9 @@ def test_a_head_that_reads_all_tokens_is_refused_and_said_how_to_change(encoder)
 
 @bert
 def test_a_head_that_classifies_tokens_is_refused(encoder):
-    with pytest.raises(CheckpointError, match="classifies by more than the first token: its windows cannot be pooled"):
+    with pytest.raises(
+        CheckpointError, match="classifies by more than the first token, so its windows cannot be pooled"
+    ):
         pool_windows(classifier(encoder, "TokenClassification"), "mean")
 
 
@@ -155,7 +157,7 @@ def test_another_pooling_than_the_two_or_a_second_one_is_refused(encoder):
     with pytest.raises(ValueError, match="pooling is 'first'; expected 'mean' or 'max'"):
         pool_windows(model, "first")
     pool_windows(model, "mean")
-    with pytest.raises(ValueError, match="the model pools windows already"):
+    with pytest.raises(ValueError, match="the model already pools windows"):
         pool_windows(model, "max")
 
 

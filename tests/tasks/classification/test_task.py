@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +22,9 @@ TRAIN = "text,label\ngood film,pos\nbad film,neg\n"
 
 
 @pytest.fixture
-def task(tmp_path):
-    """Makes a task of files, each given by its content: ``task(train_csv=…, test_jsonl=…, stride=…, problem=…)``."""
-
-    def make(**given: Any) -> ClassificationTask:
-        data, settings = {}, {}
-        for name, value in given.items():
-            split, _, kind = name.rpartition("_")
-            if kind in ("csv", "tsv", "jsonl"):
-                path = tmp_path / f"{split}.{kind}"
-                path.write_text(value, encoding="utf-8")
-                data[f"{split}_file"] = str(path)
-            else:
-                (settings if name in TaskSettings.__dataclass_fields__ else data)[name] = value
-        return ClassificationTask(TaskSettings(**settings), DataSettings(**data))
-
-    return make
+def task(task_of_files):
+    """Builds a task of files, each given by its content: ``task(train_csv=…, test_jsonl=…, stride=…, problem=…)``."""
+    return partial(task_of_files, ClassificationTask, TaskSettings, DataSettings)
 
 
 def rows(**columns: list[Any]) -> str:
@@ -112,15 +100,15 @@ def test_names_that_are_given_set_the_order_and_refuse_others(task, tmp_path):
     numbers = task(train_csv="text,label\na,1.5\nb,2.5\n", label_names=["2.5", "1.5"])
     assert numbers.load(["train"])[1]["train"].examples["labels"][:] == [1, 0]
     refused = message(task(train_csv=TRAIN, label_names=["pos", "negative"]), tmp_path, ["train"])
-    assert refused == "train.csv, line 3: label 'neg' is none of 'pos', 'negative'"
+    assert refused == "train.csv, line 3: label 'neg' is not one of 'pos', 'negative'"
 
 
 @pytest.mark.parametrize(
     ("wrong", "expected"),
     [
-        ({"text_columns": ["a", "b", "c"]}, "text_columns: expected one, or two of pairs, got a, b, c"),
-        ({"text_columns": ["a", "a"]}, "text_columns: expected two of pairs, got a twice"),
-        ({"label_separator": ""}, "label_separator: '' is for several labels a row"),
+        ({"text_columns": ["a", "b", "c"]}, "text_columns: expected one, or two for pairs, got a, b, c"),
+        ({"text_columns": ["a", "a"]}, "text_columns: expected two different columns for pairs, got a twice"),
+        ({"label_separator": ""}, "label_separator: '' is for several labels per row"),
         ({"label_separator": ",", "problem": "single_label"}, "label_separator: ',' is for several"),
         ({"label_names": ["a"], "problem": "regression"}, "label_names: numbers have no classes"),
     ],
@@ -135,9 +123,12 @@ def test_impossible_settings_are_refused(wrong, expected):
     [
         ({"validation_fraction": 0.0}, "validation_fraction: expected a share between 0 and 1, got 0.0"),
         ({"validation_fraction": 1.0}, "validation_fraction: expected a share"),
-        ({"data_dir": "x"}, "data_dir: a table is a file"),
-        ({"dataset_name": "org/x", "test_file": "t.csv"}, "dataset_name: either a set .* and test_file is given too"),
-        ({"dataset_config": "en"}, "dataset_config: is of a set of the Hub; give dataset_name"),
+        ({"data_dir": "x"}, "data_dir: tables are files"),
+        (
+            {"dataset_name": "org/x", "test_file": "t.csv"},
+            "dataset_name: give either a Hub data set or files; test_file is given too",
+        ),
+        ({"dataset_config": "en"}, "dataset_config: is for a Hub data set; give dataset_name"),
     ],
 )
 def test_impossible_data_are_refused(wrong, expected):
@@ -152,11 +143,11 @@ def test_all_faults_of_all_files_are_told_at_once(task, tmp_path):
     train = "text,label\ngood,pos\n,neg\n  ,pos\nNA,\n"
     assert message(task(train_csv=train, validation_csv="text,label\na,pos\nb,other\nc,\n"), tmp_path).splitlines() == [
         "2 faults:",
-        "  - train.csv, line 3: text is empty; write a text, or leave the row out",
-        "  - train.csv, line 4: text is empty; write a text, or leave the row out",
+        "  - train.csv, line 3: text is empty; write a text, or remove the row",
+        "  - train.csv, line 4: text is empty; write a text, or remove the row",
         "train.csv, line 5: no value for 'label'",
         "2 faults:",
-        "  - validation.csv, line 3: label 'other' is none of 'neg', 'pos'",
+        "  - validation.csv, line 3: label 'other' is not one of 'neg', 'pos'",
         "  - validation.csv, line 4: no value for 'label'",
     ]
 
@@ -171,13 +162,13 @@ def test_both_texts_of_a_pair_are_checked(task, tmp_path):
 
 def test_labels_that_only_the_test_set_has_are_named(task, tmp_path):
     refused = message(task(train_csv=many(), test_csv="text,label\na,pos\nb,new\n"), tmp_path)
-    assert refused == "test.csv, line 3: label 'new' is none of 'neg', 'pos'"
+    assert refused == "test.csv, line 3: label 'new' is not one of 'neg', 'pos'"
 
 
 def test_one_class_alone_is_refused_together_with_other_faults(task, tmp_path):
     assert message(task(train_csv="text,label\na,pos\n,pos\n"), tmp_path, ["train"]).splitlines() == [
         "train.csv: every row has the label 'pos'; expected at least two classes",
-        "train.csv, line 3: text is empty; write a text, or leave the row out",
+        "train.csv, line 3: text is empty; write a text, or remove the row",
     ]
 
 
@@ -207,7 +198,7 @@ def test_columns_are_asked_for_where_they_cannot_be_told(task, tmp_path):
     assert refused == "train.csv: --label-column lable: no such column among text, label; did you mean 'label'?"
     everything = {"problem": "single_label", "label_names": ["pos", "neg"], "label_column": "label"}
     leak = task(train_csv=TRAIN, text_columns=["label"], **everything)
-    assert message(leak, tmp_path) == "train.csv: --text-column label: this column holds the labels; name another"
+    assert message(leak, tmp_path) == "train.csv: --text-column label: this column contains the labels; give another"
     named = task(train_csv="labels,sentiment\na,1\nb,0\n", label_column="sentiment")
     assert message(named, tmp_path) == "train.csv: a column of texts cannot be named 'labels'; rename it"
 
@@ -270,10 +261,10 @@ def test_rows_of_the_validation_set_that_were_trained_on_are_told(task):
     validation = "text,label\nbad film,neg\nnew,pos\ngood film,neg\n"
     _, splits = task(train_csv=TRAIN, validation_csv=validation).load()
     assert splits["validation"].notes == (
-        "warning: the texts of 2 of 3 rows also stand in the training set, which makes the scores too good; the first "
+        "warning: the texts of 2 of 3 rows are also in the training set, so the scores are too high; the first "
         "is 'bad film'",
     )
-    assert splits["train"].notes == ()
+    assert splits["train"].notes == ("problem: single_label with 2 classes, inferred from 2 labels: words",)
     _, fresh = task(train_csv=TRAIN, validation_csv="text,label\nnew,pos\n").load()
     assert fresh["validation"].notes == ()
 
@@ -399,14 +390,14 @@ def test_a_checkpoint_reads_tables_that_have_its_columns_only(task, tmp_path):
     later = through_checkpoint(trained, test_file=str(tmp_path / "later.csv"))
     assert later.load(["test"])[1]["test"].examples.to_dict() == {"body": ["c"]}
     later = through_checkpoint(trained, validation_file=str(tmp_path / "later.csv"))
-    assert message(later, tmp_path, ["validation"]) == "later.csv: no column 'kind'; there is 'body', 'label'"
+    assert message(later, tmp_path, ["validation"]) == "later.csv: no column 'kind'; available: 'body', 'label'"
 
 
 def test_a_checkpoint_refuses_labels_that_it_was_not_trained_on(task, tmp_path):
     trained, _ = task(train_csv=TRAIN).load(["train"])
     (tmp_path / "later.csv").write_text("text,label\na,neg\nb,neutral\n")
     later = through_checkpoint(trained, validation_file=str(tmp_path / "later.csv"))
-    assert message(later, tmp_path, ["validation"]) == "later.csv, line 3: label 'neutral' is none of 'neg', 'pos'"
+    assert message(later, tmp_path, ["validation"]) == "later.csv, line 3: label 'neutral' is not one of 'neg', 'pos'"
 
 
 def test_a_checkpoint_with_settings_of_another_version_is_refused():

@@ -7,6 +7,8 @@ import json
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bertkit import metrics
 from bertkit.errors import DataError
@@ -54,6 +56,39 @@ def test_large_logits_do_not_overflow(dtype):
         "labels": ["a"],
         "probabilities": {"a": 1.0, "b": 0.0},
     }
+
+
+class TestManyLabels:
+    NAMES = tuple(f"c{number}" for number in range(200))
+
+    @settings(deadline=None)
+    @given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 200), coarse=st.booleans())
+    def test_the_ten_most_probable_are_kept_and_always_the_predicted_ones(self, seed, count, coarse):
+        """Against sorting all of them; coarse logits have many ties, of which the first label comes first."""
+        logits = np.random.default_rng(seed).normal(size=(3, count)) * 3
+        logits = (logits.round() if coarse else logits).astype(np.float32)
+        for problem in ("single_label", "multi_label"):
+            task = settled(problem, *self.NAMES[:count])
+            every = task.with_all_probabilities().decode(logits, {}, {})
+            for row, full in zip(task.decode(logits, {}, {}), every, strict=True):
+                assert list(full["probabilities"]) == list(self.NAMES[:count])
+                if count <= 10:
+                    assert row == full
+                    continue
+                labels = row.get("labels", [row.get("label")])
+                ranked = sorted(full["probabilities"].items(), key=lambda item: -item[1])
+                assert list(row["probabilities"].values()) == [value for _, value in ranked[: max(10, len(labels))]]
+                assert row["probabilities"].items() <= full["probabilities"].items()
+                assert set(labels) <= row["probabilities"].keys()
+                if problem == "single_label":
+                    assert (row["label"], row["probability"]) == next(iter(row["probabilities"].items())) == ranked[0]
+                assert {**row, "probabilities": None} == {**full, "probabilities": None}
+                assert task.line(row) == task.line(full)
+
+    def test_eleven_labels_are_more_than_are_kept(self):
+        assert not settled("single_label", *self.NAMES[:10]).leaves_out_labels
+        assert settled("single_label", *self.NAMES[:11]).leaves_out_labels
+        assert not settled("single_label", *self.NAMES[:11]).with_all_probabilities().leaves_out_labels
 
 
 def test_what_is_decoded_is_what_is_scored():
@@ -112,7 +147,7 @@ def test_lines_are_texts_or_pairs_with_a_tab():
     assert settled("regression").read_input(["a\tb", ""]) == {"text": ["a\tb", ""]}
     pair = settled("regression", texts=("first", "second"))
     assert pair.read_input(["a\tb", "c\t"]) == {"first": ["a", "c"], "second": ["b", ""]}
-    with pytest.raises(DataError, match="input 2: expected two texts with a tab between them, got 'a'"):
+    with pytest.raises(DataError, match="input 2: expected two texts separated by a tab, got 'a'"):
         pair.read_input(["a\tb", "a"])
 
 

@@ -71,7 +71,7 @@ def test_packed_and_marked_files_are_the_same(conll, tmp_path):
         ("a O\nb\nc O\nd x O\n", "2 faults:\n  - x.conll, line 2: 1 column where most lines have 2: 'b' …\n"
          "  - x.conll, line 4: 3 columns where most lines have 2: 'd' …"),
         ("# sent_id = 1\na\tO\nb\tO\n", "x.conll, line 1: 4 columns where most lines have 2: '#' …"),
-        ("\n\n", "x.conll: no words; expected a word a line, with its tag in the last column"),
+        ("\n\n", "x.conll: no words; expected one word per line, with its tag in the last column"),
         ("-DOCSTART- O\n", "x.conll: no words"),
         ("a O\nCafé O\n".encode("latin-1"), "x.conll: not UTF-8 at byte offset 7"),
     ],

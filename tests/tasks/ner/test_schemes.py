@@ -58,7 +58,9 @@ def test_schemes_by_what_there_is(sentences, scheme):
     ("sentences", "expected"),
     [
         (["O B-A", "O PER 0"], "2 faults:\n  - 1.1: tag 'PER' has none of the prefixes B, I, E, S, L, U, .* 'B-A'\n"),
-        (["S-A E-A", "U-A"], "1.0: tag 'U-A' is of BILOU, and other tags are of IOBES"),
+        (["S-A E-A", "U-A"], "1.0: tag 'U-A' is from BILOU, but other tags are from IOBES"),
+        (["O B-A", "I- O"], "1.0: tag 'I-' has no type after its hyphen, which other tags have, such as 'B-A'$"),
+        (["O B-", "O"], "0.1: tag 'B-' has no type after its hyphen$"),
     ],
 )
 def test_mixed_tags_are_refused_with_their_places(sentences, expected):
@@ -90,7 +92,7 @@ def test_what_is_wrong_is_said():
         "I-A at the start of a sentence",
         "I-B after O",
     ]
-    assert find_impossible(["S-A"], "IOB2")[0].what == "S-A, a tag that IOB2 does not have"
+    assert find_impossible(["S-A"], "IOB2")[0].what == "S-A, which is not a tag of IOB2"
 
 
 ENTITIES = st.lists(st.tuples(st.sampled_from("AB"), st.integers(1, 3), st.integers(0, 2)), max_size=5)

@@ -60,7 +60,9 @@ def test_columns_that_are_not_there_are_refused(table, tmp_path):
         "x.conll: --tag-column 4: expected the number of a column, 1 to 3"
     )
     assert refused(tmp_path, tag_column, table("y.conll", "a\n"), None).startswith("y.conll: one column; expected two")
-    assert refused(tmp_path, table, "x.csv", "a,O\n").startswith("x.csv: a field of a CSV file holds no list of words")
+    assert refused(tmp_path, table, "x.csv", "a,O\n").startswith(
+        "x.csv: a field of a CSV file cannot hold a list of words"
+    )
 
 
 def test_words_and_tags_with_their_places(table):
@@ -83,7 +85,7 @@ def test_all_faults_of_words_are_told_together(table, tmp_path):
     assert refused(tmp_path, read_words, rows, "tokens").splitlines() == [
         "4 faults:",
         "  - x.jsonl, line 2: tokens is 'b c'; expected a list of words",
-        "  - x.jsonl, line 3: tokens holds no word; leave the row out",
+        "  - x.jsonl, line 3: tokens contains no words; remove the row",
         "  - x.jsonl, line 4, word 2: 5 in tokens; expected text",
         "  - x.jsonl, line 5: tokens is None; expected a list of words",
     ]
@@ -96,8 +98,7 @@ def test_all_faults_of_tags_are_told_together(table, tmp_path):
         "  - x.jsonl, line 1: 1 tags for 2 words",
         "  - x.jsonl, line 2: ner_tags is 'O O'; expected a list of tags",
         "  - x.jsonl, line 3, word 2: no tag",
-        "  - x.jsonl, line 4, word 1: ner_tags holds the id 0, and nothing here says what it is called; "
-        "write the names of the tags",
+        "  - x.jsonl, line 4, word 1: ner_tags contains the id 0, whose name is unknown; write the names of the tags",
         "  - x.jsonl, line 4, word 2: no tag",
     ]
 
@@ -114,5 +115,7 @@ def test_ids_have_the_names_that_the_source_gives_them():
 
 def test_documents_are_told_or_missed(table, tmp_path):
     assert document_ids(table(tokens=[["a"], ["b"]], document_id=["x", "y"])) == ["x", "y"]
-    assert refused(tmp_path, document_ids, table("x.conll", "a O\n")).startswith("x.conll: no -DOCSTART- line, so that")
+    assert refused(tmp_path, document_ids, table("x.conll", "a O\n")).startswith(
+        "x.conll: no -DOCSTART- line; --context document needs it"
+    )
     assert refused(tmp_path, document_ids, table(tokens=[["a"]])).startswith("x.jsonl: no column 'document_id'")

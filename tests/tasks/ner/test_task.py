@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,22 +27,9 @@ TRAIN = "a B-PER\nfilm I-PER\nis O\n\nthe O\nplot B-LOC\n"
 
 
 @pytest.fixture
-def task(tmp_path):
-    """Makes a task of files, each given by its content: ``task(train_conll=…, test_jsonl=…, context=…, strict=…)``."""
-
-    def make(**given: Any) -> NerTask:
-        data, chosen = {}, {}
-        for name, value in given.items():
-            split, _, kind = name.rpartition("_")
-            if kind in ("conll", "jsonl"):
-                path = tmp_path / f"{split}.{kind}"
-                path.write_text(value, encoding="utf-8")
-                data[f"{split}_file"] = str(path)
-            else:
-                (chosen if name in TaskSettings.__dataclass_fields__ else data)[name] = value
-        return NerTask(TaskSettings(**chosen), DataSettings(**data))
-
-    return make
+def task(task_of_files):
+    """Builds a task of files, each given by its content: ``task(train_conll=…, context=…, strict=…)``."""
+    return partial(task_of_files, NerTask, TaskSettings, DataSettings)
 
 
 @pytest.fixture
@@ -98,9 +86,9 @@ def test_the_scheme_is_named_and_what_breaks_it_is_told_with_its_line(task, tmp_
     assert found["train"].notes == ("tags in IOB2",)
     _, warning = found["validation"].notes
     assert warning.replace(f"{tmp_path}/", "") == (
-        "warning: tags break the rules of IOB2 in 2 places, where they are read as conlleval does (what cannot go on "
-        "begins an entity): validation.conll, line 2: I-PER after O; validation.conll, line 4: I-LOC at the start of a "
-        "sentence"
+        "warning: tags violate the rules of IOB2 in 2 places, where they are read as by conlleval (a tag that cannot "
+        "continue an entity begins one): validation.conll, line 2: I-PER after O; validation.conll, line 4: I-LOC at "
+        "the start of a sentence"
     )
     assert found["validation"].examples["labels"][:] == [[0, 3], [1]]
     assert task(train_conll=TRAIN.replace("B-", "I-")).load(["train"])[1]["train"].notes == (
@@ -110,7 +98,7 @@ def test_the_scheme_is_named_and_what_breaks_it_is_told_with_its_line(task, tmp_
 
 def test_tags_that_only_the_others_have_are_refused_with_their_places(task, tmp_path):
     refused = message(task(train_conll=TRAIN, validation_conll="x O\ny B-ORG\n", test_conll="z B-MISC\n"), tmp_path)
-    remedy = "is of no label of the training set; mend it, or name all labels in task.label_names"
+    remedy = "has no label in the training set; correct it, or list all labels in task.label_names"
     assert refused.splitlines() == [
         f"validation.conll, line 2: tag 'B-ORG' {remedy}",
         f"test.conll, line 1: tag 'B-MISC' {remedy}",
@@ -122,17 +110,43 @@ def test_tags_that_only_the_others_have_are_refused_with_their_places(task, tmp_
     assert found["validation"].examples["labels"][:] == [[0, 5]]
 
 
+@pytest.mark.parametrize("scheme", [None, "IOB2", "IOBES"])
+@pytest.mark.parametrize("tag", [f"{prefix}-{blank}" for prefix in "BIESLU" for blank in ("", " ", "\u00a0")])
+@pytest.mark.parametrize("split", ["train", "validation", "test"])
+def test_a_tag_without_the_name_of_a_type_is_refused_with_its_line(task, tmp_path, split, tag, scheme):
+    files = {"train_conll": TRAIN, "validation_conll": TRAIN, "test_conll": TRAIN}
+    files[f"{split}_conll"] = f"x\tO\n\ny\tB-PER\nz\t{tag}\n"
+    refused = message(task(**files, scheme=scheme), tmp_path)
+    assert refused.startswith(f"{split}.conll, line 4: tag {tag!r} ")
+    assert len(refused.splitlines()) == 1
+
+
+def test_a_class_of_a_hub_set_without_the_name_of_a_type_is_refused(task, monkeypatch):
+    names = {"ner_tags": ["O", "B-PER", "I-"]}
+    table = Table({"tokens": [["a", "b"]], "ner_tags": [[1, 0]]}, "org/set (train)", "", class_names=names)
+    monkeypatch.setattr(table_data, "hub_splits", lambda *args: ["train"])
+    monkeypatch.setattr(table_data, "load_hub_table", lambda *args: table)
+    with pytest.raises(DataError, match=r"org/set \(train\): class 'I-' has no type after its hyphen"):
+        task(dataset_name="org/set").load(["train"])
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
         ({"train_conll": "a O\nb O\n"}, "train.conll: every word has the tag 'O'; expected at least two"),
-        ({"train_conll": TRAIN, "token_column": 2}, "train.conll: column 2 holds the words; say with --tag-column"),
+        (
+            {"train_conll": TRAIN, "token_column": 2},
+            "train.conll: column 2 contains the words; give the column of the tags with --tag-column",
+        ),
         ({"train_conll": "a B-X\nb X\n"}, "train.conll, line 2: tag 'X' has none of the prefixes"),
         ({"train_conll": "a\nb\n"}, "train.conll: one column; expected two or more"),
         ({"train_conll": "a B-X\nb\n"}, "train.conll, line "),
         ({"train_conll": TRAIN, "label_names": ["O", "B-PER", "B-LOC"]}, "task.label_names: expected B-LOC, B-PER, I-"),
         ({"train_conll": TRAIN, "context": "document"}, "train.conll: no -DOCSTART- line"),
-        ({"train_jsonl": '{"tokens": ["a"], "ner_tags": [3]}\n'}, "train.jsonl, line 1, word 1: ner_tags holds the id"),
+        (
+            {"train_jsonl": '{"tokens": ["a"], "ner_tags": [3]}\n'},
+            "train.jsonl, line 1, word 1: ner_tags contains the id",
+        ),
         (
             {"train_conll": TRAIN, "tag_column": 3},
             "train.conll: --tag-column 3: expected the number of a column, 1 to 2",
@@ -147,9 +161,9 @@ def test_what_cannot_be_trained_on_is_refused(task, tmp_path, given, expected):
     ("make", "wrong", "expected"),
     [
         (DataSettings, {"stride": 126}, "stride: windows of 128 tokens"),
-        (DataSettings, {"data_dir": "x"}, "data_dir: a table is a file"),
+        (DataSettings, {"data_dir": "x"}, "data_dir: tables are files"),
         (TaskSettings, {"token_column": 1, "tag_column": "1"}, "tag_column: 1 is the column of the tokens"),
-        (TaskSettings, {"label_names": ["O", "O"]}, "label_names: expected each once"),
+        (TaskSettings, {"label_names": ["O", "O"]}, "label_names: expected each name once"),
     ],
 )
 def test_impossible_settings_are_refused(make, wrong, expected):

@@ -75,8 +75,8 @@ def test_misplaced_answers_are_listed_by_id_and_left_out_of_training(tmp_path):
     assert found.columns["id"] == ["two", "three", "four"]
     assert found.columns["answers"][1] == {"text": ["dog"], "answer_start": [4]}
     assert found.notes(len(table)) == (
-        "answers that do not stand in the context at answer_start: 2, 1 of 4 questions dropped: "
-        "one ('park', where ' par' stands); three (at -2)",
+        "answers that are not in the context at answer_start: 2, 1 of 4 questions dropped: "
+        "one ('park', found ' par'); three (at -2)",
     )
     scored = questions_of(table, unanswerable=True, drop=False)
     assert scored.columns["id"] == ["one", "two", "three", "four"]
@@ -86,19 +86,19 @@ def test_misplaced_answers_are_listed_by_id_and_left_out_of_training(tmp_path):
 
 def test_where_every_answer_is_misplaced_the_offsets_are_others(tmp_path):
     table = read(tmp_path, nested(qa("one", ("park", 23)), qa("two", ("dog", 5))))
-    with pytest.raises(DataError, match=r"no answer stands .*first question one \('park', .*not bytes"):
+    with pytest.raises(DataError, match=r"no answer is in .*first is that of question one \('park', .*not bytes"):
         questions_of(table, unanswerable=False, drop=True)
 
 
 @pytest.mark.parametrize(
     ("document", "expected"),
     [
-        ("{", "no JSON"),
-        ("[1]", "no list data; expected SQuAD's form"),
-        ({"data": []}, "no question; expected SQuAD's form"),
+        ("{", "not valid JSON"),
+        ("[1]", "no list data; expected SQuAD's format"),
+        ({"data": []}, "no questions; expected SQuAD's format"),
         ({"data": [{"paragraphs": [{"context": "c"}]}]}, r"no list data\[0\].paragraphs\[0\].qas"),
         ({"data": [3]}, r"data\[0\] is '3'; expected an object"),
-        (nested(qa("x", ("dog", 4), is_impossible=True)), r"qas\[0\] \(id x\): is_impossible is true, and there are"),
+        (nested(qa("x", ("dog", 4), is_impossible=True)), r"qas\[0\] \(id x\): is_impossible is true, but there are"),
         (nested(qa("x", is_impossible="no")), "is_impossible is 'no'; expected true or false"),
     ],
 )
@@ -131,7 +131,7 @@ def test_faults_of_questions_are_told_at_once():
         "dev.jsonl, row 3: context is empty",
         "dev.jsonl, row 4: no value for 'question'",
         "row 1 (id a): answers is \"{'text': ['x']}\"; expected {'text': […], 'answer_start': […]}",
-        "row 2 (id a): no answer; --version-2-with-negative is for questions that may have none",
+        "row 2 (id a): no answer; give --version-2-with-negative if questions may have none",
         "row 3 (id b): an answer is ' '; expected text",
         "row 4 (id c): answer_start is '0'; expected a whole number",
     ):

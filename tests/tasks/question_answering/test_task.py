@@ -67,10 +67,13 @@ def test_answers_of_a_checkpoint_are_by_the_threshold_that_it_found():
     assert none["probability"] == none["no_answer_probability"] == pytest.approx(np.e**2 / (np.e**2 + 3))
     assert task.line(none) == f"(no answer)\t{none['probability']:.4f}"
     untaught = {"eval_total": 4, "eval_NoAns_total": 2, "eval_best_f1": 50.0, "eval_best_f1_thresh": 0.0}
-    assert "to answer nothing would score best on the validation set (F1 50.00)" in task.learn_from(untaught)[1]
+    assert (
+        "predicting no answer for every question scores best on the validation set (F1 50.00)"
+        in task.learn_from(untaught)[1]
+    )
     assert task.learn_from(untaught)[0].task.predict_threshold is None
     learnt, lesson = task.learn_from({**untaught, "eval_best_f1": 62.5, "eval_best_f1_thresh": 3.0})
-    assert "more than 3 above the best span's" in lesson
+    assert "exceeds the best span's by more than 3," in lesson
     assert task.task.predict_threshold is None
     config = BertConfig(bertkit_task=learnt.describe())
     later = task_of_checkpoint(BertConfig.from_dict(json.loads(config.to_json_string())), "here")
@@ -112,7 +115,7 @@ def test_an_answer_without_a_token_has_no_part_in_the_loss_and_is_told():
     features, _ = task.encode_split(Split(Dataset.from_dict(columns), "x", ""), TOKENIZER)
     assert features["start_positions"][:] == [-100, 3]
     (note,) = task.encoding_notes(features)
-    assert note == "answers of which no token has a character, left out of the loss: 1"
+    assert note == "answers that no token covers, excluded from the loss: 1"
     assert task.encoding_notes(features.select([1])) == ()
 
 
@@ -120,8 +123,11 @@ def test_an_answer_without_a_token_has_no_part_in_the_loss_and_is_told():
     ("fields", "expected"),
     [
         ({"question": "q"}, "expected question and context, got question"),
-        ({"question": ["a", "b"], "context": ["c"]}, "2 questions, 1 contexts; expected one context, or as many"),
-        ({"question": "a", "context": " "}, "context: an empty one among them"),
+        (
+            {"question": ["a", "b"], "context": ["c"]},
+            "2 questions, 1 contexts; expected one context, or one for each question",
+        ),
+        ({"question": "a", "context": " "}, "context: one of them is empty"),
     ],
 )
 def test_questions_and_contexts_must_fit(fields, expected):

@@ -219,7 +219,7 @@ def test_a_text_without_tokens_has_one_window_and_no_answer(bert):
 @pytest.mark.parametrize(
     ("sizes", "expected"),
     [
-        ((20, 12, 5), r"^doc_stride: 12, the overlap of windows, which have 12 tokens .* expected 0 to 11$"),
+        ((20, 12, 5), r"^doc_stride: 12, but windows have 12 tokens .* expected 0 to 11$"),
         ((20, -1, 5), "^doc_stride: -1"),
         ((20, 0, 17), r"^max_query_length: 17 tokens .* leave 0 of max_seq_length 20 for the text; expected 1 to 16$"),
         ((20, 0, 0), "^max_query_length: 0 tokens"),
@@ -236,12 +236,12 @@ def test_more_special_tokens_than_berts_are_counted_before_the_tokenizer_is_call
     count = tokenizer.num_special_tokens_to_add(pair=True)
     assert pair_form(tokenizer).count == count
     encode(tokenizer, "a b c", CONTEXT, None, 8 + count, 2, 5)
-    with pytest.raises(RecipeError, match=r"^data\.doc_stride: 3, .* have 3 tokens"):
+    with pytest.raises(RecipeError, match=r"^data\.doc_stride: 3, but windows have 3 tokens"):
         encode(tokenizer, "a b c", CONTEXT, None, 8 + count, 3, 5)
 
 
 def test_a_tokenizer_without_cls_is_refused(bert):
     plain = BertTokenizer(vocab=bert.get_vocab())
     plain.cls_token = None
-    with pytest.raises(CheckpointError, match=r"puts no \[CLS\]"):
+    with pytest.raises(CheckpointError, match=r"adds no \[CLS\]"):
         pair_form(plain)

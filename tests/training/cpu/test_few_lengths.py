@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -14,6 +12,7 @@ from bertkit.training.cpu import few_lengths as module
 from bertkit.training.cpu.few_lengths import rounded_length, with_few_lengths
 from bertkit.training.finetune import finetune
 from bertkit.training.trainer import BertkitTrainer
+from tests.training.conftest import SMALL, assert_same_runs
 
 TOKENIZER: Any = SimpleNamespace(pad_token_id=7, pad_token_type_id=2)
 
@@ -34,27 +33,14 @@ def test_few_lengths_are_at_most_a_sixteenth_longer():
     assert len({rounded_length(length) for length in lengths}) == 96
 
 
-SMALL = {
-    "model.hidden_dropout_prob": 0.0,
-    "model.attention_probs_dropout_prob": 0.0,
-    "train.global_train_batch_size": 8,
-    "train.num_train_epochs": 1,
-    "train.logging_steps": 1,
-    "train.learning_rate": 1e-3,
-    "data.max_seq_length": 16,
-    "data.max_train_samples": 27,
-    "placement.device": "cpu",
-    "placement.mixed_precision": "no",
-}
-
-
 @pytest.fixture
 def train(checkpoint, glue, tmp_path, monkeypatch):
     """Fine-tunes into a folder of the given name; lengths grow by 3, since these texts are too short for rounding."""
     monkeypatch.setattr(module, "rounded_length", lambda length: length + 3)
 
     def run(name: str, **placement: Any) -> Any:
-        overrides = SMALL | {f"placement.{key}": value for key, value in placement.items()}
+        overrides = {**SMALL, "data.max_seq_length": 16, "data.max_train_samples": 27}
+        overrides |= {f"placement.{key}": value for key, value in placement.items()}
         out = tmp_path / name
         return finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=out, overrides=overrides)
 
@@ -63,16 +49,7 @@ def train(checkpoint, glue, tmp_path, monkeypatch):
 
 def test_a_fine_tuning_gives_what_it_gives_without(train):
     """With all speed-ups of CPUs and with none: without dropout they change no number."""
-    runs = [train(str(is_on), cpu_speed_ups=is_on) for is_on in (True, False)]
-    curves = []
-    for run in runs:
-        state = json.loads((run.output_dir / "trainer_state.json").read_text())
-        steps = [entry for entry in state["log_history"] if "grad_norm" in entry]
-        curves.append([(step["loss"], step["grad_norm"], step["num_input_tokens_seen"]) for step in steps])
-    np.testing.assert_allclose(*curves, rtol=1e-5)
-    times = ("runtime", "per_second", "timing", "flos")
-    results = [{key: value for key, value in run.metrics.items() if not key.endswith(times)} for run in runs]
-    assert results[0] == pytest.approx(results[1], rel=1e-5)
+    assert_same_runs(*(train(str(is_on), cpu_speed_ups=is_on) for is_on in (True, False)))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from datasets import Dataset
 
 from bertkit.errors import RecipeError
 from bertkit.model.configuration_bert import BertConfig
@@ -17,10 +16,9 @@ from bertkit.placement.resolve import Placement, place
 from bertkit.placement.settings import PlacementSettings
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.cpu import attention_kernel, cpu_speed_ups
-from bertkit.training.cpu.compact_embedding import compact_embeddings
 
 TOKENIZER: Any = SimpleNamespace(pad_token_id=0, pad_token_type_id=0)
-ALL = {"collator", "micro_batches", "dropout", "embedding"}
+ALL = {"collator", "micro_batches", "dropout"}
 
 
 def placement(**changes: Any) -> Placement:
@@ -45,21 +43,13 @@ def found(where: Placement, compiles: bool) -> set[str]:
         names.add("micro_batches")
     sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 64}
     model: Any = BertForSequenceClassification(BertConfig(vocab_size=60, **sizes))
-    trainer: Any = SimpleNamespace(
-        model=model,
-        train_dataset=Dataset.from_dict({"input_ids": [[2, 7, 9, 3]]}),
-        args=SimpleNamespace(optim="adamw_torch"),
-        create_optimizer=lambda: torch.optim.AdamW(model.parameters()),
-    )
     before = attention_kernel(model)
     assert before == ("sdpa", None)
-    with speed_ups.applied(trainer, [0, 2, 3]):
+    with speed_ups.applied(model):
         kernel, mask = attention_kernel(model)
         assert kernel == "sdpa"
         names |= {"dropout"} if mask == 1 else set()
-        names |= {"embedding"} if compact_embeddings(model) else set()
     assert attention_kernel(model) == before
-    assert not compact_embeddings(model)
     return names
 
 
@@ -71,7 +61,7 @@ def found(where: Placement, compiles: bool) -> set[str]:
         ({"device": "cuda"}, False, set()),
         ({"fixed_shapes": True}, False, ALL - {"collator", "micro_batches"}),
         ({}, True, ALL - {"dropout", "micro_batches"}),
-        ({"strategy": "fsdp", "num_processes": 2}, False, ALL - {"embedding"}),
+        ({"strategy": "fsdp", "num_processes": 2}, False, ALL),
     ],
 )
 def test_where_they_are_on(changes, compiles, expected):

@@ -74,7 +74,7 @@ def test_half_of_them_at_once_and_the_same_numbers(tmp_path, tiny_config, capsys
     assert trainer.args.per_device_train_batch_size == at_once
     lines = [line for line in capsys.readouterr().err.splitlines() if "out of memory" in line]
     assert len(lines) == (2 if at_once == 6 else 1)  # 6, 3, 1; or 3, 1: said once each
-    assert "from here on 1 at once" in lines[-1]
+    assert "continuing with 1 at once" in lines[-1]
     assert "--set placement.per_device_train_batch_size=1" in lines[-1]
 
 

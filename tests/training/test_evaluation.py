@@ -10,7 +10,7 @@ from transformers import TrainingArguments
 
 from bertkit.model.configuration_bert import BertConfig
 from bertkit.model.modeling_bert import BertForTokenClassification
-from bertkit.training.evaluation_order import evaluation_order, evaluation_sampler, in_dataset_order
+from bertkit.training.evaluation import evaluation_order, evaluation_sampler, in_dataset_order
 from bertkit.training.trainer import BertkitTrainer
 
 LENGTHS = [3, 9, 4, 9, 1, 7, 2]

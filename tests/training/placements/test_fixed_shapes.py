@@ -1,9 +1,7 @@
-"""Batches of one shape: what is added to them changes no loss, no gradient, no score and no count."""
+"""Batches of one shape: padding and filler rows change no loss, gradient, score or count."""
 
 from __future__ import annotations
 
-import json
-import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,12 +16,10 @@ from bertkit.model import modeling_bert
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 from bertkit.tasks.ner.task import NerTask
 from bertkit.tasks.question_answering.task import QuestionAnsweringTask
-from bertkit.training.batch_shapes import FixedShapes, check_one_shape, filled, unlabelled
 from bertkit.training.finetune import finetune
-from bertkit.training.placements.fixed_shapes import FixedShapesTrainer
+from bertkit.training.placements.fixed_shapes import FixedShapes, FixedShapesTrainer, check_one_shape
 from bertkit.training.trainer import BertkitTrainer
-
-from .conftest import TINY, arguments_for
+from tests.training.conftest import SMALL, TINY, arguments_for, assert_same_runs
 
 pytestmark = pytest.mark.numeric
 
@@ -54,27 +50,7 @@ def test_inputs_and_what_each_token_has_are_padded_and_the_rest_is_left():
 
 def test_as_many_labels_as_tokens_are_no_labels_of_tokens():
     batch = {"input_ids": torch.tensor([[1, 2], [3, 4]]), "labels": torch.tensor([[0.0, 1.0], [1.0, 0.0]])}
-    assert FixedShapes(TOKENIZER, 3).padded(batch)["labels"].tolist() == [[0.0, 1.0], [1.0, 0.0]]
-
-
-def test_a_batch_is_filled_up_with_rows_that_have_no_label():
-    batch = {
-        "input_ids": torch.tensor([[1, 2], [3, 4]]),
-        "attention_mask": torch.tensor([[1, 1], [1, 1]]),
-        "labels": torch.tensor([1, 0]),
-        "choice_counts": torch.tensor([2, 3]),
-    }
-    assert {name: values.tolist() for name, values in filled(batch, 3).items()} == {
-        "input_ids": [[1, 2], [3, 4], [3, 4]],
-        "attention_mask": [[1, 1], [1, 1], [1, 0]],
-        "labels": [1, 0, -100],
-        "choice_counts": [2, 3, 3],
-    }
-    assert unlabelled(batch)["labels"].tolist() == [-100, -100]
-    assert batch["labels"].tolist() == [1, 0]  # the batch itself stays as it was
-    number = filled({"input_ids": torch.zeros(1, 2), "labels": torch.tensor([0.5])}, 2)["labels"].tolist()
-    assert number[0] == 0.5
-    assert math.isnan(number[1])
+    assert FixedShapes(TOKENIZER, 3, ["labels"]).padded(batch)["labels"].tolist() == [[0.0, 1.0], [1.0, 0.0]]
 
 
 # ---- what comes of it -----------------------------------------------------------------------------------------------
@@ -193,31 +169,6 @@ def test_tokens_are_those_of_the_examples(tmp_path):
     assert steps[3][-1] == 2 * steps[1][-1]
 
 
-SMALL = {
-    "model.hidden_dropout_prob": 0.0,
-    "model.attention_probs_dropout_prob": 0.0,
-    "train.global_train_batch_size": 8,
-    "train.num_train_epochs": 1,
-    "train.logging_steps": 1,
-    "train.learning_rate": 1e-3,
-    "placement.device": "cpu",
-    "placement.mixed_precision": "no",
-}
-
-
-def same_runs(one: Any, other: Any) -> None:
-    """The same curves and results, up to rounding."""
-    curves = []
-    for run in (one, other):
-        state = json.loads((run.output_dir / "trainer_state.json").read_text())
-        steps = [entry for entry in state["log_history"] if "grad_norm" in entry]
-        curves.append([(step["loss"], step["grad_norm"], step["num_input_tokens_seen"]) for step in steps])
-    np.testing.assert_allclose(*curves, rtol=1e-5)
-    times = ("runtime", "per_second", "timing", "flos")
-    results = [{key: value for key, value in run.metrics.items() if not key.endswith(times)} for run in (one, other)]
-    assert results[0] == pytest.approx(results[1], rel=1e-5)
-
-
 def test_a_fine_tuning_gives_what_it_gives_without(checkpoint, glue, tmp_path):
     runs = [
         finetune(
@@ -230,7 +181,7 @@ def test_a_fine_tuning_gives_what_it_gives_without(checkpoint, glue, tmp_path):
         )
         for is_on in (True, False)
     ]
-    same_runs(*runs)
+    assert_same_runs(*runs)
 
 
 def test_a_pretraining_gives_what_it_gives_without(corpus, tmp_path):
@@ -245,7 +196,7 @@ def test_a_pretraining_gives_what_it_gives_without(corpus, tmp_path):
         )
         for fixed in (True, False)
     ]
-    same_runs(*runs)
+    assert_same_runs(*runs)
 
 
 def test_what_has_many_shapes_is_refused():

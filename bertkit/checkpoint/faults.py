@@ -1,0 +1,162 @@
+"""Errors of damaged checkpoints: one CheckpointError for whatever a library raises while it reads one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bertkit.checkpoint.encoders import model_inputs
+from bertkit.errors import BertkitError, CheckpointError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedTokenizerFast
+
+_LONGEST_REASON = 300  # characters; a library may quote a whole file
+_ANY_TEXT = "A word, 3 \u00e9, \u8a9e, \U0001f642"  # with characters that few vocabularies have
+_TYPES = {"F64", "F32", "F16", "BF16", "I64", "BOOL"}  # the last two are those of buffers, such as position_ids
+# Exceptions whose text means little without their name, such as KeyError('model').
+_NAMED = (LookupError, TypeError, AttributeError, AssertionError, EOFError)
+
+
+@contextmanager
+def reading(name_or_path: str | Path, what: str) -> Iterator[None]:
+    """Turns exceptions of the block into a CheckpointError that names the checkpoint and the part that is read.
+
+    transformers, tokenizers, safetensors and torch raise many types of exceptions for damaged files, plain
+    ``Exception`` and ``KeyError`` among them. Errors of bertkit and a lack of memory pass unchanged.
+
+    Args:
+        name_or_path: a folder or a Hub id.
+        what: the part of the checkpoint that the block reads, such as ``tokenizer``.
+    """
+    try:
+        yield
+    except (BertkitError, MemoryError):
+        raise
+    except Exception as error:
+        said = reason(error)
+        if Path(name_or_path).is_dir():
+            raise CheckpointError(
+                f"{name_or_path}: the {what} in this folder cannot be loaded ({said}); get a complete copy of the "
+                "checkpoint"
+            ) from error
+        raise CheckpointError(
+            f"{name_or_path}: neither a local folder nor a {what} that is available from the Hub ({said}); give the "
+            "folder of a checkpoint, or a Hub id such as google-bert/bert-base-uncased with access to the Hub"
+        ) from error
+
+
+def reason(error: BaseException) -> str:
+    """Returns the first line of an exception's text, with the type of the exception where the text needs it.
+
+    >>> reason(ValueError("no such file\\nmore")), reason(KeyError("model"))
+    ('no such file', "KeyError: 'model'")
+    """
+    lines = str(error).strip().splitlines() or [""]
+    said = lines[0][:_LONGEST_REASON] + ("…" if len(lines[0]) > _LONGEST_REASON else "")
+    return f"{type(error).__name__}: {said}".removesuffix(": ") if isinstance(error, _NAMED) or not said else said
+
+
+def check_folder(name_or_path: str | Path, *files: str) -> None:
+    """Checks local paths before a Hub client would report them after several network retries.
+
+    Raises:
+        CheckpointError: the path does not exist, is a file, or is a folder without any of ``files``.
+    """
+    path = Path(name_or_path)
+    if path.is_file():
+        raise CheckpointError(f"{name_or_path}: is a file; expected the folder that contains {files[0]}, or a Hub id")
+    if path.is_dir():
+        if not any((path / name).exists() for name in files):
+            found = ", ".join(sorted(entry.name for entry in path.iterdir())[:6]) or "nothing"
+            raise CheckpointError(
+                f"{name_or_path}: no {files[0]} in this folder, which contains {found}; give the folder of a checkpoint"
+            )
+    elif path.is_absolute() or str(name_or_path).startswith(("./", "../", "~")) or str(path).count("/") > 1:
+        raise CheckpointError(f"{name_or_path}: no such folder; expected a folder with {files[0]}, or a Hub id")
+
+
+def check_object(name_or_path: str | Path, file: str) -> None:
+    """Checks that a JSON file of a local folder holds an object, which libraries take for granted.
+
+    Raises:
+        CheckpointError: it holds something else, or is not JSON.
+    """
+    path = Path(name_or_path) / file
+    if path.is_file():
+        with reading(name_or_path, file):
+            content = json.loads(path.read_bytes())
+        if not isinstance(content, dict):
+            raise CheckpointError(
+                f"{path}: expected a JSON object, got {type(content).__name__}; get a complete copy of the checkpoint"
+            )
+
+
+def check_floating_point(name_or_path: str | Path) -> None:
+    """Checks that the weights of a local folder are floating-point numbers of at least 16 bits.
+
+    transformers converts others without their scales if the configuration does not say that they are quantized.
+
+    Raises:
+        CheckpointError: a weight has another type, or a file of weights is damaged.
+    """
+    from safetensors import safe_open
+
+    for file in sorted(Path(name_or_path).glob("model*.safetensors")):
+        with reading(name_or_path, "model"), safe_open(file, framework="numpy") as weights:
+            types = {name: weights.get_slice(name).get_dtype() for name in weights.keys()}  # noqa: SIM118
+        for name, kind in types.items():
+            if kind not in _TYPES:
+                raise CheckpointError(
+                    f"{name_or_path}: {name} in {file.name} is of type {kind}; bertkit reads weights in floating "
+                    "point: give the checkpoint as it was before it was quantized"
+                )
+
+
+def check_tokenizer(
+    tokenizer: PreTrainedTokenizerFast, config: PreTrainedConfig | None, name_or_path: str | Path
+) -> None:
+    """Checks that a tokenizer encodes any text, and that a model has an embedding for everything that it gives.
+
+    Args:
+        tokenizer: a loaded tokenizer.
+        config: configuration of the model that reads its output; ``None`` for no model.
+        name_or_path: name of the checkpoint, for error messages.
+
+    Raises:
+        CheckpointError: it does not, or there is no padding token for the model's batches.
+    """
+    with reading(name_or_path, "tokenizer"):
+        encoded = tokenizer(_ANY_TEXT, _ANY_TEXT, return_token_type_ids=True)
+        vocabulary = tokenizer.get_vocab()
+    if config is None:
+        return
+    last = max([*vocabulary.values(), *encoded["input_ids"]], default=0)
+    if last >= config.vocab_size:
+        token = next((token for token, number in vocabulary.items() if number == last), "a token")
+        raise CheckpointError(
+            f"{name_or_path}: the tokenizer gives {token!r} the id {last}, but the model has embeddings for "
+            f"{config.vocab_size} ids, from 0; the tokenizer belongs to another checkpoint"
+        )
+    segments = max(encoded["token_type_ids"], default=0)
+    if "token_type_ids" in model_inputs(config) and segments >= config.type_vocab_size:
+        raise CheckpointError(
+            f"{name_or_path}: the tokenizer gives the segment {segments}, but the model has embeddings for "
+            f"{config.type_vocab_size} segments, from 0; the tokenizer belongs to another checkpoint"
+        )
+    if tokenizer.pad_token_id is None:
+        raise CheckpointError(
+            f"{name_or_path}: the tokenizer has no padding token, which batches need; name one as pad_token in "
+            "tokenizer_config.json"
+        )
+
+
+def not_finite(name_or_path: str | Path) -> CheckpointError:
+    """Returns the error of a checkpoint whose outputs are NaN or infinite."""
+    return CheckpointError(
+        f"{name_or_path}: the model computes NaN or infinite values; its weights are damaged, or its training "
+        "diverged; use an earlier checkpoint, or train again with a smaller learning rate"
+    )

@@ -1,0 +1,42 @@
+"""Escaping of untrusted text, such as names of files, labels and tasks, in Markdown."""
+
+from __future__ import annotations
+
+import re
+
+# White space and control characters: a line ending would start a new block.
+_SPACE = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
+# An underscore within a word is plain text.
+_SPECIAL = re.compile(r"[\\`*\[\]<>|~$&#]|(?<![^\W_])_|_(?![^\W_])")
+_STARTS_LIST = re.compile(r"^(\d{0,9})([-+.)])(?=\s|$)")
+
+
+def escape(text: str) -> str:
+    r"""Returns text as one line that Markdown shows unchanged, in a paragraph, a heading or a table.
+
+    >>> escape("f1_ORG of a.csv"), escape("<b>|[x](y)\n# z")
+    ('f1_ORG of a.csv', '\\<b\\>\\|\\[x\\](y) \\# z')
+    """
+    return _STARTS_LIST.sub(r"\1\\\2", _SPECIAL.sub(r"\\\g<0>", _SPACE.sub(" ", text).strip()))
+
+
+def code(text: str) -> str:
+    """Returns text as a code span.
+
+    >>> code("a/b"), code("a`b")
+    ('`a/b`', '``a`b``')
+    """
+    line = _SPACE.sub(" ", text).strip()
+    marks = "`" * (_longest_run(line) + 1)
+    pad = " " if line.startswith("`") or line.endswith("`") else ""
+    return f"{marks}{pad}{line}{pad}{marks}"
+
+
+def code_block(text: str, language: str) -> str:
+    """Returns text as a code block; its fence is longer than any run of backticks in the text."""
+    fence = "`" * max(3, _longest_run(text) + 1)
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def _longest_run(text: str) -> int:
+    return max(map(len, re.findall("`+", text)), default=0)

@@ -1,0 +1,143 @@
+"""Interruption of a training: a checkpoint at the end of the step on SIGTERM, SIGUSR1 or SIGHUP.
+
+Batch systems and clouds send one of these signals before they stop a job.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from bertkit.progress import say
+from bertkit.training.checkpoints import last_checkpoint
+
+EXIT_CODE = 128 + signal.SIGTERM
+_REPEATED = 1.0  # seconds; timeout and batch systems signal a process and its group, so the first arrives twice
+_SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGUSR1", "SIGHUP") if hasattr(signal, name)]
+
+
+class Preemption(TrainerCallback):
+    """Callback that saves a checkpoint after a signal and then ends the process with exit code 143.
+
+    The run continues from the checkpoint as if it had not been interrupted: evaluations that are due at the step or at
+    the end of the epoch come before the checkpoint. All processes save at the same step. A second signal, at least a
+    second after the first, ends the process at once.
+
+    Attributes:
+        received: the first signal that this process received; None if there was none.
+    """
+
+    def __init__(self) -> None:
+        self.received: signal.Signals | None = None
+        self._since = 0.0  # time of the first signal
+        self._is_agreed = False  # all processes know of the signal
+        self._group: Any = None
+
+    def listening(self) -> AbstractContextManager[None]:
+        """Returns a context in which the signals are received; without effect outside of the main thread."""
+
+        def receive(number: int, frame: FrameType | None) -> None:
+            if self.received is not None:
+                if time.monotonic() - self._since >= _REPEATED:
+                    signal.signal(number, signal.SIG_DFL)
+                    os.kill(os.getpid(), number)
+                return
+            self.received, self._since = signal.Signals(number), time.monotonic()
+            say(f"{self.received.name}: a checkpoint is saved at the end of this step; a second signal ends at once")
+
+        return _handled(_SIGNALS, receive)
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if args.world_size > 1 and dist.is_available() and dist.is_initialized():
+            self._group = dist.new_group(backend="gloo")  # does not wait for the kernels of a GPU
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        self._agree()
+        # At the end of an epoch and of the training, evaluations may be due that come before the checkpoint.
+        ends = state.global_step >= state.max_steps or float(state.epoch or 0).is_integer()
+        control.should_save |= self._is_agreed and not ends
+
+    def on_epoch_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        control.should_save |= self._is_agreed
+
+    def _agree(self) -> None:
+        if self._group is None:
+            self._is_agreed = self.received is not None
+            return
+        received = torch.tensor(int(self.received is not None))
+        dist.all_reduce(received, dist.ReduceOp.MAX, group=self._group)
+        self._is_agreed = bool(received)
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        if self._is_agreed:
+            say(how_to_continue(Path(args.output_dir) / f"checkpoint-{state.global_step}"))
+            raise SystemExit(EXIT_CODE)
+
+
+def interruptions_reported(output_dir: Path) -> AbstractContextManager[None]:
+    """Returns a context in which a signal ends the run and the last line says how to continue; see `Preemption` for
+    steps of training.
+
+    Ctrl-C raises KeyboardInterrupt as usual, the other signals end the process with exit code 143.
+
+    Args:
+        output_dir: the run directory.
+    """
+
+    def end(number: int, frame: FrameType | None) -> None:
+        if (output_dir / "recipe.yaml").is_file():
+            say(how_to_continue(last_checkpoint(output_dir)))
+        else:
+            say("interrupted before the run began; repeat the command")
+        raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(EXIT_CODE)
+
+    return _handled([signal.SIGINT, *_SIGNALS], end)
+
+
+@contextmanager
+def _handled(signals: Sequence[signal.Signals], handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Context with a handler for signals in this process; without effect outside of the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    owner = os.getpid()
+
+    def in_owner(number: int, frame: FrameType | None) -> None:
+        if os.getpid() == owner:  # not in a data worker, which its parent stops
+            handle(number, frame)
+
+    # A signal that is ignored stays ignored, as SIGHUP under nohup.
+    before = {each: signal.getsignal(each) for each in signals if signal.getsignal(each) != signal.SIG_IGN}
+    for each in before:
+        signal.signal(each, in_owner)
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def how_to_continue(checkpoint: Path | None) -> str:
+    """Returns the message about an interrupted run.
+
+    Args:
+        checkpoint: the checkpoint that the run continues from; None if there is none.
+    """
+    if checkpoint is None:
+        return "interrupted without a checkpoint; the same command with --resume starts the run again"
+    return f"interrupted; the same command with --resume continues from {checkpoint}"

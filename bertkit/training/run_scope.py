@@ -1,0 +1,38 @@
+"""The scope of a run, from its first check to its last file: lock of the directory, signals, killed data workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import wraps
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar, cast
+
+from bertkit.placement.resolve import is_main_process
+from bertkit.training.data_workers import killed_workers_reported
+from bertkit.training.preemption import interruptions_reported
+from bertkit.training.run_directory import check_place
+from bertkit.training.run_lock import RunLock
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+def writes_run(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Decorates a function that writes a run to its keyword argument ``output_dir``.
+
+    The function holds the `RunLock` of that folder, taken by the main process, and raises a TrainingError if a data
+    worker is killed. A signal that ends it prints how to continue.
+    """
+
+    @wraps(function)
+    def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        if "output_dir" not in kwargs:
+            return function(*args, **kwargs)  # raises the usual TypeError
+        folder = Path(cast(Any, kwargs["output_dir"]))
+        check_place(folder)
+        lock = RunLock(folder) if is_main_process() else nullcontext()
+        with lock, killed_workers_reported(), interruptions_reported(folder):
+            return function(*args, **kwargs)
+
+    return run

@@ -1,0 +1,97 @@
+"""Checkpoints that cannot be trusted, through the real command: exit code 2, one message, nothing written."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import bertkit as package
+from bertkit.checkpoint.load import load_config, load_tokenizer
+from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
+
+NAMES = [f"c{number}" for number in range(12)]
+
+
+@pytest.fixture(scope="module")
+def classifier(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A classifier of twelve labels."""
+    settings = TaskSettings(problem="single_label", text_columns=["text"], label_column="label", label_names=NAMES)
+    task = ClassificationTask(settings, DataSettings(max_seq_length=32))
+    folder = tmp_path_factory.mktemp("classifier")
+    torch.manual_seed(0)
+    config = load_config(str(checkpoint), {**task.config(), "initializer_range": 0.3, "bertkit_task": task.describe()})
+    package.BertForSequenceClassification(config).save_pretrained(folder)
+    load_tokenizer(checkpoint).save_pretrained(folder)
+    return folder
+
+
+def refuse(word):
+    raise AssertionError(f"{word} is not JSON")
+
+
+def test_piped_texts_do_not_answer_a_question_for_the_user(bertkit, checkpoint, tmp_path, monkeypatch):
+    folder = Path(shutil.copytree(checkpoint, tmp_path / "copy"))
+    (folder / "theirs.py").write_text(f"from pathlib import Path\nPath({str(tmp_path / 'ran')!r}).touch()\n")
+    file = folder / "tokenizer_config.json"
+    auto_map = {"auto_map": {"AutoTokenizer": ["theirs.Theirs", None]}, "tokenizer_class": "Theirs"}
+    file.write_text(json.dumps({**json.loads(file.read_text()), **auto_map}))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"y\ny\n")))
+    outcome = bertkit("embed", folder, "--input", "-", "--output", tmp_path / "out.jsonl")
+    assert outcome.code == 2
+    assert "bertkit does not run code of checkpoints" in outcome.err
+    assert "[y/N]" not in outcome.out + outcome.err
+    assert not (tmp_path / "ran").exists()
+    assert not list(tmp_path.glob("out*"))
+
+
+def test_weights_of_nan_give_no_prediction(bertkit, classifier, tmp_path):
+    folder = Path(shutil.copytree(classifier, tmp_path / "copy"))
+    tensors = load_file(folder / "model.safetensors")
+    tensors["classifier.bias"][3] = float("nan")
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    (tmp_path / "data.csv").write_text("text,label\ngood,c1\nbad,c2\n")
+    for command in (
+        ("predict", folder, "a film"),
+        ("predict", folder, "a film", "--json"),
+        ("predict", folder, "a film", "--output", tmp_path / "out.jsonl"),
+        ("evaluate", folder, "--validation-file", tmp_path / "data.csv", "--json"),
+    ):
+        outcome = bertkit(*command)
+        assert (outcome.code, outcome.out) == (2, "")
+        assert outcome.err.startswith(f"bertkit: error: {folder}: the model computes NaN or infinite values")
+    assert not list(tmp_path.glob("out*"))
+
+
+def test_an_undefined_metric_is_null(bertkit, checkpoint, tmp_path):
+    """The correlation with constant labels is 0/0."""
+    settings = TaskSettings(problem="regression", text_columns=["text"], label_column="label")
+    task = ClassificationTask(settings, DataSettings(max_seq_length=32))
+    config = load_config(str(checkpoint), {**task.config(), "bertkit_task": task.describe()})
+    package.BertForSequenceClassification(config).save_pretrained(tmp_path / "run")
+    load_tokenizer(checkpoint).save_pretrained(tmp_path / "run")
+    (tmp_path / "data.csv").write_text("text,label\ngood,1\nbad,1\n")
+    outcome = bertkit("evaluate", tmp_path / "run", "--validation-file", tmp_path / "data.csv", "--json")
+    assert outcome.code == 0, outcome.err
+    assert json.loads(outcome.out, parse_constant=refuse)["metrics"]["eval_pearson"] is None
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv"])
+def test_the_ten_most_probable_labels_are_written_unless_all_are_asked_for(bertkit, classifier, tmp_path, ending):
+    found = {}
+    for name, options in (("ten", ()), ("all", ("--all-probabilities",))):
+        out = tmp_path / f"{name}.{ending}"
+        assert bertkit("predict", classifier, "a film", "the plot", "--output", out, *options).code == 0
+        lines = out.read_text().splitlines()
+        found[name] = lines[0] if ending == "csv" else {len(json.loads(line)["probabilities"]) for line in lines}
+    if ending == "jsonl":
+        assert found == {"ten": {10}, "all": {12}}
+    else:
+        every = ",".join(f"probabilities.{name}" for name in NAMES)
+        assert found["ten"] == "text,label,probability,probabilities"
+        assert found["all"] == f"text,label,probability,{every}"

@@ -1,0 +1,125 @@
+"""Several runs into one folder: one of them writes; what is killed is reported and continued."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from .conftest import weights
+
+pytestmark = pytest.mark.multiprocess
+
+SETTINGS = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+RUN = "--placement cpu --global-train-batch-size 8 --set train.save_steps=4 --set train.logging_steps=1".split()
+RUN += "--set train.lr_scheduler_type=constant --set train.warmup_steps=0".split()
+
+
+def started(command: list[str | Path]) -> subprocess.Popen[str]:
+    words = [sys.executable, "-m", "bertkit", *map(str, command)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(words, env={**os.environ, **SETTINGS}, stdout=pipe, stderr=pipe, text=True)
+
+
+@pytest.fixture
+def command(start: Path, glue_folder: Path) -> list[str | Path]:
+    return ["finetune", "glue", "--task", "sst2", "--model", start, "--data-dir", glue_folder, *RUN]
+
+
+def test_of_several_runs_one_writes(tmp_path, command, bertkit):
+    """New ones and resumed ones, started within a second; the result is that of a single run."""
+    rng, out = random.Random(0), tmp_path / "out"
+    for more in ([], ["--resume"]):
+        steps = newest(out)
+        together = []
+        for _ in range(rng.randint(2, 3)):
+            together.append(started([*command, "--max-steps", "100000", *more, "--output-dir", out]))
+            time.sleep(rng.uniform(0, 1))
+        while sum(run.poll() is None for run in together) > 1 or newest(out) <= steps:
+            assert any(run.poll() is None for run in together), [run.communicate() for run in together]
+            time.sleep(0.1)
+        [winner] = [run for run in together if run.poll() is None]
+        winner.kill()
+        assert f'"pid": {winner.pid}' in (out / ".bertkit.lock").read_text()
+        said = {run: run.communicate()[1] for run in together}
+        for run in set(together) - {winner}:
+            message = (
+                rf"error: .*out: another run is writing here \(host .+, process {winner.pid}\); wait for it or stop it"
+            )
+            assert run.returncode == 2
+            assert re.search(message, said[run])
+            assert "Traceback" not in said[run]
+    steps = newest(out) + 3
+    for folder, more in ((out, ["--resume"]), (tmp_path / "alone", [])):
+        done = bertkit([*command, "--max-steps", steps, *more, "--output-dir", folder])
+        assert done.returncode == 0, done.stderr
+    expected, got = weights(tmp_path / "alone"), weights(out)
+    assert all(np.array_equal(got[name], tensor) for name, tensor in expected.items())
+    assert {path.name for path in out.glob(".*")} == set()
+
+
+def newest(folder: Path) -> int:
+    """Returns the steps of the newest checkpoint."""
+    return max((int(path.name.partition("-")[2]) for path in folder.glob("checkpoint-*[0-9]")), default=0)
+
+
+def wait_for(path: Path, run: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 120
+    while not path.exists():
+        assert run.poll() is None, run.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_a_killed_process_is_reported_with_the_command_to_continue(tmp_path, command, bertkit):
+    out = tmp_path / "out"
+    run = started([*command, "--max-steps", "200", "--num-processes", "2", "--output-dir", out])
+    wait_for(out / "checkpoint-8", run)
+    os.kill(children(run.pid)[1], signal.SIGKILL)
+    _, said = run.communicate(timeout=60)
+    assert run.returncode == 137
+    assert "Traceback" not in said
+    [line] = [line for line in said.splitlines() if "error" in line]
+    assert "process 1 of 2 (counted from 0) was killed by SIGKILL (signal 9), probably because the machine ran" in line
+    again = shlex.split(line.partition("To continue: ")[2])
+    assert again[0] == "bertkit"
+    assert again[-1] == "--resume"
+    words = ["12" if word == "200" else word for word in again[1:]]
+    done = bertkit(words)
+    assert done.returncode == 0, done.stderr
+    assert "resuming from" in done.stderr
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_killed_data_worker_is_reported(tmp_path, command, processes):
+    out = tmp_path / "out"
+    more = ["--num-processes", processes, "--set", "placement.dataloader_num_workers=1", "--max-steps", "2000"]
+    run = started([*command, *more, "--output-dir", out])
+    wait_for(out / "checkpoint-8", run)
+    process = run.pid if processes == 1 else children(run.pid)[1]
+    deadline = time.monotonic() + 120
+    while run.poll() is None and time.monotonic() < deadline:  # one that has done its work is not missed
+        with suppress(OSError):
+            for worker in children(process):
+                os.kill(worker, signal.SIGKILL)
+        time.sleep(0.2)
+    _, said = run.communicate(timeout=60)
+    assert run.returncode == 2, said
+    assert "Traceback" not in said
+    [line] = [line for line in said.splitlines() if "error" in line]
+    assert re.search(r"a data worker \(process id \d+\) was killed by SIGKILL \(signal 9\), probably because", line)
+    assert ("process 1: " in line) == (processes == 2)

@@ -1,0 +1,42 @@
+"""What is printed of strangers' texts."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertkit.progress import Bar, printable, say
+from bertkit.tasks.ner.highlighting import Span, highlight
+
+TEXTS = st.text(st.characters(codec="utf-8") | st.sampled_from("\x1b\x9b\x07\x7f\r\b"))
+
+
+def controls(text):
+    return [sign for sign in text if unicodedata.category(sign) == "Cc" and sign not in "\t\n"]
+
+
+@given(TEXTS)
+def test_no_control_character_is_printed_and_json_stays_the_same(text):
+    assert controls(printable(text)) == []
+    assert json.loads(printable(json.dumps({"text": text}, ensure_ascii=False))) == {"text": text}
+    if not controls(text):
+        assert printable(text) == text
+
+
+@given(TEXTS, TEXTS, TEXTS, TEXTS)
+def test_colours_are_the_only_escapes_of_highlighted_entities(before, entity, after, kind):
+    span = Span(len(before), len(before) + len(entity), kind)
+    shown = highlight(before + entity + after, [span], [kind])
+    for colour in ("\x1b[1;32m", "\x1b[0m", "\x1b[2m", "\x1b[0m"):
+        assert colour in shown
+        shown = shown.replace(colour, "", 1)
+    assert shown == printable(f"{before}{entity}[{kind}]{after}")
+
+
+def test_messages_and_bars_are_escaped(capsys):
+    say("file \x1b]0;owned\x07.txt")
+    assert capsys.readouterr().err == "file \\u001b]0;owned\\u0007.txt\n"
+    assert Bar("a\x1b[2Jb", "B").what == "a\\u001b[2Jb"

@@ -1,0 +1,132 @@
+"""TrainingArguments of a run: what an optimizer, a scheduler or transformers does not accept is refused beforehand."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import TrainingArguments
+from transformers.trainer_utils import SchedulerType
+from transformers.training_args import OptimizerNames
+
+from bertkit.errors import RecipeError
+from bertkit.placement.resolve import place
+from bertkit.tasks.registry import load_recipe
+from bertkit.training.arguments import training_arguments, try_out
+
+CPU = {"placement.device": "cpu", "placement.mixed_precision": "no"}
+
+
+def built(folder: Path, **train: Any) -> TrainingArguments:
+    """The arguments of a run with these values of the ``train`` block."""
+    values = {f"train.{key}": value for key, value in train.items()}
+    recipe = load_recipe({"task": {"kind": "classification"}}, {**CPU, **values})
+    return training_arguments(recipe, place(recipe.placement, recipe.train["global_train_batch_size"]), folder)
+
+
+def outcome(folder: Path, **train: Any) -> TrainingArguments | str:
+    """The arguments, or the message that refuses the values."""
+    try:
+        return built(folder, **train)
+    except RecipeError as error:
+        return str(error)
+
+
+def refusal(folder: Path, **train: Any) -> str:
+    with pytest.raises(RecipeError) as caught:
+        built(folder, **train)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("optim", [each.value for each in OptimizerNames])
+def test_every_optimizer_works_or_is_refused_by_name(tmp_path, optim):
+    needs_layers = "galore" in optim or "apollo" in optim
+    found = outcome(tmp_path, optim=optim, optim_target_modules="all-linear" if needs_layers else None)
+    if optim in {"adamw_torch", "adamw_torch_fused", "sgd", "adagrad", "rmsprop", "adafactor"}:
+        assert isinstance(found, TrainingArguments)
+    else:  # the package is not installed
+        assert f"train.optim: {optim} does not work with the values of this recipe: " in found
+
+
+@pytest.mark.parametrize("schedule", [each.value for each in SchedulerType])
+def test_every_schedule_works_with_its_own_values_and_refuses_others(tmp_path, schedule):
+    needed: dict[str, Any] = {
+        "cosine_with_min_lr": {"min_lr": 1e-6},
+        "cosine_warmup_with_min_lr": {"min_lr": 1e-6},
+        "warmup_stable_decay": {"num_decay_steps": 20},
+    }
+    evaluated = {"eval_strategy": "steps", "eval_steps": 5, "lr_scheduler_type": schedule}
+    built(tmp_path, **evaluated, lr_scheduler_kwargs=needed.get(schedule))
+    if schedule in ("constant", "constant_with_warmup"):  # takes no values, and transformers ignores them
+        return
+    wrong = refusal(tmp_path, **evaluated, lr_scheduler_kwargs={"no_such_value": 3})
+    assert f"train.lr_scheduler_type: {schedule} does not work with the values of this recipe: TypeError: " in wrong
+    assert "no_such_value" in wrong
+
+
+@pytest.mark.parametrize(
+    ("train", "reason"),
+    [
+        ({"optim_args": "momentum"}, "train.optim: adamw_torch_fused does not work"),
+        ({"optim": "sgd", "optim_args": "momentum=much"}, "could not convert string to float: 'much'"),
+        ({"optim": "sgd", "optim_args": "momentum=-1"}, "Invalid momentum value: -1.0"),
+        (
+            {"lr_scheduler_type": "cosine", "lr_scheduler_kwargs": {"num_cycles": "many"}},
+            "train.lr_scheduler_type: cosine",
+        ),
+        (
+            {"lr_scheduler_type": "polynomial", "lr_scheduler_kwargs": {"lr_end": 1}},
+            "train.lr_scheduler_type: polynomial",
+        ),
+        (
+            {"lr_scheduler_type": "polynomial", "lr_scheduler_kwargs": {"lr_end": -1}},
+            "multiplies the learning rate by -",
+        ),
+        ({"lr_scheduler_type": "warmup_stable_decay"}, "num_decay_steps"),
+        ({"lr_scheduler_type": "reduce_lr_on_plateau"}, "requires an eval strategy"),
+        ({"lr_scheduler_kwargs": "{"}, "train: Expecting property name"),
+        ({"accelerator_config": "missing.json"}, "train: FileNotFoundError: "),
+        ({"torch_compile_backend": "fast"}, "train: 'FAST' is not a valid DynamoBackend"),
+        ({"torch_compile": True, "torch_compile_mode": "fast"}, "train: RuntimeError: Unrecognized mode=fast"),
+        ({"dataloader_persistent_workers": True}, "train: persistent_workers option needs num_workers > 0"),
+        ({"dataloader_multiprocessing_context": "x"}, "train: multiprocessing_context can only be used with"),
+        ({"log_level": "loud"}, "train: KeyError: 'loud'"),
+        ({"report_to": "nowhere"}, "train: nowhere is not supported"),
+    ],
+)
+def test_what_cannot_work_is_refused_with_the_reason(tmp_path, train, reason):
+    message = refusal(tmp_path, **train)
+    assert message.startswith("recipe (a mapping): train")
+    assert reason in message
+
+
+def test_trying_out_changes_no_random_number_and_no_file(tmp_path):
+    arguments = built(tmp_path / "run")
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    try_out(arguments)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert not (tmp_path / "run").exists()
+
+
+VALUES = [-1, 0, 1, 0.5, 2, 1e300, 2**62, "", "x", "{", "{}", "no", True, [], ["x"], {}, {"x": 1}, {"x": {"y": []}}]
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_arguments_of_any_values_are_built_or_refused(tmp_path, monkeypatch, seed):
+    """A few keys of TrainingArguments with values of every type: no other exception than a RecipeError."""
+    for name in ("WANDB_MODE", "HF_HUB_OFFLINE"):
+        monkeypatch.setenv(name, "offline" if name == "WANDB_MODE" else "1")
+    keys = sorted(
+        field.name for field in dataclasses.fields(TrainingArguments) if field.name not in ("deepspeed", "tf32")
+    )
+    draw = random.Random(seed)
+    for _ in range(20):
+        train = {key: draw.choice(VALUES) for key in draw.sample(keys, draw.randint(1, 3))}
+        found = outcome(tmp_path / "run", **train)
+        assert isinstance(found, TrainingArguments) or len(found) < 5_000
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,144 @@
+"""The newest complete checkpoint: damage of every kind is recognised, and an older one is used."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bertkit.errors import BertkitError
+from bertkit.training.checkpoints import MANIFEST, find_fault, last_checkpoint, write_manifest
+from bertkit.training.finetune import finetune
+from tests.training.conftest import SMALL
+
+
+def checkpoint_of(output_dir: Path, step: int) -> Path:
+    folder = output_dir / f"checkpoint-{step}"
+    folder.mkdir(parents=True)
+    for name, size in (("model.safetensors", 3000), ("optimizer.pt", 500), ("trainer_state.json", 20)):
+        (folder / name).write_bytes(random.Random(f"{step} {name}").randbytes(size))
+    write_manifest(folder)
+    return folder
+
+
+def flip(path: Path, rng: random.Random) -> None:
+    content = bytearray(path.read_bytes())
+    content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+    path.write_bytes(content)
+
+
+DAMAGE: dict[str, Callable[[Path, random.Random], object]] = {
+    "empty": lambda path, rng: path.write_bytes(b""),
+    "truncated": lambda path, rng: path.write_bytes(path.read_bytes()[: rng.randrange(path.stat().st_size)]),
+    "longer": lambda path, rng: path.write_bytes(path.read_bytes() + b"\0"),
+    "a bit flipped": flip,
+    "missing": lambda path, rng: path.unlink(),
+    "a folder": lambda path, rng: (path.unlink(), path.mkdir()),
+}
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt", "trainer_state.json", MANIFEST])
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_checkpoint_is_not_used(tmp_path, capsys, damage, name):
+    whole, newest = checkpoint_of(tmp_path, 9), checkpoint_of(tmp_path, 20)
+    assert last_checkpoint(tmp_path) == newest
+    DAMAGE[damage](newest / name, random.Random(0))
+    fault = find_fault(newest)
+    assert fault is not None
+    assert last_checkpoint(tmp_path) == whole
+    assert f"warning: {newest} is not used: {fault}" in capsys.readouterr().err
+
+
+def test_the_newest_is_the_one_of_the_last_step(tmp_path):
+    assert last_checkpoint(tmp_path) is None
+    for step in (9, 100, 20):
+        checkpoint_of(tmp_path, step)
+    (tmp_path / "checkpoint-notes").mkdir()
+    assert last_checkpoint(tmp_path) == tmp_path / "checkpoint-100"
+
+
+@pytest.mark.parametrize("name", ["optimizer.pt", "model.safetensors", "scheduler.pt", "rng_state.pth"])
+def test_a_run_continues_from_the_checkpoint_before_a_damaged_one(checkpoint, glue, tmp_path, capsys, name):
+    overrides = {**SMALL, "train.max_steps": 6, "train.save_steps": 2, "train.save_strategy": "steps"}
+    overrides |= {"train.save_total_limit": 5, "data.max_seq_length": 16}
+
+    def run(out: Path, resume: bool = False) -> bytes:
+        finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=out, overrides=overrides, resume=resume)
+        return (out / "model.safetensors").read_bytes()
+
+    expected = run(tmp_path / "run")
+    damaged = tmp_path / "run" / "checkpoint-6" / name
+    damaged.write_bytes(b"")
+    assert run(tmp_path / "run", resume=True) == expected
+    told = capsys.readouterr().err
+    assert f"{name} has 0 bytes" in told
+    assert f"resuming from {tmp_path / 'run' / 'checkpoint-4'}" in told
+    assert find_fault(damaged.parent) is None  # saved again
+
+
+def test_a_checkpoint_of_another_model_is_not_used(checkpoint, glue, tmp_path, capsys):
+    overrides = {**SMALL, "train.max_steps": 2, "train.save_steps": 1, "train.save_strategy": "steps"}
+    overrides |= {"data.max_seq_length": 16}
+    for name, seed in (("one", 1), ("two", 2)):
+        seeded = {**overrides, "train.seed": seed}
+        finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / name, overrides=seeded)
+    weights = "checkpoint-2/model.safetensors"
+    shutil.copy(tmp_path / "two" / weights, tmp_path / "one" / weights)
+    seeded = {**overrides, "train.seed": 1}
+    out = tmp_path / "one"
+    finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=out, overrides=seeded, resume=True)
+    assert f"resuming from {out / 'checkpoint-1'}" in capsys.readouterr().err
+
+
+def test_a_checkpoint_is_saved_before_older_ones_are_removed(checkpoint, glue, tmp_path, monkeypatch):
+    """A run killed at any moment of a save has a complete checkpoint."""
+    from bertkit.training import trainer
+
+    seen: list[list[str]] = []
+
+    def record(folder: Path) -> None:
+        seen.append(sorted(path.parent.name for path in folder.parent.glob(f"*/{MANIFEST}")))
+        write_manifest(folder)
+
+    monkeypatch.setattr(trainer, "write_manifest", record)
+    overrides = {**SMALL, "train.max_steps": 3, "train.save_steps": 1, "train.save_strategy": "steps"}
+    overrides |= {"train.save_total_limit": 1, "data.max_seq_length": 16}
+    finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / "run", overrides=overrides)
+    assert seen == [[], ["checkpoint-1"], ["checkpoint-2"]]
+    assert [path.name for path in (tmp_path / "run").glob("checkpoint-*")] == ["checkpoint-3"]
+
+
+def test_a_skipped_checkpoint_does_not_take_the_place_of_a_complete_one(checkpoint, glue, tmp_path):
+    overrides = {**SMALL, "train.max_steps": 4, "train.save_steps": 1, "train.save_strategy": "steps"}
+    overrides |= {"train.save_total_limit": 2, "data.max_seq_length": 16}
+    out = tmp_path / "run"
+    arguments = {"model": str(checkpoint), "data_dir": glue, "output_dir": out}
+    finetune("sst2", **arguments, overrides=overrides)
+    (out / "checkpoint-4" / "optimizer.pt").write_bytes(b"")
+    (out / "checkpoint-3").rename(out / "checkpoint-2")  # step 2, so that the run is resumed and saves step 3 first
+    (out / "checkpoint-2" / MANIFEST).unlink()
+    finetune("sst2", **arguments, overrides=overrides, resume=True)
+    assert sorted(path.name for path in out.glob("checkpoint-*")) == ["checkpoint-3", "checkpoint-4"]
+    assert last_checkpoint(out) == out / "checkpoint-4"
+
+
+def test_without_a_complete_checkpoint_a_run_starts_again(checkpoint, glue, tmp_path, capsys):
+    overrides = {**SMALL, "train.max_steps": 2, "train.save_steps": 2, "train.save_strategy": "steps"}
+    overrides |= {"data.max_seq_length": 16}
+    out = tmp_path / "run"
+    arguments = {"model": str(checkpoint), "data_dir": glue, "output_dir": out, "overrides": overrides}
+    finetune("sst2", **arguments)
+    expected = (out / "model.safetensors").read_bytes()
+    (out / "checkpoint-2" / MANIFEST).unlink()
+    finetune("sst2", **arguments, resume=True)
+    assert "no complete checkpoint, so from the start" in capsys.readouterr().err
+    assert (out / "model.safetensors").read_bytes() == expected
+
+
+def test_the_checkpoints_of_a_folder_that_is_no_run_are_refused(checkpoint, tmp_path):
+    checkpoint_of(tmp_path, 1)
+    with pytest.raises(BertkitError, match=r"no recipe\.yaml"):
+        finetune("sst2", model=str(checkpoint), output_dir=tmp_path, resume=True)

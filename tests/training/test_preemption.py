@@ -1,0 +1,187 @@
+"""Runs that are interrupted by a signal, or resumed at their end: the same weights and results as without."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import TrainerCallback
+
+from bertkit.training import run as run_module
+from bertkit.training.finetune import finetune
+from bertkit.training.preemption import EXIT_CODE, Preemption
+from bertkit.training.pretrain import pretrain
+from tests.training.conftest import TINY
+
+STEPS = 11  # of two epochs of six steps the last one is missing
+RUN = {
+    "data.max_seq_length": 16,
+    "train.global_train_batch_size": 16,
+    "train.max_steps": STEPS,
+    "train.logging_steps": 2,
+    "train.learning_rate": 1e-3,
+    "placement.device": "cpu",
+    "placement.mixed_precision": "no",
+}
+BY_EPOCH = {"train.eval_strategy": "epoch", "train.save_strategy": "epoch", "train.load_best_model_at_end": True}
+BY_STEPS = {"train.save_strategy": "steps", "train.save_steps": 4}
+
+
+@pytest.fixture(autouse=True)
+def usual_handlers():
+    """Sets the usual handlers, since signals that are ignored, as under nohup, stay ignored."""
+    usual = dict.fromkeys((signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP), signal.SIG_DFL)
+    usual[signal.SIGINT] = signal.default_int_handler
+    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+class Signals(TrainerCallback):
+    """Sends this process a signal at the beginning of a step."""
+
+    def __init__(self, step: int, number: int):
+        self.step, self.number = step, number
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.global_step == self.step - 1:
+            os.kill(os.getpid(), self.number)
+
+
+@pytest.fixture
+def train(checkpoint, glue, tmp_path, monkeypatch):
+    """Fine-tunes into a folder of the given name; with ``step``, a signal arrives during that step."""
+
+    def run(name: str, changes: dict[str, Any], step: int = 0, number: int = signal.SIGTERM, resume: bool = False):
+        with monkeypatch.context() as patches:
+            added = run_module.BertkitTrainer.add_callback
+
+            def with_signals(self, callback):
+                added(self, callback)
+                if isinstance(callback, Preemption) and step:
+                    added(self, Signals(step, number))
+
+            patches.setattr(run_module.BertkitTrainer, "add_callback", with_signals)
+            out, overrides = tmp_path / name, {**RUN, **changes}
+            finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=out, overrides=overrides, resume=resume)
+        return out
+
+    return run
+
+
+def results(out: Path) -> dict[str, Any]:
+    found = json.loads((out / "all_results.json").read_text())
+    changing = ("runtime", "per_second", "flos")
+    return {name: value for name, value in found.items() if not name.endswith(changing)}
+
+
+@pytest.mark.parametrize("changes", [BY_EPOCH, BY_STEPS], ids=["by epoch", "by steps"])
+@pytest.mark.parametrize("step", [1, 4, 6, 7, STEPS])
+def test_an_interrupted_run_continues_to_the_same_result(train, capsys, changes, step):
+    whole = train("whole", changes)
+    capsys.readouterr()
+    number = random.Random(step).choice([signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP])
+    with pytest.raises(SystemExit) as caught:
+        train("cut", changes, step, number)
+    assert caught.value.code == EXIT_CODE == 143
+    cut = whole.with_name("cut")
+    assert f"with --resume continues from {cut / f'checkpoint-{step}'}" in capsys.readouterr().err
+    assert not json.loads((cut / "run.json").read_text())["finished"]
+    assert not (cut / "model.safetensors").exists()
+    train("cut", changes, resume=True)
+    assert (cut / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    assert results(cut) == pytest.approx(results(whole), rel=1e-6)
+    assert json.loads((cut / "run.json").read_text())["finished"]
+
+
+def test_a_finished_run_that_is_resumed_trains_no_step(train):
+    out = train("run", BY_STEPS)
+    expected, weights = results(out), (out / "model.safetensors").read_bytes()
+    for _ in range(2):
+        train("run", BY_STEPS, resume=True)
+        assert (out / "model.safetensors").read_bytes() == weights
+        assert results(out) == pytest.approx(expected, rel=1e-6)
+        assert json.loads((out / "run.json").read_text())["steps"] == STEPS
+    assert sorted(path.name for path in out.glob("checkpoint-*")) == ["checkpoint-11", "checkpoint-8"]
+
+
+def test_a_run_that_is_resumed_with_more_steps_trains_the_rest(train):
+    train("run", {**BY_STEPS, "train.max_steps": 5})
+    out = train("run", {**BY_STEPS, "train.max_steps": 7}, resume=True)
+    assert json.loads((out / "run.json").read_text())["steps"] == 7
+
+
+def test_a_resumed_pretraining_at_its_end_trains_no_step(corpus, tmp_path):
+    overrides = {**TINY, **BY_STEPS, "train.save_steps": 3}
+    for resume in (False, True):
+        pretrain("bert-tiny", corpus=[corpus], output_dir=tmp_path / "run", overrides=overrides, resume=resume)
+        assert json.loads((tmp_path / "run" / "run.json").read_text())["steps"] == TINY["train.max_steps"]
+
+
+def test_handlers_are_restored_and_ignored_signals_stay_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        usual = signal.getsignal(signal.SIGTERM)
+        preemption = Preemption()
+        with preemption.listening():
+            assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert preemption.received == signal.SIGTERM
+        assert signal.getsignal(signal.SIGTERM) == usual
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_signal_that_arrives_twice_at_once_is_one_signal_and_a_later_one_ends_the_process(monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr("bertkit.training.preemption.time.monotonic", lambda: clock[0])
+    ended: list[tuple[int, int]] = []
+    preemption = Preemption()
+    with preemption.listening():
+        receive = signal.getsignal(signal.SIGTERM)
+        monkeypatch.setattr("bertkit.training.preemption.os.kill", lambda *arguments: ended.append(arguments))
+        for clock[0], expected in ((100.0, 0), (100.9, 0), (101.1, 1)):
+            receive(signal.SIGTERM, None)
+            assert len(ended) == expected
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    assert ended == [(os.getpid(), signal.SIGTERM)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_signal_after_the_last_step_tells_how_to_continue(train, capsys, monkeypatch, number):
+    whole = train("whole", BY_STEPS)
+    with monkeypatch.context() as patches:
+        patches.setattr(run_module.BertkitTrainer, "leave_mixed_precision", lambda self: os.kill(os.getpid(), number))
+        with pytest.raises(SystemExit) as caught:
+            train("cut", BY_STEPS)
+    assert caught.value.code == EXIT_CODE
+    assert f"with --resume continues from {whole.with_name('cut') / 'checkpoint-11'}" in capsys.readouterr().err
+    train("cut", BY_STEPS, resume=True)
+    assert (whole / "model.safetensors").read_bytes() == (whole.with_name("cut") / "model.safetensors").read_bytes()
+
+
+def test_ctrl_c_tells_how_to_continue(train, capsys):
+    with pytest.raises(KeyboardInterrupt):
+        train("run", BY_STEPS, step=6, number=signal.SIGINT)
+    assert "the same command with --resume continues from" in capsys.readouterr().err
+
+
+def test_an_evaluation_is_shown_once(train, capsys):
+    train("run", {**BY_EPOCH, "train.load_best_model_at_end": True})
+    lines = [line for line in capsys.readouterr().err.splitlines() if "validation:" in line]
+    assert len(lines) == 2
+
+
+def test_results_have_the_numbers_of_samples(train):
+    found = results(train("run", BY_STEPS))
+    assert {name: value for name, value in found.items() if name.endswith("_samples")} == {
+        "train_samples": 96,
+        "eval_samples": 24,
+        "predict_samples": 10,
+    }
