@@ -1,4 +1,4 @@
-"""The floors of the house: a module imports its own room and lower floors, never upwards."""
+"""The layers of the package: a module imports from its own package and from lower layers only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import bertkit
 
 PACKAGE = Path(bertkit.__file__).parent
-FLOORS = {
+LAYERS = {
     "errors": 0,
     "json_text": 0,
     "model": 0,
@@ -36,7 +36,7 @@ FLOORS = {
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.name != "__init__.py")
 
 
-def room(path: Path) -> str:
+def package(path: Path) -> str:
     first = path.relative_to(PACKAGE).parts[0]
     return first.removesuffix(".py")
 
@@ -45,8 +45,8 @@ NAMED = re.compile(r"bertkit(\.[a-z_0-9]+)+(\.|:\w+)?")  # "bertkit.tasks.ner.ta
 
 
 def imported(path: Path) -> set[str]:
-    """The rooms of bertkit that a module imports, anywhere in it, annotations and imports by name included."""
-    rooms = set()
+    """Returns the packages of bertkit that a module imports anywhere, in annotations and by name too."""
+    packages = set()
     for node in ast.walk(ast.parse(path.read_text())):
         names = []
         if isinstance(node, ast.Import):
@@ -56,8 +56,8 @@ def imported(path: Path) -> set[str]:
             names = [".".join([*above, *([node.module] if node.module else []), alias.name]) for alias in node.names]
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and NAMED.fullmatch(node.value):
             names = [node.value]
-        rooms |= {name.split(".")[1].partition(":")[0] for name in names if name.startswith("bertkit.")}
-    return rooms - {"__version__"}
+        packages |= {name.split(".")[1].partition(":")[0] for name in names if name.startswith("bertkit.")}
+    return packages - {"__version__"}
 
 
 def test_an_import_by_name_is_seen(tmp_path):
@@ -68,16 +68,16 @@ def test_an_import_by_name_is_seen(tmp_path):
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_imports_go_down(path):
-    own = room(path)
+    own = package(path)
     for other in imported(path) - {own}:
-        assert FLOORS[other] < FLOORS[own], f"{own} (floor {FLOORS[own]}) imports {other} (floor {FLOORS[other]})"
+        assert LAYERS[other] < LAYERS[own], f"{own} (layer {LAYERS[own]}) imports {other} (layer {LAYERS[other]})"
 
 
-def test_every_room_has_a_floor():
-    assert {room(path) for path in MODULES} == set(FLOORS)
+def test_every_package_has_a_layer():
+    assert {package(path) for path in MODULES} == set(LAYERS)
 
 
-def test_the_model_travels_alone():
+def test_the_model_imports_only_siblings_and_libraries():
     """Its files are copied into checkpoints: siblings, torch, transformers and huggingface_hub only."""
     for path in (PACKAGE / "model").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -93,14 +93,14 @@ def test_changelog_and_package_agree_on_the_version():
     assert re.search(r"^## (\d+\.\d+\.\d+)", changelog, re.M).group(1) == bertkit.__version__
 
 
-def test_every_public_name_can_be_had():
+def test_every_public_name_can_be_imported():
     for name in bertkit.__all__:
         assert getattr(bertkit, name) is not None
     assert set(bertkit.__all__) <= set(dir(bertkit))
 
 
-def test_the_label_of_nothing_has_one_name():
-    """-100 stands in `bertkit.model.labels_bert` alone."""
+def test_the_ignored_label_has_one_name():
+    """The literal -100 occurs in `bertkit.model.labels_bert` only."""
     for path in MODULES:
         numbers = [ast.unparse(node) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.UnaryOp)]
         assert ("-100" in numbers) == (path == PACKAGE / "model" / "labels_bert.py"), path

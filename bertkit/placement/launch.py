@@ -10,20 +10,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from types import FrameType
 
 from bertkit.placement.launched import LAUNCHER, SCRATCH_FOLDER
-
-INTERRUPTED = 143  # exit code of a process that has saved a checkpoint after SIGTERM
+from bertkit.placement.signals import INTERRUPTED, REPEATED, handled
 
 # Signal to the launcher → signal to the processes. They save a checkpoint on SIGTERM.
 _FORWARDED = {"SIGTERM": "SIGTERM", "SIGUSR1": "SIGTERM", "SIGHUP": "SIGTERM", "SIGINT": "SIGINT"}
 _POLL = 0.1  # seconds between two looks at the processes
-_REPEATED = 1.0  # seconds in which a signal counts as the same one: `timeout` and schedulers send it twice
 _TO_END = 30.0  # seconds for the processes to end after Ctrl-C
 _AFTER_A_FAILURE = 3.0  # seconds for the others if one of them fails instead; less than `launched.FOR_THE_LAUNCHER`
 
@@ -82,30 +80,21 @@ class _Signals:
     """Records the signals of `_FORWARDED` to this process, except those that the parent ignores (``nohup``).
 
     Attributes:
-        received: the first signal, and those that came later than `_REPEATED` seconds after it.
+        received: the first signal, and those that came later than `REPEATED` seconds after it.
     """
 
     def __init__(self) -> None:
         self.received: list[signal.Signals] = []
         self._first = math.inf
 
-    @contextmanager
-    def recorded(self) -> Iterator[None]:
-        numbers = [getattr(signal, name) for name in _FORWARDED if hasattr(signal, name)]
-        before = {number: signal.getsignal(number) for number in numbers}
-        handled = [number for number in numbers if before[number] != signal.SIG_IGN]
-        for number in handled:
-            signal.signal(number, self._record)
-        try:
-            yield
-        finally:
-            for number in handled:
-                signal.signal(number, before[number])
+    def recorded(self) -> AbstractContextManager[None]:
+        """Returns a context in which signals are recorded."""
+        return handled([getattr(signal, name) for name in _FORWARDED if hasattr(signal, name)], self._record)
 
-    def _record(self, number: int, frame: Any) -> None:
+    def _record(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
         self._first = min(self._first, now)
-        if not self.received or now - self._first > _REPEATED:
+        if not self.received or now - self._first > REPEATED:
             self.received.append(signal.Signals(number))
 
     @property

@@ -1,4 +1,4 @@
-"""What a process does that `bertkit.placement.launch` started: it ends with its launcher, however that ends."""
+"""Processes that `bertkit.placement.launch` has started: they end when their launcher ends, for whatever reason."""
 
 from __future__ import annotations
 

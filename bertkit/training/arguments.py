@@ -20,7 +20,7 @@ from bertkit.recipe.load import Recipe
 
 
 def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, **fixed: Any) -> TrainingArguments:
-    """Returns the complete arguments of a run after trying them out; they are not changed afterwards.
+    """Returns the complete arguments of a run; they are not changed afterwards.
 
     Args:
         recipe: source of the ``train`` block.
@@ -29,7 +29,7 @@ def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, *
         fixed: values determined by the kind of run and its data; they take precedence over the recipe.
 
     Raises:
-        RecipeError: transformers rejects a value or a combination of values, or `try_out` fails.
+        RecipeError: transformers rejects a value or a combination of values.
     """
     if recipe.train.get("train_sampling_strategy") == "batch_rebalance":
         raise RecipeError(
@@ -47,29 +47,8 @@ def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, *
             disable_tqdm=True,  # `Progress` reports instead
             logging_nan_inf_filter=False,  # the filter logs 0 for a loss that is not finite
         )
-        for reporter in get_reporting_integration_callbacks(arguments.report_to):
-            reporter()  # raises an error if the reporter is not installed
-        arguments.get_process_log_level()
-        DataLoader(
-            TensorDataset(torch.zeros(1)),
-            num_workers=arguments.dataloader_num_workers,
-            persistent_workers=arguments.dataloader_persistent_workers,
-            prefetch_factor=arguments.dataloader_prefetch_factor,
-            multiprocessing_context=arguments.dataloader_multiprocessing_context,
-        )
-        if arguments.torch_compile:
-            backend, mode = arguments.torch_compile_backend, arguments.torch_compile_mode
-            TorchDynamoPlugin(backend=backend, mode=mode)
-            if mode is not None:
-                with warnings.catch_warnings():  # torch's compiler uses deprecated functions of torch
-                    warnings.simplefilter("ignore", DeprecationWarning)
-                    torch.compile(torch.nn.Identity(), backend=backend, mode=mode)  # compiles nothing yet
     except Exception as error:  # transformers and the libraries below it check values in many ways
         raise RecipeError(f"recipe {recipe.name}: train: {_reason(error)}") from error
-    try:
-        try_out(arguments)
-    except RecipeError as error:
-        raise RecipeError(f"recipe {recipe.name}: {error}") from error
     # The rest has no argument of its own. The precision would be a launcher's; and on XLA accelerate's is not wanted,
     # see `Placement.training_arguments`.
     arguments.mixed_precision = "no" if placement.autocast_on_xla else placement.mixed_precision
@@ -83,24 +62,33 @@ def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, *
     return arguments
 
 
-def try_out(arguments: TrainingArguments) -> None:
-    """Takes one step with the optimizer of a run on a single parameter, and computes its learning rates.
+def try_out(arguments: TrainingArguments, recipe: Recipe) -> None:
+    """Creates what the Trainer creates from the arguments only after the data are read and the directory is written.
 
-    The Trainer creates both only when training starts, after the data are read and the run directory is written.
+    These are the reporters, a DataLoader, the compiler, the optimizer with one step on a single parameter, and the
+    learning rates of the run.
+
+    Args:
+        arguments: arguments of the run.
+        recipe: the recipe that they are from, for messages.
 
     Raises:
-        RecipeError: the optimizer or the scheduler cannot be created from the values, or does not work with them. The
-            message names the keys of the ``train`` block to change.
+        RecipeError: a value is rejected. The message names the keys of the ``train`` block to change.
     """
+    train = f"recipe {recipe.name}: train"
+    try:
+        _create_objects_of_libraries(arguments)
+    except Exception as error:  # values are checked by the classes of several packages
+        raise RecipeError(f"{train}: {_reason(error)}") from error
     device = arguments.device if arguments.device.type == "cuda" else "cpu"  # some optimizers are for GPUs only
     parameter = torch.nn.Parameter(torch.ones(2, 2, device=device))
     parameter.grad = torch.ones_like(parameter)
     try:
         optimizer = _optimizer(arguments, parameter)
         optimizer.step()
-    except Exception as error:  # values are checked by the classes of several packages
+    except Exception as error:
         raise RecipeError(
-            f"train.optim: {arguments.optim.value} does not work with the values of this recipe: {_reason(error)}; "
+            f"{train}.optim: {arguments.optim.value} does not work with the values of this recipe: {_reason(error)}; "
             "change train.optim, train.optim_args, or the train.adam_… values"
         ) from error
     schedule = arguments.lr_scheduler_type.value
@@ -109,13 +97,34 @@ def try_out(arguments: TrainingArguments) -> None:
         wrong = next((rate for rate in rates if not 0 <= rate < float("inf")), None)
     except Exception as error:  # any error of a function that gets the recipe's lr_scheduler_kwargs
         raise RecipeError(
-            f"train.lr_scheduler_type: {schedule} does not work with the values of this recipe: {_reason(error)}; "
+            f"{train}.lr_scheduler_type: {schedule} does not work with the values of this recipe: {_reason(error)}; "
             "change train.lr_scheduler_type or train.lr_scheduler_kwargs"
         ) from error
     if wrong is not None:
         raise RecipeError(
-            f"train.lr_scheduler_kwargs: {schedule} multiplies the learning rate by {wrong}; expected at least 0"
+            f"{train}.lr_scheduler_kwargs: {schedule} multiplies the learning rate by {wrong}; expected at least 0"
         )
+
+
+def _create_objects_of_libraries(arguments: TrainingArguments) -> None:
+    """Creates the reporters, a DataLoader and a compiled module, so that their classes check the values."""
+    for reporter in get_reporting_integration_callbacks(arguments.report_to):
+        reporter()  # raises an error if the reporter is not installed
+    arguments.get_process_log_level()
+    DataLoader(
+        TensorDataset(torch.zeros(1)),
+        num_workers=arguments.dataloader_num_workers,
+        persistent_workers=arguments.dataloader_persistent_workers,
+        prefetch_factor=arguments.dataloader_prefetch_factor,
+        multiprocessing_context=arguments.dataloader_multiprocessing_context,
+    )
+    if arguments.torch_compile:
+        backend, mode = arguments.torch_compile_backend, arguments.torch_compile_mode
+        TorchDynamoPlugin(backend=backend, mode=mode)
+        if mode is not None:
+            with warnings.catch_warnings():  # torch's compiler uses deprecated functions of torch
+                warnings.simplefilter("ignore", DeprecationWarning)
+                torch.compile(torch.nn.Identity(), backend=backend, mode=mode)  # compiles nothing yet
 
 
 def _optimizer(arguments: TrainingArguments, parameter: torch.nn.Parameter) -> torch.optim.Optimizer:

@@ -29,9 +29,9 @@ from bertkit.tasks.splits import ColumnsOf, FineTuningData, Split, is_scored
 from bertkit.training.checkpoint_selection import comparing_by, early_stopping, keeping_the_best
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.placements import trainer_class
+from bertkit.training.recovery.run_scope import writes_run
 from bertkit.training.run import RunInProgress
 from bertkit.training.run_directory import Run, RunRecord, absolute, plain
-from bertkit.training.run_scope import writes_run
 from bertkit.training.shared_encoding import encode_once
 from bertkit.training.trainer import BertkitTrainer, use_attention
 
@@ -77,7 +77,7 @@ def finetune(
     task = task_of_recipe(recipe)
     fixed = {"remove_unused_columns": False, **keeping_the_best(recipe)}
     run = RunInProgress(recipe, output_dir, resume, push_to_hub, **fixed)
-    run.training_arguments(is_bert=True)  # rejects invalid arguments before the data is read
+    run.check_arguments()
     source = recipe.model.get("name_or_path")
     if source is None:
         raise RecipeError(f"recipe {recipe.name}: no checkpoint to start from; give --model or model.name_or_path")

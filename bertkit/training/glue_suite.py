@@ -25,8 +25,8 @@ from bertkit.tasks.classification.glue import GlueTask
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import is_scored
 from bertkit.training.finetune import finetune, from_anywhere
+from bertkit.training.recovery.run_scope import writes_run
 from bertkit.training.run_directory import check_output_dir, check_same_recipe, contents, is_finished, write_json
-from bertkit.training.run_scope import writes_run
 
 RESULTS, SUBMISSION = "glue_results.json", "glue_submission.zip"
 _FAMILY = "finetune/glue/"

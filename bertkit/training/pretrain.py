@@ -28,9 +28,9 @@ from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.initialization import starting_point
 from bertkit.training.placements import trainer_class
 from bertkit.training.pretraining_trainer import PretrainingTrainer, eval_batch_size
+from bertkit.training.recovery.run_scope import writes_run
 from bertkit.training.run import RunInProgress
 from bertkit.training.run_directory import Run, RunRecord, absolute
-from bertkit.training.run_scope import writes_run
 from bertkit.training.trainer import use_attention
 
 # Metrics that the command prints at the end, as (key, name); a run has those of its pair objective.
@@ -98,7 +98,7 @@ def pretrain(
         remove_unused_columns=False,
     )
     _check_phases_resumed(run, data)
-    run.training_arguments(is_bert=True)  # rejects invalid arguments before the text is tokenized
+    run.check_arguments()
     with PartialState().local_main_process_first(), Bar("tokenizing", "B") as progress:
         sources = data.sources()
         start = starting_point(recipe, sources, cache_folder(), run.output_dir if resume else None)

@@ -21,11 +21,11 @@ from bertkit.progress import say, without_library_bars
 from bertkit.recipe.load import Recipe
 from bertkit.sharing.model_card import CardFacts, model_card, recorded_card
 from bertkit.sharing.push import check_login, push_finished_run
-from bertkit.training.arguments import training_arguments
-from bertkit.training.checkpoints import last_checkpoint
+from bertkit.training.arguments import training_arguments, try_out
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.estimate import start_lines
-from bertkit.training.preemption import Preemption
+from bertkit.training.recovery.checkpoints import last_checkpoint
+from bertkit.training.recovery.preemption import Preemption
 from bertkit.training.run_directory import (
     Run,
     RunRecord,
@@ -73,8 +73,16 @@ class RunInProgress:
         # The other processes wait while the first one tokenizes.
         self._fixed = {**fixed, "ddp_timeout": recipe.train.get("ddp_timeout", _A_DAY)}
 
+    def check_arguments(self) -> None:
+        """Checks the Trainer arguments of the recipe before data are read; starts the process group.
+
+        Raises:
+            RecipeError: transformers, or a library that it uses, rejects a value or a combination of values.
+        """
+        try_out(self.training_arguments(is_bert=True), self.recipe)
+
     def training_arguments(self, *, is_bert: bool, **known: Any) -> TrainingArguments:
-        """Returns the Trainer arguments; the first call starts the process group.
+        """Returns the Trainer arguments.
 
         Args:
             is_bert: the model is bertkit's BERT.

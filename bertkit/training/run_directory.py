@@ -22,7 +22,7 @@ from bertkit.recipe.hub import HubSettings
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.yaml_files import read_recipe_file
 from bertkit.tasks.registry import load_recipe
-from bertkit.training.run_lock import LOCK_FILE
+from bertkit.training.recovery.run_lock import LOCK_FILE
 
 if TYPE_CHECKING:
     from bertkit.placement.resolve import Placement

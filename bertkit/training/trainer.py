@@ -35,9 +35,9 @@ from bertkit.model.loss_bert import mean_cross_entropy, sequence_classification_
 from bertkit.model.modeling_bert import BertPreTrainedModel
 from bertkit.tasks.arrays import labelled_items
 from bertkit.training.batches import GlobalBatches, LengthGroups, num_tokens, part_of_batch, unlabelled
-from bertkit.training.checkpoints import checkpoints_after, find_fault, last_checkpoint, write_manifest
 from bertkit.training.evaluation import EvaluationLoss, evaluation_sampler, in_dataset_order
 from bertkit.training.progress import Progress
+from bertkit.training.recovery.checkpoints import checkpoints_after, find_fault, last_checkpoint, write_manifest
 
 _LOSSES = "sum_of_losses"  # key in the state of a checkpoint: the sum over all steps of the run
 

@@ -22,10 +22,13 @@ CPU = {"placement.device": "cpu", "placement.mixed_precision": "no"}
 
 
 def built(folder: Path, **train: Any) -> TrainingArguments:
-    """The arguments of a run with these values of the ``train`` block."""
+    """Returns the arguments of a run with these values of the ``train`` block, after trying them out."""
     values = {f"train.{key}": value for key, value in train.items()}
     recipe = load_recipe({"task": {"kind": "classification"}}, {**CPU, **values})
-    return training_arguments(recipe, place(recipe.placement, recipe.train["global_train_batch_size"]), folder)
+    placement = place(recipe.placement, recipe.train["global_train_batch_size"])
+    arguments = training_arguments(recipe, placement, folder)
+    try_out(arguments, recipe)
+    return arguments
 
 
 def outcome(folder: Path, **train: Any) -> TrainingArguments | str:
@@ -105,10 +108,9 @@ def test_what_cannot_work_is_refused_with_the_reason(tmp_path, train, reason):
 
 
 def test_trying_out_changes_no_random_number_and_no_file(tmp_path):
-    arguments = built(tmp_path / "run")
     torch.manual_seed(1)
     before = torch.get_rng_state()
-    try_out(arguments)
+    built(tmp_path / "run")
     assert torch.equal(torch.get_rng_state(), before)
     assert not (tmp_path / "run").exists()
 

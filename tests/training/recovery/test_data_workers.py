@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from bertkit.errors import TrainingError
-from bertkit.training.data_workers import killed_workers_reported
+from bertkit.training.recovery.data_workers import killed_workers_reported
 
 
 class Killing(torch.utils.data.Dataset):

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from bertkit.errors import BertkitError
-from bertkit.training.checkpoints import MANIFEST, find_fault, last_checkpoint, write_manifest
 from bertkit.training.finetune import finetune
+from bertkit.training.recovery.checkpoints import MANIFEST, find_fault, last_checkpoint, write_manifest
 from tests.training.conftest import SMALL
 
 

@@ -14,16 +14,16 @@ import sys
 import pytest
 
 from bertkit.errors import OutputError
-from bertkit.training import run_lock
+from bertkit.training.recovery import run_lock
+from bertkit.training.recovery.run_lock import LOCK_FILE, RunLock
 from bertkit.training.run_directory import check_output_dir, contents
-from bertkit.training.run_lock import LOCK_FILE, RunLock
 
 # Takes the lock again and again, until it is killed. A second lock, which nobody else may hold meanwhile, is the check.
 HOLDER = """\
 import fcntl, os, random, sys, time
 from pathlib import Path
 from bertkit.errors import OutputError
-from bertkit.training.run_lock import RunLock
+from bertkit.training.recovery.run_lock import RunLock
 folder, journal, seed = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 rng = random.Random(seed)
 check = os.open(folder.parent / "check", os.O_RDWR | os.O_CREAT)  # the lower number: closed first when killed
@@ -115,7 +115,7 @@ def test_the_lock_is_no_content(tmp_path):
 def test_the_lock_dies_with_its_process_and_not_later(tmp_path):
     """A forked process, such as a data worker, does not keep it."""
     program = (
-        "import os, sys, time, pathlib\nfrom bertkit.training.run_lock import RunLock\n"
+        "import os, sys, time, pathlib\nfrom bertkit.training.recovery.run_lock import RunLock\n"
         "lock = RunLock(pathlib.Path(sys.argv[1])).__enter__()\nchild = os.fork()\n"
         "if child == 0: time.sleep(600)\nprint(child, flush=True)\ntime.sleep(600)"
     )

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from transformers import TrainerCallback
 
+from bertkit.placement.signals import INTERRUPTED
 from bertkit.training import run as run_module
 from bertkit.training.finetune import finetune
-from bertkit.training.preemption import EXIT_CODE, Preemption
 from bertkit.training.pretrain import pretrain
+from bertkit.training.recovery.preemption import Preemption
 from tests.training.conftest import TINY
 
 STEPS = 11  # of two epochs of six steps the last one is missing
@@ -89,7 +90,7 @@ def test_an_interrupted_run_continues_to_the_same_result(train, capsys, changes,
     number = random.Random(step).choice([signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP])
     with pytest.raises(SystemExit) as caught:
         train("cut", changes, step, number)
-    assert caught.value.code == EXIT_CODE == 143
+    assert caught.value.code == INTERRUPTED == 143
     cut = whole.with_name("cut")
     assert f"with --resume continues from {cut / f'checkpoint-{step}'}" in capsys.readouterr().err
     assert not json.loads((cut / "run.json").read_text())["finished"]
@@ -140,12 +141,12 @@ def test_handlers_are_restored_and_ignored_signals_stay_ignored():
 
 def test_a_signal_that_arrives_twice_at_once_is_one_signal_and_a_later_one_ends_the_process(monkeypatch):
     clock = [100.0]
-    monkeypatch.setattr("bertkit.training.preemption.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("bertkit.training.recovery.preemption.time.monotonic", lambda: clock[0])
     ended: list[tuple[int, int]] = []
     preemption = Preemption()
     with preemption.listening():
         receive = signal.getsignal(signal.SIGTERM)
-        monkeypatch.setattr("bertkit.training.preemption.os.kill", lambda *arguments: ended.append(arguments))
+        monkeypatch.setattr("bertkit.training.recovery.preemption.os.kill", lambda *arguments: ended.append(arguments))
         for clock[0], expected in ((100.0, 0), (100.9, 0), (101.1, 1)):
             receive(signal.SIGTERM, None)
             assert len(ended) == expected
@@ -160,7 +161,7 @@ def test_a_signal_after_the_last_step_tells_how_to_continue(train, capsys, monke
         patches.setattr(run_module.BertkitTrainer, "leave_mixed_precision", lambda self: os.kill(os.getpid(), number))
         with pytest.raises(SystemExit) as caught:
             train("cut", BY_STEPS)
-    assert caught.value.code == EXIT_CODE
+    assert caught.value.code == INTERRUPTED
     assert f"with --resume continues from {whole.with_name('cut') / 'checkpoint-11'}" in capsys.readouterr().err
     train("cut", BY_STEPS, resume=True)
     assert (whole / "model.safetensors").read_bytes() == (whole.with_name("cut") / "model.safetensors").read_bytes()

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 from bertkit.placement.resolve import is_main_process
-from bertkit.training.data_workers import killed_workers_reported
-from bertkit.training.preemption import interruptions_reported
+from bertkit.training.recovery.data_workers import killed_workers_reported
+from bertkit.training.recovery.preemption import interruptions_reported
+from bertkit.training.recovery.run_lock import RunLock
 from bertkit.training.run_directory import check_place
-from bertkit.training.run_lock import RunLock
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from bertkit.errors import OutputError
-from bertkit.training.run_lock import LOCK_FILE, RunLock
-from bertkit.training.run_scope import writes_run
+from bertkit.training.recovery.run_lock import LOCK_FILE, RunLock
+from bertkit.training.recovery.run_scope import writes_run
 
 
 @writes_run

@@ -1,16 +1,11 @@
-"""Interruption of a training: a checkpoint at the end of the step on SIGTERM, SIGUSR1 or SIGHUP.
-
-Batch systems and clouds send one of these signals before they stop a job.
-"""
+"""Interruption of a training: a checkpoint at the end of the step on SIGTERM, SIGUSR1 or SIGHUP."""
 
 from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -19,12 +14,9 @@ import torch
 import torch.distributed as dist
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from bertkit.placement.signals import INTERRUPTED, REPEATED, STOP_SIGNALS, handled
 from bertkit.progress import say
-from bertkit.training.checkpoints import last_checkpoint
-
-EXIT_CODE = 128 + signal.SIGTERM
-_REPEATED = 1.0  # seconds; timeout and batch systems signal a process and its group, so the first arrives twice
-_SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGUSR1", "SIGHUP") if hasattr(signal, name)]
+from bertkit.training.recovery.checkpoints import last_checkpoint
 
 
 class Preemption(TrainerCallback):
@@ -49,14 +41,14 @@ class Preemption(TrainerCallback):
 
         def receive(number: int, frame: FrameType | None) -> None:
             if self.received is not None:
-                if time.monotonic() - self._since >= _REPEATED:
+                if time.monotonic() - self._since >= REPEATED:
                     signal.signal(number, signal.SIG_DFL)
                     os.kill(os.getpid(), number)
                 return
             self.received, self._since = signal.Signals(number), time.monotonic()
             say(f"{self.received.name}: a checkpoint is saved at the end of this step; a second signal ends at once")
 
-        return _handled(_SIGNALS, receive)
+        return handled(STOP_SIGNALS, receive)
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -86,7 +78,7 @@ class Preemption(TrainerCallback):
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if self._is_agreed:
             say(how_to_continue(Path(args.output_dir) / f"checkpoint-{state.global_step}"))
-            raise SystemExit(EXIT_CODE)
+            raise SystemExit(INTERRUPTED)
 
 
 def interruptions_reported(output_dir: Path) -> AbstractContextManager[None]:
@@ -104,32 +96,9 @@ def interruptions_reported(output_dir: Path) -> AbstractContextManager[None]:
             say(how_to_continue(last_checkpoint(output_dir)))
         else:
             say("interrupted before the run began; repeat the command")
-        raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(EXIT_CODE)
+        raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(INTERRUPTED)
 
-    return _handled([signal.SIGINT, *_SIGNALS], end)
-
-
-@contextmanager
-def _handled(signals: Sequence[signal.Signals], handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Context with a handler for signals in this process; without effect outside of the main thread."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    owner = os.getpid()
-
-    def in_owner(number: int, frame: FrameType | None) -> None:
-        if os.getpid() == owner:  # not in a data worker, which its parent stops
-            handle(number, frame)
-
-    # A signal that is ignored stays ignored, as SIGHUP under nohup.
-    before = {each: signal.getsignal(each) for each in signals if signal.getsignal(each) != signal.SIG_IGN}
-    for each in before:
-        signal.signal(each, in_owner)
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+    return handled([signal.SIGINT, *STOP_SIGNALS], end)
 
 
 def how_to_continue(checkpoint: Path | None) -> str:

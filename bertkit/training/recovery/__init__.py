@@ -1,0 +1,1 @@
+"""Locks of run directories, complete checkpoints, interruptions, and killed data workers."""
