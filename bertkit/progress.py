@@ -140,7 +140,7 @@ class Bar:
         self.what = printable(what)
         self.unit = unit
         self.bar: tqdm[Any] | None = None
-        self.started = self.told = time.monotonic()
+        self.started = self.reported = time.monotonic()
 
     def __enter__(self) -> Bar:
         return self
@@ -163,8 +163,8 @@ class Bar:
             self.bar.update(done - self.bar.n)
             return
         now = time.monotonic()
-        if now - self.told >= _SECONDS_BETWEEN_LINES and done:
-            self.told = now
+        if now - self.reported >= _SECONDS_BETWEEN_LINES and done:
+            self.reported = now
             rate = done / (now - self.started)
             if total is None:
                 say(f"{self.what}: {done} {self.unit}, {rate:.0f} per second")

@@ -33,7 +33,7 @@ from bertkit.placement.launched import end_with_launcher, wait_for_launcher
 from bertkit.placement.resolve import ProcessesNeeded, is_main_process
 from bertkit.progress import printable
 
-_FOR_THE_FIRST = 10  # seconds that the other processes wait for the main process to report the error
+_TO_REPORT = 10  # seconds that the other processes wait for the main process to report the error
 
 app = typer.Typer(
     name="bertkit",
@@ -105,7 +105,7 @@ def main() -> None:
 
 def _fail(message: str) -> NoReturn:
     if not is_main_process():
-        time.sleep(_FOR_THE_FIRST)  # the main process reports the same error, and its exit ends this process
+        time.sleep(_TO_REPORT)  # the main process reports the same error, and its exit ends this process
     print(f"bertkit: error: {printable(message)}", file=sys.stderr)
     sys.exit(2)
 

@@ -7,7 +7,7 @@ import typer
 from bertkit.cli import glue
 from bertkit.cli.commands import command
 from bertkit.cli.runs import Run, finetune
-from bertkit.cli.settings import Setting, of_a_run
+from bertkit.cli.settings import Setting, run_settings
 from bertkit.tasks.registry import TASKS
 
 _VALIDATION_AND_MORE = ("data.validation_file", "data.test_file", "data.dataset_name", "data.dataset_config")
@@ -27,7 +27,7 @@ command(app, "glue", glue.SETTINGS)(glue.glue)
 @command(
     app,
     "classification",
-    of_a_run(
+    run_settings(
         "data.train_file",
         *_VALIDATION_AND_MORE,
         "task.text_columns",
@@ -47,7 +47,7 @@ def classification(run: Run) -> None:
 @command(
     app,
     "multiple_choice",
-    of_a_run(
+    run_settings(
         "data.train_file",
         *_VALIDATION_AND_MORE,
         Setting("task.context_column", "Column of the text that the endings continue."),
@@ -63,7 +63,7 @@ def multiple_choice(run: Run) -> None:
 @command(
     app,
     "question_answering",
-    of_a_run(
+    run_settings(
         Setting("task.version_2_with_negative", "Questions may have no answer: SQuAD 2.0."),
         Setting("data.train_file", _QUESTIONS),
         Setting("data.validation_file", _QUESTIONS),
@@ -94,7 +94,7 @@ def squad(run: Run) -> None:
 @command(
     app,
     "ner",
-    of_a_run(
+    run_settings(
         Setting("data.train_file", "Sentences to train on: columns as in CoNLL, .jsonl or .parquet."),
         *_VALIDATION_AND_MORE,
         Setting("task.token_column", "Word column: a name, or in a column file a number from 1."),

@@ -10,11 +10,11 @@ import typer
 import bertkit
 from bertkit.cli.printing import print_text
 from bertkit.cli.runs import Run, finetune
-from bertkit.cli.settings import of_a_run
+from bertkit.cli.settings import run_settings
 from bertkit.errors import RecipeError, did_you_mean
 from bertkit.json_text import dumps
 
-SETTINGS = of_a_run("data.data_dir", "data.long_text", "data.stride", "data.pooling")
+SETTINGS = run_settings("data.data_dir", "data.long_text", "data.stride", "data.pooling")
 
 
 def glue(

@@ -10,9 +10,9 @@ import typer
 import bertkit
 from bertkit.cli import options, runs
 from bertkit.cli.printing import print_results
-from bertkit.cli.settings import Setting, of_a_run
+from bertkit.cli.settings import Setting, run_settings
 
-SETTINGS = of_a_run(
+SETTINGS = run_settings(
     Setting("data.tokenizer", "Folder or Hub id of a tokenizer; or give --vocab-size."),
     Setting("data.vocab_size", "Train a tokenizer with this number of pieces on the corpus."),
     *options.VOCABULARY_AND_TEXT,

@@ -125,7 +125,7 @@ _OF_EVERY_RUN = (
 )
 
 
-def of_a_run(*own: str | Setting) -> list[Setting]:
+def run_settings(*own: str | Setting) -> list[Setting]:
     """Returns the settings of a command and those of all runs; its own settings replace shared ones of the same key.
 
     Args:
@@ -159,7 +159,7 @@ def of_a_task(kind: str) -> list[Setting]:
             # Tables are files: their settings have data_dir only to reject it, so it is not an option there.
             elif key in _SHARED and (field.name != "data_dir" or field.name in getattr(settings, "paths", ())):
                 found.append(_SHARED[key])
-    return of_a_run(*found)
+    return run_settings(*found)
 
 
 def option_types(kind: str) -> dict[str, Any]:

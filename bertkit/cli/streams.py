@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from bertkit.errors import OutputError
 
-_NOBODY_READS = 141  # 128 + SIGPIPE (13): the exit code that a shell shows for git and grep after a broken pipe
+_BROKEN_PIPE = 141  # 128 + SIGPIPE (13): the exit code that a shell shows for git and grep after a broken pipe
 
 
 def use_utf8() -> None:
@@ -108,5 +108,5 @@ class _Output(_Stream):
 
     def failed(self, error: OSError) -> NoReturn:
         if isinstance(error, BrokenPipeError):
-            sys.exit(_NOBODY_READS)
+            sys.exit(_BROKEN_PIPE)
         raise OutputError(f"standard output: cannot be written: {error.strerror or error}") from error

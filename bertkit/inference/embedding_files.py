@@ -12,7 +12,7 @@ import numpy as np
 from bertkit.errors import DataError, OutputError
 from bertkit.inference.embedding import TEXTS_AT_ONCE, Pooling, TokenEmbeddings
 from bertkit.inference.growing_file import GrowingFile, check_growing_file
-from bertkit.inference.inputs import BLOCK, Block, blocks_of, read_inputs, work_through
+from bertkit.inference.inputs import BLOCK, Block, blocks_of, process_blocks, read_inputs
 from bertkit.inference.loaded import load
 from bertkit.json_text import dumps
 from bertkit.progress import Reached
@@ -83,7 +83,7 @@ def embed_texts(
 
     count = size = 0
     with GrowingFile(output_file) as file, closing(form(file)) as writer:
-        for of_block, vectors in work_through(blocks, "embedding", embed):
+        for of_block, vectors in process_blocks(blocks, "embedding", embed):
             writer.add(of_block, vectors)
             count += len(of_block)
             size = vectors[0].vectors.shape[1] if isinstance(vectors, list) else vectors.shape[1]

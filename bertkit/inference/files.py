@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from bertkit.errors import DataError
 from bertkit.inference.growing_file import GrowingFile, check_growing_file
-from bertkit.inference.inputs import BLOCK, Block, blocks_of, one_block, read_inputs, work_through
+from bertkit.inference.inputs import BLOCK, Block, blocks_of, one_block, process_blocks, read_inputs
 from bertkit.inference.predictor import Predictor, build_predictor, load, load_task
 from bertkit.json_text import dumps
 from bertkit.progress import Reached, printable
@@ -144,7 +144,7 @@ def _stream(
             found.lines.append(_line(predictor.task.line(prediction), given) if view is None else view)
         return found
 
-    found = work_through(blocks, "predicting", predict)
+    found = process_blocks(blocks, "predicting", predict)
     if output_file is None:
         yield from found
         return

@@ -121,7 +121,7 @@ def _full(pieces: Iterable[str], size: int) -> Iterator[list[str]]:
         yield waiting
 
 
-def work_through(blocks: Iterable[Block], what: str, work: Callable[[Block, Reached], Found]) -> Iterator[Found]:
+def process_blocks(blocks: Iterable[Block], what: str, work: Callable[[Block, Reached], Found]) -> Iterator[Found]:
     """Yields the result of ``work`` for each block in turn, with a progress bar on stderr.
 
     Args:

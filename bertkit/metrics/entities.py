@@ -19,7 +19,7 @@ PREFIXES = ("B", "I", "E", "S", "L", "U")
 """Begin, inside, end, single; BILOU has last for end and unit for single."""
 
 _LASTS_WITHIN = ("B", "I")  # after a word with one of these prefixes an entity can continue
-_GOES_ON = ("I", "E", "L")
+_CONTINUATION = ("I", "E", "L")
 
 
 class Entity(NamedTuple):
@@ -107,11 +107,11 @@ def find_entities(tags: Sequence[str], strict: bool = False) -> list[Entity]:
     [Entity(type='PER', start=0, end=2), Entity(type='LOC', start=4, end=5)]
     """
     found: list[Entity] = []
-    begins, goes_on = (("B",), ("I",)) if strict else (PREFIXES, _GOES_ON)
+    begins, continues = (("B",), ("I",)) if strict else (PREFIXES, _CONTINUATION)
     open_type: str | None = None  # type of the entity that the current word may continue
     for word, tag in enumerate(tags):
         prefix, kind = split_tag(tag)
-        if prefix in goes_on and kind == open_type:
+        if prefix in continues and kind == open_type:
             found[-1] = found[-1]._replace(end=word + 1)
         elif prefix in begins:
             found.append(Entity(kind, word, word + 1))

@@ -10,7 +10,7 @@ from bertkit.errors import RecipeError
 from bertkit.recipe.load import Recipe
 
 
-def keeping_the_best(recipe: Recipe) -> dict[str, Any]:
+def best_checkpoint_arguments(recipe: Recipe) -> dict[str, Any]:
     """Returns the Trainer arguments that keep the best checkpoint, if the recipe requires it.
 
     The last checkpoint is kept as well, so that the run can be resumed.
@@ -36,7 +36,7 @@ def keeping_the_best(recipe: Recipe) -> dict[str, Any]:
     return fixed | {"restore_callback_states_from_checkpoint": "early_stopping_patience" in asked}
 
 
-def comparing_by(metric: str, recipe: Recipe) -> dict[str, Any]:
+def comparison_arguments(metric: str, recipe: Recipe) -> dict[str, Any]:
     """Returns the Trainer arguments that compare checkpoints by a metric; larger is better.
 
     The result is empty if the recipe names another metric, or if no best checkpoint is kept.

@@ -26,7 +26,7 @@ from bertkit.sharing.model_card import CardFacts, without_paths
 from bertkit.tasks.base import Task, task_of_recipe
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import ColumnsOf, FineTuningData, Split, is_scored
-from bertkit.training.checkpoint_selection import comparing_by, early_stopping, keeping_the_best
+from bertkit.training.checkpoint_selection import best_checkpoint_arguments, comparison_arguments, early_stopping
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.placements import trainer_class
 from bertkit.training.recovery.run_scope import writes_run
@@ -73,9 +73,9 @@ def finetune(
     recipe = load_recipe(recipe, {**(overrides or {}), **chosen})
     if not isinstance(recipe.data, FineTuningData):
         raise RecipeError(f"recipe {recipe.name}: task.kind is {recipe.kind!r}; use `bertkit pretrain`")
-    recipe = from_anywhere(recipe)
+    recipe = with_absolute_paths(recipe)
     task = task_of_recipe(recipe)
-    fixed = {"remove_unused_columns": False, **keeping_the_best(recipe)}
+    fixed = {"remove_unused_columns": False, **best_checkpoint_arguments(recipe)}
     run = RunInProgress(recipe, output_dir, resume, push_to_hub, **fixed)
     run.check_arguments()
     source = recipe.model.get("name_or_path")
@@ -89,7 +89,7 @@ def finetune(
     task, splits = task.load()
     config = stored.build({**task.config(), **changes, "bertkit_task": task.describe()})
     is_bert = issubclass(head_class(task.head, config, source), BertPreTrainedModel)
-    arguments = run.training_arguments(is_bert=is_bert, **comparing_by(task.main_metric, recipe))
+    arguments = run.training_arguments(is_bert=is_bert, **comparison_arguments(task.main_metric, recipe))
     collate: Any = partial(task.collate, tokenizer=tokenizer, inputs=model_inputs(config))
     speed_ups = cpu_speed_ups(run.placement, compiles=arguments.torch_compile)
     shapes: dict[str, Any] = {}
@@ -130,9 +130,9 @@ def finetune(
     )
     command = f"bertkit finetune {task.command} --recipe recipe.yaml --output-dir NEW"
     evaluation = run.train(trainer, tokenizer, command)
-    task, lesson = task.learn_from(evaluation)
-    if lesson:
-        say(lesson)
+    task, message = task.learn_from(evaluation)
+    if message:
+        say(message)
         config.bertkit_task = trainer.model.config.bertkit_task = task.describe()
         if run.is_main_process:
             with run.files() as folder:
@@ -141,7 +141,7 @@ def finetune(
     return run.finish(trainer, _card(task, splits, recipe, config, metrics, run.record, card_note))
 
 
-def from_anywhere(recipe: Recipe) -> Recipe:
+def with_absolute_paths(recipe: Recipe) -> Recipe:
     """Returns the recipe with absolute paths, so that ``recipe.yaml`` repeats the run from any folder."""
     places = {name: getattr(recipe.data, name) for name in recipe.data.paths}
     data = dataclasses.replace(recipe.data, **{name: absolute(place) for name, place in places.items() if place})

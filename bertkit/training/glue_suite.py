@@ -24,7 +24,7 @@ from bertkit.tasks.base import task_of_recipe
 from bertkit.tasks.classification.glue import GlueTask
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import is_scored
-from bertkit.training.finetune import finetune, from_anywhere
+from bertkit.training.finetune import finetune, with_absolute_paths
 from bertkit.training.recovery.run_scope import writes_run
 from bertkit.training.run_directory import check_output_dir, check_same_recipe, contents, is_finished, write_json
 
@@ -85,7 +85,7 @@ def finetune_glue(
     output_dir = Path(output_dir)
     given = {"model.name_or_path": model, "data.data_dir": data_dir}
     chosen = {**(overrides or {}), **{key: str(value) for key, value in given.items() if value is not None}}
-    recipes = {name: from_anywhere(load_recipe(_FAMILY + name, chosen)) for name in tasks}
+    recipes = {name: with_absolute_paths(load_recipe(_FAMILY + name, chosen)) for name in tasks}
     for recipe in recipes.values():
         check_processes(recipe.placement)
     _check(recipes, output_dir)

@@ -80,12 +80,12 @@ def pretrain(
     chosen: dict[str, Any] = {"data.corpus": [str(path) for path in corpus]} if corpus else {}
     if model is not None:
         chosen["model.name_or_path"] = model
-    goes_on = "model.name_or_path" in {**(overrides or {}), **chosen}
-    usual = "pretrain/continue" if goes_on else "pretrain/bert-base"
+    continues = "model.name_or_path" in {**(overrides or {}), **chosen}
+    usual = "pretrain/continue" if continues else "pretrain/bert-base"
     recipe = load_recipe(usual if recipe is None else recipe, {**(overrides or {}), **chosen})
     check_processes(recipe.placement)
     data = _checked_data(recipe)
-    recipe = _from_anywhere(dataclasses.replace(recipe, data=_longest_of_phases(data)))
+    recipe = _with_absolute_paths(dataclasses.replace(recipe, data=_longest_of_phases(data)))
     data = recipe.data
     pair_objective, seed = recipe.task.pair_objective, recipe.train["seed"]
     run = RunInProgress(
@@ -118,7 +118,7 @@ def pretrain(
     phases = plan_phases(data.lengths(), _steps(recipe, corpora, vocabulary))
     train_set, eval_sets = _examples(recipe, corpora, vocabulary, phases)
     arguments = run.training_arguments(is_bert=True, **_fitted(recipe, phases, eval_sets, start.config))
-    _announce(corpora, train_set, eval_sets, start.config, phases)
+    _print_data(corpora, train_set, eval_sets, start.config, phases)
 
     set_seed(seed)
     network = start.model()
@@ -176,7 +176,7 @@ def _longest_of_phases(data: DataSettings) -> DataSettings:
     return dataclasses.replace(data, max_seq_length=longest)
 
 
-def _from_anywhere(recipe: Recipe) -> Recipe:
+def _with_absolute_paths(recipe: Recipe) -> Recipe:
     """Returns the recipe with absolute paths, so that ``recipe.yaml`` repeats the run from any folder."""
     data: DataSettings = recipe.data
     placed: dict[str, Any] = {
@@ -287,7 +287,7 @@ def _fitted(
     return {**steps, "per_device_eval_batch_size": eval_batch_size(wanted, predictions, config.vocab_size)}
 
 
-def _announce(
+def _print_data(
     corpora: PretrainingCorpus,
     train_set: PhasedExamples,
     eval_sets: Sequence[PretrainingExamples],

@@ -134,9 +134,9 @@ class BertkitTrainer(Trainer):
         self._losses_before = 0.0  # sum of the losses of the steps before the resumption
         self._norm: torch.Tensor | float | None = None  # of the gradients of the last step
         self._learning_rate = 0.0  # of the last step
-        told = [Progress(what), _Bookkeeping(self), *(callbacks or [])]
+        with_progress = [Progress(what), _Bookkeeping(self), *(callbacks or [])]
         in_order = None if compute_metrics is None else self._scores_in_order
-        super().__init__(model=model, args=args, callbacks=told, compute_metrics=in_order, **kwargs)
+        super().__init__(model=model, args=args, callbacks=with_progress, compute_metrics=in_order, **kwargs)
         self.remove_callback(PrinterCallback)
         self.remove_callback(ProgressCallback)
         if not isinstance(model, BertPreTrainedModel):

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertkit.errors import DataError
-from bertkit.inference.inputs import Block, read_inputs, work_through
+from bertkit.inference.inputs import Block, process_blocks, read_inputs
 from bertkit.reading.utf8 import read_text
 from bertkit.tables import read_table
 
@@ -98,5 +98,5 @@ def test_the_bar_counts_inputs_whatever_the_work_counts(monkeypatch):
         reached(3, 6)
         reached(6, 6)
 
-    list(work_through([Block(["a", "b"], 0, 6), Block(["c", "d", "e", "f"], 2, 6)], "x", work))
+    list(process_blocks([Block(["a", "b"], 0, 6), Block(["c", "d", "e", "f"], 2, 6)], "x", work))
     assert told == [(1, 6), (2, 6), (4, 6), (6, 6)]

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from bertkit.errors import BertkitError, OutputError, RecipeError
 from bertkit.tasks.registry import load_recipe
-from bertkit.training.finetune import from_anywhere
+from bertkit.training.finetune import with_absolute_paths
 from bertkit.training.glue_suite import finetune_glue, glue_table, glue_tasks
 
 ALL = ["cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb", "wnli"]
@@ -145,7 +145,7 @@ def test_the_table_by_hand(tmp_path, checkpoint):
         (folder / "run.json").write_text('{"finished": true}')
         (folder / "eval_results.json").write_text(json.dumps(scores))
         recipe = load_recipe(f"finetune/glue/{name}", {"model.name_or_path": str(checkpoint)})
-        from_anywhere(recipe).save(folder / "recipe.yaml", "")
+        with_absolute_paths(recipe).save(folder / "recipe.yaml", "")
     (tmp_path / "mnli" / "predict_results_mnli.tsv").write_text("index\tprediction\n")
     results = finetune_glue(list(given), output_dir=tmp_path, model=str(checkpoint))
     assert results.scores == pytest.approx({"mnli": 85.0, "mrpc": 75.0, "rte": 61.0})

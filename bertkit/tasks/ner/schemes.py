@@ -131,11 +131,11 @@ def find_impossible(tags: Sequence[str], scheme: Scheme) -> list[Impossible]:
     ends = "EL" if scheme in ("IOBES", "BILOU") else ""
     for word, (before, tag) in enumerate(pairwise([OUTSIDE, *tags, OUTSIDE])):
         (prefix_before, kind_before), (prefix, kind) = split_tag(before), split_tag(tag)
-        goes_on = prefix in ("I", *ends)
+        continues = prefix in ("I", *ends)
         if ends:  # I, E and L follow B or I of the same type, and only these
-            wrong = goes_on != (prefix_before in ("B", "I")) or (goes_on and kind != kind_before)
+            wrong = continues != (prefix_before in ("B", "I")) or (continues and kind != kind_before)
         elif scheme == "IOB2":
-            wrong = goes_on and (prefix_before == OUTSIDE or kind != kind_before)
+            wrong = continues and (prefix_before == OUTSIDE or kind != kind_before)
         else:
             wrong = prefix == "B" and (prefix_before == OUTSIDE or kind != kind_before)
         if prefix not in _PREFIXES_OF[scheme]:

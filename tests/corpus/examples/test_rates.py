@@ -273,8 +273,8 @@ class TestMasks:
         for batch in batches(view, vocabulary, PretrainingData(seed=SEED, whole_word_mask=True)):
             positions, used = batch["masked_positions"], batch["labels"] != -100
             is_mask = np.take_along_axis(batch["input_ids"], positions, axis=1) == vocabulary.mask_token_id
-            goes_on = vocabulary.continuation[np.where(used, batch["labels"], 0)][:, 1:]
-            neighbours = used[:, 1:] & goes_on & (np.diff(positions, axis=1) == 1)
+            continues = vocabulary.continuation[np.where(used, batch["labels"], 0)][:, 1:]
+            neighbours = used[:, 1:] & continues & (np.diff(positions, axis=1) == 1)
             # Each piece in one couple at most, so that these are independent.
             neighbours[:, 1:] &= ~neighbours[:, :-1]
             n += int(neighbours.sum())
@@ -286,7 +286,7 @@ class TestMasks:
 def words_of(ids: np.ndarray, vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
     """Number of the word of each place, -1 for none, and the pieces of each word; by the text, piece by piece."""
     none = {vocabulary.cls_token_id, vocabulary.sep_token_id, vocabulary.pad_token_id}
-    goes_on = vocabulary.continuation.tolist()
+    continues = vocabulary.continuation.tolist()
     word = np.full(ids.shape, -1)
     sizes: list[int] = []
     for row, pieces in enumerate(ids.tolist()):
@@ -295,7 +295,7 @@ def words_of(ids: np.ndarray, vocabulary: Vocabulary) -> tuple[np.ndarray, np.nd
             if piece in none:
                 inside = False
                 continue
-            if not (inside and goes_on[piece]):
+            if not (inside and continues[piece]):
                 sizes.append(0)
             inside = True
             sizes[-1] += 1

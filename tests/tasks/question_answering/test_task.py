@@ -72,8 +72,8 @@ def test_answers_of_a_checkpoint_are_by_the_threshold_that_it_found():
         in task.learn_from(untaught)[1]
     )
     assert task.learn_from(untaught)[0].task.predict_threshold is None
-    learnt, lesson = task.learn_from({**untaught, "eval_best_f1": 62.5, "eval_best_f1_thresh": 3.0})
-    assert "exceeds the best span's by more than 3," in lesson
+    learnt, message = task.learn_from({**untaught, "eval_best_f1": 62.5, "eval_best_f1_thresh": 3.0})
+    assert "exceeds the best span's by more than 3," in message
     assert task.task.predict_threshold is None
     config = BertConfig(bertkit_task=learnt.describe())
     later = task_of_checkpoint(BertConfig.from_dict(json.loads(config.to_json_string())), "here")
