@@ -23,7 +23,7 @@ BATCH_SIZE, LEARNING_RATE, MAX_SEQ_LENGTH = 32, 5e-5, 128
 
 
 class Task(NamedTuple):
-    """What plain transformers needs to know of a task's TSV files."""
+    """Format of a task's TSV files, for plain transformers."""
 
     folder: str
     texts: tuple[str, ...]
@@ -42,7 +42,7 @@ TASKS = {
 
 
 def stock_scores(outcome: Any) -> dict[str, float]:
-    """What transformers' text-classification example computes, from scikit-learn and scipy."""
+    """Computes the metrics of transformers' text-classification example with scikit-learn and scipy."""
     import numpy as np
     from scipy.stats import pearsonr, spearmanr
     from sklearn.metrics import f1_score

@@ -41,7 +41,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class Pieces:
-    """What is known of a vocabulary: its size, the ids of the special tokens, and which pieces continue a word."""
+    """Vocabulary: its size, the ids of the special tokens, and a mask of the pieces that continue a word."""
 
     size: int
     pad: int

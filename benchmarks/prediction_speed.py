@@ -63,7 +63,7 @@ def options(description: str | None) -> argparse.ArgumentParser:
 
 
 def all_sides(script: str, args: argparse.Namespace, *given: str) -> dict[str, Result]:
-    """What the sides of a script report, with the checkpoint exported for the pipeline."""
+    """Returns the reports of both sides, with the checkpoint exported for the pipeline."""
     import bertkit
 
     with tempfile.TemporaryDirectory() as folder:

@@ -207,7 +207,7 @@ def time_plain(
 
 
 def by_itself(side: Callable[[], Timed]) -> tuple[Timed, float]:
-    """What a side gives in a process of its own, and the MiB that were resident there at most, without its workers'."""
+    """Returns the result of a side in its own process, and its peak resident memory in MiB without workers."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
         return process.submit(side).result(), process.submit(peak_mib).result()
 

@@ -1,4 +1,4 @@
-"""What a pre-training was worth: SST-2 from its checkpoint, and from new weights of the same shape and tokenizer.
+"""Benefit of a pre-training: SST-2 from its checkpoint, and from new weights of the same shape and tokenizer.
 
     python benchmarks/pretraining_pays.py CHECKPOINT --data-dir GLUE_FOLDER [--seeds 42 43 44] [--learning-rate 1e-4]
                                           [--dropout 0.1] [--max-train-samples N]

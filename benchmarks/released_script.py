@@ -65,7 +65,7 @@ Columns = dict[str, NDArray[Any]]
 
 
 class CachedTokenizer:
-    """What the script needs of its tokenizer: pieces of a line, kept for the next pass, and the vocabulary."""
+    """Tokenizer for the script: pieces of a line, kept for the next pass, and the vocabulary."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast):
         self.vocab = dict(sorted(tokenizer.get_vocab().items(), key=lambda item: item[1]))
@@ -189,7 +189,7 @@ def bertkit_pass(view: Any, tokenizer: PreTrainedTokenizerFast, settings: Any, e
 
 
 def statistics_of(columns: Columns, vocabulary: dict[str, int]) -> dict[str, float]:
-    """What is compared, of one pass."""
+    """Statistics of one pass that are compared."""
     length, b_length = columns["length"], columns["b_length"]
     written, original = columns["written"], columns["original"]
     a_length = length - 3 - b_length

@@ -26,7 +26,7 @@ from bertkit.tasks.question_answering.windows import WindowSizes, encode_windows
 
 
 def timed(work: Callable[[], Any], repeats: int) -> tuple[Any, dict[str, float]]:
-    """What the work gives, and the medians of its wall and processor seconds."""
+    """Returns the result of the work, and the medians of its wall and processor times in seconds."""
     seconds = []
     for _ in range(repeats):
         wall, processor = time.perf_counter(), time.process_time()

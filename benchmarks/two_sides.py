@@ -1,4 +1,4 @@
-"""What the benchmarks share that score bertkit beside plain transformers: their options, runs and summary."""
+"""Options, runs and summary of the benchmarks that compare scores of bertkit and plain transformers."""
 
 from __future__ import annotations
 

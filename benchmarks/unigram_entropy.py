@@ -1,4 +1,4 @@
-"""What guessing by frequency would score on a pre-training run's held-out text, beside what the run scores.
+"""Loss of guessing by token frequency on a pre-training run's held-out text, beside the loss of the run.
 
     python benchmarks/unigram_entropy.py RUN_DIRECTORY
 
@@ -23,7 +23,7 @@ from bertkit.training.pretrain import cache_folder
 
 
 def counts(view: StoreView, vocab_size: int) -> np.ndarray:
-    """How often each id occurs, (V,)."""
+    """Counts each id, (V,)."""
     store = view.store
     starts = store.sentence_offsets[store.document_offsets[view.documents]]
     ends = store.sentence_offsets[store.document_offsets[view.documents + 1]]

@@ -201,7 +201,7 @@ class _Handler(Handler):
         super().handle_one_request()
 
     def _body(self, share: float = 1.0) -> bytes:
-        """What was sent; or the first share of it, the rest unread. It can be read once."""
+        """Returns the body of the request, or its first part with the rest unread. It can be read once."""
         if self._read:
             return b""
         self._read = True

@@ -18,7 +18,7 @@ Files = Mapping[str, bytes]
 
 
 def commit_of(files: Files) -> str:
-    """What stands for the commit of a repository: 40 hexadecimal digits that depend on its files alone."""
+    """Returns the commit of a repository: 40 hexadecimal digits that depend only on its files."""
     state = json.dumps({name: hashlib.sha1(data).hexdigest() for name, data in files.items()}, sort_keys=True)
     return hashlib.sha1(state.encode()).hexdigest()
 

@@ -1,4 +1,4 @@
-"""What the stand-ins for the Hub share: an HTTP server on a free port of this machine."""
+"""HTTP server on a free local port, the base of the Hubs for tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class LoopbackServer:
 
     @property
     def endpoint(self) -> str:
-        """What a program is given as ``HF_ENDPOINT``."""
+        """Value of ``HF_ENDPOINT`` for a program."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""What is written is whole, whatever ends the writing: Ctrl-C, SIGKILL, a full disk, another process."""
+"""Written files are complete after Ctrl-C, SIGKILL, a full disk, and beside another process."""
 
 from __future__ import annotations
 

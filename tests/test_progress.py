@@ -1,4 +1,4 @@
-"""What is printed of strangers' texts."""
+"""Printed texts of unknown origin."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_the_public_names_are_importable_and_listed() -> None:
 
 
 def run(code: str, directory: Path, *arguments: str) -> str:
-    """What a fresh interpreter prints; warnings and errors of transformers go to the message if it fails."""
+    """Returns the output of a new interpreter; a failure shows the warnings and errors of transformers."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(Path(bertkit.__file__).parents[1]),

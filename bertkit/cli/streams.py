@@ -18,7 +18,7 @@ _BROKEN_PIPE = 141  # 128 + SIGPIPE (13): the exit code that a shell shows for g
 def use_utf8() -> None:
     """Restarts the command in Python's UTF-8 mode if the locale is ASCII, as texts and file names are UTF-8.
 
-    Python itself uses that mode in such a locale, unless it is told not to.
+    Python itself uses that mode in the C locale, unless PYTHONUTF8 is 0.
     """
     if codecs.lookup(sys.getfilesystemencoding()).name == "ascii" and sys.executable:
         os.environ["PYTHONUTF8"] = "1"

@@ -1,4 +1,4 @@
-"""What each command prints, and that it starts quickly enough to be asked for help."""
+"""Output of the commands, and the modules that ``--help`` does not import."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_version_is_the_packages(bertkit):
 
 
 def test_help_and_recipes_import_neither_torch_nor_transformers():
-    """What makes them quick; the seconds themselves are measured in benchmarks/."""
+    """Checks the imports that decide the time; benchmarks/ measures the seconds."""
     program = (
         "import sys\n"
         "from bertkit.cli.app import main\n"

@@ -57,7 +57,7 @@ def classify(bertkit, checkpoint, tmp_path):
 
 
 def scores(out: Path) -> dict[str, float]:
-    """What ``eval_results.json`` and ``bertkit evaluate`` both have."""
+    """Returns the metrics that ``eval_results.json`` and ``bertkit evaluate`` share."""
     found = json.loads((out / "eval_results.json").read_text())
     return {key: value for key, value in found.items() if key in ("eval_accuracy", "eval_f1", "eval_f1_macro")}
 

@@ -1,4 +1,4 @@
-"""What users give → sources: every form and packing, the same documents; every fault by file and place."""
+"""Sources of a corpus: the same documents from every file format and compression; faults with file and line."""
 
 from __future__ import annotations
 

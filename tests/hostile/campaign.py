@@ -140,12 +140,12 @@ class Campaign:
 
 
 def _kind(fault: str) -> str:
-    """What is the same for the same fault: the words before a semicolon, without paths and numbers."""
+    """Returns the part of a message that repeats for the same fault: up to a semicolon, without paths and numbers."""
     return re.sub(r"\d+", "N", re.sub(r"/\S+", "…", fault.partition(";")[0].partition(" (")[0]))[:160]
 
 
 def _story(case: Case) -> list[str]:
-    """What a case was, what was run, and how it ended."""
+    """Describes a case: its damage, its command and its outcome."""
     lines = [f"  {case.note}; files: {case.folder}"]
     for outcome in case.outcomes:
         ending = " | ".join(outcome.err.strip().splitlines()[-3:])[-400:]

@@ -1,4 +1,4 @@
-"""What can happen to a file: one function for each kind of damage, and hostile values within JSON."""
+"""Damage to files: one function for each kind, and hostile values in JSON."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def _pattern(name: str) -> str:
 
 
 def not_json(outcome: Outcome) -> str | None:
-    """What is wrong with an answer that has to be JSON."""
+    """Returns the faults of an answer that must be JSON."""
     try:
         valid_json(outcome.out)
     except ValueError as error:

@@ -38,7 +38,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a command ended: exit code (negative for the signal that ended it), its streams, and time in seconds."""
+    """Outcome of a command: exit code (negative for the signal that ended it), streams, and time in seconds."""
 
     command: str
     code: int

@@ -47,7 +47,7 @@ def attack(case: Case) -> None:
 
 
 def _judge(case: Case, outcome: Outcome, number: signal.Signals) -> None:
-    """What an interrupted run says: nothing after SIGKILL, else how to go on, without a traceback."""
+    """Checks the output of an interrupted run: how to continue, without a traceback; nothing after SIGKILL."""
     case.check(not outcome.late, f"no end after {number.name}")
     case.check(not outcome.orphans, f"processes outlive {number.name}")
     case.check("Traceback" not in outcome.err, f"traceback after {number.name}")

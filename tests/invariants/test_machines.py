@@ -32,7 +32,7 @@ def launcher(kind: str, machine: int, port: int) -> list[str]:
 
 
 def on_two_machines(kind: str, command: list[str], folder: Path) -> list[tuple[str, str]]:
-    """What both of them print."""
+    """Returns the output of both."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -1,4 +1,4 @@
-"""What all metrics of numbers share: inputs of any kind, several at work, nothing written, nothing changed."""
+"""Properties of all numeric metrics: inputs of any type, several instances, no files written, inputs unchanged."""
 
 from __future__ import annotations
 

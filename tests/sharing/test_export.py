@@ -85,7 +85,7 @@ def exported(checkpoints: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 @pytest.fixture(scope="module")
 def stranger(exported: Path) -> dict[str, Any]:
-    """What a process without bertkit finds in the exports."""
+    """Returns the outputs of the exports in a process without bertkit."""
     command = [sys.executable, "-W", "error", "-c", STRANGER, str(exported), json.dumps(HEADS), TEXT]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr

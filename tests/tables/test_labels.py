@@ -1,4 +1,4 @@
-"""What labels are, which classes there are, and the place of each that is none."""
+"""Labels of a table: types, classes, and the line of each invalid label."""
 
 from __future__ import annotations
 

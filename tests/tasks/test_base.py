@@ -1,4 +1,4 @@
-"""What all tasks share: examples of several inputs, and the columns of a data set."""
+"""The base class of tasks: examples with several inputs, and the columns of a data set."""
 
 from __future__ import annotations
 

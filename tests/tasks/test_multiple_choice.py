@@ -54,7 +54,7 @@ def task(task_of_files):
 
 
 def message(task: MultipleChoiceTask, folder: Path, splits: list[str] | None = None) -> list[str]:
-    """What `load` refuses, without the folder."""
+    """Returns the message of `load` without the folder."""
     with pytest.raises(DataError) as caught:
         task.load(["train"] if splits is None else splits)
     return str(caught.value).replace(f"{folder}/", "").splitlines()

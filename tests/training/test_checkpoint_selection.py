@@ -83,7 +83,7 @@ def test_without_patience_all_epochs_are_trained_and_the_best_is_kept(train):
 
 @pytest.mark.slow
 def test_stopped_early_interrupted_and_resumed_is_never_interrupted(train):
-    """Whether it was killed while it waited, when it had stopped, or after the best checkpoint."""
+    """Resumes a run that was killed while it waited, after it had stopped, or after the best checkpoint."""
     out = train("straight", early_stopping_patience=3, save_total_limit=10)
     steps = steps_of_checkpoints(out)
     for killed_after in (steps[-1], steps[-2], steps[-4]):

@@ -1,4 +1,4 @@
-"""What a run says before it begins; the formula for memory against what autograd keeps."""
+"""Output before the first step; the memory formula against the memory that autograd keeps."""
 
 from __future__ import annotations
 

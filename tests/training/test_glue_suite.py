@@ -79,7 +79,7 @@ def run(tmp_path, data, checkpoint):
 
 
 def interrupt(folder: Path) -> None:
-    """What a process leaves that was killed after its first step."""
+    """Returns the directory of a run whose process was killed after its first step."""
     for path in (folder / "checkpoint-2").iterdir():
         path.unlink()
     for name in ("model.safetensors", "eval_results.json", "README.md"):

@@ -283,7 +283,7 @@ class QuestionAnsweringTask(Task):
         if evaluation["eval_best_f1"] <= never:
             return self, (
                 f"warning: predicting no answer for every question scores best on the validation set (F1 {never:.2f}), "
-                f"whatever the threshold: train longer, or on more data. `bertkit predict` uses threshold "
+                "with every threshold; train longer, or on more data. `bertkit predict` uses threshold "
                 f"{self._threshold}"
             )
         threshold = evaluation["eval_best_f1_thresh"]

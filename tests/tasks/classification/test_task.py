@@ -40,7 +40,7 @@ def many(classes: str = "pos neg", count: int = 40) -> str:
 
 
 def message(task: ClassificationTask, folder: Path, splits: list[str] | None = None) -> str:
-    """What `load` refuses, without the folder."""
+    """Returns the message of `load` without the folder."""
     with pytest.raises(DataError) as caught:
         task.load(splits)
     return str(caught.value).replace(f"{folder}/", "")

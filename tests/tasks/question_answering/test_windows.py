@@ -77,7 +77,7 @@ def test_an_unanswerable_question_points_to_cls_wherever_that_is(tokenizer):
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(words=st.integers(1, 30), size=st.integers(14, 40), stride=st.integers(0, 12), question=st.integers(1, 3))
 def test_windows_are_those_that_the_library_makes(tokenizer, words, size, stride, question):
-    """Where the question is not cut and the library can be asked: its slices begin at the left."""
+    """Compares with the library where the question is not cut; its slices begin at the left."""
     asked, text = " ".join(["red"] * question), " ".join(str(word) for word in range(words))
     specials = tokenizer.num_special_tokens_to_add(pair=True)
     length = len(tokenizer(asked, add_special_tokens=False)["input_ids"])

@@ -1,4 +1,4 @@
-"""What surrounds a run: the lock of its directory."""
+"""The scope of a run: the lock of its directory."""
 
 from __future__ import annotations
 
