@@ -128,8 +128,8 @@ def _check(recipes: Mapping[str, Recipe], output_dir: Path) -> None:
             faults[name] = f"{name}: {str(error).removeprefix('--resume: ')}"  # a repeated call resumes without it
     if faults:
         rest = [name for name in recipes if name not in faults]
-        hint = [f"the other tasks have no faults: --task {','.join(rest)}"] if rest else []
-        raise RecipeError(listed([*faults.values(), *hint]))
+        hint = f"\nthe other tasks have no faults: --task {','.join(rest)}" if rest else ""
+        raise RecipeError(listed(list(faults.values())) + hint)
 
 
 def _check_folder(recipe: Recipe, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Retry of a step that runs out of memory with fewer examples at once, with the same global batch and results."""
+"""Retry of a step that runs out of memory with fewer examples at once and the same global batch."""
 
 from __future__ import annotations
 
@@ -107,12 +107,12 @@ class MemorySavingTrainer(BertkitTrainer):
         if several and (self.is_fsdp_enabled or (self._is_backward and self._is_exchanged)):
             raise PlacementError(
                 f"{what}, while the processes exchanged tensors, so the step cannot be repeated; continue from the "
-                f"last checkpoint with --resume {setting} or a smaller divisor: the results stay the same"
+                f"last checkpoint with --resume {setting} or a smaller divisor"
             )
         self._at_once = half
         where = f"process {self.args.process_index}: " if several else ""
         print(
-            f"{where}{what}: continuing with {half} at once and more accumulation steps; the global batch and the "
-            f"results stay the same. To start with this: {setting}",
+            f"{where}{what}: continuing with {half} at once and more accumulation steps; the global batch stays the "
+            f"same, dropout is sampled again. To start with this: {setting}",
             file=sys.stderr,
         )
