@@ -33,7 +33,7 @@ from bertkit.training.recovery.run_scope import writes_run
 from bertkit.training.run import RunInProgress
 from bertkit.training.run_directory import Run, RunRecord, absolute, plain
 from bertkit.training.shared_encoding import encode_once
-from bertkit.training.trainer import BertkitTrainer, use_attention
+from bertkit.training.trainer import BertkitTrainer
 
 
 @writes_run
@@ -106,7 +106,7 @@ def finetune(
     with without_library_bars():
         labels = task.config().get("id2label")
         network, _ = load_model(task.head, source, config, new_head=True, labels=labels and list(labels.values()))
-    use_attention(network, recipe.placement.attn_implementation)
+    run.set_attention(network)
     task.prepare(network)
 
     def scores(outcome: EvalPrediction) -> dict[str, float]:

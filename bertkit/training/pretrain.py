@@ -31,7 +31,6 @@ from bertkit.training.pretraining_trainer import PretrainingTrainer, eval_batch_
 from bertkit.training.recovery.run_scope import writes_run
 from bertkit.training.run import RunInProgress
 from bertkit.training.run_directory import Run, RunRecord, absolute
-from bertkit.training.trainer import use_attention
 
 # Metrics that the command prints at the end, as (key, name); a run has those of its pair objective.
 SHOWN = [
@@ -122,7 +121,7 @@ def pretrain(
 
     set_seed(seed)
     network = start.model()
-    use_attention(network, recipe.placement.attn_implementation)
+    run.set_attention(network)
     run.record.data["corpus"] = {"files": data.corpus, **corpora.facts}
     shapes: dict[str, Any] = {}
     if run.placement.fixed_shapes:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from accelerate import PartialState
-from transformers import PreTrainedTokenizerBase, TrainingArguments
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
 
 from bertkit.checkpoint.load import save_tokenizer
-from bertkit.errors import RecipeError
+from bertkit.errors import PlacementError, RecipeError
 from bertkit.files import clean_run_folder, disk_faults, into_folder, write_whole
 from bertkit.placement.resolve import is_main_process, place
 from bertkit.progress import say, without_library_bars
@@ -100,6 +100,21 @@ class RunInProgress:
             include_num_input_tokens_seen="non_padding",
             **{**self._fixed, **known},
         )
+
+    def set_attention(self, model: PreTrainedModel) -> None:
+        """Sets the attention kernel if the placement names one.
+
+        Raises:
+            PlacementError: the kernel does not exist or is not installed.
+        """
+        implementation = self.recipe.placement.attn_implementation
+        if implementation is None:
+            return
+        try:
+            model.set_attn_implementation(implementation)
+        except (ValueError, ImportError) as error:
+            message = f"placement.attn_implementation: {implementation!r} is not available: {error}"
+            raise PlacementError(message) from error
 
     def _heading(self, command: str) -> str:
         if self.changed:

@@ -29,7 +29,7 @@ from transformers import (
 from transformers.trainer_callback import TrainerControl, TrainerState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, EvalLoopOutput, EvalPrediction, rotate_checkpoints
 
-from bertkit.errors import PlacementError, TrainingError
+from bertkit.errors import TrainingError
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.model.loss_bert import mean_cross_entropy, sequence_classification_loss
 from bertkit.model.modeling_bert import BertPreTrainedModel
@@ -40,20 +40,6 @@ from bertkit.training.progress import Progress
 from bertkit.training.recovery.checkpoints import checkpoints_after, find_fault, last_checkpoint, write_manifest
 
 _LOSSES = "sum_of_losses"  # key in the state of a checkpoint: the sum over all steps of the run
-
-
-def use_attention(model: PreTrainedModel, implementation: str | None) -> None:
-    """Sets the attention kernel if the placement names one.
-
-    Raises:
-        PlacementError: the kernel does not exist or is not installed.
-    """
-    if implementation is None:
-        return
-    try:
-        model.set_attn_implementation(implementation)
-    except (ValueError, ImportError) as error:
-        raise PlacementError(f"placement.attn_implementation: {implementation!r} is not available: {error}") from error
 
 
 class _Bookkeeping(TrainerCallback):
