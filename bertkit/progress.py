@@ -30,7 +30,7 @@ METRIC_NAMES = {
 }
 _MEASURES = (
     *("epoch", "grad_norm", "flos", "step", "runtime", "per_second", "timing", "samples"),
-    "num_input_tokens_seen",
+    *("num_input_tokens_seen", "threshold", "temperature"),
 )
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _SECONDS_BETWEEN_LINES = 15.0

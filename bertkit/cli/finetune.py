@@ -34,9 +34,11 @@ command(app, "glue", glue.SETTINGS)(glue.glue)
         "task.label_column",
         Setting("task.label_separator", "Separator of several labels in a field of a CSV or TSV file."),
         Setting("task.problem", "Kind of the labels; without it, inferred from their values."),
+        Setting("task.main_metric", "Score by which the best checkpoint is chosen, such as f1_macro or roc_auc."),
         "data.long_text",
         "data.stride",
         "data.pooling",
+        "train.class_weights",
     ),
 )
 def classification(run: Run) -> None:
@@ -102,6 +104,7 @@ def squad(run: Run) -> None:
         Setting("task.label_all_subwords", "Train on all pieces of a word, not only the first."),
         "data.stride",
         Setting("data.context", "Read each sentence alone, or with its neighbours in the document."),
+        "train.class_weights",
     ),
 )
 def ner(run: Run) -> None:

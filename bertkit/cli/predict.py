@@ -41,6 +41,10 @@ def predict(
         bool,
         typer.Option("--all-probabilities", help="Write those of all labels; by default of the ten most probable."),
     ] = False,
+    threshold: Annotated[
+        float | None,
+        typer.Option(help="Predict a label from this probability on, instead of the checkpoint's thresholds."),
+    ] = None,
     json: options.AsJson = False,
 ) -> None:
     """Predict with a fine-tuned checkpoint; the task is read from it."""
@@ -57,6 +61,7 @@ def predict(
         colours=wants_colours(),
         csv_safe=csv_safe,
         all_probabilities=all_probabilities,
+        threshold=threshold,
     )
     if json:
         print_list("predictions", (block.rows for block in found))

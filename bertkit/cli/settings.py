@@ -101,6 +101,7 @@ _SHARED = {
         Setting("train.num_train_epochs", "Passes over the training data."),
         Setting("train.max_steps", "Optimizer steps; takes precedence over epochs."),
         Setting("train.global_train_batch_size", "Sequences per optimizer step, over all processes and accumulation."),
+        Setting("train.class_weights", "Loss for imbalanced classes: balanced, or focal."),
         Setting("train.seed", "Random seed of weights, order, masks and dropout."),
         Setting("data.max_seq_length", "Maximum number of tokens of an input, special tokens included."),
         Setting("data.max_train_samples", "Use at most this number of training examples, the first ones."),

@@ -48,6 +48,7 @@ def predict_stream(
     colours: bool = False,
     csv_safe: bool = False,
     all_probabilities: bool = False,
+    threshold: float | None = None,
 ) -> Iterator[Predictions]:
     """Predicts for texts given directly or in a file; checks what it can before the model is loaded.
 
@@ -73,6 +74,7 @@ def predict_stream(
         csv_safe: in CSV, put an apostrophe before text that spreadsheets would take for a formula. Such text differs
             from the input then.
         all_probabilities: give the probability of every label, not only of the ten most probable ones.
+        threshold: probability from which a label is predicted, instead of the thresholds of the checkpoint.
 
     Raises:
         BertkitError: no input, two inputs, an output that exists, an unusable checkpoint; or, after the blocks before
@@ -90,6 +92,8 @@ def predict_stream(
         check_growing_file(output_file, f"--output {output_file}")
     if questions:
         passage = read_text(context) if isinstance(context, Path) else str(context)
+        if threshold is not None:
+            raise DataError("--threshold is for classification; remove it, or --question")
         predictor = load(checkpoint)
         columns = predictor.task.read_fields({"question": questions, "context": passage})
         shown = predictor.task.shown(columns)
@@ -98,6 +102,8 @@ def predict_stream(
     task, config = load_task(str(checkpoint), {})
     if all_probabilities:
         task = task.with_all_probabilities()
+    if threshold is not None:
+        task = task.with_threshold(threshold)
     at_once = max(1, min(BLOCK, _OUTPUTS_AT_ONCE // config.num_labels))
     blocks = _read(input_file, task, at_once) if input_file is not None else blocks_of(texts or (), at_once)
     predictor = build_predictor(str(checkpoint), task, config)

@@ -22,9 +22,9 @@ _LOGITS_AT_ONCE_ELSEWHERE = 1 << 27
 
 
 def mean_loss(total: Tensor, num_items: Tensor | int) -> Tensor:
-    """Divides a summed loss, 0-d, by its number of items, an int or a tensor of one element; no items give 0."""
+    """Divides a summed loss, 0-d, by its number of items or sum of weights, one number or tensor; no items give 0."""
     count = torch.as_tensor(num_items, device=total.device).reshape(())
-    return total / count.clamp(min=1)
+    return total / count.where(count > 0, 1)
 
 
 def at_least_float32(logits: Tensor) -> Tensor:

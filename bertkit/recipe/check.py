@@ -21,7 +21,11 @@ _TRAIN_DEFAULTS: dict[str, Any] = {
     "report_to": "none",
 }
 
-OWN_TRAIN_KEYS: dict[str, Any] = {"global_train_batch_size": int, "early_stopping_patience": int | None}
+OWN_TRAIN_KEYS: dict[str, Any] = {
+    "global_train_batch_size": int,
+    "early_stopping_patience": int | None,
+    "class_weights": str | dict[Any, Any] | None,
+}
 """Types of the keys of the ``train`` block that are not fields of ``TrainingArguments``."""
 
 _MOST_WEIGHTS = 10**11  # of a new model: 400 GB; BERT-large has 3.4e8

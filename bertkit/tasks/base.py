@@ -179,6 +179,11 @@ class Task(ABC):
         """
         return None
 
+    @property
+    def weighted_labels(self) -> Sequence[str]:
+        """Names of the classes whose losses can be weighted, in the order of their ids; empty without such a loss."""
+        return ()
+
     def check_one_shape(self) -> None:  # noqa: B027, since the batches of most tasks can
         """Checks that all batches of the task can have the same shape, which XLA requires.
 
@@ -206,6 +211,14 @@ class Task(ABC):
     def is_labelled(self, examples: Dataset) -> bool:
         """Returns whether the examples have the labels that `score` needs."""
         return "labels" in examples.column_names
+
+    def with_threshold(self, threshold: float) -> Self:
+        """Returns a copy of the task that predicts a label from this probability on.
+
+        Raises:
+            RecipeError: the task has no thresholds, or the value is not valid.
+        """
+        raise RecipeError(f"--threshold: {self.name} has no thresholds of labels; remove it")
 
     def splits_to_write(self, splits: Collection[str]) -> list[str]:
         """Returns the splits whose predictions are written to files: by default those without labels."""

@@ -27,6 +27,7 @@ from bertkit.tasks.base import Task, task_of_recipe
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import ColumnsOf, FineTuningData, Split, is_scored
 from bertkit.training.checkpoint_selection import best_checkpoint_arguments, comparison_arguments, early_stopping
+from bertkit.training.class_weights import check_class_weights, weighted_loss
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.placements import trainer_class
 from bertkit.training.recovery.run_scope import writes_run
@@ -86,7 +87,9 @@ def finetune(
     unchanged = stored.build({})
     check_positions(recipe.data.max_seq_length, unchanged, source)
     tokenizer = load_tokenizer(source, config=unchanged)
+    check_class_weights(recipe)
     task, splits = task.load()
+    check_class_weights(recipe, task.weighted_labels)
     config = stored.build({**task.config(), **changes, "bertkit_task": task.describe()})
     is_bert = issubclass(head_class(task.head, config, source), BertPreTrainedModel)
     arguments = run.training_arguments(is_bert=is_bert, **comparison_arguments(task.main_metric, recipe))
@@ -101,6 +104,7 @@ def finetune(
         shapes["shapes"] = FixedShapes(tokenizer, recipe.data.max_seq_length, task.label_columns)
     say(f"{task.name}: {', '.join(f'{len(split.examples)} {name}' for name, split in splits.items())} examples")
     features = _encode(task, splits, tokenizer, run.record)
+    weighted = weighted_loss(recipe, task.weighted_labels, features["train"])
 
     set_seed(recipe.train["seed"])
     with without_library_bars():
@@ -124,8 +128,9 @@ def finetune(
         compute_metrics=scores,
         callbacks=early_stopping(recipe),
         label_columns=task.label_columns,
-        count_items=task.labelled_items,
-        stock_loss=task.stock_loss,
+        count_items=task.labelled_items if weighted is None else weighted.count,
+        stock_loss=task.stock_loss if weighted is None else weighted,
+        replaces_loss=weighted is not None,
         **shapes,
     )
     command = f"bertkit finetune {task.command} --recipe recipe.yaml --output-dir NEW"

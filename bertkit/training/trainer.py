@@ -84,6 +84,7 @@ class BertkitTrainer(Trainer):
         what: short name of the run for log lines.
         label_columns, count_items, stock_loss: `Task.label_columns`, `Task.labelled_items` and `Task.stock_loss` of the
             task. Without ``stock_loss``, heads of other families use the default loss of ``labels``.
+        replaces_loss: BERT's heads use ``stock_loss`` too.
         model, args, compute_metrics, kwargs: as for transformers' Trainer.
 
     Attributes:
@@ -107,6 +108,7 @@ class BertkitTrainer(Trainer):
         label_columns: Sequence[str] = ("labels",),
         count_items: Callable[[Mapping[str, torch.Tensor]], torch.Tensor] = labelled_items,
         stock_loss: Callable[..., torch.Tensor | None] | None = None,
+        replaces_loss: bool = False,
         **kwargs: Any,
     ):
         self._label_columns, self._count_items, self._loss_of_task = label_columns, count_items, stock_loss
@@ -125,7 +127,7 @@ class BertkitTrainer(Trainer):
         super().__init__(model=model, args=args, callbacks=with_progress, compute_metrics=in_order, **kwargs)
         self.remove_callback(PrinterCallback)
         self.remove_callback(ProgressCallback)
-        if not isinstance(model, BertPreTrainedModel):
+        if replaces_loss or not isinstance(model, BertPreTrainedModel):
             self.compute_loss_func = self._stock_loss
             self.model_accepts_loss_kwargs = False
 
@@ -288,7 +290,7 @@ class BertkitTrainer(Trainer):
     def _stock_loss(
         self, outputs: Any, labels: dict[str, torch.Tensor], num_items_in_batch: torch.Tensor | int | None = None
     ) -> torch.Tensor:
-        """Computes the loss of a transformers head, 0-d, with the loss function of the corresponding bertkit head.
+        """Computes the loss from the outputs of a head, 0-d: ``stock_loss``, or that of the corresponding bertkit head.
 
         Args:
             outputs: model outputs computed without labels.
@@ -343,7 +345,7 @@ class BertkitTrainer(Trainer):
         self._outputs = outcome.predictions
         if sums is not None:
             loss, items = self.accelerator.gather(sums[None]).sum(dim=0).tolist()
-            outcome.metrics[f"{metric_key_prefix}_loss"] = loss / max(items, 1)
+            outcome.metrics[f"{metric_key_prefix}_loss"] = loss / items if items > 0 else 0.0
         return outcome
 
     def _scores_in_order(self, outcome: EvalPrediction) -> dict[str, float]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from bertkit.errors import DataError, noted, raise_all
+import numpy as np
+
+from bertkit.errors import DataError, RecipeError, did_you_mean, noted, raise_all, shortened
 from bertkit.tables import Table
 from bertkit.tables.columns import label_column, text_columns
 from bertkit.tables.labels import (
@@ -22,15 +25,28 @@ from bertkit.tables.labels import (
     texts,
 )
 from bertkit.tables.splitting import repeated
-from bertkit.tasks.arrays import Outputs
+from bertkit.tasks.arrays import Outputs, one_array
+from bertkit.tasks.classification.decisions import (
+    Threshold,
+    best_temperature,
+    best_threshold,
+    check_threshold,
+    expected_calibration_error,
+)
+from bertkit.tasks.classification.scores import MOST_CLASSES, MULTI_LABEL, OF_A_CLASS, SINGLE_LABEL, class_scores
 from bertkit.tasks.classification.text_classification import ProblemType, TextClassification, TextData
 from bertkit.tasks.splits import Columns, Split
 from bertkit.tasks.table_data import TableData, TableTask, write_numbered
 
 _METRICS = {
     "single_label": ("classification", "accuracy"),
-    "multi_label": ("multi_label", "f1_micro"),
+    "multi_label": ("multi_label", "average_precision"),  # F1 at 0.5 is 0 for most epochs if labels are sparse
     "regression": ("regression", "pearson"),
+}
+_SCORES = {
+    "single_label": SINGLE_LABEL,
+    "multi_label": MULTI_LABEL,
+    "regression": ("pearson", "spearmanr"),
 }
 
 
@@ -45,6 +61,14 @@ class TaskSettings:
         label_column: the column of the class, the list of classes or the number; ``None`` looks for a usual name.
         label_separator: separator of several classes in one field of a CSV or TSV file.
         label_names: the class names; an empty list uses those of the training data.
+        main_metric: the score by which checkpoints are compared; ``None`` is accuracy, average precision for several
+            labels, and Pearson's r for numbers.
+        threshold: probability from which a label is predicted, for several labels per row and for two classes: one
+            number, a number for each label (others 0.5), or ``tuned``, the highest F1 of each label on the validation
+            set. Of two classes, the threshold is that of the second one.
+        calibrate: divide the logits by a temperature that is fitted to the validation set (Guo et al. 2017). This
+            changes probabilities, but not which label is the most probable.
+        temperature: the temperature; ``None`` until it is fitted.
     """
 
     name: str = "classification"
@@ -53,6 +77,10 @@ class TaskSettings:
     label_column: str | None = None
     label_separator: str | None = None
     label_names: list[str] = field(default_factory=list)
+    main_metric: str | None = None
+    threshold: Threshold = 0.5
+    calibrate: bool = False
+    temperature: float | None = None
 
     def __post_init__(self) -> None:
         if len(self.text_columns) > 2:
@@ -65,6 +93,9 @@ class TaskSettings:
             raise ValueError(f"label_separator: {self.label_separator!r} is for several labels per row; remove it")
         if self.problem == "regression" and self.label_names:
             raise ValueError("label_names: numbers have no classes; remove them, or problem: regression")
+        check_threshold(self.threshold)
+        if self.temperature is not None and not 0 < self.temperature < math.inf:
+            raise ValueError(f"temperature: expected a positive number, got {self.temperature}")
 
     @property
     def metric(self) -> str:
@@ -90,7 +121,7 @@ class ClassificationTask(TableTask, TextClassification):
 
     @property
     def main_metric(self) -> str:  # type: ignore[override]
-        return _METRICS[self.task.problem or "single_label"][1]
+        return self.task.main_metric or _METRICS[self.task.problem or "single_label"][1]
 
     @property
     def problem_type(self) -> ProblemType:
@@ -110,6 +141,7 @@ class ClassificationTask(TableTask, TextClassification):
         note = ""
         if not task._settled:
             task, note = task._with_classes(tables[first], faults)
+        faults += task._wrong_settings()
         found: dict[str, Split] = {}
         for name, table in tables.items():
             with noted(faults):
@@ -173,6 +205,34 @@ class ClassificationTask(TableTask, TextClassification):
         note = why and f"problem: {problem} with {len(classes)} classes, {why}"
         return self.with_settings(problem=problem, label_names=classes), note
 
+    def _wrong_settings(self) -> list[str]:
+        """Returns the faults of settings that depend on the problem and the classes."""
+        task, problem = self.task, self.task.problem or "single_label"
+        faults = []
+        of_classes = [f"{name}_{score}" for name in task.label_names[:MOST_CLASSES] for score in OF_A_CLASS]
+        known = [*_SCORES[problem], *(of_classes if len(task.label_names) <= MOST_CLASSES else [])]
+        if task.main_metric is not None and task.main_metric not in known:
+            faults.append(
+                f"task.main_metric: {task.main_metric!r} is not a score of this task; expected one of "
+                f"{', '.join(known)}{did_you_mean(task.main_metric, known)}"
+            )
+        if problem == "regression":
+            given = {"threshold": task.threshold != 0.5, "calibrate": task.calibrate}
+            faults += [f"task.{name}: numbers have no labels; remove it" for name, is_set in given.items() if is_set]
+        elif task.threshold != 0.5 and problem == "single_label" and len(task.label_names) > 2:
+            faults.append(
+                f"task.threshold: for two classes, or for several labels per row; this task has "
+                f"{len(task.label_names)} classes, and the most probable one is predicted; remove it"
+            )
+        elif isinstance(task.threshold, Mapping):
+            unknown = [name for name in task.threshold if name not in task.label_names]
+            if unknown:
+                near = did_you_mean(unknown[0], task.label_names)
+                faults.append(f"task.threshold: {unknown[0]!r} is no label of the training data{near}")
+            elif problem == "single_label" and len(task.threshold) > 1:
+                faults.append("task.threshold: of two classes, only one has a threshold; remove the other")
+        return faults
+
     def _split_of(self, name: str, table: Table) -> Split:
         """Builds the examples of a table: its texts, and ``labels``, which a test set may lack."""
         from datasets import Dataset
@@ -212,6 +272,92 @@ class ClassificationTask(TableTask, TextClassification):
             f"so the scores are too high; the first is {first[:60]!r}"
         )
         return replace(validation, notes=(*validation.notes, note))
+
+    # ---- decode → score ---------------------------------------------------------------------------------------------
+
+    def probabilities(self, logits: np.ndarray) -> np.ndarray:
+        return super().probabilities(logits / (self.task.temperature or 1.0))
+
+    def predicted(self, logits: np.ndarray) -> np.ndarray:
+        """Returns the labels as `TextClassification.predicted`, with the thresholds of the task."""
+        threshold = self.task.threshold
+        if threshold in (0.5, "tuned"):
+            return super().predicted(logits)
+        names, probabilities = self.task.label_names, self.probabilities(logits)
+        given = threshold if isinstance(threshold, Mapping) else dict.fromkeys(names, float(threshold))
+        if self.task.problem == "multi_label":
+            return (probabilities >= [given.get(name, 0.5) for name in names]).astype(np.int64)
+        first, second = names
+        from_second = given[second] if second in given else 1 - given[first]
+        return (probabilities[:, 1] >= from_second).astype(np.int64)
+
+    def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
+        """Computes the metric of the task and `class_scores`, with the fitted temperature and thresholds.
+
+        If they are not fitted yet, they are fitted to these outputs and are part of the result: ``temperature``, with
+        the expected calibration error before and after, ``ece_uncalibrated`` and ``ece``, and ``NAME_threshold``.
+        """
+        if self.task.problem == "regression":
+            return super().score(outputs, features, examples)
+        logits, labels = one_array(outputs), np.asarray(features["labels"]).astype(np.int64)
+        task, fitted = self._fitted(logits, labels)
+        scores = super(ClassificationTask, task).score(outputs, features, examples)
+        probabilities = task.probabilities(logits)
+        scores |= class_scores(task.predicted(logits), probabilities, labels, task.task.label_names)
+        if task.task.calibrate:
+            scores["ece"] = expected_calibration_error(probabilities, labels)
+            scores["ece_uncalibrated"] = expected_calibration_error(super().probabilities(logits), labels)
+        return scores | fitted
+
+    def _fitted(self, logits: np.ndarray, labels: np.ndarray) -> tuple[Self, dict[str, float]]:
+        """Returns the task with temperature and thresholds fitted to outputs, if they are not yet, and their values."""
+        task, fitted = self, {}
+        if self.task.calibrate and self.task.temperature is None:
+            fitted["temperature"] = best_temperature(logits, labels)
+            task = task.with_settings(temperature=fitted["temperature"])
+        if self.task.threshold == "tuned":
+            names, probabilities = self.task.label_names, task.probabilities(logits)
+            of_labels = labels if labels.ndim == 2 else np.stack([1 - labels, labels], axis=1)
+            tuned = {
+                names[label]: best_threshold(of_labels[:, label], probabilities[:, label])
+                for label in (range(len(names)) if labels.ndim == 2 else [1])
+            }
+            task = task.with_settings(threshold=tuned)
+            fitted |= {f"{name}_threshold": value for name, value in tuned.items()}
+        return task, fitted
+
+    def learn_from(self, evaluation: Mapping[str, float]) -> tuple[Self, str | None]:
+        changes: dict[str, Any] = {}
+        if self.task.calibrate and self.task.temperature is None:
+            changes["temperature"] = evaluation["eval_temperature"]
+        if self.task.threshold == "tuned":
+            keys = {name: f"eval_{name}_threshold" for name in self.task.label_names}
+            changes["threshold"] = {name: evaluation[key] for name, key in keys.items() if key in evaluation}
+        if not changes:
+            return self, None
+        shown = [f"temperature {changes['temperature']:.4g}"] if "temperature" in changes else []
+        shown += [f"threshold of {name} {value:.4g}" for name, value in changes.get("threshold", {}).items()]
+        return self.with_settings(**changes), f"fitted to the validation set: {shortened(', '.join(shown), 300)}"
+
+    def with_threshold(self, threshold: float) -> Self:
+        try:
+            changed = self.with_settings(threshold=threshold)
+        except ValueError as error:
+            raise RecipeError(f"--{error}") from error
+        faults = changed._wrong_settings()
+        if faults:
+            raise RecipeError(f"--{faults[0].removeprefix('task.')}")
+        return changed
+
+    @property
+    def stock_note(self) -> str | None:
+        own = [super().stock_note]
+        if self.task.threshold != 0.5 or self.task.temperature is not None:
+            own.append(
+                "thresholds of labels and the temperature of probabilities are applied by bertkit only; plain "
+                "transformers predicts the most probable class, or labels from a probability of 0.5"
+            )
+        return "; ".join(filter(None, own)) or None
 
     def write_predictions(
         self, split: str, outputs: Outputs, features: Columns, examples: Columns, folder: Path

@@ -19,6 +19,7 @@ from bertkit.errors import DataError, PlacementError, RecipeError
 from bertkit.tables.labels import texts
 from bertkit.tasks.arrays import MOST_PROBABLE, Outputs, labels_of, largest, one_array, padded, softmax
 from bertkit.tasks.base import Task
+from bertkit.tasks.classification.decisions import sigmoid
 from bertkit.tasks.splits import Columns, WindowedData
 from bertkit.tasks.windows import encode_in_windows
 
@@ -181,27 +182,39 @@ class TextClassification(Task):
     def decode(self, outputs: Outputs, features: Columns, examples: Columns) -> list[dict[str, Any]]:
         """Converts logits (N, C) to predictions.
 
-        Single-label: ``label``, its ``probability``, and ``probabilities``. Multi-label: ``labels``, those with a
-        probability of at least 0.5, and ``probabilities``. Regression: ``score``. ``probabilities`` holds all labels in
-        the order of their ids if they are at most `MOST_PROBABLE` or the task has ``all_probabilities``; otherwise the
-        most probable ones and every predicted label, the most probable first.
+        Single-label: ``label``, its ``probability``, and ``probabilities``. Multi-label: ``labels`` and
+        ``probabilities``. Regression: ``score``. `predicted` determines the labels. ``probabilities`` holds all labels
+        in the order of their ids if they are at most `MOST_PROBABLE` or the task has ``all_probabilities``; otherwise
+        the most probable ones and every predicted label, the most probable first.
         """
         logits, names = one_array(outputs), self.task.label_names
         if self.problem_type == "regression":
             return [{"score": float(value)} for value in logits[:, 0]]
+        rows = zip(self.predicted(logits), self.probabilities(logits), logits, strict=True)
         if self.problem_type == "multi_label_classification":
-            # Sigmoid in a form that does not overflow.
-            probabilities = 0.5 * (1 + np.tanh(0.5 * logits.astype(np.float64)))
             predictions = []
-            for row, scores in zip(probabilities, logits, strict=True):
-                predicted = np.flatnonzero(scores >= 0)  # as in `score`
-                kept = self._kept(scores, len(predicted))
-                predictions.append({"labels": [names[label] for label in predicted], **self._named(row, kept)})
+            for predicted, row, scores in rows:
+                labels = np.flatnonzero(predicted)
+                kept = self._kept(scores, len(labels))
+                predictions.append({"labels": [names[label] for label in labels], **self._named(row, kept)})
             return predictions
         return [
-            {"label": names[int(row.argmax())], "probability": float(row.max()), **self._named(row, self._kept(row))}
-            for row in softmax(logits)
+            {"label": names[label], "probability": float(row[label]), **self._named(row, self._kept(row))}
+            for label, row, _ in rows
         ]
+
+    def probabilities(self, logits: np.ndarray) -> np.ndarray:
+        """Computes the probabilities of the labels, (N, C)."""
+        return sigmoid(logits) if self.problem_type == "multi_label_classification" else softmax(logits)
+
+    def predicted(self, logits: np.ndarray) -> np.ndarray:
+        """Returns the predicted class ids (N,), or for several labels 1 for each predicted label, (N, C) int64.
+
+        These are the most probable class, or the labels with a probability of at least 0.5.
+        """
+        if self.problem_type == "multi_label_classification":
+            return (logits >= 0).astype(np.int64)
+        return logits.argmax(axis=-1)
 
     @property
     def leaves_out_labels(self) -> bool:
@@ -219,12 +232,9 @@ class TextClassification(Task):
 
     def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
         logits, labels = one_array(outputs), np.asarray(features["labels"])
-        if self.problem_type == "regression":
-            predictions = logits[:, 0]
-        elif self.problem_type == "multi_label_classification":
-            predictions, labels = (logits >= 0).astype(np.int64), labels.astype(np.int64)
-        else:
-            predictions = logits.argmax(axis=-1)
+        predictions = logits[:, 0] if self.problem_type == "regression" else self.predicted(logits)
+        if self.problem_type == "multi_label_classification":
+            labels = labels.astype(np.int64)
         return dict(metrics.load(self.task.metric).compute(predictions=predictions, references=labels))
 
     def read_input(self, lines: Sequence[str], first: int = 1) -> dict[str, list[str]]:
@@ -239,6 +249,10 @@ class TextClassification(Task):
 
     def columns_of(self, table: Table) -> dict[str, list[str]]:
         return {column: texts(table, column) for column in self.task.text_columns}
+
+    @property
+    def weighted_labels(self) -> list[str]:
+        return [] if self.problem_type == "regression" else self.task.label_names
 
     def line(self, prediction: Mapping[str, Any]) -> str:
         if "score" in prediction:

@@ -298,6 +298,10 @@ class NerTask(TableTask):
             for score in ("precision", "recall", "f1")
         }
 
+    @property
+    def weighted_labels(self) -> list[str]:
+        return self.task.label_names
+
     # ---- what users give and get ------------------------------------------------------------------------------------
 
     def read_input(self, lines: Sequence[str], first: int = 1) -> dict[str, list[Any]]:

@@ -8,10 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from bertkit import BertConfig
-from bertkit.errors import CheckpointError, DataError
+from bertkit.errors import CheckpointError, DataError, RecipeError
 from bertkit.tables import Table
 from bertkit.tasks import table_data
 from bertkit.tasks.base import task_of_checkpoint, task_of_recipe
@@ -65,7 +66,13 @@ def through_checkpoint(task: ClassificationTask, **data: Any) -> ClassificationT
         (rows(text=["a", "b"], label=["null", "NA"]), "single_label", ["NA", "null"], [1, 0], "accuracy"),
         (rows(text=["a", "b"], label=[True, False]), "single_label", ["False", "True"], [1, 0], "accuracy"),
         (rows(text=["a", "b"], label=[1, 2.5]), "regression", [], [1.0, 2.5], "pearson"),
-        (rows(text=["a", "b"], label=[["x", "y"], []]), "multi_label", ["x", "y"], [[1, 1], [0, 0]], "f1_micro"),
+        (
+            rows(text=["a", "b"], label=[["x", "y"], []]),
+            "multi_label",
+            ["x", "y"],
+            [[1, 1], [0, 0]],
+            "average_precision",
+        ),
     ],
 )
 def test_problem_and_classes_are_found_in_the_training_data(task, train, problem, names, labels, main_metric):
@@ -410,3 +417,108 @@ def test_the_recipe_describes_this_task():
     found = task_of_recipe(load_recipe("finetune/classification", {"data.train_file": "x.csv", "task.name": "mine"}))
     assert isinstance(found, ClassificationTask)
     assert (found.name, found.data.train_file, found.dataset) == ("mine", "x.csv", None)
+
+
+# ---- thresholds, calibration, the metric that decides ---------------------------------------------------------------
+
+SEVERAL = rows(text=["a", "b", "c", "d"], labels=[["x"], ["x", "y"], [], ["y"]])
+
+
+def decided(task: ClassificationTask, logits: list[list[float]]) -> list[Any]:
+    predictions = task.decode(np.array(logits, dtype=np.float32), {}, {})
+    return [prediction.get("label", prediction.get("labels")) for prediction in predictions]
+
+
+def loaded(task: ClassificationTask) -> ClassificationTask:
+    return task.load(["train"])[0]
+
+
+def test_a_threshold_of_two_classes_is_that_of_the_second(task):
+    logits = [[0.0, 0.1], [0.0, 3.0], [1.0, 0.0]]  # the second has 0.52, 0.95 and 0.27
+    assert decided(loaded(task(train_csv=many("neg pos"))), logits) == ["pos", "pos", "neg"]
+    assert decided(loaded(task(train_csv=many("neg pos"), threshold=0.9)), logits) == ["neg", "pos", "neg"]
+    assert decided(loaded(task(train_csv=many("neg pos"), threshold={"pos": 0.2})), logits) == ["pos", "pos", "pos"]
+    assert decided(loaded(task(train_csv=many("neg pos"), threshold={"neg": 0.6})), logits) == ["pos", "pos", "neg"]
+    stricter = loaded(task(train_csv=many("neg pos"))).with_threshold(0.9)
+    assert decided(stricter, logits) == ["neg", "pos", "neg"]
+    prediction = stricter.decode(np.array(logits[:1]), {}, {})[0]
+    assert prediction["probability"] == prediction["probabilities"]["neg"] < 0.5
+
+
+def test_thresholds_of_several_labels(task):
+    logits = [[0.0, 0.0], [2.0, -1.0]]  # 0.5 and 0.5; 0.88 and 0.27
+    assert decided(loaded(task(train_jsonl=SEVERAL)), logits) == [["x", "y"], ["x"]]
+    assert decided(loaded(task(train_jsonl=SEVERAL, threshold={"y": 0.2})), logits) == [["x", "y"], ["x", "y"]]
+    assert decided(loaded(task(train_jsonl=SEVERAL, threshold=0.6)), logits) == [[], ["x"]]
+
+
+@pytest.mark.parametrize("table", [{"train_csv": many("neg pos")}, {"train_jsonl": SEVERAL}])
+def test_what_is_fitted_to_the_validation_set_is_kept_in_the_checkpoint(task, table):
+    fitting = loaded(task(**table, threshold="tuned", calibrate=True))
+    rng = np.random.default_rng(0)
+    several = fitting.task.problem == "multi_label"
+    labels = rng.integers(0, 2, (50, 2)) if several else rng.integers(0, 2, 50)
+    of_second = (labels if several else np.stack([1 - labels, labels], 1)) - 0.8
+    logits = 4 * (of_second + rng.normal(size=(50, 2)))
+    features = {"labels": labels.astype(float).tolist() if several else labels.tolist()}
+    scores = fitting.score(logits, features, {})
+    assert scores["ece"] < scores["ece_uncalibrated"]
+    fitted, message = fitting.learn_from({f"eval_{name}": value for name, value in scores.items()})
+    assert message.startswith("fitted to the validation set: temperature ")
+    assert set(fitted.task.threshold) == ({"x", "y"} if several else {"pos"})
+    again = through_checkpoint(fitted)
+    same = again.score(logits, features, {})
+    assert same == {name: pytest.approx(scores[name]) for name in same}
+    assert again.learn_from({}) == (again, None)
+    assert "temperature" in again.stock_note
+    assert scores["f1_macro"] >= loaded(task(**table)).score(logits, features, {})["f1_macro"] - 0.05
+    # The temperature changes probabilities, but no prediction at one half.
+    plain = loaded(task(**table))
+    warm = plain.with_settings(calibrate=True, temperature=3.0)
+    assert decided(warm, logits.tolist()) == decided(plain, logits.tolist())
+    assert not np.allclose(warm.probabilities(logits), plain.probabilities(logits))
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"threshold": 0.3}, "task.threshold: for two classes, or for several labels per row; this task has 3 classes"),
+        ({"threshold": "tuned"}, "task.threshold: for two classes"),
+        (
+            {"main_metric": "f1"},
+            "task.main_metric: 'f1' is not a score of this task; expected one of accuracy",
+        ),
+        ({"main_metric": "d_f1"}, "did you mean"),
+    ],
+)
+def test_settings_that_do_not_fit_the_classes_are_refused(task, settings, expected, tmp_path):
+    assert expected in message(task(train_csv=many("a b c"), **settings), tmp_path)
+
+
+def test_settings_that_do_not_fit_other_problems_are_refused(task, tmp_path):
+    numbers = "text,label\n" + "".join(f"text {row},{row / 7}\n" for row in range(20))
+    assert "task.threshold: numbers have no labels" in message(task(train_csv=numbers, threshold=0.4), tmp_path)
+    assert "task.calibrate: numbers have no labels" in message(task(train_csv=numbers, calibrate=True), tmp_path)
+    wrong = message(task(train_jsonl=SEVERAL, threshold={"z": 0.4}), tmp_path)
+    assert "task.threshold: 'z' is no label of the training data" in wrong
+    both = message(task(train_csv=many("neg pos"), threshold={"neg": 0.4, "pos": 0.3}), tmp_path)
+    assert "of two classes, only one has a threshold" in both
+
+
+@pytest.mark.parametrize("threshold", [0, 1, -0.1, "low", {"x": 1.5}, float("nan")])
+def test_thresholds_lie_between_0_and_1(threshold):
+    with pytest.raises(ValueError, match=r"^threshold: expected"):
+        TaskSettings(threshold=threshold)
+
+
+def test_the_threshold_of_a_prediction_is_checked(task):
+    with pytest.raises(RecipeError, match=r"^--threshold: expected numbers between 0 and 1, got 2"):
+        loaded(task(train_csv=many("neg pos"))).with_threshold(2)
+    with pytest.raises(RecipeError, match=r"^--threshold: for two classes"):
+        loaded(task(train_csv=many("a b c"))).with_threshold(0.3)
+
+
+def test_the_metric_that_decides_may_be_any_score(task):
+    assert loaded(task(train_csv=many())).main_metric == "accuracy"
+    assert loaded(task(train_csv=many(), main_metric="pos_f1")).main_metric == "pos_f1"
+    assert loaded(task(train_jsonl=SEVERAL)).main_metric == "average_precision"

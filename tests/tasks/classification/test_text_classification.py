@@ -101,9 +101,9 @@ def test_what_is_decoded_is_what_is_scored():
 
 def test_scores_are_those_of_the_metrics():
     logits, labels = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]), np.array([0, 1, 0])
-    assert settled("single_label", "a", "b").score(logits, {"labels": labels}, {}) == metrics.load(
-        "classification"
-    ).compute(predictions=[0, 1, 1], references=labels)
+    scores = settled("single_label", "a", "b").score(logits, {"labels": labels}, {})
+    of_metric = metrics.load("classification").compute(predictions=[0, 1, 1], references=labels)
+    assert scores == {**scores, **of_metric}
     marks = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]], dtype=np.float32)
     # Predicted are a and b, b, b: two are right (a of the first, b of the second), two too many, one a is missed.
     scores = settled("multi_label", "a", "b").score(

@@ -1,0 +1,104 @@
+"""Thresholds of labels, and calibration of their probabilities, both fitted to a validation set.
+
+Dimension letters: N examples, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+Threshold = float | str | dict[str, float]
+"""Threshold of all labels, ``tuned``, or thresholds by label."""
+
+_BINS = 15  # of the expected calibration error, as in Guo et al. (2017)
+
+
+def check_threshold(threshold: Threshold) -> None:
+    """Checks the value of a threshold setting, but not the names of its labels.
+
+    Raises:
+        ValueError: the value is neither ``tuned`` nor made of numbers between 0 and 1.
+    """
+    if isinstance(threshold, str):
+        if threshold != "tuned":
+            raise ValueError(f"threshold: expected a number, tuned, or a number for each label, got {threshold!r}")
+        return
+    numbers = threshold.values() if isinstance(threshold, Mapping) else [threshold]
+    if not all(0 < number < 1 for number in numbers):
+        raise ValueError(f"threshold: expected numbers between 0 and 1, got {threshold}")
+
+
+def sigmoid(logits: np.ndarray) -> np.ndarray:
+    """Computes the sigmoid in float64, in a form that does not overflow."""
+    probabilities: np.ndarray = 0.5 * (1 + np.tanh(0.5 * logits.astype(np.float64)))
+    return probabilities
+
+
+def best_threshold(labels: np.ndarray, probabilities: np.ndarray) -> float:
+    """Returns the threshold with the highest F1 of a label; of several, the one closest to 0.5.
+
+    It lies halfway between two probabilities that occur, so that the last digits of a probability do not matter.
+
+    Args:
+        labels: (N,), 0 or 1; without a 1 the threshold is 0.5.
+        probabilities: (N,).
+
+    >>> best_threshold(np.array([0, 1, 0, 1, 1]), np.array([0.1, 0.3, 0.05, 0.6, 0.4]))
+    0.2
+    """
+    from sklearn.metrics import precision_recall_curve
+
+    if not labels.any():
+        return 0.5
+    precision, recall, occurring = precision_recall_curve(labels, probabilities)
+    f1 = 2 * precision * recall / np.maximum(precision + recall, 1e-12)
+    lower = np.concatenate([[0.0], occurring[:-1]])
+    halfway = np.clip((lower + occurring) / 2, 1e-9, 1 - 1e-9)
+    best = np.flatnonzero(np.isclose(f1[:-1], f1[:-1].max()))
+    return float(halfway[best[np.abs(halfway[best] - 0.5).argmin()]])
+
+
+def log_loss(logits: np.ndarray, labels: np.ndarray) -> float:
+    """Computes the mean negative log-likelihood in nats.
+
+    Args:
+        logits: (N, C).
+        labels: class ids (N,), or the labels of each example (N, C), 0 or 1.
+    """
+    logits = logits.astype(np.float64)
+    if labels.ndim == 1:
+        return float(np.mean(np.logaddexp.reduce(logits, axis=-1) - logits[np.arange(len(labels)), labels]))
+    return float(np.mean(np.logaddexp(0, logits) - labels * logits))
+
+
+def best_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
+    """Returns the temperature between 0.05 and 20 with the lowest `log_loss` (Guo et al. 2017, arXiv:1706.04599).
+
+    Args:
+        logits: (N, C); divided by the temperature.
+        labels: as for `log_loss`.
+    """
+    from scipy.optimize import minimize_scalar
+
+    limits = (np.log(0.05), np.log(20.0))
+    found = minimize_scalar(lambda log: log_loss(logits / np.exp(log), labels), bounds=limits, method="bounded")
+    return float(np.exp(found.x))
+
+
+def expected_calibration_error(probabilities: np.ndarray, labels: np.ndarray) -> float:
+    """Computes the expected calibration error with 15 bins of equal width (Guo et al. 2017), in [0, 1].
+
+    Args:
+        probabilities: (N, C). With class ids, the probability of the most probable class is compared with the accuracy;
+            otherwise the probability of each label of each example with its frequency.
+        labels: as for `log_loss`.
+    """
+    if labels.ndim == 1:
+        stated, is_right = probabilities.max(axis=-1), probabilities.argmax(axis=-1) == labels
+    else:
+        stated, is_right = probabilities.ravel(), labels.ravel() == 1
+    bins = np.minimum((stated * _BINS).astype(np.int64), _BINS - 1)
+    gaps = np.bincount(bins, weights=stated - is_right, minlength=_BINS)
+    return float(np.abs(gaps).sum() / len(stated))

@@ -1,0 +1,59 @@
+"""Thresholds and calibration: fitted on one set, applied to all."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import f1_score
+
+from bertkit.tasks.classification.decisions import (
+    best_temperature,
+    best_threshold,
+    expected_calibration_error,
+    log_loss,
+    sigmoid,
+)
+
+pytestmark = pytest.mark.numeric
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 20)), min_size=1, max_size=30))
+def test_no_threshold_has_a_higher_f1(rows):
+    labels = np.array([label for label, _ in rows])
+    probabilities = np.array([(number + 1) / 22 for _, number in rows])
+    best = best_threshold(labels, probabilities)
+    assert 0 < best < 1
+    reached = f1_score(labels, probabilities >= best, zero_division=0)
+    for other in np.arange(0.001, 1.05, 0.0125):
+        assert f1_score(labels, probabilities >= other, zero_division=0) <= reached + 1e-9
+
+
+def test_a_label_without_positives_keeps_one_half():
+    assert best_threshold(np.zeros(4), np.array([0.1, 0.9, 0.4, 0.2])) == 0.5
+
+
+def test_the_temperature_of_exaggerated_logits_is_found():
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(20000, 3))
+    probabilities = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    labels = (probabilities.cumsum(-1) < rng.random((20000, 1))).sum(-1)
+    assert best_temperature(3 * logits, labels) == pytest.approx(3, rel=0.05)
+    several = (sigmoid(logits) > rng.random(logits.shape)).astype(np.int64)
+    assert best_temperature(0.5 * logits, several) == pytest.approx(0.5, rel=0.05)
+    assert expected_calibration_error(sigmoid(logits), several) < 0.01
+    assert expected_calibration_error(sigmoid(4 * logits), several) > 0.1
+    assert expected_calibration_error(probabilities, labels) < 0.02
+
+
+def test_log_loss_by_hand():
+    assert log_loss(np.zeros((2, 4)), np.array([1, 3])) == pytest.approx(np.log(4))
+    assert log_loss(np.array([[0.0, 100.0]]), np.array([[1, 1]])) == pytest.approx(np.log(2) / 2)
+
+
+def test_calibration_error_by_hand():
+    # Two predictions of 0.8 of which one is right, and one of 0.6 that is right: (|2 · 0.8 - 1| + |0.6 - 1|) / 3.
+    probabilities = np.array([[0.8, 0.2], [0.8, 0.2], [0.4, 0.6]])
+    assert expected_calibration_error(probabilities, np.array([0, 1, 1])) == pytest.approx((0.6 + 0.4) / 3)
