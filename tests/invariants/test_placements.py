@@ -77,8 +77,8 @@ def test_squad(bertkit, tmp_path, start, squad_files):
     compare(bertkit, tmp_path, [*command, "--num-train-epochs", "1"], ("predictions.json",))
 
 
-def test_ner(bertkit, tmp_path, start, ner_files):
-    command = ["finetune", "ner", "--model", start, "--num-train-epochs", "2"]
+def test_ner_with_weights_of_classes(bertkit, tmp_path, start, ner_files):
+    command = ["finetune", "ner", "--model", start, "--num-train-epochs", "2", "--class-weights", "balanced"]
     command += [part for split, file in ner_files.items() for part in (f"--{split}-file", file)]
     compare(bertkit, tmp_path, command, ("predictions.conll",))
 

@@ -158,7 +158,7 @@ def test_what_cannot_be_kept_is_refused_before_anything_is_written(train, tmp_pa
 @pytest.mark.parametrize(
     ("labels", "metric", "others"),
     [
-        ([[], ["x"], ["y"], ["x", "y"]], "f1_micro", ["f1_macro"]),
+        ([[], ["x"], ["y"], ["x", "y"]], "average_precision", ["f1_micro"]),
         ([0.5, 1.0, 2.5, 4.0], "pearson", ["spearmanr"]),
         (["x", "y", "x", "y"], "accuracy", []),
     ],

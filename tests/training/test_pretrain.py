@@ -160,8 +160,12 @@ def test_two_phases_are_one_run_and_each_is_evaluated_at_its_length(corpus, tmp_
     assert samples[0] > 1.5 * samples[1]
 
 
+KILLED = [(0, 0), (3, 0), (4, 0), (5, 0), (4, 1), (3, 2), (4, 2)]
+
+
 @pytest.mark.parametrize(  # the second phase begins after step 3
-    ("killed", "workers"), [(0, 0), (2, 0), (3, 0), (4, 0), (5, 0), (3, 1), (4, 1), (3, 2), (4, 2)]
+    ("killed", "workers"),
+    [(2, 0), (3, 1), *(pytest.param(*case, marks=pytest.mark.slow) for case in KILLED)],
 )
 def test_killed_anywhere_also_between_phases_and_resumed_is_never_interrupted(corpus, tmp_path, killed, workers):
     out = tmp_path / "stopped"

@@ -60,7 +60,13 @@ def test_the_newest_is_the_one_of_the_last_step(tmp_path):
     assert last_checkpoint(tmp_path) == tmp_path / "checkpoint-100"
 
 
-@pytest.mark.parametrize("name", ["optimizer.pt", "model.safetensors", "scheduler.pt", "rng_state.pth"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "optimizer.pt",
+        *(pytest.param(f, marks=pytest.mark.slow) for f in ("model.safetensors", "scheduler.pt", "rng_state.pth")),
+    ],
+)
 def test_a_run_continues_from_the_checkpoint_before_a_damaged_one(checkpoint, glue, tmp_path, capsys, name):
     overrides = {**SMALL, "train.max_steps": 6, "train.save_steps": 2, "train.save_strategy": "steps"}
     overrides |= {"train.save_total_limit": 5, "data.max_seq_length": 16}

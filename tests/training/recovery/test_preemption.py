@@ -83,7 +83,7 @@ def results(out: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("changes", [BY_EPOCH, BY_STEPS], ids=["by epoch", "by steps"])
-@pytest.mark.parametrize("step", [1, 4, 6, 7, STEPS])
+@pytest.mark.parametrize("step", [4, *(pytest.param(step, marks=pytest.mark.slow) for step in (1, 6, 7, STEPS))])
 def test_an_interrupted_run_continues_to_the_same_result(train, capsys, changes, step):
     whole = train("whole", changes)
     capsys.readouterr()
