@@ -20,6 +20,7 @@ from bertkit.placement.resolve import inference_device
 from bertkit.progress import Bar, Reached, without_library_bars
 from bertkit.tasks.arrays import Outputs
 from bertkit.tasks.base import Task, task_of_checkpoint
+from bertkit.tasks.folds import load_splits
 from bertkit.tasks.splits import Columns, ColumnsOf
 
 if TYPE_CHECKING:
@@ -220,7 +221,7 @@ def evaluate(
     task, config = load_task(str(checkpoint), given)
     if split not in task.splits:
         raise DataError(f"--split {split}: expected one of {', '.join(sorted(task.splits))}")
-    task, loaded = task.load([split])
+    task, loaded = load_splits(task, [split])
     found = loaded.get(split)
     if found is None:
         raise DataError(f"--split {split}: the data have no such split")

@@ -22,6 +22,7 @@ from bertkit.recipe.find import list_recipes
 from bertkit.recipe.load import Recipe
 from bertkit.tasks.base import task_of_recipe
 from bertkit.tasks.classification.glue import GlueTask
+from bertkit.tasks.folds import load_splits
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import is_scored
 from bertkit.training.finetune import finetune, from_anywhere
@@ -123,7 +124,7 @@ def _check(recipes: Mapping[str, Recipe], output_dir: Path) -> None:
         try:
             _check_folder(recipe, output_dir / name)
             if not is_finished(output_dir / name):
-                _task(recipe).load()
+                load_splits(_task(recipe))
         except BertkitError as error:
             faults[name] = f"{name}: {str(error).removeprefix('--resume: ')}"  # a repeated call resumes without it
     if faults:
