@@ -6,7 +6,7 @@ import typer
 
 from bertkit.cli import glue
 from bertkit.cli.commands import command
-from bertkit.cli.runs import Run, finetune
+from bertkit.cli.runs import FineTuning, finetune
 from bertkit.cli.settings import Setting, of_a_run
 from bertkit.tasks.registry import TASKS
 
@@ -39,7 +39,7 @@ command(app, "glue", glue.SETTINGS)(glue.glue)
         "data.pooling",
     ),
 )
-def classification(run: Run) -> None:
+def classification(run: FineTuning) -> None:
     """Fine-tune on your own table: one class, several classes or a number per text or pair."""
     finetune(run.recipe or "finetune/classification", run)
 
@@ -55,7 +55,7 @@ def classification(run: Run) -> None:
         "task.label_column",
     ),
 )
-def multiple_choice(run: Run) -> None:
+def multiple_choice(run: FineTuning) -> None:
     """Fine-tune on multiple choice: SWAG, or any context with endings."""
     finetune(run.recipe or "finetune/multiple-choice", run)
 
@@ -85,7 +85,7 @@ def multiple_choice(run: Run) -> None:
         ),
     ),
 )
-def squad(run: Run) -> None:
+def squad(run: FineTuning) -> None:
     """Fine-tune on SQuAD 1.1 or 2.0, or on your own questions; answers are spans of a text."""
     version = "v2" if "task.version_2_with_negative" in run.settings else "v1"
     finetune(run.recipe or f"finetune/squad/{version}", run)
@@ -104,7 +104,7 @@ def squad(run: Run) -> None:
         Setting("data.context", "Read each sentence alone, or with its neighbours in the document."),
     ),
 )
-def ner(run: Run) -> None:
+def ner(run: FineTuning) -> None:
     """Fine-tune on sentences whose words have tags: entities, chunks, parts of speech."""
     finetune(run.recipe or "finetune/ner", run)
 
@@ -120,7 +120,7 @@ def add_task(kind: str, package: str, app: typer.Typer = app) -> None:
         app: app to register the command with.
     """
 
-    def of_task(run: Run) -> None:
+    def of_task(run: FineTuning) -> None:
         finetune(run.recipe or TASKS.task(kind).recipe or {"task": {"kind": kind}}, run)
 
     of_task.__doc__ = f"Fine-tune for {kind}, a task of the package {package}."
