@@ -263,7 +263,7 @@ class MultipleChoiceTask(TableTask):
         return self.measured(*self.judged(outputs, features, examples))
 
     def measured(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
-        return dict(metrics.load("accuracy").compute(predictions=predictions, references=references))
+        return metrics.compute("accuracy", predictions, references)
 
     def read_input(self, lines: Sequence[str], first: int = 1) -> dict[str, list[Any]]:
         """Parses lines of a context and its endings, separated by tabs."""

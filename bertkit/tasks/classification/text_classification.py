@@ -232,7 +232,7 @@ class TextClassification(Task):
         return self.measured(*self.judged(outputs, features, examples))
 
     def measured(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
-        return dict(metrics.load(self.task.metric).compute(predictions=predictions, references=references))
+        return metrics.compute(self.task.metric, predictions, references)
 
     def named(self, values: Sequence[Any]) -> list[Any]:
         names = self.task.label_names

@@ -293,11 +293,9 @@ class NerTask(TableTask):
         """Computes ``accuracy`` for plain tags, else the ``seqeval`` metrics, with ``PER_f1`` etc. for each type."""
         if self._plain:
             flat, flat_expected = np.concatenate(predictions), np.concatenate(references)
-            return dict(metrics.load("accuracy").compute(predictions=flat, references=flat_expected))
+            return metrics.compute("accuracy", flat, flat_expected)
         strict = {"mode": "strict", "scheme": "IOB2"} if self.task.strict else {}
-        scores = metrics.load("seqeval").compute(
-            predictions=self.named(predictions), references=self.named(references), **strict
-        )
+        scores: dict[str, Any] = metrics.compute("seqeval", self.named(predictions), self.named(references), **strict)
         of_types = {name: scores.pop(name) for name in list(scores) if isinstance(scores[name], dict)}
         return scores | {
             f"{name}_{score}": of_type[score]

@@ -272,7 +272,7 @@ class QuestionAnsweringTask(Task):
         ]
         if self._threshold is not None:
             for prediction, each in zip(predictions, decoded, strict=True):
-                prediction["no_answer_probability"] = each.null_odds
+                prediction["no_answer_probability"] = float(each.null_odds)
         return predictions, references
 
     def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
@@ -285,12 +285,8 @@ class QuestionAnsweringTask(Task):
         question, including questions for which no answer is predicted.
         """
         if self._threshold is None:
-            return dict(metrics.load("squad").compute(predictions=predictions, references=references))
-        return dict(
-            metrics.load("squad_v2").compute(
-                predictions=predictions, references=references, no_answer_threshold=self._threshold
-            )
-        )
+            return metrics.compute("squad", predictions, references)
+        return metrics.compute("squad_v2", predictions, references, no_answer_threshold=self._threshold)
 
     def learn_from(self, evaluation: Mapping[str, float]) -> tuple[Self, str | None]:
         if not self.task.version_2_with_negative:
