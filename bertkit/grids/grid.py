@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from bertkit.tasks.folds import load_splits
 from bertkit.training.checkpoint_selection import keeping_the_best
 from bertkit.training.run import RunInProgress
 from bertkit.training.run_directory import check_place, contents
-from bertkit.training.run_lock import RunLock
+from bertkit.training.run_lock import FolderInUseError, RunLock
 from bertkit.training.shared_encoding import sharing_encodings
 
 
@@ -203,7 +203,7 @@ def run(definition: Definition, prepared: Prepared, folder: Path, worker: bool) 
         TrainingError: the worker processes have ended before all cells have.
     """
     # One process is in charge, so that a command that is given twice by mistake does not become two workers.
-    with nullcontext() if worker else RunLock(folder):
+    with nullcontext() if worker else _in_charge(folder):
         with grid_lock(folder):
             store(definition, folder, prepared.data)
             if not worker:
@@ -218,3 +218,21 @@ def run(definition: Definition, prepared: Prepared, folder: Path, worker: bool) 
         with grid_lock(folder):
             shutil.rmtree(folder / ENCODED, ignore_errors=True)
             return write(definition, collect(definition, prepared.task, folder))
+
+
+@contextmanager
+def _in_charge(folder: Path) -> Iterator[None]:
+    """Context with the lock of a grid.
+
+    Raises:
+        FolderInUseError: another process has it.
+    """
+    lock = RunLock(folder)
+    try:
+        lock.__enter__()
+    except FolderInUseError as error:
+        raise FolderInUseError(f"{error}; or give the same command with --worker to take part") from error
+    try:
+        yield
+    finally:
+        lock.__exit__()
