@@ -29,6 +29,7 @@ LAYERS = {
     "inference": 5,
     "sharing": 6,
     "training": 7,
+    "grids": 8,
     "tour": 8,
     "cli": 9,
     "__main__": 10,

@@ -12,7 +12,9 @@ import typer
 
 from bertkit import __version__
 from bertkit.cli import (
+    compare,
     embed,
+    ensemble,
     evaluate,
     export,
     fill_mask,
@@ -46,6 +48,8 @@ app.command("quickstart")(quickstart.quickstart)
 command(app, "pretraining", pretrain.SETTINGS)(pretrain.pretrain)
 app.add_typer(finetune.app, name="finetune")
 command(app, "classification", evaluate.SETTINGS)(evaluate.evaluate)  # the task whose data have all of the fields
+app.command("compare")(compare.compare)
+app.command("ensemble")(ensemble.ensemble)
 app.command("predict")(predict.predict)
 app.command("fill-mask")(fill_mask.fill_mask)
 app.command("embed")(embed.embed)

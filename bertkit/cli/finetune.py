@@ -6,7 +6,7 @@ import typer
 
 from bertkit.cli import glue
 from bertkit.cli.commands import command
-from bertkit.cli.runs import Run, finetune
+from bertkit.cli.runs import FineTuning, finetune
 from bertkit.cli.settings import Setting, run_settings
 from bertkit.tasks.registry import TASKS
 
@@ -41,7 +41,7 @@ command(app, "glue", glue.SETTINGS)(glue.glue)
         "train.class_weights",
     ),
 )
-def classification(run: Run) -> None:
+def classification(run: FineTuning) -> None:
     """Fine-tune on your own table: one class, several classes or a number per text or pair."""
     finetune(run.recipe or "finetune/classification", run)
 
@@ -57,7 +57,7 @@ def classification(run: Run) -> None:
         "task.label_column",
     ),
 )
-def multiple_choice(run: Run) -> None:
+def multiple_choice(run: FineTuning) -> None:
     """Fine-tune on multiple choice: SWAG, or any context with endings."""
     finetune(run.recipe or "finetune/multiple-choice", run)
 
@@ -87,7 +87,7 @@ def multiple_choice(run: Run) -> None:
         ),
     ),
 )
-def squad(run: Run) -> None:
+def squad(run: FineTuning) -> None:
     """Fine-tune on SQuAD 1.1 or 2.0, or on your own questions; answers are spans of a text."""
     version = "v2" if "task.version_2_with_negative" in run.settings else "v1"
     finetune(run.recipe or f"finetune/squad/{version}", run)
@@ -107,7 +107,7 @@ def squad(run: Run) -> None:
         "train.class_weights",
     ),
 )
-def ner(run: Run) -> None:
+def ner(run: FineTuning) -> None:
     """Fine-tune on sentences whose words have tags: entities, chunks, parts of speech."""
     finetune(run.recipe or "finetune/ner", run)
 
@@ -123,7 +123,7 @@ def add_task(kind: str, package: str, app: typer.Typer = app) -> None:
         app: app to register the command with.
     """
 
-    def of_task(run: Run) -> None:
+    def of_task(run: FineTuning) -> None:
         finetune(run.recipe or TASKS.task(kind).recipe or {"task": {"kind": kind}}, run)
 
     of_task.__doc__ = f"Fine-tune for {kind}, a task of the package {package}."

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 import bertkit
+from bertkit.cli.grids import print_grid
 from bertkit.cli.printing import print_text
-from bertkit.cli.runs import Run, finetune
+from bertkit.cli.runs import FineTuning, finetune, grid_arguments
 from bertkit.cli.settings import run_settings
 from bertkit.errors import RecipeError, did_you_mean
 from bertkit.json_text import dumps
@@ -25,11 +26,18 @@ def glue(
             help="A GLUE task such as sst2, run with its recipe; several, such as rte,mrpc; or all.", show_default=False
         ),
     ] = None,
-    run: Run,
+    run: FineTuning,
 ) -> None:
     """Fine-tune on a GLUE task, with the data from the Hub or GLUE's TSV folder."""
     if task is None or not (task == "all" or "," in task):
         finetune(task_recipe(task, run.recipe), run)
+        return
+    if run.many.is_given:
+        from bertkit.grids.glue import glue_grid_table
+
+        print_grid(
+            bertkit.finetune_glue_grid(tasks(task, run.recipe), **grid_arguments(run)), run.json, glue_grid_table
+        )
         return
     if run.push_to_hub is not None:
         raise RecipeError(f"--push-to-hub is for one run, and --task {task} names several; use bertkit push")

@@ -11,6 +11,7 @@ import typer
 
 import bertkit
 from bertkit.cli import options
+from bertkit.cli.grids import Grid, print_grid
 from bertkit.cli.printing import print_results
 from bertkit.cli.settings import Settings
 from bertkit.errors import RecipeError
@@ -63,6 +64,13 @@ class Run:
         return overrides(self.settings, self.set_, self.placement)
 
 
+@dataclass(frozen=True, kw_only=True)
+class FineTuning(Run):
+    """Arguments of a fine-tuning command: one run, or a grid of runs."""
+
+    many: Grid
+
+
 def overrides(settings: Mapping[str, Any], set_: Sequence[str] | None, placement: str | None) -> dict[str, Any]:
     """Returns recipe overrides by dotted key; single values take precedence over those of the placement.
 
@@ -90,10 +98,15 @@ def overrides(settings: Mapping[str, Any], set_: Sequence[str] | None, placement
     return placed | given
 
 
-def finetune(recipe: str | Path | Mapping[str, Any], run: Run) -> None:
-    """Fine-tunes with a recipe and prints the scores."""
+def finetune(recipe: str | Path | Mapping[str, Any], run: FineTuning) -> None:
+    """Fine-tunes with a recipe, once or as a grid, and prints the scores."""
     from bertkit.progress import is_score
 
+    if run.many.is_given:
+        from bertkit.grids.table import grid_table
+
+        print_grid(bertkit.finetune_grid(recipe, **grid_arguments(run)), run.json, grid_table)
+        return
     done = bertkit.finetune(
         recipe,
         output_dir=run.output_dir,
@@ -104,3 +117,20 @@ def finetune(recipe: str | Path | Mapping[str, Any], run: Run) -> None:
     )
     shown = [(key, key.removeprefix("eval_")) for key in done.metrics if key.startswith("eval_") and is_score(key)]
     print_results(done.output_dir, done.metrics, shown, run.json)
+
+
+def grid_arguments(run: FineTuning) -> dict[str, Any]:
+    """Returns the arguments of `bertkit.finetune_grid` other than the recipe.
+
+    Raises:
+        RecipeError: an option is for one run.
+    """
+    if run.push_to_hub is not None:
+        raise RecipeError("--push-to-hub: is for one run; push the best one with bertkit push OUTPUT_DIR/best REPO_ID")
+    # Repeating the command continues a grid, so --resume has no effect.
+    return {
+        **run.many.arguments(),
+        "output_dir": run.output_dir,
+        "model": run.model,
+        "overrides": run.overrides(),
+    }

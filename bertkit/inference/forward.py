@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel
 
+    from bertkit.inference.ensemble import EnsembleModel
+
 Kept = TypeVar("Kept")
 
 
 def forward_in_batches(
-    model: PreTrainedModel | OnnxModel,
+    model: PreTrainedModel | OnnxModel | EnsembleModel,
     lengths: Sequence[int],
     collate: Callable[[list[int]], Mapping[str, Tensor]],
     keep: Callable[[list[int], Any], Iterable[Kept]],

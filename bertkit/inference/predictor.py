@@ -13,6 +13,7 @@ import numpy as np
 from bertkit.checkpoint.encoders import model_inputs
 from bertkit.checkpoint.load import check_positions, load_config, load_model, load_tokenizer
 from bertkit.errors import DataError, PlacementError
+from bertkit.inference.ensemble import EnsembleModel, is_ensemble, members_of
 from bertkit.inference.forward import forward_in_batches
 from bertkit.inference.onnx_model import OnnxModel, is_onnx
 from bertkit.model.labels_bert import IGNORE_INDEX
@@ -20,6 +21,7 @@ from bertkit.placement.resolve import inference_device
 from bertkit.progress import Bar, Reached, without_library_bars
 from bertkit.tasks.arrays import Outputs
 from bertkit.tasks.base import Task, task_of_checkpoint
+from bertkit.tasks.folds import load_splits
 from bertkit.tasks.splits import Columns, ColumnsOf
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ class Predictor:
     def __init__(
         self,
         task: Task,
-        model: PreTrainedModel | OnnxModel,
+        model: PreTrainedModel | OnnxModel | EnsembleModel,
         tokenizer: PreTrainedTokenizerBase,
         batch_size: int,
         name: str = "the model",
@@ -178,10 +180,17 @@ def build_predictor(
     tokenizer = load_tokenizer(checkpoint, config=config)
     if is_onnx(checkpoint):
         return Predictor(task, OnnxModel(checkpoint, config), tokenizer, batch_size, checkpoint)
-    with without_library_bars():
-        model, _ = load_model(task.head, checkpoint, config, new_head=False)
-    task.prepare(model)
-    return Predictor(task, model.to(where), tokenizer, batch_size, checkpoint)
+
+    def network(place: str) -> PreTrainedModel:
+        with without_library_bars():
+            model, _ = load_model(task.head, place, config, new_head=False)
+        task.prepare(model)
+        return model.to(where)
+
+    if is_ensemble(checkpoint):
+        members = EnsembleModel([network(place) for place in members_of(checkpoint)])
+        return Predictor(task, members, tokenizer, batch_size, checkpoint)
+    return Predictor(task, network(checkpoint), tokenizer, batch_size, checkpoint)
 
 
 def load_task(checkpoint: str, data: Mapping[str, Any]) -> tuple[Task, PreTrainedConfig]:
@@ -220,7 +229,7 @@ def evaluate(
     task, config = load_task(str(checkpoint), given)
     if split not in task.splits:
         raise DataError(f"--split {split}: expected one of {', '.join(sorted(task.splits))}")
-    task, loaded = task.load([split])
+    task, loaded = load_splits(task, [split])
     found = loaded.get(split)
     if found is None:
         raise DataError(f"--split {split}: the data have no such split")

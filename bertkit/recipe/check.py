@@ -16,7 +16,7 @@ BLOCKS = ("task", "model", "data", "train", "placement", "hub")
 _TRAIN_DEFAULTS: dict[str, Any] = {
     "global_train_batch_size": 32,
     "seed": 42,
-    "logging_steps": 50,
+    "logging_steps": 50.0,  # of the type that the check gives it, so that a recipe of a run loads as itself
     "save_total_limit": 2,
     "report_to": "none",
 }

@@ -18,6 +18,7 @@ from bertkit.errors import CheckpointError, DataError, RecipeError
 from bertkit.progress import without_library_bars
 from bertkit.recipe.check import Checker, blocks_of
 from bertkit.tasks.arrays import Outputs, labelled_items, labels_of, padded
+from bertkit.tasks.per_example import PerExample
 from bertkit.tasks.registry import TASKS
 from bertkit.tasks.splits import Columns, FineTuningData, Split, Truncation, is_labelled
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from bertkit.tables import Table
 
 
-class Task(ABC):
+class Task(PerExample, ABC):
     """Abstract base class of fine-tuning tasks.
 
     Loading and predicting do not change a task: `load` returns a task with the values learnt from its data.
@@ -156,7 +157,7 @@ class Task(ABC):
         """Returns notes on a split's inputs other than truncation, which are printed and recorded."""
         return ()
 
-    def prepare(self, model: PreTrainedModel) -> None:  # noqa: B027, since most tasks have nothing to teach
+    def prepare(self, model: PreTrainedModel) -> None:
         """Adapts a loaded model to the additional inputs that `collate` returns."""
 
     def labelled_items(self, batch: Mapping[str, Tensor]) -> Tensor:
@@ -184,7 +185,7 @@ class Task(ABC):
         """Names of the classes whose losses can be weighted, in the order of their ids; empty without such a loss."""
         return ()
 
-    def check_one_shape(self) -> None:  # noqa: B027, since the batches of most tasks can
+    def check_one_shape(self) -> None:
         """Checks that all batches of the task can have the same shape, which XLA requires.
 
         Raises:
@@ -345,7 +346,7 @@ class Task(ABC):
         return {
             "kind": self.kind,
             "task": dataclasses.asdict(self.task),
-            "data": {name: getattr(self.data, name) for name in self.data.kept},
+            "data": {name: getattr(self.data, name) for name in self.data.stored},
         }
 
 

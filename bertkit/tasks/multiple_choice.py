@@ -256,9 +256,14 @@ class MultipleChoiceTask(TableTask):
             for row, scores in zip(softmax(logits), logits, strict=True)
         ]
 
+    def judged(self, outputs: Outputs, features: Columns, examples: Columns) -> tuple[Sequence[Any], Sequence[Any]]:
+        return _of_endings(outputs, features).argmax(axis=-1), features["labels"]
+
     def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
-        chosen = _of_endings(outputs, features).argmax(axis=-1)
-        return dict(metrics.load("accuracy").compute(predictions=chosen, references=features["labels"]))
+        return self.measured(*self.judged(outputs, features, examples))
+
+    def measured(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
+        return metrics.compute("accuracy", predictions, references)
 
     def read_input(self, lines: Sequence[str], first: int = 1) -> dict[str, list[Any]]:
         """Parses lines of a context and its endings, separated by tabs."""

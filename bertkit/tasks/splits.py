@@ -36,6 +36,11 @@ class FineTuningData:
         max_train_samples: use at most this number of training examples, the first ones.
         max_eval_samples: use at most this number of validation examples, the first ones. Does not apply to the test
             set, since leaderboards require predictions for all of it.
+        folds: divide the training set into this number of folds, at least 2, and use fold ``fold`` (from 0) as the
+            validation set instead of the given one (`bertkit.tasks.folds`).
+        group_column: column whose equal values stay in the same fold.
+        split_seed: seed of the folds and of validation sets that are held out from the training set; independent of
+            the run's seed, so that runs with different seeds are scored on the same rows.
     """
 
     paths: ClassVar[tuple[str, ...]] = ("data_dir",)
@@ -45,6 +50,10 @@ class FineTuningData:
     max_seq_length: int = 128
     max_train_samples: int | None = None
     max_eval_samples: int | None = None
+    folds: int | None = None
+    fold: int | None = None
+    group_column: str | None = None
+    split_seed: int = 42
 
     def __post_init__(self) -> None:
         if self.max_seq_length < 3:
@@ -53,6 +62,20 @@ class FineTuningData:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name}: {value} is not at least 1")
+        if self.folds is None:
+            for name in ("fold", "group_column"):
+                if getattr(self, name) is not None:
+                    raise ValueError(f"{name}: {getattr(self, name)!r} needs folds; give --folds")
+        elif self.folds < 2:
+            raise ValueError(f"folds: {self.folds} is not at least 2")
+        elif self.fold is None or not 0 <= self.fold < self.folds:
+            raise ValueError(f"fold: expected 0 to {self.folds - 1}, got {self.fold}")
+
+    @property
+    def stored(self) -> tuple[str, ...]:
+        """Names of the values that a checkpoint stores: `kept`, and those of the folds, if there are any."""
+        folds = ("folds", "fold", "group_column", "split_seed") if self.folds is not None else ()
+        return tuple(dict.fromkeys((*self.kept, *folds)))
 
     def run_code(self) -> None:
         """Runs the code that the settings name, if a task has such settings; loading a recipe does not run it.

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from bertkit.errors import DataError
 from bertkit.files import write_json_lines
@@ -14,6 +14,9 @@ from bertkit.tables import Table, hub_splits, load_hub_table, read_table
 from bertkit.tables.splitting import hold_out
 from bertkit.tasks.base import Task
 from bertkit.tasks.splits import FineTuningData, Split
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +28,6 @@ class TableData(FineTuningData):
             labels.
         dataset_name, dataset_config: a Hub data set; its splits ``train``, ``validation`` and ``test`` are used.
         validation_fraction: fraction of the training rows held out for validation if there is no validation set.
-        split_seed: seed of the held-out rows; independent of the run's seed, so that runs with different seeds are
-            scored on the same rows.
     """
 
     paths: ClassVar[tuple[str, ...]] = ("train_file", "validation_file", "test_file")
@@ -39,7 +40,6 @@ class TableData(FineTuningData):
     dataset_name: str | None = None
     dataset_config: str | None = None
     validation_fraction: float = 0.1
-    split_seed: int = 42
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -138,6 +138,11 @@ class TableTask(Task):
         task = copy.copy(self)
         task.scored_split = "train"
         return task, found | self.data.held_out(found["train"], classes)
+
+    def groups(self, examples: Dataset) -> Sequence[Hashable]:
+        """Returns the values of any column of the training table, also of one that is no input."""
+        rows = self.data.tables(["train"])["train"].column(str(self.data.group_column))
+        return list(map(str, rows[: len(examples)]))
 
     def _limited(self, splits: Sequence[str], found: Mapping[str, Split]) -> dict[str, Split]:
         """Returns the requested splits, limited to the number of examples in the settings."""

@@ -24,6 +24,7 @@ from bertkit.recipe.load import Recipe
 from bertkit.sharing.markdown import code, escape
 from bertkit.sharing.model_card import CardFacts, without_paths
 from bertkit.tasks.base import Task, task_of_recipe
+from bertkit.tasks.folds import load_splits
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import ColumnsOf, FineTuningData, Split, is_scored
 from bertkit.training.checkpoint_selection import best_checkpoint_arguments, comparison_arguments, early_stopping
@@ -88,7 +89,7 @@ def finetune(
     check_positions(recipe.data.max_seq_length, unchanged, source)
     tokenizer = load_tokenizer(source, config=unchanged)
     check_class_weights(recipe)
-    task, splits = task.load()
+    task, splits = load_splits(task)
     check_class_weights(recipe, task.weighted_labels)
     config = stored.build({**task.config(), **changes, "bertkit_task": task.describe()})
     is_bert = issubclass(head_class(task.head, config, source), BertPreTrainedModel)

@@ -22,6 +22,7 @@ from bertkit.recipe.find import list_recipes
 from bertkit.recipe.load import Recipe
 from bertkit.tasks.base import task_of_recipe
 from bertkit.tasks.classification.glue import GlueTask
+from bertkit.tasks.folds import load_splits
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import is_scored
 from bertkit.training.finetune import finetune, with_absolute_paths
@@ -29,7 +30,7 @@ from bertkit.training.recovery.run_scope import writes_run
 from bertkit.training.run_directory import check_output_dir, check_same_recipe, contents, is_finished, write_json
 
 RESULTS, SUBMISSION = "glue_results.json", "glue_submission.zip"
-_FAMILY = "finetune/glue/"
+FAMILY = "finetune/glue/"
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class GlueResults:
 
 def glue_tasks() -> list[str]:
     """Returns the names of the tasks that have a recipe."""
-    return [name.removeprefix(_FAMILY) for name in list_recipes() if name.startswith(_FAMILY)]
+    return [name.removeprefix(FAMILY) for name in list_recipes() if name.startswith(FAMILY)]
 
 
 @writes_run
@@ -85,7 +86,7 @@ def finetune_glue(
     output_dir = Path(output_dir)
     given = {"model.name_or_path": model, "data.data_dir": data_dir}
     chosen = {**(overrides or {}), **{key: str(value) for key, value in given.items() if value is not None}}
-    recipes = {name: with_absolute_paths(load_recipe(_FAMILY + name, chosen)) for name in tasks}
+    recipes = {name: with_absolute_paths(load_recipe(FAMILY + name, chosen)) for name in tasks}
     for recipe in recipes.values():
         check_processes(recipe.placement)
     _check(recipes, output_dir)
@@ -123,7 +124,7 @@ def _check(recipes: Mapping[str, Recipe], output_dir: Path) -> None:
         try:
             _check_folder(recipe, output_dir / name)
             if not is_finished(output_dir / name):
-                _task(recipe).load()
+                load_splits(_task(recipe))
         except BertkitError as error:
             faults[name] = f"{name}: {str(error).removeprefix('--resume: ')}"  # a repeated call resumes without it
     if faults:
@@ -164,30 +165,49 @@ def _evaluation(folder: Path) -> dict[str, float]:
 
 def _conclude(recipes: Mapping[str, Recipe], results: dict[str, dict[str, float]], output_dir: Path) -> GlueResults:
     scores: dict[str, float] = {}
-    files: dict[str, Path] = {}
-    wanted = [file for name in glue_tasks() for file in load_recipe(_FAMILY + name).task.submission.values()]
     for name, recipe in recipes.items():
         task = _task(recipe)
         suffixes = [split.removeprefix("validation") for split in task.splits if is_scored(split)]
         scores[name] = 100 * statistics.mean(results[name][f"eval_{task.main_metric}{suffix}"] for suffix in suffixes)
-        for split, file in task.task.submission.items():
-            path = output_dir / name / task.predictions_file(split)
-            if path.is_file():
-                files[file] = path
     average = statistics.mean(scores.values())
-    missing = tuple(file for file in wanted if file not in files)
+    files, missing = submission_files({name: (recipe, output_dir / name) for name, recipe in recipes.items()})
     found = GlueResults(output_dir, results, scores, average, output_dir / SUBMISSION if files else None, missing)
     if not is_main_process():
         return found
     remove_unfinished(output_dir)
+    write_submission(files, output_dir)
+    write_json(output_dir / RESULTS, {"tasks": results, "scores": scores, "average": average})
+    return found
+
+
+def submission_files(runs: Mapping[str, tuple[Recipe, Path]]) -> tuple[dict[str, Path], tuple[str, ...]]:
+    """Finds the prediction files of runs for the leaderboard.
+
+    Args:
+        runs: task → recipe and run directory.
+
+    Returns:
+        Name in the zip file → file; and the names that the leaderboard requires and no run has written.
+    """
+    files: dict[str, Path] = {}
+    for recipe, folder in runs.values():
+        task = _task(recipe)
+        for split, file in task.task.submission.items():
+            path = folder / task.predictions_file(split)
+            if path.is_file():
+                files[file] = path
+    wanted = [file for name in glue_tasks() for file in load_recipe(FAMILY + name).task.submission.values()]
+    return files, tuple(file for file in wanted if file not in files)
+
+
+def write_submission(files: Mapping[str, Path], output_dir: Path) -> None:
+    """Writes the zip file for the leaderboard, if there are any files."""
     if files:
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as bundle:
             for file, path in files.items():
                 bundle.write(path, file)
         write_whole(output_dir / SUBMISSION, packed.getvalue())
-    write_json(output_dir / RESULTS, {"tasks": results, "scores": scores, "average": average})
-    return found
 
 
 def glue_table(results: GlueResults) -> str:

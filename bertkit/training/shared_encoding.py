@@ -1,14 +1,16 @@
-"""Encoding of splits once per machine: its first process encodes, the others read the result."""
+"""Encoding of splits once per machine, or once for all runs of a grid: one process encodes, the others read it."""
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,25 @@ from accelerate.utils import gather_object
 from datasets import Dataset, load_from_disk
 from transformers import PreTrainedTokenizerBase
 
+from bertkit import __version__
+from bertkit.files import new_folder
 from bertkit.json_text import dumps
 from bertkit.placement.launched import SCRATCH_FOLDER
+from bertkit.progress import without_library_bars
 from bertkit.tasks.base import Task
 from bertkit.tasks.splits import Split, Truncation
+
+_shared: ContextVar[Path | None] = ContextVar("shared", default=None)
+
+
+@contextmanager
+def sharing_encodings(folder: Path) -> Iterator[None]:
+    """Context in which the runs of one process keep their encoded splits in ``folder`` and read those of other runs."""
+    token = _shared.set(folder)
+    try:
+        yield
+    finally:
+        _shared.reset(token)
 
 
 def encode_once(
@@ -36,14 +53,27 @@ def encode_once(
     """
     state = PartialState()
     if state.num_processes == 1:
-        return {name: task.encode_split(split, tokenizer) for name, split in splits.items()}
+        return {name: _encoded(task, name, split, tokenizer) for name, split in splits.items()}
     with _private_folder(state) as folder, state.local_main_process_first():
         if state.is_local_main_process:
             for name, split in splits.items():
-                features, cut = task.encode_split(split, tokenizer)
-                features.save_to_disk(folder / name)
-                (folder / f"{name}.json").write_text(dumps(dataclasses.asdict(cut)))
+                _write(folder, name, *task.encode_split(split, tokenizer))
         return {name: _read(folder, name) for name in splits}
+
+
+def _encoded(task: Task, name: str, split: Split, tokenizer: PreTrainedTokenizerBase) -> tuple[Dataset, Truncation]:
+    """Encodes a split, or reads it from the folder of `sharing_encodings` if a run has encoded it before."""
+    shared = _shared.get()
+    if shared is None:
+        return task.encode_split(split, tokenizer)
+    known_by: list[Any] = [__version__, task.kind, dataclasses.asdict(task.task), dataclasses.asdict(task.data)]
+    known_by += [name, split.source, split.fingerprint, len(split.examples)]
+    known_by += [tokenizer.backend_tokenizer.to_str(), sorted(map(str, tokenizer.special_tokens_map.items()))]
+    folder = shared / hashlib.sha256(dumps(known_by).encode()).hexdigest()[:16]
+    if not folder.is_dir():
+        with new_folder(folder, is_there=folder.is_dir) as draft:
+            _write(draft, name, *task.encode_split(split, tokenizer))
+    return _read(folder, name)
 
 
 @contextmanager
@@ -62,6 +92,12 @@ def _private_folder(state: PartialState) -> Iterator[Path]:
     finally:
         if own is not None:
             shutil.rmtree(own, ignore_errors=True)
+
+
+def _write(folder: Path, name: str, features: Dataset, cut: Truncation) -> None:
+    with without_library_bars():
+        features.save_to_disk(folder / name)
+    (folder / f"{name}.json").write_text(dumps(dataclasses.asdict(cut)))
 
 
 def _read(folder: Path, name: str) -> tuple[Dataset, Truncation]:

@@ -230,12 +230,25 @@ class TextClassification(Task):
         names = [self.task.label_names[label] for label in kept]
         return {"probabilities": dict(zip(names, map(float, probabilities[kept]), strict=True))}
 
-    def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
+    def judged(self, outputs: Outputs, features: Columns, examples: Columns) -> tuple[Any, Any]:
+        """Returns class ids (N,), 0 and 1 per class (N, C), or numbers (N,)."""
         logits, labels = one_array(outputs), np.asarray(features["labels"])
         predictions = logits[:, 0] if self.problem_type == "regression" else self.predicted(logits)
         if self.problem_type == "multi_label_classification":
             labels = labels.astype(np.int64)
-        return dict(metrics.load(self.task.metric).compute(predictions=predictions, references=labels))
+        return predictions, labels
+
+    def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
+        return self.measured(*self.judged(outputs, features, examples))
+
+    def measured(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
+        return metrics.compute(self.task.metric, predictions, references)
+
+    def named(self, values: Sequence[Any]) -> list[Any]:
+        names = self.task.label_names
+        if self.problem_type == "multi_label_classification":
+            return [[names[label] for label in np.flatnonzero(row)] for row in values]
+        return [names[int(value)] if names else float(value) for value in values]
 
     def read_input(self, lines: Sequence[str], first: int = 1) -> dict[str, list[str]]:
         columns = self.task.text_columns

@@ -278,19 +278,24 @@ class NerTask(TableTask):
             )
         return found
 
+    def judged(self, outputs: Outputs, features: Columns, examples: Columns) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Returns the label ids of the words of each sentence."""
+        probabilities = self._probabilities(outputs, features, examples)
+        return [rows.argmax(axis=-1) for rows in probabilities], examples["labels"]
+
+    def named(self, values: Sequence[Any]) -> list[Any]:
+        return list(map(self._tags, values))
+
     def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
+        return self.measured(*self.judged(outputs, features, examples))
+
+    def measured(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
         """Computes ``accuracy`` for plain tags, else the ``seqeval`` metrics, with ``PER_f1`` etc. for each type."""
-        predicted = [
-            probabilities.argmax(axis=-1) for probabilities in self._probabilities(outputs, features, examples)
-        ]
-        expected = examples["labels"]
         if self._plain:
-            flat, flat_expected = np.concatenate(predicted), np.concatenate(expected)
-            return dict(metrics.load("accuracy").compute(predictions=flat, references=flat_expected))
+            flat, flat_expected = np.concatenate(predictions), np.concatenate(references)
+            return metrics.compute("accuracy", flat, flat_expected)
         strict = {"mode": "strict", "scheme": "IOB2"} if self.task.strict else {}
-        scores = metrics.load("seqeval").compute(
-            predictions=list(map(self._tags, predicted)), references=list(map(self._tags, expected)), **strict
-        )
+        scores: dict[str, Any] = metrics.compute("seqeval", self.named(predictions), self.named(references), **strict)
         of_types = {name: scores.pop(name) for name in list(scores) if isinstance(scores[name], dict)}
         return scores | {
             f"{name}_{score}": of_type[score]

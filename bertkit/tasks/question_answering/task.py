@@ -252,12 +252,16 @@ class QuestionAnsweringTask(Task):
             found.append(row)
         return found
 
-    def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
-        """Computes SQuAD's metrics in per cent.
+    def strata(self, examples: Dataset) -> list[bool] | None:
+        """Returns whether each question has an answer, if some may have none."""
+        if not self.task.version_2_with_negative:
+            return None
+        return [bool(answers["text"]) for answers in examples["answers"]]
 
-        Metrics of 2.0 use ``null_score_diff_threshold``; the search for the best threshold uses the best span of every
-        question, including questions for which no answer is predicted.
-        """
+    def judged(
+        self, outputs: Outputs, features: Columns, examples: Columns
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Returns predictions and answers in the form of the metrics ``squad`` and ``squad_v2``."""
         decoded = self._decoded(outputs, features, examples)
         references = [
             {"id": key, "answers": answers} for key, answers in zip(examples["id"], examples["answers"], strict=True)
@@ -266,15 +270,23 @@ class QuestionAnsweringTask(Task):
             {"id": key, "prediction_text": answer_at(each, None)}
             for key, each in zip(examples["id"], decoded, strict=True)
         ]
+        if self._threshold is not None:
+            for prediction, each in zip(predictions, decoded, strict=True):
+                prediction["no_answer_probability"] = float(each.null_odds)
+        return predictions, references
+
+    def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
+        return self.measured(*self.judged(outputs, features, examples))
+
+    def measured(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
+        """Computes SQuAD's metrics in per cent.
+
+        Metrics of 2.0 use ``null_score_diff_threshold``; the search for the best threshold uses the best span of every
+        question, including questions for which no answer is predicted.
+        """
         if self._threshold is None:
-            return dict(metrics.load("squad").compute(predictions=predictions, references=references))
-        for prediction, each in zip(predictions, decoded, strict=True):
-            prediction["no_answer_probability"] = each.null_odds
-        return dict(
-            metrics.load("squad_v2").compute(
-                predictions=predictions, references=references, no_answer_threshold=self._threshold
-            )
-        )
+            return metrics.compute("squad", predictions, references)
+        return metrics.compute("squad_v2", predictions, references, no_answer_threshold=self._threshold)
 
     def learn_from(self, evaluation: Mapping[str, float]) -> tuple[Self, str | None]:
         if not self.task.version_2_with_negative:

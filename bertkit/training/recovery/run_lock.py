@@ -38,6 +38,10 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_close_in_child)
 
 
+class FolderInUseError(OutputError):
+    """Raised if another process holds the lock of a run directory."""
+
+
 class RunLock:
     """Context manager that holds the lock of a run directory.
 
@@ -54,7 +58,8 @@ class RunLock:
         folder: the run directory; created if it does not exist.
 
     Raises:
-        OutputError: another process holds the lock, or the folder or the file cannot be created.
+        FolderInUseError: another process holds the lock.
+        OutputError: the folder or the file cannot be created.
     """
 
     def __init__(self, folder: Path):
@@ -111,7 +116,7 @@ class RunLock:
                     return
             except BlockingIOError:
                 holder = _holder(descriptor)
-                raise OutputError(
+                raise FolderInUseError(
                     f"{self.folder}: another run is writing here{holder}; wait for it or stop it"
                 ) from None
             except OSError as error:

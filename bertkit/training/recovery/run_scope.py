@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
@@ -18,21 +18,31 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
-def writes_run(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Decorates a function that writes a run to its keyword argument ``output_dir``.
+@contextmanager
+def run_scope(folder: Path) -> Iterator[None]:
+    """Context in which a run writes to a folder.
 
-    The function holds the `RunLock` of that folder, taken by the main process, and raises a TrainingError if a data
-    worker is killed. A signal that ends it prints how to continue.
+    The main process holds its `RunLock`. A killed data worker raises a TrainingError. A signal that ends the run prints
+    how to continue.
+
+    Raises:
+        FolderInUseError: another process holds the lock.
+        OutputError: the folder cannot be created or written to.
     """
+    check_place(folder)
+    lock = RunLock(folder) if is_main_process() else nullcontext()
+    with lock, killed_workers_reported(), interruptions_reported(folder):
+        yield
+
+
+def writes_run(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Decorates a function that writes a run to its keyword argument ``output_dir``, in the `run_scope` of it."""
 
     @wraps(function)
     def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         if "output_dir" not in kwargs:
             return function(*args, **kwargs)  # raises the usual TypeError
-        folder = Path(cast(Any, kwargs["output_dir"]))
-        check_place(folder)
-        lock = RunLock(folder) if is_main_process() else nullcontext()
-        with lock, killed_workers_reported(), interruptions_reported(folder):
+        with run_scope(Path(cast(Any, kwargs["output_dir"]))):
             return function(*args, **kwargs)
 
     return run

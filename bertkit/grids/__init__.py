@@ -1,0 +1,1 @@
+"""Many runs: grids, seeds, folds and searches; comparisons and ensembles of runs."""

@@ -1,0 +1,104 @@
+"""One cell of a grid: its run, made by `bertkit.finetune`, and the record of its result."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import json
+import statistics
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bertkit.errors import BertkitError, shortened
+from bertkit.files import write_whole
+from bertkit.grids.definition import RUNS, Cell, Definition
+from bertkit.grids.outcomes import has_collapsed, outcome_of
+from bertkit.json_text import dumps
+from bertkit.progress import is_score
+from bertkit.tasks.base import Task
+from bertkit.tasks.splits import is_scored
+from bertkit.training.finetune import finetune
+from bertkit.training.recovery.run_lock import FolderInUseError
+from bertkit.training.recovery.run_scope import run_scope
+from bertkit.training.run_directory import is_finished
+
+RECORDS = "records"
+
+Record = Mapping[str, Any]
+"""Result of a cell: ``score``, ``metrics`` and ``collapsed``; or ``error`` if the run failed."""
+
+
+def record_of(folder: Path, cell: Cell) -> Record | None:
+    """Returns the record of a cell in the grid of ``folder``; None if its run has not ended."""
+    try:
+        return dict(json.loads((folder / RECORDS / f"{cell.name}.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return None
+
+
+def forget_failures(folder: Path) -> None:
+    """Removes the records of failed cells, so that they are run again."""
+    for path in (folder / RECORDS).glob("*.json"):
+        if '"error"' in path.read_text(encoding="utf-8"):
+            path.unlink(missing_ok=True)
+
+
+def run_cell(definition: Definition, cell: Cell, folder: Path) -> Record | None:
+    """Runs a cell, or continues its run, and writes the record.
+
+    The lock of the run directory keeps other workers away. It ends with its process, so the cell of a killed worker can
+    be taken at once.
+
+    Returns:
+        The record; None if another worker is running the cell.
+    """
+    place = folder / RUNS / cell.name
+    try:
+        with run_scope(place):
+            # Another worker may have finished the cell before this one had the lock.
+            return record_of(folder, cell) or _recorded(definition, cell, place, folder)
+    except FolderInUseError:
+        return None
+
+
+def _recorded(definition: Definition, cell: Cell, place: Path, folder: Path) -> Record:
+    record: Record
+    try:
+        recipe = definition.recipe_of(cell)
+        if not is_finished(place):
+            # Without the decorator of `finetune`, since this process holds the lock already.
+            inspect.unwrap(finetune)(recipe, output_dir=place, resume=(place / "recipe.yaml").is_file())
+        metrics, outcome = metrics_of(place), outcome_of(place)
+        record = {
+            "score": main_score(outcome.task, metrics),
+            "metrics": metrics,
+            "collapsed": has_collapsed(outcome),
+        }
+    except Exception as error:  # any fault of one cell, such as memory that runs out, must not end the others
+        record = {"error": described(error)}
+        if not isinstance(error, BertkitError):
+            record["traceback"] = "".join(traceback.format_exception(error))
+    gc.collect()  # a trainer and its model refer to each other
+    (folder / RECORDS).mkdir(exist_ok=True)
+    write_whole(folder / RECORDS / f"{cell.name}.json", dumps(record, indent=2, ensure_ascii=False) + "\n")
+    return record
+
+
+def described(error: Exception) -> str:
+    """Formats an error as one line of at most 500 characters."""
+    return shortened(f"{type(error).__name__}: {' '.join(str(error).split())}", 500)
+
+
+def metrics_of(place: Path) -> dict[str, float]:
+    """Returns the scores of a finished run on its validation sets, ``eval_…``."""
+    found = json.loads((place / "eval_results.json").read_text(encoding="utf-8"))
+    return {key: value for key, value in found.items() if is_score(key)}
+
+
+def main_score(task: Task, metrics: Mapping[str, float]) -> float:
+    """Returns the main metric of a task, averaged over the validation sets."""
+    suffixes = [split.removeprefix("validation") for split in task.splits if is_scored(split)]
+    known = [metrics[key] for suffix in suffixes if (key := f"eval_{task.main_metric}{suffix}") in metrics]
+    return statistics.mean(known)

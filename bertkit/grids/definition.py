@@ -1,0 +1,275 @@
+"""Definition of a grid: base recipe, settings, seeds and folds; its cells, and ``grid.json``."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from bertkit.errors import OutputError, RecipeError, listed, shown
+from bertkit.files import write_whole
+from bertkit.grids.values import Given, Range, grid_of, label, search_of
+from bertkit.json_text import dumps
+from bertkit.recipe.load import Recipe
+from bertkit.tasks.registry import load_recipe
+from bertkit.tasks.splits import FineTuningData
+from bertkit.training.finetune import with_absolute_paths
+
+GRID_FILE, RUNS = "grid.json", "runs"
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.,=+-]+")
+_MOST_CELLS = 100_000
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Values of the recipe that all cells of a setting share.
+
+    Attributes:
+        number: position in the grid, or number of the trial, from 0.
+        values: dotted key → value; empty for the recipe as it is.
+    """
+
+    number: int
+    values: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Name for folders and results, such as ``01-learning_rate=2e-05``."""
+        return f"{self.number + 1:02}-{_UNSAFE.sub('_', label(self.values) or 'recipe')[:120]}"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a grid: a setting with a seed, and a fold if there are folds."""
+
+    setting: Setting
+    seed: int
+    fold: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the run directory."""
+        return f"{self.setting.name}-seed={self.seed}" + ("" if self.fold is None else f"-fold={self.fold}")
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What a grid consists of.
+
+    Attributes:
+        recipe: the recipe that the cells change, with absolute paths.
+        grid: dotted key → values; the settings are all combinations.
+        search: dotted key → range or values to sample from, instead of a grid.
+        trials: number of sampled settings; None without a search.
+        seeds: seeds of the runs of every setting.
+        folds: number of folds of the training set; None without cross-validation.
+    """
+
+    recipe: Recipe
+    grid: Mapping[str, list[Any]]
+    search: Mapping[str, Range | list[Any]]
+    trials: int | None
+    seeds: tuple[int, ...]
+    folds: int | None
+
+    def settings(self) -> list[Setting]:
+        """Returns the settings of a grid in their order; one if there are only seeds or folds."""
+        return [
+            Setting(number, dict(zip(self.grid, values, strict=True)))
+            for number, values in enumerate(product(*self.grid.values()))
+        ]
+
+    def cells(self, setting: Setting) -> list[Cell]:
+        """Returns the cells of a setting: all folds of the first seed, then of the next one."""
+        folds: Iterable[int | None] = [None] if self.folds is None else range(self.folds)
+        return [Cell(setting, seed, fold) for seed in self.seeds for fold in folds]
+
+    @property
+    def runs_per_setting(self) -> int:
+        return len(self.seeds) * (self.folds or 1)
+
+    @property
+    def number_of_cells(self) -> int:
+        """Number of cells; for a search without pruning."""
+        settings = 1
+        for values in self.grid.values():
+            settings *= len(values)
+        return (settings if self.trials is None else self.trials) * self.runs_per_setting
+
+    def recipe_of(self, cell: Cell) -> Recipe:
+        """Returns the recipe of the run of a cell.
+
+        Raises:
+            RecipeError: a value is invalid.
+        """
+        values = {**cell.setting.values, "train.seed": cell.seed}
+        if cell.fold is not None:
+            values |= {"data.folds": self.folds, "data.fold": cell.fold}
+        return with_absolute_paths(load_recipe(self.recipe, values))
+
+
+def define(
+    recipe: str | Path | Mapping[str, Any] | Recipe,
+    overrides: Mapping[str, Any],
+    grid: Given,
+    search: Given,
+    trials: int | None,
+    seeds: int | Sequence[int],
+    folds: int | None,
+) -> Definition:
+    """Checks the arguments of `bertkit.finetune_grid` and the recipes of all settings.
+
+    Raises:
+        RecipeError: one message with all faults.
+    """
+    faults: list[str] = []
+    values, spaces = grid_of(grid, faults), search_of(search, faults)
+    if values and spaces:
+        faults.append("--grid and --search: give one of them; --search KEY=VALUE,VALUE samples from a list of values")
+    if spaces and trials is None:
+        faults.append("--search: give the number of settings to try with --trials")
+    if trials is not None and not spaces:
+        faults.append("--trials: is for --search")
+    if trials is not None and trials < 1:
+        faults.append(f"--trials: expected at least 1, got {trials}")
+    if isinstance(seeds, int) and not 1 <= seeds <= _MOST_CELLS:
+        faults.append(f"--seeds: expected 1 to {_MOST_CELLS}, got {seeds}")
+        seeds = 1
+    if not isinstance(seeds, int) and (not seeds or len(set(seeds)) < len(seeds)):
+        faults.append(f"--seeds: expected different seeds, got {list(seeds)}")
+    if folds is not None and folds < 2:
+        faults.append(f"--folds: expected at least 2, got {folds}")
+    if "train.num_train_epochs" in {**values, **spaces} and "train.max_steps" in overrides:
+        faults.append(
+            "train.max_steps: takes precedence over the train.num_train_epochs of the grid; remove one of them"
+        )
+    for key in (*values, *spaces):
+        if key in overrides:
+            faults.append(f"{key}: is given twice, in the grid and as a single value; keep one of them")
+    of_folds = {} if folds is None or folds < 2 else {"data.folds": folds, "data.fold": 0}
+    base: Recipe | None = None
+    try:
+        base = load_recipe(recipe, {**overrides, **of_folds})
+    except RecipeError as error:
+        faults.append(str(error))
+    if base is not None and not isinstance(base.data, FineTuningData):
+        raise RecipeError(f"recipe {base.name}: task.kind is {base.kind!r}; a grid is for fine-tuning")
+    if base is None:
+        raise RecipeError(listed([*faults, *_faults_of_values(recipe, {**values, **spaces})]))
+    first = base.train["seed"]
+    every = range(first, first + seeds) if isinstance(seeds, int) else seeds
+    found = Definition(with_absolute_paths(base), values, spaces, trials, tuple(every), folds)
+    if found.number_of_cells > _MOST_CELLS:
+        faults.append(f"the grid has {found.number_of_cells} runs; expected at most {_MOST_CELLS}")
+    else:
+        faults += _faults_of_values(base, {**values, **spaces, "train.seed": list(every)})
+    if faults:
+        raise RecipeError(listed(faults))
+    return found
+
+
+def _faults_of_values(recipe: Any, values: Mapping[str, Range | list[Any]]) -> list[str]:
+    """Returns the faults of the values of a grid and of the ends of its ranges, each tried in the recipe."""
+    faults: list[str] = []
+    for key, each in values.items():
+        for value in [each.low, each.high] if isinstance(each, Range) else each:
+            try:
+                load_recipe(recipe, {key: value})
+            except RecipeError as error:
+                faults.append(str(error).partition(": ")[2].replace("(override) ", ""))
+    return list(dict.fromkeys(faults))
+
+
+# ---- grid.json ------------------------------------------------------------------------------------------------------
+
+
+def store(definition: Definition, folder: Path, data: Mapping[str, str]) -> None:
+    """Writes ``grid.json``, or compares the definition with the one that is there.
+
+    Args:
+        definition: definition of this call.
+        folder: output folder of the grid.
+        data: split → fingerprint of the data.
+
+    Raises:
+        RecipeError: the folder holds another grid; the message names every difference.
+        OutputError: ``grid.json`` is damaged.
+    """
+    now = json.loads(dumps({**_as_json(definition), "data": dict(data)}))
+    path = folder / GRID_FILE
+    if path.is_file():
+        stored = _read(path)
+        then, given = _compared(stored), _compared(now)
+        changes = [
+            f"{key} was {shown(then.get(key))} and is now {shown(given.get(key))}"
+            for key in dict.fromkeys((*then, *given))
+            if then.get(key) != given.get(key)
+        ]
+        if changes:
+            raise RecipeError(
+                f"{folder} holds another grid: {'; '.join(changes)}. Give the same values, or another --output-dir"
+            )
+        if stored == now:
+            return
+    write_whole(path, dumps(now, indent=2, ensure_ascii=False) + "\n")
+
+
+def read(folder: Path) -> Definition:
+    """Reads the definition of a grid from its folder.
+
+    Raises:
+        OutputError: there is no ``grid.json``, or it is damaged.
+    """
+    path = folder / GRID_FILE
+    if not path.is_file():
+        raise OutputError(f"{folder}: contains no grid ({GRID_FILE}); give the --output-dir of a grid")
+    stored = _read(path)
+    try:
+        recipe = dataclasses.replace(load_recipe(stored["recipe"]), name=stored["recipe_name"])
+        spaces = {key: Range(**each) if isinstance(each, dict) else each for key, each in stored["search"].items()}
+        return Definition(recipe, stored["grid"], spaces, stored["trials"], tuple(stored["seeds"]), stored["folds"])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise OutputError(f"{path}: damaged; remove it and repeat the command") from error
+
+
+def _as_json(definition: Definition) -> dict[str, Any]:
+    return {
+        "recipe_name": definition.recipe.name,
+        "recipe": definition.recipe.to_dict(),
+        "grid": definition.grid,
+        "search": {
+            key: dataclasses.asdict(space) if isinstance(space, Range) else space
+            for key, space in definition.search.items()
+        },
+        "trials": definition.trials,
+        "seeds": definition.seeds,
+        "folds": definition.folds,
+    }
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        _compared(stored)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise OutputError(f"{path}: damaged ({error}); remove it and repeat the command") from error
+    return dict(stored)
+
+
+def _compared(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the values of ``grid.json`` that must not change, by dotted key: all but placement, hub and names."""
+    flat = {
+        f"{block}.{key}": value
+        for block, values in stored["recipe"].items()
+        if block not in ("placement", "hub")
+        for key, value in values.items()
+    }
+    for part in ("grid", "search"):
+        flat |= {f"--{part} {key}": value for key, value in stored[part].items()}
+    flat |= {f"--{name}": stored[name] for name in ("trials", "seeds", "folds")}
+    return flat | {f"the fingerprint of {name}": value for name, value in stored["data"].items()}

@@ -1,0 +1,87 @@
+"""Ensembles: the runs of the best setting of a grid as one checkpoint, which averages their outputs."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from bertkit.errors import OutputError
+from bertkit.files import new_folder, write_whole
+from bertkit.grids.cells import main_score
+from bertkit.grids.definition import RUNS, read
+from bertkit.grids.outcomes import outcome_of
+from bertkit.grids.results import best_cells, collect
+from bertkit.inference.ensemble import ENSEMBLE_FILE
+from bertkit.json_text import dumps
+from bertkit.tasks.base import task_of_recipe
+from bertkit.training.run_directory import check_output_dir, contents
+
+_MEMBERS = "members"
+# Files of a member that are also those of the ensemble.
+_OF_ALL = ("config.json", "tokenizer.json", "tokenizer_config.json", "recipe.yaml")
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Result of `ensemble`.
+
+    Attributes:
+        output_dir: the checkpoint for `bertkit predict` and `bertkit evaluate`.
+        setting: name of the setting of its members.
+        members: names of the runs.
+        scores: score of each member on the validation set.
+        score: score of the ensemble on the validation set; None if the members have different ones, as with folds.
+        metric: metric of the scores.
+    """
+
+    output_dir: Path
+    setting: str
+    members: tuple[str, ...]
+    scores: tuple[float, ...]
+    score: float | None
+    metric: str
+
+
+def ensemble(grid: str | Path, *, output_dir: str | Path) -> Ensemble:
+    """Combines the runs of the best setting of a grid into one checkpoint that averages their outputs.
+
+    ``output_dir`` holds copies of the members, so the grid is not needed any more.
+
+    Args:
+        grid: output folder of `bertkit.finetune_grid`.
+        output_dir: a new or empty folder.
+
+    Raises:
+        OutputError: there is no grid, it has no finished run, or ``output_dir`` is in use.
+    """
+    source, place = Path(grid), Path(output_dir)
+    definition = read(source)
+    check_output_dir(place, resume=False)
+    results = collect(definition, task_of_recipe(definition.recipe), source)
+    if results.best is None:
+        raise OutputError(f"{source}: no run of this grid has finished; repeat its command")
+    cells = best_cells(definition, results)
+    with new_folder(place) as draft:
+        (draft / _MEMBERS).mkdir()
+        for number, cell in enumerate(cells, start=1):
+            run, member = source / RUNS / cell.name, draft / _MEMBERS / f"{number:02}"
+            member.mkdir()
+            for name in contents(run):
+                if name.endswith(".safetensors") or name == "config.json":
+                    shutil.copyfile(run / name, member / name)
+        for name in _OF_ALL:
+            shutil.copyfile(source / RUNS / cells[0].name / name, draft / name)
+        names = tuple(cell.name for cell in cells)
+        members = [f"{_MEMBERS}/{number:02}" for number in range(1, len(cells) + 1)]
+        record = {"members": members, "runs": names, "setting": results.best}
+        write_whole(draft / ENSEMBLE_FILE, dumps(record, indent=2, ensure_ascii=False) + "\n")
+    scores = tuple(float(results.runs[name]["score"]) for name in names)
+    score = None if definition.folds is not None else _score(place)
+    return Ensemble(place, results.best, names, scores, score, results.metric)
+
+
+def _score(place: Path) -> float:
+    outcome = outcome_of(place)
+    found = outcome.task.score(outcome.outputs, outcome.features, outcome.examples)
+    return main_score(outcome.task, {f"eval_{name}": value for name, value in found.items()})

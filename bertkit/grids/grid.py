@@ -1,0 +1,238 @@
+"""Fine-tuning of a grid: many runs of one recipe with different values, seeds and folds."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bertkit.checkpoint.load import check_positions, load_tokenizer, read_config
+from bertkit.errors import BertkitError, OutputError, RecipeError, TrainingError, listed
+from bertkit.grids.cells import forget_failures
+from bertkit.grids.definition import GRID_FILE, RUNS, Definition, Setting, define, store
+from bertkit.grids.results import GridResults, collect, write
+from bertkit.grids.search import check_optuna
+from bertkit.grids.values import Given, Range
+from bertkit.grids.worker import ENCODED
+from bertkit.grids.workers import grid_lock, source_of, work, work_on_gpus
+from bertkit.json_text import dumps
+from bertkit.placement.resolve import visible_gpus
+from bertkit.recipe.load import Recipe
+from bertkit.tasks.base import Task, task_of_recipe
+from bertkit.tasks.folds import load_splits
+from bertkit.training.checkpoint_selection import best_checkpoint_arguments
+from bertkit.training.recovery.run_lock import FolderInUseError, RunLock
+from bertkit.training.run import RunInProgress
+from bertkit.training.run_directory import check_place, contents
+from bertkit.training.shared_encoding import sharing_encodings
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Facts about a checked grid.
+
+    Attributes:
+        task: the task, with the values learnt from the data.
+        data: split → fingerprint.
+        gpus: number of GPUs, each of which runs one cell at a time; 0 if this process runs the cells itself.
+    """
+
+    task: Task
+    data: Mapping[str, str]
+    gpus: int
+
+
+def finetune_grid(
+    recipe: str | Path | Mapping[str, Any] | Recipe,
+    *,
+    output_dir: str | Path,
+    grid: Given = (),
+    search: Given = (),
+    trials: int | None = None,
+    seeds: int | Sequence[int] = 1,
+    folds: int | None = None,
+    worker: bool = False,
+    model: str | None = None,
+    data_dir: str | Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> GridResults:
+    """Fine-tunes a recipe with all combinations of values, several seeds and folds, and compares the settings.
+
+    Each run is the one that `bertkit.finetune` makes with the same values; its directory is below
+    ``output_dir/runs``. Repeating the call continues: finished runs stay, interrupted ones are resumed, and failed ones
+    are tried again.
+
+    Args:
+        recipe, model, data_dir, overrides: as in `bertkit.finetune`.
+        output_dir: folder of the grid; new or empty, or that of the same grid.
+        grid: recipe key → values, or strings such as ``train.learning_rate=2e-5,3e-5`` and ``paper``, the grid of the
+            BERT paper.
+        search: recipe key → `Range` or values to sample from, or strings such as
+            ``train.learning_rate=1e-5..1e-4:log``; instead of ``grid``.
+        trials: number of settings that a search tries.
+        seeds: number of seeds, counted from the recipe's, or the seeds themselves.
+        folds: divide the training set into this number of folds; each is the validation set of one run.
+        worker: take part in a grid that another process, perhaps on another machine, works on in the same folder.
+
+    Returns:
+        The results, also written to ``grid_results.json`` and ``grid_results.csv``; ``best/`` is the best run.
+
+    Raises:
+        BertkitError: an argument, a value or the data are invalid, or the folder holds another grid; then nothing has
+            been trained.
+        TrainingError: worker processes have ended before the grid was complete.
+    """
+    folder = Path(output_dir)
+    definition, task = prepare(recipe, folder, grid, search, trials, seeds, folds, given(overrides, model, data_dir))
+    return run(definition, task, folder, worker)
+
+
+def given(overrides: Mapping[str, Any] | None, model: str | None, data_dir: str | Path | None) -> dict[str, Any]:
+    """Returns the overrides with a model and a data folder, if these are given."""
+    more = {"model.name_or_path": model, "data.data_dir": data_dir}
+    return {**(overrides or {}), **{key: str(value) for key, value in more.items() if value is not None}}
+
+
+def prepare(
+    recipe: str | Path | Mapping[str, Any] | Recipe,
+    folder: Path,
+    grid: Given,
+    search: Given,
+    trials: int | None,
+    seeds: int | Sequence[int],
+    folds: int | None,
+    overrides: Mapping[str, Any],
+) -> tuple[Definition, Prepared]:
+    """Checks everything that can be checked before a run: folder, values, placement, checkpoint and data.
+
+    Raises:
+        BertkitError: one message with all faults.
+    """
+    faults: list[str] = []
+    try:
+        _check_folder(folder)
+    except OutputError as error:
+        faults.append(str(error))
+    if search:
+        check_optuna()
+    try:
+        definition = define(recipe, overrides, grid, search, trials, seeds, folds)
+    except RecipeError as error:
+        raise RecipeError(listed([*faults, str(error)])) from error
+    return definition, _checked(definition, folder, faults)
+
+
+def _check_folder(folder: Path) -> None:
+    check_place(folder)
+    found = contents(folder)
+    if found and GRID_FILE not in found and found != [RUNS]:
+        raise OutputError(
+            f"--output-dir {folder}: already contains {', '.join(found[:3])} and no grid; give another folder"
+        )
+
+
+def _checked(definition: Definition, folder: Path, faults: list[str]) -> Prepared:
+    settings = definition.recipe.placement
+    if settings.num_processes not in (None, 1) or settings.strategy != "auto":
+        faults.append("placement: a grid trains each run in one process; remove num_processes and strategy")
+    gpus = 0 if settings.device == "cpu" or settings.num_processes == 1 else visible_gpus()
+    task: Task = task_of_recipe(definition.recipe)
+    data: dict[str, str] = {}
+    recipes = _recipes(definition)
+    of_checkpoints = {dumps([recipe.model, recipe.data.max_seq_length]): recipe for recipe in recipes}
+    for check, checked in ((_check_run, recipes), (_check_checkpoint, list(of_checkpoints.values()))):
+        for recipe in checked:
+            try:
+                check(recipe, folder)
+            except BertkitError as error:
+                faults.append(str(error))
+    try:
+        task, splits = load_splits(task)
+        data = {name: split.fingerprint for name, split in splits.items()}
+    except BertkitError as error:
+        faults.append(str(error))
+    if faults:
+        raise RecipeError(listed(list(dict.fromkeys(faults))))
+    return Prepared(task, data, gpus)
+
+
+def _recipes(definition: Definition) -> list[Recipe]:
+    """Returns the recipes of all settings, or of the ends of the ranges of a search."""
+    if not definition.search:
+        settings = definition.settings()
+    else:
+        ends = {
+            key: [space.low, space.high] if isinstance(space, Range) else space
+            for key, space in definition.search.items()
+        }
+        number = max(map(len, ends.values()))
+        settings = [
+            Setting(each, {key: values[each % len(values)] for key, values in ends.items()}) for each in range(number)
+        ]
+    return [definition.recipe_of(definition.cells(setting)[0]) for setting in settings]
+
+
+def _check_run(recipe: Recipe, folder: Path) -> None:
+    """Checks placement and Trainer arguments, as the run does before it reads data."""
+    if recipe.model.get("name_or_path") is None:
+        raise RecipeError(f"recipe {recipe.name}: no checkpoint to start from; give --model or model.name_or_path")
+    # The process that checks sees all GPUs, a worker only its own.
+    alone = replace(recipe, placement=replace(recipe.placement, num_processes=1))
+    run = RunInProgress(alone, folder / RUNS / "new", False, None, **best_checkpoint_arguments(recipe))
+    run.training_arguments(is_bert=True)
+
+
+def _check_checkpoint(recipe: Recipe, folder: Path) -> None:
+    """Checks the configuration of the checkpoint with the fields of the recipe, and its tokenizer."""
+    source = str(recipe.model["name_or_path"])
+    changes = {key: value for key, value in recipe.model.items() if key != "name_or_path"}
+    config = read_config(source, any_encoder=True).build(changes)
+    check_positions(recipe.data.max_seq_length, config, source)
+    load_tokenizer(source, config=config)
+
+
+def run(definition: Definition, prepared: Prepared, folder: Path, worker: bool) -> GridResults:
+    """Runs the cells of a checked grid, or takes part in it, and writes the results when all have ended.
+
+    Raises:
+        FolderInUseError: another process works on the grid, and ``worker`` is False.
+        RecipeError: the folder holds another grid.
+        TrainingError: the worker processes have ended before all cells have.
+    """
+    # One process is in charge, so that a command that is given twice by mistake does not become two workers.
+    with nullcontext() if worker else _in_charge(folder):
+        with grid_lock(folder):
+            store(definition, folder, prepared.data)
+            if not worker:
+                forget_failures(folder)
+        if prepared.gpus > 1:
+            work_on_gpus(folder, prepared.gpus)
+            if left := source_of(definition, folder).cells():
+                raise TrainingError(f"{folder}: {len(left)} runs have not ended; repeat the command to continue")
+        else:
+            with sharing_encodings(folder / ENCODED):
+                work(definition, folder)
+        with grid_lock(folder):
+            shutil.rmtree(folder / ENCODED, ignore_errors=True)
+            return write(definition, collect(definition, prepared.task, folder))
+
+
+@contextmanager
+def _in_charge(folder: Path) -> Iterator[None]:
+    """Context with the lock of a grid.
+
+    Raises:
+        FolderInUseError: another process has it.
+    """
+    lock = RunLock(folder)
+    try:
+        lock.__enter__()
+    except FolderInUseError as error:
+        raise FolderInUseError(f"{error}; or give the same command with --worker to take part") from error
+    try:
+        yield
+    finally:
+        lock.__exit__()

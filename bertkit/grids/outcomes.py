@@ -1,0 +1,103 @@
+"""What a finished run predicts for its validation set, computed from its checkpoint."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bertkit.errors import CheckpointError
+from bertkit.inference.predictor import build_predictor, load_task
+from bertkit.json_text import dumps
+from bertkit.tasks.arrays import Outputs
+from bertkit.tasks.base import Task
+from bertkit.tasks.folds import load_splits
+from bertkit.tasks.registry import load_recipe
+from bertkit.tasks.splits import Columns, ColumnsOf
+from bertkit.training.shared_encoding import encode_once
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Outputs of a model for the validation set of its run.
+
+    Attributes:
+        task: task of the checkpoint.
+        outputs, features, examples: as for `Task.decode`.
+        source: file or Hub data set of the examples.
+    """
+
+    task: Task
+    outputs: Outputs
+    features: Columns
+    examples: Columns
+    source: str
+
+    def decoded(self) -> list[dict[str, Any]]:
+        """Returns the predictions, one per example."""
+        return self.task.decode(self.outputs, self.features, self.examples)
+
+    def judged(self) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Returns predictions and references in the form of the metric, see `Task.judged`."""
+        return self.task.judged(self.outputs, self.features, self.examples)
+
+    def digests(self) -> list[str]:
+        """Returns a digest of each example, by which the same example in another run is recognized."""
+        columns = [self.examples[name] for name in sorted(self.examples)]
+        return [hashlib.sha256(dumps(row).encode()).hexdigest()[:16] for row in zip(*columns, strict=True)]
+
+
+def outcome_of(place: str | Path) -> Outcome:
+    """Runs the model of a run directory on the validation set of the run, in float32.
+
+    Raises:
+        CheckpointError: the folder is no run directory.
+        DataError: the data of the run cannot be read.
+    """
+    path = Path(place)
+    if not (path / "recipe.yaml").is_file():
+        raise CheckpointError(f"{place}: contains no recipe.yaml; expected a run directory of `bertkit finetune`")
+    data = load_recipe(path / "recipe.yaml").data
+    task, config = load_task(str(path), {})
+    task.data = data
+    task, splits = load_splits(task, ["validation"])
+    split = splits["validation"]
+    predictor = build_predictor(str(path), task, config)
+    encoded, _ = encode_once(task, {"validation": split}, predictor.tokenizer)["validation"]
+    features = encoded.to_dict()
+    outputs = predictor.outputs(features, lambda done, total: None)
+    return Outcome(task, outputs, features, ColumnsOf(split.examples), split.source)
+
+
+def has_collapsed(outcome: Outcome) -> bool:
+    """Returns whether a model makes the same decision for all examples, such as the majority class."""
+    decisions = list(map(decision, outcome.decoded()))
+    return len(decisions) > 1 and len({each for row in decisions for each in row}) <= 1
+
+
+def decision(prediction: Mapping[str, Any]) -> tuple[Hashable, ...]:
+    """Returns the values of a prediction without probabilities and positions; one for each word or label in a list.
+
+    >>> decision({"label": "good", "probability": 0.9, "probabilities": {"bad": 0.1, "good": 0.9}})
+    ('good',)
+    >>> decision({"tags": ["O", "B-LOC"], "probabilities": [0.9, 0.8]})
+    ('O', 'B-LOC')
+    """
+    found: list[Hashable] = []
+    for name, value in prediction.items():
+        if "probabilit" in name or name in ("start", "end"):
+            continue
+        values = value if isinstance(value, (list, tuple)) else [value]
+        found += [each if isinstance(each, Hashable) else dumps(each) for each in values]
+    return tuple(found)
+
+
+def mean_outputs(members: Sequence[Outputs]) -> Outputs:
+    """Averages the outputs of several models for the same inputs."""
+    if isinstance(members[0], tuple):
+        return tuple(np.mean(arrays, axis=0) for arrays in zip(*members, strict=True))
+    return np.asarray(np.mean(members, axis=0))

@@ -1,0 +1,225 @@
+"""Results of a grid: statistics of each setting, the best one, its best run, and out-of-fold predictions."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import shutil
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bertkit.files import new_folder, remove_unfinished, write_json_lines, write_whole
+from bertkit.grids.cells import Record, record_of
+from bertkit.grids.definition import RUNS, Cell, Definition, Setting
+from bertkit.grids.outcomes import mean_outputs, outcome_of
+from bertkit.grids.search import Search
+from bertkit.grids.statistics import mean_interval
+from bertkit.json_text import dumps
+from bertkit.tasks.base import Task
+from bertkit.tasks.folds import fold_of_each
+from bertkit.training.run_directory import contents
+
+RESULTS, TABLE, BEST, OUT_OF_FOLD = "grid_results.json", "grid_results.csv", "best", "out_of_fold.jsonl"
+NOTE = "chosen by the mean score on the validation set; no score of a test set was used"
+
+
+@dataclass(frozen=True)
+class SettingResult:
+    """Scores of the runs of one setting.
+
+    Attributes:
+        name: name of the setting, the start of the names of its run directories.
+        values: recipe values by dotted key.
+        n: number of finished runs.
+        mean, sd, median, min, max: statistics of their main metric; ``sd`` is that of a sample, None for one run.
+        low, high: ends of the 95 % bootstrap interval of the mean over runs; None for one run.
+        collapsed: names of the runs that predict the same for all examples.
+        failed: names of the runs that failed.
+        pruned: whether the search left out the other runs.
+    """
+
+    name: str
+    values: Mapping[str, Any]
+    n: int
+    mean: float | None
+    sd: float | None
+    median: float | None
+    min: float | None
+    max: float | None
+    low: float | None
+    high: float | None
+    collapsed: tuple[str, ...]
+    failed: tuple[str, ...]
+    pruned: bool = False
+
+
+@dataclass(frozen=True)
+class GridResults:
+    """Results of `bertkit.finetune_grid`, also written to ``grid_results.json``.
+
+    Attributes:
+        output_dir: output folder of the grid.
+        task: name of the task.
+        metric: metric of all scores, averaged over the validation sets if there are several.
+        settings: results of the settings, in the order of the grid.
+        runs: name of a run directory → its record: ``score`` and ``metrics``, or ``error``.
+        best: name of the setting with the highest mean among those with the most finished runs; None without any.
+        best_run: name of its run with the highest score, of which ``best/`` is a copy.
+        note: how the best setting was chosen.
+        out_of_fold: scores of the out-of-fold predictions of the best setting; None without folds.
+    """
+
+    output_dir: Path
+    task: str
+    metric: str
+    settings: tuple[SettingResult, ...]
+    runs: Mapping[str, Record]
+    best: str | None
+    best_run: str | None
+    note: str
+    out_of_fold: Mapping[str, float] | None = None
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """Returns the errors of the failed runs by name."""
+        return {name: str(record["error"]) for name, record in self.runs.items() if "error" in record}
+
+
+def settings_of(definition: Definition, folder: Path) -> list[Setting]:
+    """Returns the settings of a grid, or those that a search has tried so far."""
+    return Search(definition, folder).settings() if definition.search else definition.settings()
+
+
+def collect(definition: Definition, task: Task, folder: Path) -> GridResults:
+    """Reads the records of all cells and computes the statistics; writes nothing."""
+    pruned = Search(definition, folder).pruned() if definition.search else set()
+    rows: list[SettingResult] = []
+    runs: dict[str, Record] = {}
+    for setting in settings_of(definition, folder):
+        records = {cell.name: record_of(folder, cell) for cell in definition.cells(setting)}
+        found = {name: record for name, record in records.items() if record is not None}
+        # Tracebacks name places of this machine, and stay in the records.
+        runs |= {name: {key: record[key] for key in record if key != "traceback"} for name, record in found.items()}
+        rows.append(_row(setting, found, setting.number in pruned))
+    finished = [row for row in rows if row.n]
+    # A mean over fewer runs is not comparable: those that are missing diverged, or were pruned.
+    most = max((row.n for row in finished), default=0)
+    best = max((row for row in finished if row.n == most), key=lambda row: float(row.mean or 0), default=None)
+    best_run = None
+    if best is not None:
+        of_best = [name for name in runs if name.startswith(f"{best.name}-seed=") and "score" in runs[name]]
+        best_run = max(of_best, key=lambda name: runs[name]["score"])
+    return GridResults(
+        folder, task.name, task.main_metric, tuple(rows), runs, best.name if best else None, best_run, NOTE
+    )
+
+
+def _row(setting: Setting, records: Mapping[str, Record], pruned: bool) -> SettingResult:
+    scores = [record["score"] for record in records.values() if "score" in record]
+    low, high = mean_interval(scores)
+    return SettingResult(
+        name=setting.name,
+        values=dict(setting.values),
+        n=len(scores),
+        mean=statistics.mean(scores) if scores else None,
+        sd=statistics.stdev(scores) if len(scores) > 1 else None,
+        median=statistics.median(scores) if scores else None,
+        min=min(scores, default=None),
+        max=max(scores, default=None),
+        low=low,
+        high=high,
+        collapsed=tuple(name for name, record in records.items() if record.get("collapsed")),
+        failed=tuple(name for name, record in records.items() if "error" in record),
+        pruned=pruned,
+    )
+
+
+def best_cells(definition: Definition, results: GridResults) -> list[Cell]:
+    """Returns the finished cells of the best setting."""
+    [setting] = [each for each in settings_of(definition, results.output_dir) if each.name == results.best]
+    return [cell for cell in definition.cells(setting) if "score" in results.runs.get(cell.name, {})]
+
+
+def write(definition: Definition, results: GridResults) -> GridResults:
+    """Writes all files of the results; called by one worker at a time.
+
+    Returns:
+        The results, with the scores of the out-of-fold predictions.
+    """
+    folder = results.output_dir
+    remove_unfinished(folder)
+    if results.best is not None and definition.folds is not None:
+        cells = best_cells(definition, results)
+        if len(cells) == definition.runs_per_setting:
+            results = dataclasses.replace(results, out_of_fold=_write_out_of_fold(cells, folder))
+    if results.best_run is not None:
+        _copy_best(folder, results.best_run)
+    write_whole(folder / TABLE, _csv(results))
+    plain = {**dataclasses.asdict(results), "output_dir": str(folder)}
+    write_whole(folder / RESULTS, dumps(plain, indent=2, ensure_ascii=False) + "\n")
+    return results
+
+
+def _copy_best(folder: Path, best_run: str) -> None:
+    """Copies the best run to ``best/`` without its intermediate checkpoints, unless it is there already."""
+    place, marker = folder / BEST, folder / RUNS / best_run
+    names = [name for name in contents(marker) if not name.startswith("checkpoint-")]
+    if place.is_dir():
+        if contents(place) == names and (place / "run.json").read_bytes() == (marker / "run.json").read_bytes():
+            return
+        shutil.rmtree(place)
+    with new_folder(place) as draft:
+        for name in names:
+            copy = shutil.copytree if (marker / name).is_dir() else shutil.copyfile
+            copy(marker / name, draft / name)
+
+
+def _write_out_of_fold(cells: Sequence[Cell], folder: Path) -> dict[str, float]:
+    """Writes the prediction for each training example by the models that were not trained on it.
+
+    With several seeds the outputs of their models are averaged.
+
+    Returns:
+        Number of examples, and scores of all predictions together.
+    """
+    rows: dict[int, dict[str, Any]] = {}
+    judged: list[tuple[Sequence[Any], Sequence[Any]]] = []
+    for fold in sorted({cell.fold for cell in cells if cell.fold is not None}):
+        outcomes = [outcome_of(folder / RUNS / cell.name) for cell in cells if cell.fold == fold]
+        mean = dataclasses.replace(outcomes[0], outputs=mean_outputs([each.outputs for each in outcomes]))
+        judged.append(mean.judged())
+        _, splits = mean.task.load(["train"])
+        indices = np.flatnonzero(fold_of_each(mean.task, splits["train"].examples) == fold).tolist()
+        gold = mean.task.named(judged[-1][1])
+        # data.max_eval_samples may limit the fold to its first examples.
+        for index, reference, prediction in zip(indices, gold, mean.decoded(), strict=False):
+            rows[index] = {"index": index, "fold": fold, "gold": reference, **prediction}
+    write_json_lines(folder / OUT_OF_FOLD, [rows[index] for index in sorted(rows)])
+    predictions, references = map(_joined, zip(*judged, strict=True))
+    scores = mean.task.measured(predictions, references)
+    return {"examples": len(rows), **{key: value for key, value in scores.items() if isinstance(value, float)}}
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else [each for part in parts for each in part]
+
+
+def _csv(results: GridResults) -> str:
+    """Formats the settings as CSV, a row per setting and a column per recipe value."""
+    text = io.StringIO(newline="")
+    keys = list(dict.fromkeys(key for row in results.settings for key in row.values))
+    fields = [field.name for field in dataclasses.fields(SettingResult) if field.name != "values"]
+    writer = csv.writer(text)
+    writer.writerow([fields[0], *keys, *fields[1:]])
+    for row in results.settings:
+        counted = {name: getattr(row, name) for name in fields}
+        counted |= {name: len(counted[name]) for name in ("collapsed", "failed")}
+        cells = [counted.pop("name"), *(row.values.get(key) for key in keys), *counted.values()]
+        writer.writerow(["" if value is None else value for value in cells])
+    return text.getvalue()

@@ -1,0 +1,167 @@
+"""Workers of a grid: each takes cells that no other has taken; with several GPUs one worker process per GPU."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from bertkit.grids.cells import RECORDS, record_of, run_cell
+from bertkit.grids.definition import RUNS, Cell, Definition, Setting
+from bertkit.grids.search import Search
+from bertkit.grids.values import label
+from bertkit.placement.launched import LAUNCHER
+from bertkit.progress import duration, say
+from bertkit.training.recovery.run_lock import FolderInUseError, RunLock
+
+_POLL = 1.0  # seconds between two looks at the cells of other workers
+_FOR_THE_LOCK = 60.0  # seconds; workers hold the lock of a grid for less than one
+
+
+class Source(Protocol):
+    """The cells of a grid as they become known."""
+
+    def cells(self) -> list[Cell]:
+        """Returns the cells that have no record yet; none if the grid is complete."""
+
+    def more(self) -> bool:
+        """Adds cells while all known ones are taken; returns whether there are any."""
+
+
+class AllCells:
+    """Source of a plain grid: its cells are known from the start."""
+
+    def __init__(self, definition: Definition, folder: Path):
+        self.definition, self.folder = definition, folder
+
+    def cells(self) -> list[Cell]:
+        every = (cell for setting in self.definition.settings() for cell in self.definition.cells(setting))
+        return [cell for cell in every if record_of(self.folder, cell) is None]
+
+    def more(self) -> bool:
+        return False
+
+
+class SampledCells:
+    """Source of a search: the cells of the running trials; a new trial begins when all of these are taken."""
+
+    def __init__(self, definition: Definition, folder: Path):
+        self.definition, self.folder, self.search = definition, folder, Search(definition, folder)
+
+    def cells(self) -> list[Cell]:
+        with grid_lock(self.folder):
+            settings: list[Setting] = self.search.advance(lambda cell: record_of(self.folder, cell))
+            if not settings and (setting := self.search.ask()) is not None:
+                settings = [setting]
+        every = (cell for setting in settings for cell in self.definition.cells(setting))
+        return [cell for cell in every if record_of(self.folder, cell) is None]
+
+    def more(self) -> bool:
+        with grid_lock(self.folder):
+            return self.search.ask() is not None
+
+
+def source_of(definition: Definition, folder: Path) -> Source:
+    """Returns the source of the cells of a grid."""
+    return SampledCells(definition, folder) if definition.search else AllCells(definition, folder)
+
+
+@contextmanager
+def grid_lock(folder: Path) -> Iterator[None]:
+    """Context in which one worker at a time reads and changes the files that all workers share; waits for others.
+
+    Raises:
+        FolderInUseError: another process has held the lock for a minute.
+    """
+    lock = RunLock(folder / RUNS)
+    deadline = time.monotonic() + _FOR_THE_LOCK
+    while True:
+        try:
+            lock.__enter__()
+            break
+        except FolderInUseError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+    try:
+        yield
+    finally:
+        lock.__exit__()
+
+
+def work(definition: Definition, folder: Path) -> None:
+    """Runs the cells of a grid that are not taken, until every cell has a record.
+
+    While all remaining cells are taken by other workers, it waits: a cell whose worker is killed is free again.
+    """
+    source, started, done = source_of(definition, folder), time.monotonic(), 0
+    said_to_wait = False
+    while cells := source.cells():
+        for cell in cells:
+            record = run_cell(definition, cell, folder)
+            if record is not None:
+                done += 1
+                _report(definition, folder, cell, record, (time.monotonic() - started) / done)
+                break
+        else:
+            if not source.more():
+                if not said_to_wait:
+                    say(f"waiting for {len(cells)} runs of other workers")
+                    said_to_wait = True
+                time.sleep(_POLL)
+
+
+def _report(definition: Definition, folder: Path, cell: Cell, record: Mapping[str, object], seconds: float) -> None:
+    """Prints one line about a finished cell: its result and what is left."""
+    ended = sum(1 for _ in (folder / RECORDS).glob("*.json"))
+    left = max(definition.number_of_cells - ended, 0)
+    at_most = "at most " if definition.search and left else ""
+    where = "" if cell.fold is None else f" fold {cell.fold}"
+    collapsed = ", the same prediction for all examples" if record.get("collapsed") else ""
+    result = f"failed: {record['error']}" if "error" in record else f"score {record['score']:.4f}{collapsed}"
+    rest = f"{at_most}{left} left, {duration(seconds)} each" if left else "none left"
+    values = label(cell.setting.values) or "recipe"
+    say(f"{ended}/{definition.number_of_cells} {values} seed {cell.seed}{where}: {result}; {rest}")
+
+
+# ---- several GPUs ---------------------------------------------------------------------------------------------------
+
+
+def environments(gpus: int, environment: Mapping[str, str]) -> list[dict[str, str]]:
+    """Returns the environment of a worker process for each GPU that is visible to this process.
+
+    >>> [each["CUDA_VISIBLE_DEVICES"] for each in environments(2, {})]
+    ['0', '1']
+    >>> [each["CUDA_VISIBLE_DEVICES"] for each in environments(2, {"CUDA_VISIBLE_DEVICES": "3,5"})]
+    ['3', '5']
+    """
+    listed = environment.get("CUDA_VISIBLE_DEVICES", "")
+    names = listed.split(",")[:gpus] if listed else list(map(str, range(gpus)))
+    return [{**environment, "CUDA_VISIBLE_DEVICES": name.strip()} for name in names]
+
+
+def work_on_gpus(folder: Path, gpus: int) -> None:
+    """Starts a worker process per GPU and waits for all; returns also if one of them was killed.
+
+    The workers end with this process, however it ends.
+    """
+    started = [
+        subprocess.Popen([sys.executable, "-m", "bertkit.grids.worker", str(folder)], env=environment)
+        for environment in environments(gpus, {**os.environ, LAUNCHER: str(os.getpid())})
+    ]
+    try:
+        for number, process in enumerate(started):
+            code = process.wait()
+            if code:
+                say(f"warning: the worker of GPU {number} ended with code {code}; the others take its cells")
+    finally:
+        for process in started:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                process.wait()

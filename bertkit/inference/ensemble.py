@@ -1,0 +1,64 @@
+"""Models that average the outputs of several checkpoints, with the interface of one network."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bertkit.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedModel
+
+ENSEMBLE_FILE = "ensemble.json"
+
+
+def is_ensemble(checkpoint: str) -> bool:
+    """Returns whether a folder is an ensemble that `bertkit ensemble` wrote."""
+    return (Path(checkpoint) / ENSEMBLE_FILE).is_file()
+
+
+def members_of(checkpoint: str) -> list[str]:
+    """Returns the folders of the members of an ensemble.
+
+    Raises:
+        CheckpointError: ``ensemble.json`` is damaged.
+    """
+    try:
+        names = json.loads((Path(checkpoint) / ENSEMBLE_FILE).read_text(encoding="utf-8"))["members"]
+        if not names or not all(isinstance(name, str) for name in names):
+            raise ValueError("no members")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{checkpoint}: {ENSEMBLE_FILE} is damaged ({error}); make the ensemble again") from error
+    return [str(Path(checkpoint) / name) for name in names]
+
+
+class EnsembleModel:
+    """The part of a network's interface that `bertkit.inference` uses; each output is the mean over the members.
+
+    Args:
+        members: networks with the same inputs and outputs.
+    """
+
+    def __init__(self, members: Sequence[PreTrainedModel]):
+        self.members = members
+        self.config = members[0].config
+        self.device = members[0].device
+
+    def eval(self) -> EnsembleModel:
+        """Switches all members to evaluation."""
+        for member in self.members:
+            member.eval()
+        return self
+
+    def __call__(self, **inputs: Any) -> dict[str, Tensor]:
+        """Returns the mean outputs; outputs that are not used at inference are left out."""
+        import torch
+
+        ignored = getattr(self.config, "keys_to_ignore_at_inference", ())
+        outputs = [member(**inputs) for member in self.members]
+        names = [name for name, values in outputs[0].items() if name not in ignored and values is not None]
+        return {name: torch.stack([each[name].float() for each in outputs]).mean(dim=0) for name in names}

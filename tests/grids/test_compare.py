@@ -1,0 +1,161 @@
+"""Comparisons of runs, grids and files of predictions; ensembles; the commands."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import bertkit
+from bertkit.cli.app import app
+from bertkit.errors import BertkitError, CheckpointError
+from bertkit.grids.comparison_table import comparison_table
+from bertkit.grids.outcomes import has_collapsed, outcome_of
+
+
+@pytest.fixture
+def predictions(tmp_path):
+    """Writes a file of predictions; B gets five of ten right that A gets wrong, the rest is the same."""
+
+    def write(name, values, gold=None):
+        path = tmp_path / name
+        rows = [{"prediction": value, "gold": each} for value, each in zip(values, gold or ["yes"] * 10, strict=True)]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return path
+
+    return write
+
+
+def test_files_of_predictions(predictions):
+    a, b = predictions("a.jsonl", ["yes"] * 5 + ["no"] * 5), predictions("b.jsonl", ["yes"] * 10)
+    results = bertkit.compare(a, b)
+    [found] = results.comparisons
+    assert (results.metric, results.examples) == ("accuracy", 10)
+    assert found.by_example.difference == pytest.approx(0.5)
+    assert found.by_example.p == found.agreement.mcnemar_p == pytest.approx(1 / 16)
+    assert not found.is_different
+    assert [row["index"] for row in found.only_b] == [5, 6, 7, 8, 9]
+    assert found.only_a == ()
+    assert "10 examples are too few to tell small differences: one example is 10.0% of an accuracy" in results.notes
+    text = comparison_table(results)
+    assert "both 5, only A 0, only B 5, neither 0; McNemar p = 0.0625" in text
+    assert "no significant difference (by example p = 0.0625)" in text
+    three = bertkit.compare(a, b, b)
+    assert three.notes[1] == "2 comparisons: each is significant below p = 0.025 (Bonferroni)"
+
+
+def test_numbers_are_compared_by_their_correlation(predictions):
+    gold = [0.5, 1.5, 2.5, 4.0, 4.5, 3.25]
+    results = bertkit.compare(
+        predictions("a.jsonl", [0.4, 1.4, 2.6, 4.1, 4.4, 3.0], gold),
+        predictions("b.jsonl", [1.0, 1.0, 2.0, 2.5, 3, 4], gold),
+    )
+    assert results.metric == "pearson"
+    assert results.comparisons[0].by_example.difference < 0
+
+
+@pytest.mark.parametrize(
+    ("gold", "expected"),
+    [(["no"] * 10, "differ in 10 places, first in example 0"), (["yes"] * 9, "has 10 examples and")],
+)
+def test_other_examples_are_refused(predictions, gold, expected):
+    a, b = predictions("a.jsonl", ["yes"] * 10), predictions("b.jsonl", ["yes"] * len(gold), gold)
+    with pytest.raises(BertkitError, match=expected):
+        bertkit.compare(a, b)
+
+
+def test_what_is_no_system_is_refused(predictions, tmp_path, checkpoint):
+    a = predictions("a.jsonl", ["yes"] * 10)
+    (tmp_path / "labels.csv").write_text("label\nyes\n")
+    with pytest.raises(BertkitError) as refused:
+        bertkit.compare(a, tmp_path / "labels.csv", checkpoint, tmp_path / "nothing")
+    message = str(refused.value)
+    assert message.startswith("3 faults")
+    assert "no column 'prediction'" in message
+    assert f"{checkpoint}: contains no recipe.yaml" in message
+    with pytest.raises(BertkitError, match="two or more"):
+        bertkit.compare(a)
+    with pytest.raises(BertkitError, match="no metric 'acuracy'; expected accuracy; did you mean 'accuracy'"):
+        bertkit.compare(a, a, metric="acuracy")
+
+
+def test_grids_runs_and_ensembles(grid, tmp_path, table):
+    """Two grids whose runs are compared by example and by seed; the ensemble of one averages the logits."""
+    first = grid("first", seeds=2)
+    second = grid("second", seeds=[44, 45], overrides={"train.learning_rate": 5e-3})
+    results = bertkit.compare(first.output_dir, second.output_dir)
+    [found] = results.comparisons
+    assert found.scores_a == pytest.approx([each["score"] for each in first.runs.values()])
+    assert found.by_run.units == (2, 2)
+    assert not found.is_different  # two runs of each are too few
+    outcomes = [outcome_of(first.output_dir / "runs" / name) for name in first.runs]
+    assert has_collapsed(outcomes[0]) == bool(first.settings[0].collapsed)
+    constant = dataclasses.replace(outcomes[0], outputs=np.zeros_like(outcomes[0].outputs))
+    assert has_collapsed(constant)
+
+    single = first.output_dir / "runs" / first.best_run
+    same = bertkit.compare(single, single).comparisons[0]
+    assert (same.by_example.difference, same.by_example.p, same.agreement.mcnemar_p) == (0, 1, 1)
+    assert same.by_run.p is None
+    outcome = outcome_of(single)
+    gold = outcome.task.named(outcome.judged()[1])
+    file = tmp_path / "predictions.jsonl"
+    file.write_text("".join(json.dumps({"prediction": "good", "gold": label}) + "\n" for label in gold))
+    mixed = bertkit.compare(single, file).comparisons[0]
+    assert mixed.scores_a == same.scores_a
+    assert mixed.scores_b == (gold.count("good") / len(gold),)
+
+    made = bertkit.ensemble(first.output_dir, output_dir=tmp_path / "ensemble")
+    assert list(made.members) == list(first.runs)
+    mean = np.mean([each.outputs for each in outcomes], axis=0)
+    np.testing.assert_allclose(outcome_of(made.output_dir).outputs, mean, rtol=1e-6, atol=1e-7)
+    assert bertkit.evaluate(made.output_dir, train_file=str(table)).metrics["eval_accuracy"] == made.score
+    texts = ["a lovely film", "an awful story"]
+    probabilities = bertkit.load(made.output_dir).predict(texts)
+    logits = [
+        [np.log([row["probabilities"][label] for label in ("bad", "good")]) for row in bertkit.load(run).predict(texts)]
+        for run in (first.output_dir / "runs" / name for name in first.runs)
+    ]
+    expected = np.exp(np.mean(logits, axis=0))
+    expected /= expected.sum(axis=-1, keepdims=True)
+    assert [row["probabilities"]["good"] for row in probabilities] == pytest.approx(expected[:, 1].tolist(), rel=1e-5)
+    assert bertkit.compare(made.output_dir, single).examples == len(gold)
+    with pytest.raises(BertkitError, match="already contains"):
+        bertkit.ensemble(first.output_dir, output_dir=made.output_dir)
+    (made.output_dir / "ensemble.json").write_text("{")
+    with pytest.raises(CheckpointError, match=r"ensemble\.json is damaged"):
+        bertkit.load(made.output_dir)
+
+
+def test_no_grid_no_ensemble(tmp_path):
+    with pytest.raises(BertkitError, match=r"contains no grid \(grid\.json\)"):
+        bertkit.ensemble(tmp_path, output_dir=tmp_path / "ensemble")
+    assert not (tmp_path / "ensemble").exists()
+
+
+def test_the_commands(predictions, tmp_path, table, checkpoint, quick, monkeypatch):
+    monkeypatch.setattr("bertkit.cli.app.app.pretty_exceptions_enable", False)
+    a, b = predictions("a.jsonl", ["yes"] * 5 + ["no"] * 5), predictions("b.jsonl", ["yes"] * 10)
+    done = CliRunner().invoke(app, ["compare", str(a), str(b), "--json"])
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["comparisons"][0]["agreement"]["only_b"] == 5
+    out = tmp_path / "out"
+    command = ["finetune", "classification", "--train-file", str(table), "--model", str(checkpoint), "--json"]
+    command += ["--output-dir", str(out), "--seeds", "1", "--grid", "train.learning_rate=1e-3"]
+    command += [f"--set={key}={value}" for key, value in quick.items() if key != "train.learning_rate"]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert found["settings"][0]["n"] == 1
+    assert found["output_dir"] == str(out)
+    record = out / "records" / "01-learning_rate=0.001-seed=42.json"
+    record.write_text('{"error": "TrainingError: the loss is nan"}')
+    monkeypatch.setattr("bertkit.grids.grid.forget_failures", lambda folder: None)
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 1
+    assert json.loads(done.stdout)["best"] is None
+    done = CliRunner().invoke(app, [*command, "--push-to-hub", "me/it"])
+    assert "--push-to-hub: is for one run" in str(done.exception)

@@ -1,0 +1,102 @@
+"""Folds: sizes, classes, groups, the splits that a run gets, and what cannot be divided."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from bertkit.errors import BertkitError
+from bertkit.tasks.base import task_of_recipe
+from bertkit.tasks.folds import fold_of_each, load_splits
+from bertkit.tasks.registry import load_recipe
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Thirty texts by six authors, ten of them bad."""
+    rows = [
+        {"text": f"text {number}", "label": "bad" if number % 3 == 0 else "good", "author": f"author {number % 6}"}
+        for number in range(30)
+    ]
+    path = tmp_path / "table.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def task(table, kind="classification", **data):
+    overrides = {"data.train_file": str(table), **{f"data.{key}": value for key, value in data.items()}}
+    return task_of_recipe(load_recipe(f"finetune/{kind}", overrides))
+
+
+def test_folds_divide_the_training_set_by_class(table, tmp_path):
+    seen = []
+    for fold in range(5):
+        found, splits = load_splits(task(table, folds=5, fold=fold, validation_file=str(tmp_path / "is not read.csv")))
+        texts = {name: split.examples["text"][:] for name, split in splits.items()}
+        assert list(splits) == ["train", "validation"]
+        assert sorted(texts["train"] + texts["validation"], key=lambda text: int(text[5:])) == [
+            f"text {number}" for number in range(30)
+        ]
+        assert Counter(splits["validation"].examples["labels"][:]) == {0: 2, 1: 4}
+        assert splits["validation"].notes[0].startswith(f"fold {fold} of 5 of {table}, 6 of 30 examples")
+        assert found.task.label_names == ["bad", "good"]
+        seen += texts["validation"]
+    assert len(seen) == len(set(seen)) == 30
+
+
+def test_a_group_stays_in_one_fold(table):
+    grouped = task(table, folds=3, fold=0, group_column="author")
+    _, splits = grouped.load(["train"])
+    folds = fold_of_each(grouped, splits["train"].examples)
+    assert len(set(zip(folds.tolist(), [number % 6 for number in range(30)], strict=True))) == 6
+    assert Counter(folds.tolist()) == {0: 10, 1: 10, 2: 10}
+
+
+def test_the_seed_draws_the_folds_and_nothing_else_does(table):
+    examples = task(table).load(["train"])[1]["train"].examples
+    one, same, other = (
+        fold_of_each(task(table, folds=3, fold=fold, split_seed=seed), examples)
+        for fold, seed in ((0, 1), (2, 1), (0, 2))
+    )
+    assert np.array_equal(one, same)
+    assert not np.array_equal(one, other)
+
+
+def test_a_limit_takes_the_first_examples_of_the_fold(table):
+    whole = load_splits(task(table, folds=3, fold=1))[1]["validation"].examples["text"][:]
+    cut = load_splits(task(table, folds=3, fold=1, max_eval_samples=4))[1]["validation"].examples["text"][:]
+    assert cut == whole[:4]
+
+
+def test_numbers_have_no_classes(tmp_path):
+    path = tmp_path / "scores.csv"
+    path.write_text("text,label\n" + "".join(f"text {number},{number / 10}\n" for number in range(12)))
+    _, splits = load_splits(task(path, folds=4, fold=3))
+    assert len(splits["validation"].examples) == 3
+
+
+def test_rare_classes_are_divided_as_far_as_they_go(tmp_path):
+    path = tmp_path / "rare.csv"
+    path.write_text("text,label\n" + "".join(f"text {number},{'b' if number == 3 else 'a'}\n" for number in range(12)))
+    assert len(load_splits(task(path, folds=3, fold=0))[1]["validation"].examples) == 4
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ({"folds": 1, "fold": 0}, "data.folds: 1 is not at least 2"),
+        ({"folds": 3}, "data.fold: expected 0 to 2, got None"),
+        ({"folds": 3, "fold": 3}, "data.fold: expected 0 to 2, got 3"),
+        ({"fold": 3}, "data.fold: 3 needs folds; give --folds"),
+        ({"folds": 31, "fold": 0}, "31 folds of 30 training examples; give at most 30"),
+        ({"folds": 7, "fold": 0, "group_column": "author"}, "7 folds of 6 groups in author; give at most 6"),
+        ({"folds": 3, "fold": 0, "group_column": "writer"}, "no column 'writer'"),
+    ],
+)
+def test_what_cannot_be_divided(table, data, expected):
+    with pytest.raises(BertkitError) as refused:
+        load_splits(task(table, **data))
+    assert expected in str(refused.value)
