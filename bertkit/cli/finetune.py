@@ -10,7 +10,8 @@ from bertkit.cli.runs import Run, finetune
 from bertkit.cli.settings import Setting, run_settings
 from bertkit.tasks.registry import TASKS
 
-_VALIDATION_AND_MORE = ("data.validation_file", "data.test_file", "data.dataset_name", "data.dataset_config")
+_HUB_SET = ("data.dataset_name", "data.dataset_config", "data.train_split", "data.validation_split")
+_VALIDATION_AND_MORE = ("data.validation_file", "data.test_file", *_HUB_SET, "data.test_split")
 _QUESTIONS = "SQuAD's JSON, or .jsonl or .parquet with id, context, question, answers."
 
 app = typer.Typer(help="Fine-tune BERT for a task.", no_args_is_help=True)
@@ -67,8 +68,11 @@ def multiple_choice(run: Run) -> None:
         Setting("task.version_2_with_negative", "Questions may have no answer: SQuAD 2.0."),
         Setting("data.train_file", _QUESTIONS),
         Setting("data.validation_file", _QUESTIONS),
-        "data.dataset_name",
-        "data.dataset_config",
+        *_HUB_SET,
+        Setting("task.id_column", "Column of the ids in flat rows; id by default."),
+        Setting("task.question_column", "Column of the questions; question by default."),
+        Setting("task.context_column", "Column of the texts; context by default."),
+        Setting("task.answers_column", "Column of the answers; answers by default."),
         Setting(
             "data.doc_stride",
             "Tokens that neighbouring windows of a text share (overlap); 128 by default. In Google's run_squad.py "
