@@ -101,6 +101,7 @@ def squad(run: Run) -> None:
     run_settings(
         Setting("data.train_file", "Sentences to train on: columns as in CoNLL, .jsonl or .parquet."),
         *_VALIDATION_AND_MORE,
+        "data.comment_prefix",
         Setting("task.token_column", "Word column: a name, or in a column file a number from 1."),
         Setting("task.tag_column", "Tag column, likewise; in a column file the last by default."),
         Setting("task.label_all_subwords", "Train on all pieces of a word, not only the first."),

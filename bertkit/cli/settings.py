@@ -95,6 +95,7 @@ _SHARED = {
         Setting("data.cased", "Keep upper case and accents in the trained vocabulary."),
         Setting("data.merge_score", "Criterion by which pairs of pieces are merged; frequency by default."),
         Setting("data.min_pair_frequency", "Minimum number of occurrences of a pair to merge."),
+        Setting("data.comment_prefix", "Start of comment lines in column files: '#' in CoNLL-U."),
         Setting("task.text_columns", "Text column; give it twice for a pair.", "--text-column"),
         Setting("task.label_column", "Label column."),
         Setting("data.long_text", "Cut a text beyond --max-seq-length, or read all of it in overlapping windows."),

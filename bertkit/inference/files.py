@@ -23,7 +23,7 @@ Row = dict[str, Any]
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _OUTPUTS_AT_ONCE = 1 << 22  # inputs of a block, times labels: with very many labels their outputs fill the memory
 # Forms whose lines are no inputs: a task that reads one says so by `Task.read_file`.
-_NOT_LINES = (".json", ".conll", ".bio", ".iob", ".iob2")
+_NOT_LINES = (".json", ".conll", ".conllu", ".conllup", ".bio", ".iob", ".iob2")
 
 
 class Predictions(NamedTuple):

@@ -21,8 +21,8 @@ TOKENS = ("tokens", "words")
 TAGS = ("ner_tags", "tags", "ner", "labels", "chunk_tags", "pos_tags")
 
 
-def read_sentences(path: str | Path) -> Table:
-    """Reads a table from a file: JSON lines or Parquet by its suffix, else a column file.
+def read_sentences(path: str | Path, comment_prefix: str | None = None) -> Table:
+    """Reads a table from a file: JSON lines or Parquet by its suffix, else a column file; see `read_conll`.
 
     Raises:
         DataError: as `read_table` and `read_conll`; or the file is a CSV file.
@@ -33,13 +33,13 @@ def read_sentences(path: str | Path) -> Table:
             f"{path}: a field of a CSV file cannot hold a list of words; expected {JSON_LINES}, {PARQUET}, or a file "
             "with one word per line and columns separated by spaces or tabs"
         )
-    return read_table(path) if file_kind(name, (JSON_LINES, PARQUET)) is not None else read_conll(path)
+    return read_table(path) if file_kind(name, (JSON_LINES, PARQUET)) is not None else read_conll(path, comment_prefix)
 
 
 def place_of_word(table: Table, row: int, word: int) -> str:
     """Returns the location of a word for messages; ``row`` and ``word`` count from 0."""
     if isinstance(table, ConllTable) and table.lines is not None:
-        return f"{table.source}, line {table.lines[row] + word}"
+        return f"{table.source}, line {table.line_of(row, word)}"
     return f"{table.place(row)}, word {word + 1}"
 
 
@@ -49,12 +49,13 @@ def token_column(table: Table, given: str | int | None) -> str:
     Args:
         table: table of sentences.
         given: its name, or in a column file its number from 1; None selects the first usual name that exists, in a
-            column file the first column.
+            column file the first column, or the second after token numbers.
 
     Raises:
         DataError: the given column does not exist, or no column has a usual name.
     """
-    return _column(table, given, "1" if isinstance(table, ConllTable) else None, TOKENS, "--token-column", "words")
+    first = ("2" if table.numbered else "1") if isinstance(table, ConllTable) else None
+    return _column(table, given, first, TOKENS, "--token-column", "words")
 
 
 def tag_column(table: Table, given: str | int | None) -> str:

@@ -81,18 +81,25 @@ class DataSettings(TableData, WindowedData):
     Attributes:
         context: ``document`` extends each input with neighbouring sentences of the same document (BERT §5.3: "the
             maximal document context provided by the data").
+        comment_prefix: start of comment lines in column files, such as ``#``; see `bertkit.tasks.ner.conll.read_conll`.
     """
 
-    kept: ClassVar[tuple[str, ...]] = (*WindowedData.kept, *TableData.kept, "context")
+    kept: ClassVar[tuple[str, ...]] = (*WindowedData.kept, *TableData.kept, "context", "comment_prefix")
 
     context: Literal["sentence", "document"] = "sentence"
+    comment_prefix: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_overlap()
+        prefix = self.comment_prefix
+        if prefix is not None and (not prefix.strip() or prefix != prefix.strip()):
+            raise ValueError(f"comment_prefix: expected the start of comment lines, such as '#', got {prefix!r}")
 
     def _table(self, place: str) -> Table:
-        return super()._table(place) if self.dataset_name is not None else sentences.read_sentences(place)
+        if self.dataset_name is not None:
+            return super()._table(place)
+        return sentences.read_sentences(place, self.comment_prefix)
 
 
 class NerTask(TableTask):
@@ -312,7 +319,7 @@ class NerTask(TableTask):
 
     def read_file(self, path: Path) -> Table | None:
         """Reads a column file."""
-        return read_conll(path) if is_conll(path) else None
+        return read_conll(path, self.data.comment_prefix) if is_conll(path) else None
 
     @property
     def reads_neighbours(self) -> bool:
