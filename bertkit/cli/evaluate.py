@@ -23,6 +23,9 @@ SETTINGS = (
     "data.train_split",
     "data.validation_split",
     "data.test_split",
+    "data.comment_prefix",
+    "data.snap",
+    "data.offset_unit",
     "data.max_seq_length",
     "data.max_eval_samples",
 )

@@ -41,6 +41,12 @@ def predict(
         bool,
         typer.Option("--all-probabilities", help="Write those of all labels; by default of the ten most probable."),
     ] = False,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--as", help="Form of an annotation tool to write: doccano or spans.", metavar="FORM", show_default=False
+        ),
+    ] = None,
     json: options.AsJson = False,
 ) -> None:
     """Predict with a fine-tuned checkpoint; the task is read from it."""
@@ -57,6 +63,7 @@ def predict(
         colours=wants_colours(),
         csv_safe=csv_safe,
         all_probabilities=all_probabilities,
+        form=form,
     )
     if json:
         print_list("predictions", (block.rows for block in found))

@@ -96,6 +96,8 @@ _SHARED = {
         Setting("data.merge_score", "Criterion by which pairs of pieces are merged; frequency by default."),
         Setting("data.min_pair_frequency", "Minimum number of occurrences of a pair to merge."),
         Setting("data.comment_prefix", "Start of comment lines in column files: '#' in CoNLL-U."),
+        Setting("data.snap", "Extend spans that cut words to whole words; by default they are refused."),
+        Setting("data.offset_unit", "What the offsets of spans count; characters by default."),
         Setting("task.text_columns", "Text column; give it twice for a pair.", "--text-column"),
         Setting("task.label_column", "Label column."),
         Setting("data.long_text", "Cut a text beyond --max-seq-length, or read all of it in overlapping windows."),

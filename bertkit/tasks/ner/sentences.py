@@ -16,16 +16,17 @@ from bertkit.tables.labels import is_missing, named
 from bertkit.tables.table import Table
 from bertkit.tables.table_files import read_table
 from bertkit.tasks.ner.conll import DOCUMENT_ID, ConllTable, read_conll
+from bertkit.tasks.ner.json_list import JSON, read_json_list
 
 TOKENS = ("tokens", "words")
 TAGS = ("ner_tags", "tags", "ner", "labels", "chunk_tags", "pos_tags")
 
 
 def read_sentences(path: str | Path, comment_prefix: str | None = None) -> Table:
-    """Reads a table from a file: JSON lines or Parquet by its suffix, else a column file; see `read_conll`.
+    """Reads a table from a file: JSON lines, a JSON list or Parquet by its suffix, else a column file.
 
     Raises:
-        DataError: as `read_table` and `read_conll`; or the file is a CSV file.
+        DataError: as `read_table`, `read_json_list` and `read_conll`; or the file is a CSV file.
     """
     name = os.path.basename(path)
     if file_kind(name, (".csv",)) is not None:
@@ -33,6 +34,8 @@ def read_sentences(path: str | Path, comment_prefix: str | None = None) -> Table
             f"{path}: a field of a CSV file cannot hold a list of words; expected {JSON_LINES}, {PARQUET}, or a file "
             "with one word per line and columns separated by spaces or tabs"
         )
+    if name.lower().endswith(JSON):
+        return read_json_list(path)
     return read_table(path) if file_kind(name, (JSON_LINES, PARQUET)) is not None else read_conll(path, comment_prefix)
 
 
@@ -55,7 +58,7 @@ def token_column(table: Table, given: str | int | None) -> str:
         DataError: the given column does not exist, or no column has a usual name.
     """
     first = ("2" if table.numbered else "1") if isinstance(table, ConllTable) else None
-    return _column(table, given, first, TOKENS, "--token-column", "words")
+    return _column(table, given, first, TOKENS, "--token-column", "words, or of texts with spans,")
 
 
 def tag_column(table: Table, given: str | int | None) -> str:
