@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bertkit.errors import DataError, listed
+from bertkit.errors import DataError, listed, shown
 from bertkit.tables import Table
 from bertkit.tasks.ner.annotations import (
     LEFT_OUT,
@@ -20,11 +21,12 @@ from bertkit.tasks.ner.annotations import (
 )
 from bertkit.tasks.ner.highlighting import Span
 from bertkit.tasks.ner.sentences import TAGS, TOKENS
-from bertkit.tasks.ner.spans import Alignment, OffsetUnit, align, from_utf16
+from bertkit.tasks.ner.spans import OffsetUnit, align, from_utf16
 from bertkit.tasks.ner.words import split_words
 
 _MOST_FAULTS = 10
 _OTHER: Mapping[OffsetUnit, OffsetUnit] = {"character": "utf16", "utf16": "character"}
+_BOTH_UNITS = re.compile("[\\u0000-\\uffff]*")  # texts whose offsets are the same in both units
 _IN_WORDS = {"character": "characters, as Python does", "utf16": "UTF-16 code units, as JavaScript does"}
 
 
@@ -102,10 +104,11 @@ def with_words(
 
     found = align_all(unit)
     hint = ""
-    if found.misplaced and (other := align_all(_OTHER[unit]).misplaced) < found.misplaced:
+    differ = any(isinstance(text, str) and not _BOTH_UNITS.fullmatch(text) for text in texts)
+    if found.misplaced and differ and (other := align_all(_OTHER[unit]).misplaced) < found.misplaced:
         hint = (
-            f"{found.misplaced} spans do not fit the words; if the offsets count {_IN_WORDS[_OTHER[unit]]}, give "
-            f"--offset-unit {_OTHER[unit]}: then {other} do not fit"
+            f"spans that do not fit their text: {found.misplaced}; if the offsets count {_IN_WORDS[_OTHER[unit]]}, "
+            f"give --offset-unit {_OTHER[unit]}, with which there are {other}"
         )
     if found.faults:
         raise DataError(listed(found.faults, at_most=_MOST_FAULTS) + (f"\n{hint}" if hint else ""))
@@ -136,10 +139,10 @@ def _add(found: _Found, place: str, text: Any, annotation: Annotation, snap: boo
         found.faults.append(f"{place}: {fault}")
         return
     spans, faults = _in_characters(text, annotation, unit)
-    aligned = align(text, words, spans, snap) if not faults else Alignment([], faults)
+    aligned = align(text, words, spans, snap)
     found.tags.append(aligned.tags)
-    found.faults += [f"{place}: {fault}" for fault in aligned.faults]
-    found.spans += len(spans)
+    found.faults += [f"{place}: {fault}" for fault in (*faults, *aligned.faults)]
+    found.spans += len(annotation)
     found.snapped += aligned.snapped
     found.trimmed += aligned.trimmed
 
@@ -156,11 +159,13 @@ def _in_characters(text: str, given: Sequence[GivenSpan], unit: OffsetUnit) -> t
         if start is None or end is None:
             faults.append(f"span {each.start}:{each.end} ({each.label}) is outside of the text or divides a character")
             continue
-        spans.append(Span(start, end, each.label))
         covered = text[max(start, 0) : max(end, 0)]
-        if each.text is not None and _plain(each.text) != _plain(covered):
+        if each.text is None or _plain(each.text) == _plain(covered):
+            spans.append(Span(start, end, each.label))
+        else:
             faults.append(
-                f"span {each.start}:{each.end} ({each.label}) is {covered!r} in the text, and {each.text!r} in the span"
+                f"span {each.start}:{each.end} ({each.label}) is {shown(covered)} in the text, and {shown(each.text)} "
+                "in the span"
             )
     return spans, faults
 

@@ -113,8 +113,8 @@ def test_offsets_in_utf16_are_read_and_proposed(task, tmp_path):
     refused = message(task(train_jsonl=lines(doccano(ANN, in_utf16))), tmp_path)
     assert refused.splitlines() == [
         "train.jsonl, line 1: span 19:23 (LOC) is outside of the text, 0:21",
-        "1 spans do not fit the words; if the offsets count UTF-16 code units, as JavaScript does, give --offset-unit "
-        "utf16: then 0 do not fit",
+        "spans that do not fit their text: 1; if the offsets count UTF-16 code units, as JavaScript does, give "
+        "--offset-unit utf16, with which there are 0",
     ]
     found, splits = task(train_jsonl=lines(doccano(ANN, in_utf16)), offset_unit="utf16").load(["train"])
     assert [found.task.label_names[label] for label in splits["train"].examples["labels"][0]] == TAGS[0]
@@ -182,6 +182,7 @@ def test_faults_of_all_files_and_rows_are_told_together(task, tmp_path):
     refused = message(task(train_jsonl=bad, validation_jsonl=bad), tmp_path, ("train", "validation"))
     assert refused.count("12 faults:") == 2
     assert refused.count("cuts the word") == 20
+    assert "--offset-unit" not in refused  # both units give the same
 
 
 @pytest.mark.parametrize(
