@@ -69,8 +69,9 @@ def raw_texts(table: Table, token_column: str | int | None) -> list[Any] | None:
         token_column: name of the column of words or texts; ``None`` looks for lists of words under the usual names,
             then for ``text``, then for Label Studio's ``data``.
     """
-    if token_column is not None:
-        values = table.columns.get(str(token_column), [])
+    name = "" if token_column is None else str(token_column)
+    if name and (name in table.columns or not name.isdecimal()):  # a number is that of a column in column files
+        values = table.columns.get(name, [])
         return values if any(isinstance(value, str) for value in values) else None
     if any(_is_words(value) for name in TOKENS for value in table.columns.get(name, ())):
         return None

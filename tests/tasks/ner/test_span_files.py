@@ -218,6 +218,8 @@ def test_columns_of_other_names(task):
     assert [found.task.label_names[label] for label in splits["train"].examples["labels"][0]] == TAGS[0]
     table = Table({"body": [ANN], "text": ["no"]}, "x.csv", "")
     assert found.columns_of(table)["text"] == [ANN]
+    of_columns = found.with_settings(token_column=2)  # trained on a column file
+    assert of_columns.columns_of(Table({"text": [ANN]}, "x.csv", ""))["text"] == [ANN]
 
 
 def test_a_test_set_may_lack_spans_and_documents_give_context(task):
