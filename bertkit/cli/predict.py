@@ -22,7 +22,7 @@ def predict(
         Path | None,
         typer.Option(
             "--input",
-            help="Texts, one per line, a table, or SQuAD's JSON; - is stdin.",
+            help="Texts, one per line, a table, or the JSON of SQuAD or Label Studio; - is stdin.",
             show_default=False,
         ),
     ] = None,

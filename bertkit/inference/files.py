@@ -60,9 +60,9 @@ def predict_stream(
         texts: the texts themselves, or ``None``.
         input_file: a table (``.csv``, ``.tsv``, ``.jsonl``, ``.parquet``) with the columns that the checkpoint was
             trained on, a file of words in columns (``.conll``), SQuAD's own JSON (``.json``) for a checkpoint that
-            answers questions, or any other UTF-8 file of one text a line (``-`` is stdin, whose lines are answered
-            as they arrive), or ``None``. Empty lines are inputs too, so that line n of the input is line n of the
-            output.
+            answers questions, Label Studio's JSON for one that finds entities, or any other UTF-8 file of one text a
+            line (``-`` is stdin, whose lines are answered as they arrive), or ``None``. Empty lines are inputs too, so
+            that line n of the input is line n of the output.
         output_file: a new file to which every block is written before it is yielded: CSV for ``.csv``, otherwise one
             JSON object per line. It is called ``FILE.partial`` until it is complete. In CSV the probability of a class
             has a column of its own, ``probabilities.NAME``, and several labels are a JSON list. Where predictions hold

@@ -76,7 +76,7 @@ def _elements(text: str, source: str) -> list[tuple[int, Any, str]]:
                 raise json.JSONDecodeError("Expecting ',' or ']'", text, at)
         except json.JSONDecodeError as error:
             raise DataError(f"{source}, line {error.lineno}: not valid JSON ({error.msg}); {_EXPECTED}") from error
-        except RecursionError as error:
+        except (ValueError, RecursionError) as error:  # a number of thousands of digits, or deep nesting
             raise DataError(f"{source}, line {line}: not valid JSON ({error}); {_EXPECTED}") from error
     return found
 

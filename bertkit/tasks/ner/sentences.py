@@ -1,6 +1,7 @@
 """Reads words, tags and document ids of sentences from tables.
 
-A table is a column file (`bertkit.tasks.ner.conll`), or comes from JSON lines, Parquet or the Hub with lists as values.
+A table is a column file (`bertkit.tasks.ner.conll`), or comes from JSON lines, Parquet or the Hub with lists as values,
+or is made from texts with spans (`bertkit.tasks.ner.span_tables`).
 """
 
 from __future__ import annotations

@@ -55,6 +55,7 @@ def test_it_reads_what_json_writes(tmp_path_factory, indent, rows):
         ('[{"a": 1}', "x.json, line 1: not valid JSON (Expecting ',' or ']')"),
         ('[{"a": 1},', "x.json, line 1: not valid JSON (Expecting value)"),
         ('[{"a": "\\ud83d"}]', "x.json, line 1: it contains an unpaired surrogate"),
+        ('[{"a": ' + "1" * 5000 + "}]", "x.json, line 1: not valid JSON (Exceeds the limit"),
         ("[" * 100_000, "x.json, line 1: not valid JSON ("),
         (b'[{"a": "\xff"}]', "x.json"),
     ],
