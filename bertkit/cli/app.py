@@ -47,7 +47,7 @@ app = typer.Typer(
 app.command("quickstart")(quickstart.quickstart)
 command(app, "pretraining", pretrain.SETTINGS)(pretrain.pretrain)
 app.add_typer(finetune.app, name="finetune")
-command(app, "classification", evaluate.SETTINGS)(evaluate.evaluate)  # the task whose data have all of the fields
+command(app, ("classification", "ner"), evaluate.SETTINGS)(evaluate.evaluate)  # the tasks whose data have the fields
 app.command("compare")(compare.compare)
 app.command("ensemble")(ensemble.ensemble)
 app.command("predict")(predict.predict)

@@ -22,7 +22,10 @@ Take = Callable[[Mapping[str, Any]], Any]
 
 
 def command(
-    app: typer.Typer, kind: str, settings: Sequence[str | Setting] | None = None, name: str | None = None
+    app: typer.Typer,
+    kind: str | Sequence[str],
+    settings: Sequence[str | Setting] | None = None,
+    name: str | None = None,
 ) -> Callable[[Function], Function]:
     """Returns a decorator that registers a function as a command with options for settings.
 
@@ -34,14 +37,14 @@ def command(
 
     Args:
         app: app to register the command with.
-        kind: the task whose ``TaskSettings`` and ``DataSettings`` have the fields.
-        settings: settings of the command, or keys of shared settings; None for all settings of the task.
+        kind: the task whose ``TaskSettings`` and ``DataSettings`` have the fields, or several tasks.
+        settings: settings of the command, or keys of shared settings; None for all settings of the one task.
         name: name of the command; None for the name of the function.
     """
 
     def register(function: Function) -> Function:
         def build() -> Callable[..., None]:
-            return with_options(function, kind, of_a_task(kind) if settings is None else chosen(settings))
+            return with_options(function, kind, of_a_task(str(kind)) if settings is None else chosen(settings))
 
         @wraps(function, assigned=("__module__", "__name__", "__doc__"))
         def placeholder() -> None:
@@ -54,18 +57,22 @@ def command(
     return register
 
 
-def with_options(function: Callable[..., None], kind: str, settings: Sequence[Setting]) -> Callable[..., None]:
+def with_options(
+    function: Callable[..., None], kind: str | Sequence[str], settings: Sequence[Setting]
+) -> Callable[..., None]:
     """Returns a function for typer with the parameters that `command` describes, built immediately.
 
     Raises:
         ValueError: a setting is not a field of the settings of the task, or has a type that an option cannot set; or
             two options have the same name.
     """
-    types = option_types(kind)
+    kinds = [kind] if isinstance(kind, str) else kind
+    types = {key: type_ for each in kinds for key, type_ in option_types(each).items()}
     for setting in settings:
         if setting.key not in types:
             raise ValueError(
-                f"{setting.key}: the settings of task {kind} have no field of this name that an option can set"
+                f"{setting.key}: the settings of task {' or '.join(kinds)} have no field of this name that an option "
+                "can set"
             )
     options = [_option(setting, types[setting.key]) for setting in settings]
     parts = {

@@ -20,6 +20,12 @@ SETTINGS = (
     "data.test_file",
     "data.dataset_name",
     "data.dataset_config",
+    "data.train_split",
+    "data.validation_split",
+    "data.test_split",
+    "data.comment_prefix",
+    "data.snap",
+    "data.offset_unit",
     "data.max_seq_length",
     "data.max_eval_samples",
 )

@@ -10,7 +10,8 @@ from bertkit.cli.runs import FineTuning, finetune
 from bertkit.cli.settings import Setting, run_settings
 from bertkit.tasks.registry import TASKS
 
-_VALIDATION_AND_MORE = ("data.validation_file", "data.test_file", "data.dataset_name", "data.dataset_config")
+_HUB_SET = ("data.dataset_name", "data.dataset_config", "data.train_split", "data.validation_split")
+_VALIDATION_AND_MORE = ("data.validation_file", "data.test_file", *_HUB_SET, "data.test_split")
 _QUESTIONS = "SQuAD's JSON, or .jsonl or .parquet with id, context, question, answers."
 
 app = typer.Typer(help="Fine-tune BERT for a task.", no_args_is_help=True)
@@ -69,8 +70,11 @@ def multiple_choice(run: FineTuning) -> None:
         Setting("task.version_2_with_negative", "Questions may have no answer: SQuAD 2.0."),
         Setting("data.train_file", _QUESTIONS),
         Setting("data.validation_file", _QUESTIONS),
-        "data.dataset_name",
-        "data.dataset_config",
+        *_HUB_SET,
+        Setting("task.id_column", "Column of the ids in flat rows; id by default."),
+        Setting("task.question_column", "Column of the questions; question by default."),
+        Setting("task.context_column", "Column of the texts; context by default."),
+        Setting("task.answers_column", "Column of the answers; answers by default."),
         Setting(
             "data.doc_stride",
             "Tokens that neighbouring windows of a text share (overlap); 128 by default. In Google's run_squad.py "
@@ -97,10 +101,13 @@ def squad(run: FineTuning) -> None:
     app,
     "ner",
     run_settings(
-        Setting("data.train_file", "Sentences to train on: columns as in CoNLL, .jsonl or .parquet."),
+        Setting("data.train_file", "Sentences to train on: columns as in CoNLL; .jsonl, .json or .parquet."),
         *_VALIDATION_AND_MORE,
-        Setting("task.token_column", "Word column: a name, or in a column file a number from 1."),
-        Setting("task.tag_column", "Tag column, likewise; in a column file the last by default."),
+        "data.comment_prefix",
+        "data.snap",
+        "data.offset_unit",
+        Setting("task.token_column", "Column of words or texts: a name, or in a column file a number from 1."),
+        Setting("task.tag_column", "Column of tags or spans, likewise; in a column file the last by default."),
         Setting("task.label_all_subwords", "Train on all pieces of a word, not only the first."),
         "data.stride",
         Setting("data.context", "Read each sentence alone, or with its neighbours in the document."),

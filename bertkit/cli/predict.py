@@ -22,7 +22,7 @@ def predict(
         Path | None,
         typer.Option(
             "--input",
-            help="Texts, one per line, a table, or SQuAD's JSON; - is stdin.",
+            help="Texts, one per line, a table, or the JSON of SQuAD or Label Studio; - is stdin.",
             show_default=False,
         ),
     ] = None,
@@ -45,6 +45,12 @@ def predict(
         float | None,
         typer.Option(help="Predict a label from this probability on, instead of the checkpoint's thresholds."),
     ] = None,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--as", help="Form of an annotation tool to write: doccano or spans.", metavar="FORM", show_default=False
+        ),
+    ] = None,
     json: options.AsJson = False,
 ) -> None:
     """Predict with a fine-tuned checkpoint; the task is read from it."""
@@ -62,6 +68,7 @@ def predict(
         csv_safe=csv_safe,
         all_probabilities=all_probabilities,
         threshold=threshold,
+        form=form,
     )
     if json:
         print_list("predictions", (block.rows for block in found))

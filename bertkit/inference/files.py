@@ -23,7 +23,7 @@ Row = dict[str, Any]
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _OUTPUTS_AT_ONCE = 1 << 22  # inputs of a block, times labels: with very many labels their outputs fill the memory
 # Forms whose lines are no inputs: a task that reads one says so by `Task.read_file`.
-_NOT_LINES = (".json", ".conll", ".bio", ".iob", ".iob2")
+_NOT_LINES = (".json", ".conll", ".conllu", ".conllup", ".bio", ".iob", ".iob2")
 
 
 class Predictions(NamedTuple):
@@ -49,6 +49,7 @@ def predict_stream(
     csv_safe: bool = False,
     all_probabilities: bool = False,
     threshold: float | None = None,
+    form: str | None = None,
 ) -> Iterator[Predictions]:
     """Predicts for texts given directly or in a file; checks what it can before the model is loaded.
 
@@ -60,9 +61,9 @@ def predict_stream(
         texts: the texts themselves, or ``None``.
         input_file: a table (``.csv``, ``.tsv``, ``.jsonl``, ``.parquet``) with the columns that the checkpoint was
             trained on, a file of words in columns (``.conll``), SQuAD's own JSON (``.json``) for a checkpoint that
-            answers questions, or any other UTF-8 file of one text a line (``-`` is stdin, whose lines are answered
-            as they arrive), or ``None``. Empty lines are inputs too, so that line n of the input is line n of the
-            output.
+            answers questions, Label Studio's JSON for one that finds entities, or any other UTF-8 file of one text a
+            line (``-`` is stdin, whose lines are answered as they arrive), or ``None``. Empty lines are inputs too, so
+            that line n of the input is line n of the output.
         output_file: a new file to which every block is written before it is yielded: CSV for ``.csv``, otherwise one
             JSON object per line. It is called ``FILE.partial`` until it is complete. In CSV the probability of a class
             has a column of its own, ``probabilities.NAME``, and several labels are a JSON list. Where predictions hold
@@ -75,6 +76,8 @@ def predict_stream(
             from the input then.
         all_probabilities: give the probability of every label, not only of the ten most probable ones.
         threshold: probability from which a label is predicted, instead of the thresholds of the checkpoint.
+        form: give each input with its prediction in a form of another tool, one of `Task.output_forms`: for entities
+            ``doccano`` or ``spans``. The lines are JSON objects then.
 
     Raises:
         BertkitError: no input, two inputs, an output that exists, an unusable checkpoint; or, after the blocks before
@@ -88,6 +91,8 @@ def predict_stream(
         )
     if csv_safe and (output_file is None or output_file.suffix.lower() != ".csv"):
         raise DataError("--csv-safe is for --output FILE.csv; other forms have no formulas")
+    if form is not None and output_file is not None and output_file.suffix.lower() == ".csv":
+        raise DataError(f"--as {form}: is JSON lines, for --output FILE.jsonl; --output {output_file} is CSV")
     if output_file is not None:
         check_growing_file(output_file, f"--output {output_file}")
     if questions:
@@ -95,11 +100,13 @@ def predict_stream(
         if threshold is not None:
             raise DataError("--threshold is for classification; remove it, or --question")
         predictor = load(checkpoint)
+        _check_form(form, predictor.task)
         columns = predictor.task.read_fields({"question": questions, "context": passage})
         shown = predictor.task.shown(columns)
         asked = one_block(list(questions))
-        return _stream(predictor, asked, lambda block: (columns, shown), output_file, colours, csv_safe)
+        return _stream(predictor, asked, lambda block: (columns, shown), output_file, colours, csv_safe, form)
     task, config = load_task(str(checkpoint), {})
+    _check_form(form, task)
     if all_probabilities:
         task = task.with_all_probabilities()
     if threshold is not None:
@@ -107,7 +114,15 @@ def predict_stream(
     at_once = max(1, min(BLOCK, _OUTPUTS_AT_ONCE // config.num_labels))
     blocks = _read(input_file, task, at_once) if input_file is not None else blocks_of(texts or (), at_once)
     predictor = build_predictor(str(checkpoint), task, config)
-    return _stream(predictor, blocks, lambda block: _columns(task, block), output_file, colours, csv_safe)
+    return _stream(predictor, blocks, lambda block: _columns(task, block), output_file, colours, csv_safe, form)
+
+
+def _check_form(form: str | None, task: Task) -> None:
+    if form is not None and form not in task.output_forms:
+        raise DataError(
+            f"--as {form}: {task.name} writes {' or '.join(task.output_forms) or 'no other form'}; "
+            + ("give one of them" if task.output_forms else "remove it")
+        )
 
 
 def _read(input_file: Path, task: Task, at_once: int) -> Iterator[Block]:
@@ -139,6 +154,7 @@ def _stream(
     output_file: Path | None,
     colours: bool,
     csv_safe: bool,
+    form: str | None,
 ) -> Iterator[Predictions]:
     def predict(block: Block, reached: Reached) -> Predictions:
         columns, shown = columns_of(block)
@@ -146,6 +162,10 @@ def _stream(
         found = Predictions([], [])
         for given, prediction in zip(zip(*shown.values(), strict=True), predictions, strict=True):
             found.rows.append({**dict(zip(shown, given, strict=True)), **prediction})
+            if form is not None:
+                found.rows[-1] = predictor.task.in_form(form, found.rows[-1])
+                found.lines.append(dumps(found.rows[-1]))  # in ASCII, so that no control character reaches a terminal
+                continue
             view = predictor.task.highlighted(found.rows[-1]) if colours else None
             found.lines.append(_line(predictor.task.line(prediction), given) if view is None else view)
         return found

@@ -34,8 +34,8 @@ def find_set(hub_id: str, config: str | None, split: str | None) -> DatasetBuild
             None skips the check of the split.
 
     Raises:
-        DataError: the data set is not available, neither from the Hub nor from the cache, or it does not have the
-            configuration or split; the message lists those it has.
+        DataError: the data set is not available, neither from the Hub nor from the cache; it does not have the
+            configuration or split, and the message lists those it has; or the expression is not valid.
     """
     import datasets
 
@@ -55,8 +55,7 @@ def find_set(hub_id: str, config: str | None, split: str | None) -> DatasetBuild
             f"({_reason(error)}); give files, folders, or a Hub id such as wikimedia/wikipedia with access to the Hub"
         ) from error
     splits = split_names(builder)
-    wanted = [] if split is None else [part.partition("[")[0].strip() for part in split.split("+")]
-    for name in wanted:
+    for name in [] if split is None else _splits_of(split, hub_id):
         if splits and name not in splits and name != "all":
             raise DataError(f"{hub_id}: no split {name!r}; available: {_listed(splits)}{did_you_mean(name, splits)}")
     return builder
@@ -65,6 +64,35 @@ def find_set(hub_id: str, config: str | None, split: str | None) -> DatasetBuild
 def split_names(builder: DatasetBuilder) -> list[str]:
     """Returns the split names of a data set, in its own order; empty if they are unknown before the data is read."""
     return list(map(str, builder.config.data_files or builder.info.splits or ()))
+
+
+def _splits_of(expression: str, hub_id: str) -> list[str]:
+    """Returns the names of the splits in an expression.
+
+    Raises:
+        DataError: ``datasets`` does not accept the expression.
+    """
+    import datasets
+
+    try:
+        datasets.ReadInstruction.from_spec(expression)
+    except ValueError as error:
+        raise DataError(
+            f"{hub_id}: split {expression!r}: expected the name of a split, a part of one such as train[:90%] or "
+            f"train[1000:2000], or several joined with + ({_reason(error)})"
+        ) from error
+    return [part.partition("[")[0].strip() for part in expression.split("+")]
+
+
+def rows_of_split(builder: DatasetBuilder, split: str) -> list[tuple[str, int, int]]:
+    """Returns the name, first row and end (exclusive) of each part of a split expression, after `load_set`."""
+    import datasets
+
+    lengths = {str(name): info.num_examples for name, info in (builder.info.splits or {}).items()}
+    if split == "all":
+        return [(name, 0, length) for name, length in lengths.items()]
+    parts = datasets.ReadInstruction.from_spec(split).to_absolute(lengths)
+    return [(part.splitname, part.from_, part.to) for part in parts]
 
 
 def load_set(
@@ -102,6 +130,8 @@ def load_set(
         if column in columns:
             return rows.select_columns([column])
     except Exception as error:  # any type, as in find_set
+        if "corresponds to no data" in str(error):
+            raise DataError(f"{hub_id} ({split}): no rows; give a larger part") from error
         raise unreadable(hub_id, error) from error
     raise DataError(f"{hub_id}: {missing_column(column, columns)}")
 

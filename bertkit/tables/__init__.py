@@ -10,8 +10,8 @@ splitting.py    validation sets drawn from the training set
 
 from __future__ import annotations
 
-from bertkit.tables.hub_tables import hub_splits, load_hub_table
+from bertkit.tables.hub_tables import check_disjoint, hub_splits, load_hub_table
 from bertkit.tables.table import Table
 from bertkit.tables.table_files import is_table, read_table
 
-__all__ = ["Table", "hub_splits", "is_table", "load_hub_table", "read_table"]
+__all__ = ["Table", "check_disjoint", "hub_splits", "is_table", "load_hub_table", "read_table"]

@@ -62,12 +62,21 @@ def _unreadable(values: pa.Array | pa.ChunkedArray, name: str, source: str, firs
 
 
 def _class_names(schema: pa.Schema) -> dict[str, list[str]]:
-    """Returns column → class names for columns of classes and of lists of classes."""
+    """Returns column → class names for columns of classes and of lists of classes.
+
+    Those of a field of objects, or of lists of objects, are named ``column.field``.
+    """
     described = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
-    found = {}
-    for name, feature in ((described.get("info") or {}).get("features") or {}).items():
+    return _names_in((described.get("info") or {}).get("features") or {})
+
+
+def _names_in(features: dict[str, Any], prefix: str = "") -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, feature in features.items():
         while isinstance(feature, dict) and feature.get("_type") in ("List", "LargeList", "Sequence"):
             feature = feature["feature"]
         if isinstance(feature, dict) and feature.get("_type") == "ClassLabel":
-            found[name] = list(feature["names"])
+            found[prefix + name] = list(feature["names"])
+        elif isinstance(feature, dict) and not isinstance(feature.get("_type"), str):
+            found |= _names_in(feature, f"{prefix}{name}.")
     return found

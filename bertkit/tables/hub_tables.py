@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertkit.errors import DataError
 from bertkit.json_text import dumps
-from bertkit.reading.hub_sets import find_set, load_set, split_names
+from bertkit.reading.hub_sets import find_set, load_set, rows_of_split, split_names
 from bertkit.tables.arrow import read_batches
 from bertkit.tables.table import Table
 
@@ -53,6 +55,33 @@ def load_hub_table(hub_id: str, config: str | None, split: str) -> Table:
     fingerprint = "sha256:" + hashlib.sha256(dumps(read_as).encode()).hexdigest()[:16]
     source = f"{hub_id} ({split if config is None else f'{config}, {split}'})"
     return read_batches(rows.with_format("arrow").iter(_BATCH_ROWS), source, fingerprint)
+
+
+def check_disjoint(hub_id: str, config: str | None, splits: Mapping[str, str]) -> None:
+    """Checks that no row of a data set is in two of several splits, which have been loaded.
+
+    Args:
+        hub_id, config: as for `load_hub_table`.
+        splits: use, such as ``train`` → expression of the split.
+
+    Raises:
+        DataError: two splits have rows in common; scores on rows that a model was trained on say nothing.
+    """
+    builder = _found(hub_id, config, None)
+    rows = {use: rows_of_split(builder, split) for use, split in splits.items()}
+    for one, other in combinations(rows, 2):
+        shared = sum(
+            max(0, min(end, last) - max(start, first))
+            for name, start, end in rows[one]
+            for of, first, last in rows[other]
+            if name == of
+        )
+        if shared:
+            raise DataError(
+                f"{hub_id}: {shared} rows are in the {one} set ({splits[one]}) and in the {other} set "
+                f"({splits[other]}); give parts without common rows, such as 'train[:90%]' and 'train[90%:]', with "
+                f"--{one}-split and --{other}-split"
+            )
 
 
 def _found(hub_id: str, config: str | None, split: str | None) -> DatasetBuilder:

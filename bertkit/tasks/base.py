@@ -54,6 +54,7 @@ class Task(PerExample, ABC):
         main_metric: the key of `score` by which checkpoints are compared; larger is better.
         all_probabilities: whether predictions hold the probability of every label, however many there are; see
             `with_all_probabilities`.
+        output_forms: names of the forms of other tools in which predictions can be written, see `in_form`.
     """
 
     kind: ClassVar[str]
@@ -66,6 +67,7 @@ class Task(PerExample, ABC):
     splits: Sequence[str] = ("train", "validation", "test")
     main_metric: str
     all_probabilities: bool = False
+    output_forms: Sequence[str] = ()
 
     def __init__(self, task: Any, data: FineTuningData):
         self.task = task
@@ -281,6 +283,15 @@ class Task(PerExample, ABC):
             DataError: a column is missing, or has values that are not text.
         """
         raise DataError(f"{table.source}: {self.name} does not predict for tables; give one text per line")
+
+    def in_form(self, form: str, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Converts an input with its prediction to the form of another tool.
+
+        Args:
+            form: one of `output_forms`.
+            row: the columns of the input that are shown, and the prediction.
+        """
+        raise DataError(f"{self.name}: predictions have no other forms")
 
     @abstractmethod
     def line(self, prediction: Mapping[str, Any]) -> str:

@@ -10,23 +10,24 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from bertkit.errors import DataError
 from bertkit.files import write_json_lines
-from bertkit.tables import Table, hub_splits, load_hub_table, read_table
+from bertkit.tables import Table, check_disjoint, hub_splits, load_hub_table, read_table
 from bertkit.tables.splitting import hold_out
 from bertkit.tasks.base import Task
-from bertkit.tasks.splits import FineTuningData, Split
+from bertkit.tasks.hub_data import HubData
+from bertkit.tasks.splits import Split
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableData(FineTuningData):
+class TableData(HubData):
     """Sources of the tables.
 
     Attributes:
         train_file, validation_file, test_file: ``.csv``, ``.tsv``, ``.jsonl`` or ``.parquet``; a test file may lack
             labels.
-        dataset_name, dataset_config: a Hub data set; its splits ``train``, ``validation`` and ``test`` are used.
+        test_split: the split of a Hub data set to predict, as `HubData.validation_split`.
         validation_fraction: fraction of the training rows held out for validation if there is no validation set.
     """
 
@@ -37,8 +38,7 @@ class TableData(FineTuningData):
     train_file: str | None = None
     validation_file: str | None = None
     test_file: str | None = None
-    dataset_name: str | None = None
-    dataset_config: str | None = None
+    test_split: str | None = None
     validation_fraction: float = 0.1
 
     def __post_init__(self) -> None:
@@ -50,13 +50,8 @@ class TableData(FineTuningData):
         files = [name for name in self.paths if getattr(self, name) is not None]
         if self.dataset_name is not None and files:
             raise ValueError(f"dataset_name: give either a Hub data set or files; {', '.join(files)} is given too")
-        if self.dataset_config is not None and self.dataset_name is None:
-            raise ValueError("dataset_config: is for a Hub data set; give dataset_name, or remove it")
-
-    def hub_set(self, split: str) -> tuple[str, str, str] | None:
-        """Returns the Hub id, configuration and split; ``None`` for files."""
-        name = self.dataset_name
-        return None if name is None else (name, self.dataset_config or "default", split)
+        for use in self.given_splits if self.dataset_name is None else ():
+            raise ValueError(f"{use}_split: is for a Hub data set; give dataset_name, or {use}_file for a file")
 
     def tables(self, splits: Sequence[str]) -> dict[str, Table]:
         """Reads the tables of the available splits, the training set first.
@@ -68,17 +63,22 @@ class TableData(FineTuningData):
         """
         if self.dataset_name is not None:
             known = hub_splits(self.dataset_name, self.dataset_config)
-            given: dict[str, str] = {name: name for name in ("train", "validation", "test") if name in known}
+            given = self.splits_of(known, ("train", "validation", "test"))
         else:
             files = {"train": self.train_file, "validation": self.validation_file, "test": self.test_file}
             given = {name: file for name, file in files.items() if file is not None}
         wanted = set(splits) | ({"train"} if "validation" in splits and "validation" not in given else set())
         if ("train" in wanted and "train" not in given) or not given:
+            if self.dataset_name is not None:
+                raise self.missing(self.dataset_name, "train", known)
             raise DataError(
-                "no table to read; give --train-file (and --validation-file, --test-file), or --dataset-name with a "
-                "data set that has a split train"
+                "no table to read; give --train-file (and --validation-file, --test-file), or --dataset-name"
             )
-        return {name: self._table(place) for name, place in given.items() if name in wanted}
+        read = {name: place for name, place in given.items() if name in wanted}
+        tables = {name: self._table(place) for name, place in read.items()}
+        if self.dataset_name is not None and len(read) > 1 and self.given_splits:
+            check_disjoint(self.dataset_name, self.dataset_config, read)
+        return tables
 
     def _table(self, place: str) -> Table:
         if self.dataset_name is None:

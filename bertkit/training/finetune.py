@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from transformers import (
     EvalPrediction,
     PreTrainedConfig,
     PreTrainedTokenizerBase,
+    TrainerCallback,
     set_seed,
 )
 
@@ -27,6 +28,7 @@ from bertkit.tasks.base import Task, task_of_recipe
 from bertkit.tasks.folds import load_splits
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import ColumnsOf, FineTuningData, Split, is_scored
+from bertkit.training.callbacks import check_callbacks, check_early_stopping
 from bertkit.training.checkpoint_selection import best_checkpoint_arguments, comparison_arguments, early_stopping
 from bertkit.training.class_weights import check_class_weights, weighted_loss
 from bertkit.training.cpu import cpu_speed_ups
@@ -48,6 +50,7 @@ def finetune(
     overrides: Mapping[str, Any] | None = None,
     resume: bool = False,
     push_to_hub: str | None = None,
+    callbacks: Sequence[TrainerCallback] = (),
     card_note: str = "",
 ) -> Run:
     """Fine-tunes BERT for the recipe's task, evaluates it, predicts the test set and writes a run directory.
@@ -61,6 +64,8 @@ def finetune(
         resume: continue the run in ``output_dir`` from its last checkpoint.
         push_to_hub: Hub repository to push the finished run to, as `bertkit.push` does, with the recipe's ``hub``
             block; the run is saved locally first.
+        callbacks: callbacks of transformers' Trainer to call during training, as instances; with several processes each
+            process calls its own.
         card_note: a sentence for the top of the model card.
 
     Returns:
@@ -70,6 +75,7 @@ def finetune(
         HubError: the upload failed; the run is complete, and the message has the command to retry.
         BertkitError: the arguments, recipe or data are invalid; then nothing has been written.
     """
+    check_callbacks(callbacks)
     given = {"model.name_or_path": model, "data.data_dir": data_dir}
     chosen = {key: str(value) for key, value in given.items() if value is not None}
     recipe = load_recipe(recipe, {**(overrides or {}), **chosen})
@@ -94,6 +100,7 @@ def finetune(
     config = stored.build({**task.config(), **changes, "bertkit_task": task.describe()})
     is_bert = issubclass(head_class(task.head, config, source), BertPreTrainedModel)
     arguments = run.training_arguments(is_bert=is_bert, **comparison_arguments(task.main_metric, recipe))
+    check_early_stopping(callbacks, arguments)
     collate: Any = partial(task.collate, tokenizer=tokenizer, inputs=model_inputs(config))
     speed_ups = cpu_speed_ups(run.placement, compiles=arguments.torch_compile)
     shapes: dict[str, Any] = {}
@@ -127,7 +134,7 @@ def finetune(
         data_collator=speed_ups.collator(collate, tokenizer, recipe.data.max_seq_length, task.label_columns),
         processing_class=tokenizer,
         compute_metrics=scores,
-        callbacks=early_stopping(recipe),
+        callbacks=[*early_stopping(recipe), *callbacks],
         label_columns=task.label_columns,
         count_items=task.labelled_items if weighted is None else weighted.count,
         stock_loss=task.stock_loss if weighted is None else weighted,

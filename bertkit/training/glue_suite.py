@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from accelerate import PartialState
+from transformers import TrainerCallback
 
 from bertkit.errors import BertkitError, OutputError, RecipeError, listed
 from bertkit.files import remove_unfinished, write_whole
@@ -25,6 +26,7 @@ from bertkit.tasks.classification.glue import GlueTask
 from bertkit.tasks.folds import load_splits
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import is_scored
+from bertkit.training.callbacks import check_callbacks
 from bertkit.training.finetune import finetune, with_absolute_paths
 from bertkit.training.recovery.run_scope import writes_run
 from bertkit.training.run_directory import check_output_dir, check_same_recipe, contents, is_finished, write_json
@@ -67,6 +69,7 @@ def finetune_glue(
     model: str | None = None,
     data_dir: str | Path | None = None,
     overrides: Mapping[str, Any] | None = None,
+    callbacks: Sequence[TrainerCallback] = (),
 ) -> GlueResults:
     """Fine-tunes the same checkpoint on several GLUE tasks separately (BERT §4.1).
 
@@ -76,11 +79,12 @@ def finetune_glue(
     Args:
         tasks: names of recipes in ``finetune/glue/``.
         output_dir: output folder for a run directory per task, ``glue_results.json`` and ``glue_submission.zip``.
-        model, data_dir, overrides: as in `finetune`; the same for every task.
+        model, data_dir, overrides, callbacks: as in `finetune`; the same for every task.
 
     Raises:
         BertkitError: an argument, recipe or data set is invalid for any of the tasks; then nothing has been trained.
     """
+    check_callbacks(callbacks)
     if not tasks or len(set(tasks)) < len(tasks):
         raise RecipeError(f"tasks: expected one or more of {', '.join(glue_tasks())}, each once; got {list(tasks)}")
     output_dir = Path(output_dir)
@@ -97,7 +101,7 @@ def finetune_glue(
             say(f"{number}/{len(recipes)} {name}: already finished; {folder}")
         else:
             say(f"{number}/{len(recipes)} {name}")
-            finetune(recipe, output_dir=folder, resume=(folder / "recipe.yaml").is_file())
+            finetune(recipe, output_dir=folder, resume=(folder / "recipe.yaml").is_file(), callbacks=callbacks)
             gc.collect()  # a trainer and its model refer to each other
             PartialState().wait_for_everyone()  # until the first process has written the results
         results[name] = _evaluation(folder)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from accelerate import PartialState
-from transformers import set_seed
+from transformers import TrainerCallback, set_seed
 
 from bertkit.corpus.examples.dataset import PhasedExamples, PretrainingExamples, collate
 from bertkit.corpus.examples.phases import EPOCHS_OF_A_PHASE, Phase, plan_phases
@@ -24,6 +24,7 @@ from bertkit.sharing.markdown import code
 from bertkit.sharing.model_card import CardFacts, without_paths
 from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus, load_corpus
 from bertkit.tasks.registry import load_recipe
+from bertkit.training.callbacks import check_callbacks, check_early_stopping
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.initialization import starting_point
 from bertkit.training.placements import trainer_class
@@ -51,6 +52,7 @@ def pretrain(
     overrides: Mapping[str, Any] | None = None,
     resume: bool = False,
     push_to_hub: str | None = None,
+    callbacks: Sequence[TrainerCallback] = (),
     card_note: str = "",
 ) -> Run:
     """Pre-trains a BERT on text and writes a run directory.
@@ -67,6 +69,8 @@ def pretrain(
             uninterrupted one: pairs and masks are functions of (seed, step) only.
         push_to_hub: Hub repository to push the finished run to, as `bertkit.push` does, with the recipe's ``hub``
             block; the run is saved locally first.
+        callbacks: callbacks of transformers' Trainer to call during training, as instances; with several processes each
+            process calls its own.
         card_note: a sentence for the top of the model card.
 
     Returns:
@@ -76,6 +80,7 @@ def pretrain(
         HubError: the upload failed; the run is complete, and the message has the command to retry.
         BertkitError: the arguments, recipe or data are invalid; then nothing has been written to ``output_dir``.
     """
+    check_callbacks(callbacks)
     chosen: dict[str, Any] = {"data.corpus": [str(path) for path in corpus]} if corpus else {}
     if model is not None:
         chosen["model.name_or_path"] = model
@@ -117,6 +122,7 @@ def pretrain(
     phases = plan_phases(data.lengths(), _steps(recipe, corpora, vocabulary))
     train_set, eval_sets = _examples(recipe, corpora, vocabulary, phases)
     arguments = run.training_arguments(is_bert=True, **_fitted(recipe, phases, eval_sets, start.config))
+    check_early_stopping(callbacks, arguments)
     _print_data(corpora, train_set, eval_sets, start.config, phases)
 
     set_seed(seed)
@@ -138,6 +144,7 @@ def pretrain(
         pair_objective=pair_objective,
         data_collator=collate,
         processing_class=start.tokenizer,
+        callbacks=[*callbacks],
         speed_ups=cpu_speed_ups(run.placement, compiles=arguments.torch_compile),
         label_columns=_LABELS,
         **shapes,

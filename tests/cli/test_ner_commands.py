@@ -148,6 +148,41 @@ def test_json_lines_in_documents(bertkit, tag, tmp_path):
     assert [row["tags"] for row in predicted] == written
 
 
+def annotated(path, rows):
+    """A file of texts with spans, as doccano has them."""
+    found = []
+    for row in rows:
+        text = " ".join(word for word, _ in row)
+        label = [
+            [text.index(word), text.index(word) + len(word), "NAME"] for word in ("lovely", "good bad") if word in text
+        ]
+        found.append({"text": text, "label": label})
+    path.write_text("".join(json.dumps(each) + "\n" for each in found))
+    return path, found
+
+
+@pytest.mark.slow
+def test_spans_are_trained_on_and_predicted_in_the_same_form(bertkit, tag, tmp_path):
+    train, rows = annotated(tmp_path / "train.jsonl", sentences(24))
+    assert tag(train=train).code == 0
+    out = tmp_path / "again.jsonl"
+    done = bertkit("predict", tmp_path / "run", "--input", train, "--output", out, "--as", "doccano")
+    assert done.code == 0, done.err
+    assert [json.loads(line) for line in out.read_text().splitlines()] == rows
+    shown = bertkit("predict", tmp_path / "run", "the film is lovely", "--as", "spans")
+    assert json.loads(shown.out) == {
+        "text": "the film is lovely",
+        "spans": [{"start": 12, "end": 18, "label": "NAME"}],
+    }
+    for given, expected in (
+        (("--as", "conll"), "--as conll: ner writes doccano or spans; give one of them"),
+        (("--as", "spans", "--output", tmp_path / "x.csv"), "--as spans: is JSON lines, for --output FILE.jsonl"),
+    ):
+        refused = bertkit("predict", tmp_path / "run", "the film", *given)
+        assert (refused.code, refused.err.startswith(f"bertkit: error: {expected}")) == (2, True)
+    assert not (tmp_path / "x.csv").exists()
+
+
 def test_a_run_that_was_stopped_goes_on_bit_for_bit(tag, tmp_path):
     options = ["--num-train-epochs", 2]
     for value in ("save_steps=6", "save_strategy=steps", "eval_strategy=no", "load_best_model_at_end=false"):

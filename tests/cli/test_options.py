@@ -48,7 +48,7 @@ KINDS = {
     ("finetune", "multiple-choice"): "multiple_choice",
     ("finetune", "squad"): "question_answering",
     ("finetune", "ner"): "ner",
-    ("evaluate",): "classification",
+    ("evaluate",): "classification ner",
     ("export",): "classification",
 }
 
@@ -64,10 +64,13 @@ def settings_of(command):
 
 @pytest.fixture(scope="module")
 def hints():
-    """The annotations of all recipe values of a task."""
+    """The annotations of all recipe values of a task, or of several."""
     from transformers import TrainingArguments
 
-    def of(kind):
+    def of(kinds):
+        return {key: hint for kind in kinds.split() for key, hint in of_one(kind).items()}
+
+    def of_one(kind):
         task, data = TASKS.settings(kind)
         blocks = {"task": task, "data": data, "placement": PlacementSettings, "train": TrainingArguments}
         found = {block: get_type_hints(settings) for block, settings in blocks.items()}

@@ -57,7 +57,10 @@ def find_labels(
         if set(found) != (needed := set(iob2_labels(found))):
             raise RecipeError(f"task.label_names: expected {', '.join(sorted(needed))}, got {', '.join(found)}")
     if len(found) == 1:
-        raise DataError(f"{table.source}: every word has the tag {found[0]!r}; expected at least two")
+        raise DataError(
+            f"{table.source}: every word has the tag {found[0]!r}; expected at least two; --tag-column selects another "
+            "column"
+        )
     return scheme, found
 
 

@@ -1,6 +1,7 @@
 """Reads words, tags and document ids of sentences from tables.
 
-A table is a column file (`bertkit.tasks.ner.conll`), or comes from JSON lines, Parquet or the Hub with lists as values.
+A table is a column file (`bertkit.tasks.ner.conll`), or comes from JSON lines, Parquet or the Hub with lists as values,
+or is made from texts with spans (`bertkit.tasks.ner.span_tables`).
 """
 
 from __future__ import annotations
@@ -16,16 +17,17 @@ from bertkit.tables.labels import is_missing, named
 from bertkit.tables.table import Table
 from bertkit.tables.table_files import read_table
 from bertkit.tasks.ner.conll import DOCUMENT_ID, ConllTable, read_conll
+from bertkit.tasks.ner.json_list import JSON, read_json_list
 
 TOKENS = ("tokens", "words")
 TAGS = ("ner_tags", "tags", "ner", "labels", "chunk_tags", "pos_tags")
 
 
-def read_sentences(path: str | Path) -> Table:
-    """Reads a table from a file: JSON lines or Parquet by its suffix, else a column file.
+def read_sentences(path: str | Path, comment_prefix: str | None = None) -> Table:
+    """Reads a table from a file: JSON lines, a JSON list or Parquet by its suffix, else a column file.
 
     Raises:
-        DataError: as `read_table` and `read_conll`; or the file is a CSV file.
+        DataError: as `read_table`, `read_json_list` and `read_conll`; or the file is a CSV file.
     """
     name = os.path.basename(path)
     if file_kind(name, (".csv",)) is not None:
@@ -33,13 +35,15 @@ def read_sentences(path: str | Path) -> Table:
             f"{path}: a field of a CSV file cannot hold a list of words; expected {JSON_LINES}, {PARQUET}, or a file "
             "with one word per line and columns separated by spaces or tabs"
         )
-    return read_table(path) if file_kind(name, (JSON_LINES, PARQUET)) is not None else read_conll(path)
+    if name.lower().endswith(JSON):
+        return read_json_list(path)
+    return read_table(path) if file_kind(name, (JSON_LINES, PARQUET)) is not None else read_conll(path, comment_prefix)
 
 
 def place_of_word(table: Table, row: int, word: int) -> str:
     """Returns the location of a word for messages; ``row`` and ``word`` count from 0."""
     if isinstance(table, ConllTable) and table.lines is not None:
-        return f"{table.source}, line {table.lines[row] + word}"
+        return f"{table.source}, line {table.line_of(row, word)}"
     return f"{table.place(row)}, word {word + 1}"
 
 
@@ -49,12 +53,13 @@ def token_column(table: Table, given: str | int | None) -> str:
     Args:
         table: table of sentences.
         given: its name, or in a column file its number from 1; None selects the first usual name that exists, in a
-            column file the first column.
+            column file the first column, or the second after token numbers.
 
     Raises:
         DataError: the given column does not exist, or no column has a usual name.
     """
-    return _column(table, given, "1" if isinstance(table, ConllTable) else None, TOKENS, "--token-column", "words")
+    first = ("2" if table.numbered else "1") if isinstance(table, ConllTable) else None
+    return _column(table, given, first, TOKENS, "--token-column", "words, or of texts with spans,")
 
 
 def tag_column(table: Table, given: str | int | None) -> str:

@@ -23,15 +23,19 @@ from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.tables import Table
 from bertkit.tasks.arrays import Outputs, one_array, padded, softmax
 from bertkit.tasks.ner import sentences
+from bertkit.tasks.ner.annotations import FORMS, annotation, check_texts, raw_texts
 from bertkit.tasks.ner.conll import is_conll, read_conll, write_conll
 from bertkit.tasks.ner.highlighting import Span, highlight
 from bertkit.tasks.ner.inputs import NO_WORD, InputForm
+from bertkit.tasks.ner.json_list import JSON, read_json_list
 from bertkit.tasks.ner.labels import find_labels, label_ids, notes_on_tags
 from bertkit.tasks.ner.neighbours import neighbours
 from bertkit.tasks.ner.pieces import word_pieces
 from bertkit.tasks.ner.schemes import Scheme, inside
+from bertkit.tasks.ner.span_tables import SpanTable, with_words
+from bertkit.tasks.ner.spans import OffsetUnit
 from bertkit.tasks.ner.words import split_words
-from bertkit.tasks.splits import Columns, Split, WindowedData
+from bertkit.tasks.splits import Columns, Split, WindowedData, is_labelled
 from bertkit.tasks.table_data import TableData, TableTask
 
 if TYPE_CHECKING:
@@ -81,18 +85,37 @@ class DataSettings(TableData, WindowedData):
     Attributes:
         context: ``document`` extends each input with neighbouring sentences of the same document (BERT §5.3: "the
             maximal document context provided by the data").
+        comment_prefix: start of comment lines in column files, such as ``#``; see `bertkit.tasks.ner.conll.read_conll`.
+        snap: extend spans that cut words to whole words, and count them; otherwise they are refused.
+        offset_unit: what the offsets of spans count, in data and in predictions: characters (code points), or UTF-16
+            code units.
     """
 
-    kept: ClassVar[tuple[str, ...]] = (*WindowedData.kept, *TableData.kept, "context")
+    kept: ClassVar[tuple[str, ...]] = (
+        *WindowedData.kept,
+        *TableData.kept,
+        "context",
+        "comment_prefix",
+        "snap",
+        "offset_unit",
+    )
 
     context: Literal["sentence", "document"] = "sentence"
+    comment_prefix: str | None = None
+    snap: bool = False
+    offset_unit: OffsetUnit = "character"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_overlap()
+        prefix = self.comment_prefix
+        if prefix is not None and (not prefix.strip() or prefix != prefix.strip()):
+            raise ValueError(f"comment_prefix: expected the start of comment lines, such as '#', got {prefix!r}")
 
     def _table(self, place: str) -> Table:
-        return super()._table(place) if self.dataset_name is not None else sentences.read_sentences(place)
+        if self.dataset_name is not None:
+            return super()._table(place)
+        return sentences.read_sentences(place, self.comment_prefix)
 
 
 class NerTask(TableTask):
@@ -124,9 +147,10 @@ class NerTask(TableTask):
         tables = self.data.tables(splits)
         faults: list[str] = []
         read: dict[str, tuple[list[list[str]], list[list[str]] | None]] = {}
-        for name, table in tables.items():
+        for name in tables:
             with noted(faults):
-                read[name] = self._read(name, table)
+                tables[name] = self._with_words(name, tables[name])
+                read[name] = self._read(name, tables[name])
         raise_all(faults)
         task = self
         if not (self.task.scheme and self.task.label_names):
@@ -143,6 +167,21 @@ class NerTask(TableTask):
         raise_all(faults)
         task, found = task._with_validation(splits, found)
         return task, task._limited(splits, found)
+
+    def _with_words(self, name: str, table: Table) -> Table:
+        """Converts a table of texts with spans to words with tags."""
+        given, data = self.task, self.data
+        found = with_words(
+            table,
+            given.token_column,
+            given.tag_column,
+            needs_tags=is_labelled(name),
+            snap=data.snap,
+            unit=data.offset_unit,
+        )
+        if self._plain and isinstance(found, SpanTable):
+            raise DataError(f"{table.source}: has spans, and task.scheme plain has a tag for every word; remove it")
+        return found
 
     def _read(self, name: str, table: Table) -> tuple[list[list[str]], list[list[str]] | None]:
         """Reads the words and tags of a table; a test set may lack tags."""
@@ -165,7 +204,7 @@ class NerTask(TableTask):
         if tags is not None:
             scheme = self.task.scheme or "plain"
             columns["labels"] = label_ids(table, tags, self.task.label_names, scheme)
-            notes = notes_on_tags(table, tags, scheme)
+            notes = list(table.notes) if isinstance(table, SpanTable) else notes_on_tags(table, tags, scheme)
         return Split(Dataset.from_dict(columns), table.source, table.fingerprint, tuple(notes))
 
     def _context(self, table: Table, words: list[list[str]]) -> dict[str, list[list[str]]]:
@@ -320,20 +359,44 @@ class NerTask(TableTask):
         }
 
     def read_file(self, path: Path) -> Table | None:
-        """Reads a column file."""
-        return read_conll(path) if is_conll(path) else None
+        """Reads a column file, or a list of Label Studio's tasks."""
+        if path.suffix.lower() == JSON:
+            return read_json_list(path)
+        return read_conll(path, self.data.comment_prefix) if is_conll(path) else None
 
     @property
     def reads_neighbours(self) -> bool:
         return self.data.context == "document"
 
     def columns_of(self, table: Table) -> dict[str, list[Any]]:
+        texts = raw_texts(table, self.task.token_column)
+        if texts is not None:
+            columns = self.read_input(check_texts(table, texts))
+            return {**columns, **self._context(table, columns["tokens"])}
         words = sentences.read_words(table, sentences.token_column(table, self.task.token_column))
         return {"tokens": words, **self._context(table, words)}
 
     def shown(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
-        """Selects all columns except the neighbouring words, which only the model needs."""
-        return {name: values for name, values in columns.items() if name not in _NEIGHBOURS}
+        """Selects the texts or words; neither neighbouring words nor the words of texts, which only the model needs."""
+        return {name: values for name, values in columns.items() if name == ("text" if "text" in columns else "tokens")}
+
+    @property
+    def output_forms(self) -> tuple[str, ...]:  # type: ignore[override]
+        return () if self._plain else FORMS
+
+    def in_form(self, form: str, row: Mapping[str, Any]) -> dict[str, Any]:
+        text, spans = self._spans(row)
+        return annotation(form, text, [span._asdict() for span in spans], self.data.offset_unit)
+
+    def _spans(self, row: Mapping[str, Any]) -> tuple[str, list[Span]]:
+        """Returns the text of an input and its entities as spans; words are joined with spaces."""
+        if "text" in row:
+            return row["text"], [Span(each["start"], each["end"], each["type"]) for each in row["entities"]]
+        starts = [0]
+        for token in row["tokens"]:
+            starts.append(starts[-1] + len(token) + 1)
+        spans = [Span(starts[start], starts[end] - 1, kind) for kind, start, end in find_entities(row["tags"])]
+        return " ".join(row["tokens"]), spans
 
     def line(self, prediction: Mapping[str, Any]) -> str:
         if "tags" in prediction:
@@ -345,15 +408,9 @@ class NerTask(TableTask):
         )
 
     def highlighted(self, row: Mapping[str, Any]) -> str | None:
-        if "entities" in row:
-            text, spans = row["text"], [Span(each["start"], each["end"], each["type"]) for each in row["entities"]]
-        elif "tags" in row and not self._plain:
-            text, starts = " ".join(row["tokens"]), [0]
-            for token in row["tokens"]:
-                starts.append(starts[-1] + len(token) + 1)
-            spans = [Span(starts[start], starts[end] - 1, kind) for kind, start, end in find_entities(row["tags"])]
-        else:
+        if self._plain:
             return None
+        text, spans = self._spans(row)
         return highlight(text, spans, sorted({split_tag(name)[1] for name in self.task.label_names if name != OUTSIDE}))
 
     def splits_to_write(self, splits: Collection[str]) -> list[str]:

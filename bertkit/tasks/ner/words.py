@@ -7,7 +7,10 @@ to every script:
 2. Such words stay one where an apostrophe, a hyphen, a full stop or an ampersand stands between them (``O'Neil``,
    ``well-known``, ``U.S``, ``AT&T``), and where a comma or a colon stands between digits (``3,000``, ``10:30``).
 3. A Chinese character is a word.
-4. Any other character but white space is a word, with the marks that modify it.
+4. Any other visible character is a word, with the marks that modify it.
+
+White space is in no word, and neither are invisible characters that do not follow a character of a word, such as a mark
+of the direction of text: tokenizers remove them.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ _WORD = regex.compile(
         (?P<run> (?: [\p{L}\p{N}_--\p{Han}] (?&marks) )+ ) )
     \p{Han} (?&marks)
     | (?&run) (?: (?: ['’\-.&] | (?<=\p{Nd}) [,:] (?=\p{Nd}) ) (?&run) )*
-    | \S (?&marks)
+    | [^\s\p{Cf}\p{Cc}] (?&marks)
     """,
     regex.VERBOSE | regex.VERSION1,
 )
@@ -44,7 +47,7 @@ class Word(NamedTuple):
 
 
 def split_words(text: str) -> list[Word]:
-    """Splits a text into words, in order; every character except white space is in exactly one word.
+    """Splits a text into words, in order; every visible character is in exactly one word.
 
     >>> [word.text for word in split_words("Mr. O'Neil paid $3,000 (in the U.S.), didn't he?")]
     ['Mr', '.', "O'Neil", 'paid', '$', '3,000', '(', 'in', 'the', 'U.S', '.', ')', ',', "didn't", 'he', '?']

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from bertkit.errors import DataError, noted, raise_all, raise_listed
+from bertkit.errors import DataError, did_you_mean, noted, raise_all, raise_listed
 from bertkit.tables import Table, read_table
 from bertkit.tables.labels import texts
 from bertkit.tasks.question_answering.nested import JSON, read_nested
@@ -16,6 +16,21 @@ from bertkit.tasks.question_answering.nested import JSON, read_nested
 Answers = dict[str, list[Any]]
 """``text`` and ``answer_start`` of each answer to a question; the start counts characters (code points) of the context,
 from 0. Both lists are empty if there is no answer."""
+
+
+_MEANING = {"id": "ids", "question": "questions", "context": "texts", "answers": "answers"}
+
+
+class ColumnNames(NamedTuple):
+    """Columns of a table of questions."""
+
+    id: str = "id"
+    question: str = "question"
+    context: str = "context"
+    answers: str = "answers"
+
+
+_USUAL = ColumnNames()
 
 
 @dataclass(frozen=True)
@@ -51,24 +66,25 @@ def read_questions(path: str | Path) -> Table:
     return read_nested(path) if str(path).lower().endswith(JSON) else read_table(path)
 
 
-def texts_of(table: Table) -> dict[str, list[str]]:
+def texts_of(table: Table, names: ColumnNames) -> dict[str, list[str]]:
     """Returns ``question`` and ``context`` of every row.
 
     Raises:
-        DataError: a value is missing, empty or not text; the message names all such rows.
+        DataError: a column does not exist, or a value is missing, empty or not text; the message names all such rows.
     """
     found, faults = {}, list[str]()
     for name in ("question", "context"):
         with noted(faults):
-            found[name] = texts(table, name)
+            found[name] = texts(table, _existing(table, name, names))
     raise_all(faults)
     return found
 
 
-def questions_of(table: Table, *, unanswerable: bool, drop: bool) -> Questions:
+def questions_of(table: Table, names: ColumnNames = _USUAL, *, unanswerable: bool, drop: bool) -> Questions:
     """Reads the questions of a table with ``id``, ``question``, ``context`` and ``answers``.
 
     Args:
+        names: the columns.
         table: its answers are ``{"text": […], "answer_start": […]}`` or a list of ``{"text", "answer_start"}``.
         unanswerable: allow questions without answers.
         drop: leave out answers that are not at their ``answer_start``, and questions with such answers only, since
@@ -81,11 +97,11 @@ def questions_of(table: Table, *, unanswerable: bool, drop: bool) -> Questions:
     faults: list[str] = []
     columns: dict[str, list[Any]] = {"id": [], "answers": []}
     with noted(faults):
-        columns["id"] = _ids(table)
+        columns["id"] = _ids(table, _existing(table, "id", names))
     with noted(faults):
-        columns |= texts_of(table)
+        columns |= texts_of(table, names)
     with noted(faults):
-        columns["answers"] = _answers(table, unanswerable)
+        columns["answers"] = _answers(table, _existing(table, "answers", names), names.id, unanswerable)
     raise_all(faults)
     misplaced: list[str] = []
     kept: list[int] = []
@@ -114,25 +130,42 @@ def questions_of(table: Table, *, unanswerable: bool, drop: bool) -> Questions:
     return Questions(left, tuple(misplaced), len(table) - len(kept))
 
 
-def _ids(table: Table) -> list[str]:
-    ids = [str(value) for value in table.column("id")]
+def _existing(table: Table, name: str, names: ColumnNames) -> str:
+    """Returns the column that holds ``name``, a field of `ColumnNames`.
+
+    Raises:
+        DataError: it does not exist; the message lists the existing ones.
+    """
+    column: str = getattr(names, name)
+    if column not in table.columns:
+        known = ", ".join(map(repr, table.columns))
+        near = did_you_mean(column, table.columns)
+        raise DataError(
+            f"{table.source}: no column {column!r}; available: {known}{near}; give that of the {_MEANING[name]} with "
+            f"--{name}-column"
+        )
+    return column
+
+
+def _ids(table: Table, column: str) -> list[str]:
+    ids = [str(value) for value in table.column(column)]
     repeated = [key for key, count in Counter(ids).items() if count > 1]
     raise_listed([f"{table.source}: several questions have the id {key!r}; ids must be unique" for key in repeated])
     return ids
 
 
-def _answers(table: Table, unanswerable: bool) -> list[Answers]:
+def _answers(table: Table, column: str, ids: str, unanswerable: bool) -> list[Answers]:
     faults: list[str] = []
     found = [
-        _in_columns(value, f"{table.place(row)}{_named(table, row)}", unanswerable, faults)
-        for row, value in enumerate(table.columns.get("answers") or table.column("answers"))
+        _in_columns(value, f"{table.place(row)}{_named(table, row, ids)}", unanswerable, faults)
+        for row, value in enumerate(table.columns[column])
     ]
     raise_listed(faults)
     return found
 
 
-def _named(table: Table, row: int) -> str:
-    return f" (id {table.columns['id'][row]})" if "id" in table.columns else ""
+def _named(table: Table, row: int, ids: str) -> str:
+    return f" (id {table.columns[ids][row]})" if ids in table.columns else ""
 
 
 def _in_columns(value: Any, place: str, unanswerable: bool, faults: list[str]) -> Answers:

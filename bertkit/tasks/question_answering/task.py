@@ -18,16 +18,17 @@ import numpy as np
 from bertkit import metrics
 from bertkit.errors import DataError, noted, raise_all
 from bertkit.model.labels_bert import IGNORE_INDEX
-from bertkit.tables import Table, load_hub_table
+from bertkit.tables import Table, check_disjoint, load_hub_table
 from bertkit.tasks.arrays import Outputs
 from bertkit.tasks.base import Task
+from bertkit.tasks.hub_data import HubData
 from bertkit.tasks.question_answering.decoding import Decoded, decode_spans
 from bertkit.tasks.question_answering.files import answer_at, write_answers
 from bertkit.tasks.question_answering.nested import JSON
 from bertkit.tasks.question_answering.padding import mask_padding
-from bertkit.tasks.question_answering.questions import questions_of, read_questions, texts_of
+from bertkit.tasks.question_answering.questions import ColumnNames, questions_of, read_questions, texts_of
 from bertkit.tasks.question_answering.windows import WindowSizes, encode_windows
-from bertkit.tasks.splits import Columns, FineTuningData, Split
+from bertkit.tasks.splits import Columns, Split
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -44,6 +45,8 @@ class TaskSettings:
     Attributes:
         name: name of the task in results.
         hub_dataset: Hub data set, read if no files are given.
+        id_column, question_column, context_column, answers_column: columns of flat rows; ``None`` is ``id``,
+            ``question``, ``context`` and ``answers``.
         version_2_with_negative: questions may have no answer in their text, as in SQuAD 2.0.
         max_answer_length: maximum number of tokens of an answer.
         n_best_size: number of answers per question that are considered and written.
@@ -55,6 +58,10 @@ class TaskSettings:
 
     name: str = "squad"
     hub_dataset: str = "rajpurkar/squad"
+    id_column: str | None = None
+    question_column: str | None = None
+    context_column: str | None = None
+    answers_column: str | None = None
     version_2_with_negative: bool = False
     max_answer_length: int = 30
     n_best_size: int = 20
@@ -71,13 +78,12 @@ class TaskSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataSettings(FineTuningData):
+class DataSettings(HubData):
     """Sources of the questions, and window sizes.
 
     Attributes:
         train_file, validation_file: SQuAD's nested JSON, or rows with ``id``, ``context``, ``question`` and ``answers``
             in ``.jsonl`` or ``.parquet``.
-        dataset_name, dataset_config: a Hub data set with such rows in its splits ``train`` and ``validation``.
         doc_stride: tokens of the text that neighbouring windows share: the overlap, not the step.
         max_query_length: maximum tokens of a question; longer questions are truncated and counted.
     """
@@ -87,8 +93,6 @@ class DataSettings(FineTuningData):
 
     train_file: str | None = None
     validation_file: str | None = None
-    dataset_name: str | None = None
-    dataset_config: str | None = None
     max_seq_length: int = 384
     doc_stride: int = 128
     max_query_length: int = 64
@@ -100,8 +104,8 @@ class DataSettings(FineTuningData):
             raise ValueError("data_dir: questions are in files; give train_file and validation_file")
         if self.dataset_name is not None and (self.train_file or self.validation_file):
             raise ValueError("dataset_name: give either a Hub data set or files, not both")
-        if self.dataset_config is not None and self.dataset_name is None:
-            raise ValueError("dataset_config: is for a Hub data set; give dataset_name, or remove it")
+        for use in self.given_splits if self.train_file or self.validation_file else ():
+            raise ValueError(f"{use}_split: is for a Hub data set; remove it, or the files")
 
     @property
     def sizes(self) -> WindowSizes:
@@ -128,7 +132,14 @@ class QuestionAnsweringTask(Task):
     def dataset(self) -> tuple[str, str, str] | None:
         if self.data.train_file or self.data.validation_file:
             return None
-        return self.data.dataset_name or self.task.hub_dataset, self.data.dataset_config or "default", "validation"
+        split = self.data.given_splits.get("validation", "validation")
+        return self.data.dataset_name or self.task.hub_dataset, self.data.dataset_config or "default", split
+
+    @property
+    def _names(self) -> ColumnNames:
+        task = self.task
+        given = (task.id_column, task.question_column, task.context_column, task.answers_column)
+        return ColumnNames(*(name or usual for name, usual in zip(given, ColumnNames(), strict=True)))
 
     @property
     def remedy(self) -> str:
@@ -146,12 +157,16 @@ class QuestionAnsweringTask(Task):
             with noted(faults):
                 found[name] = self._split_of(name, self._table(name))
         raise_all(faults)
+        given = self.data.given_splits
+        if self.dataset is not None and given and len(found) > 1:
+            check_disjoint(self.dataset[0], self.data.dataset_config, {name: given.get(name, name) for name in found})
         return self, {name: self.data.limited(name, split) for name, split in found.items()}
 
     def _table(self, split: str) -> Table:
         files = {"train": self.data.train_file, "validation": self.data.validation_file}
         if self.dataset is not None:
-            return load_hub_table(self.dataset[0], self.data.dataset_config, split)
+            expression = self.data.given_splits.get(split, split)
+            return load_hub_table(self.dataset[0], self.data.dataset_config, expression)
         file = files[split]
         if file is None:
             raise DataError(f"no questions to {'train on' if split == 'train' else 'score'}; give --{split}-file")
@@ -161,7 +176,7 @@ class QuestionAnsweringTask(Task):
         from datasets import Dataset
 
         negative = self.task.version_2_with_negative
-        questions = questions_of(table, unanswerable=negative, drop=name == "train")
+        questions = questions_of(table, self._names, unanswerable=negative, drop=name == "train")
         notes = questions.notes(len(table))
         if negative and all(each["text"] for each in questions.columns["answers"]):
             notes += ("warning: every question has an answer; remove --version-2-with-negative for SQuAD 1.1",)
@@ -345,7 +360,7 @@ class QuestionAnsweringTask(Task):
         return read_questions(path) if path.suffix.lower() == JSON else None
 
     def columns_of(self, table: Table) -> dict[str, list[str]]:
-        return texts_of(table)
+        return texts_of(table, self._names)
 
     def shown(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
         """Selects the question only, since contexts may be long and shared by many questions."""

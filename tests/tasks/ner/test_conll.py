@@ -17,17 +17,17 @@ from bertkit.tasks.ner.conll import read_conll, write_conll
 def conll(tmp_path):
     """Reads a text, or bytes, as a file ``x.conll``."""
 
-    def read(content):
-        path = tmp_path / "x.conll"
+    def read(content, comment_prefix=None, name="x.conll"):
+        path = tmp_path / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return read_conll(path)
+        return read_conll(path, comment_prefix)
 
     return read
 
 
-def message(conll, content, folder):
+def message(conll, content, folder, *given):
     with pytest.raises(DataError) as caught:
-        conll(content)
+        conll(content, *given)
     return str(caught.value).replace(f"{folder}/", "")
 
 
@@ -117,3 +117,91 @@ def test_published_sets_have_their_published_sizes(real_data):
         assert (len(table), sum(map(len, table.columns["1"]))) == (sentences, words)
         assert "document_id" not in table.columns
     assert any("#" in sentence for sentence in read_conll(folder / "wnut17/train.conll").columns["1"])
+
+
+# ---- comments and token numbers -------------------------------------------------------------------------------------
+
+UNIVERSAL = """# sent_id = 1
+# text = I don't see a b c d e f
+1	I	PRON	O
+2-3	don't	_	_
+2	do	AUX	O
+3	n't	PART	O
+3.1	ever	ADV	O
+4	see	VERB	B-X
+
+# newpar
+# a comment of as many fields
+1-2	im	_	_
+1	in	ADP	O
+2	dem	DET	B-X
+
+"""
+
+
+@pytest.mark.parametrize(("prefix", "name"), [("#", "x.conll"), (None, "x.conllu"), (None, "x.conllup")])
+def test_universal_dependencies(conll, prefix, name):
+    table = conll(UNIVERSAL, prefix, name)
+    assert table.numbered
+    assert table.columns["2"] == [["I", "do", "n't", "see"], ["in", "dem"]]
+    assert table.columns["4"] == [["O", "O", "O", "B-X"], ["O", "B-X"]]
+    lines = UNIVERSAL.splitlines()
+    for row, words in enumerate(table.columns["2"]):
+        for index, word in enumerate(words):
+            assert lines[table.line_of(row, index) - 1].split("\t")[1] == word
+
+
+@pytest.mark.parametrize(
+    ("text", "prefix", "words"),
+    [
+        ("# id\na O\n# O\n\n# B-X\nb B-X\n", "#", [["a", "#"], ["#", "b"]]),  # a # with a tag is a word
+        ("#\tO\nso\tO\n\n# a comment\nb\tO\n", "#", [["#", "so"], ["b"]]),
+        ("# id x\tdomain=en\na _ _ O\nb _ _ O\n", "#", [["a", "b"]]),  # MultiCoNER: a tab in comments only
+        ("%% 1\na O\n% O\n%%\tO\n", "%%", [["a", "%", "%%"]]),
+        ("#only\n\n# comments\n\na O\n", "#", [["a"]]),
+        ("# O\na O\n", None, [["#", "a"]]),
+    ],
+)
+def test_what_is_a_comment(conll, text, prefix, words):
+    assert conll(text, prefix).columns["1"] == words
+
+
+@pytest.mark.parametrize(
+    ("text", "numbered"),
+    [
+        ("1 a O\n2 b O\n\n1 c O\n", True),
+        ("1 a O\n\n1 b O\n", False),  # one word each: no row of numbers
+        ("1 a O\n2 b O\n\n2 c O\n", False),
+        ("1\n2\n", False),
+        ("1 a O\n3 b O\n", False),
+    ],
+)
+def test_token_numbers_count_the_words_of_every_sentence(conll, text, numbered):
+    assert conll(text).numbered == numbered
+
+
+def test_comments_are_proposed_where_lines_look_like_them(conll, tmp_path):
+    refused = message(conll, UNIVERSAL, tmp_path)
+    assert refused.splitlines()[:2] == ["3 faults:", "  - x.conll, line 2: 12 columns where most lines have 4: '#' …"]
+    assert refused.splitlines()[-1] == (
+        "if lines that begin with '#' are comments, give --comment-prefix '#', or name the file .conllu"
+    )
+    one = message(conll, "% one two\na O\nb O\n", tmp_path)
+    assert one == (
+        "x.conll, line 1: 3 columns where most lines have 2: '%' …; if lines that begin with '%' are comments, give "
+        "--comment-prefix '%'"
+    )
+    within = message(conll, "a O\n# b O\nc O\n", tmp_path)  # within a sentence it is no comment
+    assert within == "x.conll, line 2: 3 columns where most lines have 2: '#' …"
+    assert message(conll, "a O\n# b O\nc O\n", tmp_path, "#") == within
+    assert "comments" not in message(conll, "a O\nb\nc O\n", tmp_path)
+    assert message(conll, "# a\n# b\n", tmp_path, "#") == (
+        "x.conll: no words; expected one word per line, with its tag in the last column"
+    )
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("split", ["train", "dev", "test"])
+def test_hash_signs_of_real_text_stay_words(real_data, split):
+    path = real_data / "ner" / "wnut17" / f"{split}.conll"
+    assert read_conll(path, "#").columns == read_conll(path).columns

@@ -1,0 +1,341 @@
+"""Files of annotation tools: what is read from each form, what is refused with its line, and the way there and back."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from itertools import pairwise
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bertkit.checkpoint.load import load_tokenizer
+from bertkit.errors import DataError, RecipeError
+from bertkit.tables import Table
+from bertkit.tasks import table_data
+from bertkit.tasks.ner.annotations import FORMS
+from bertkit.tasks.ner.task import DataSettings, NerTask, TaskSettings
+from bertkit.tasks.ner.words import split_words
+
+from .test_task import outputs_that_say
+
+ANN, OSLO = "Ann Lee left 👩\u200d🚒 Oslo", "أوسلو في النرويج"
+TAGS = [["B-PER", "I-PER", "O", "O", "O", "B-LOC"], ["B-LOC", "O", "B-LOC"]]
+SPANS = [[(0, 7, "PER"), (17, 21, "LOC")], [(0, 5, "LOC"), (9, 16, "LOC")]]
+
+
+def spans(text, given):
+    return {"text": text, "spans": [{"start": start, "end": end, "label": kind} for start, end, kind in given]}
+
+
+def prodigy(text, given):
+    tokens = [{"text": word.text, "start": word.start, "end": word.end, "id": 0} for word in split_words(text)]
+    return {**spans(text, given), "tokens": tokens, "answer": "accept", "_input_hash": 1, "meta": {"score": 0.5}}
+
+
+def doccano(text, given):
+    return {"id": 3, "text": text, "label": [list(each) for each in given], "Comments": []}
+
+
+def doccano_of_relations(text, given):
+    entities = [{"id": 1, "label": kind, "start_offset": start, "end_offset": end} for start, end, kind in given]
+    return {"id": 3, "text": text, "entities": entities, "relations": []}
+
+
+def predicted(text, given):
+    entities = [
+        {"text": text[start:end], "type": kind, "probability": 0.5, "start": start, "end": end}
+        for start, end, kind in given
+    ]
+    return {"text": text, "entities": entities}
+
+
+def values(text, given):
+    return [{"start": start, "end": end, "text": text[start:end], "labels": [kind]} for start, end, kind in given]
+
+
+def label_studio(text, given):
+    result = [{"value": value, "type": "labels", "from_name": "label"} for value in values(text, given)]
+    result.append({"value": {"choices": ["good"]}, "type": "choices"})
+    return {"id": 1, "data": {"text": text, "n": 5}, "annotations": [{"result": result}], "predictions": []}
+
+
+def label_studio_min(text, given):
+    return {"id": 1, "text": text, "label": values(text, given), "annotator": 1}
+
+
+ALL_FORMS = (spans, prodigy, doccano, doccano_of_relations, predicted, label_studio, label_studio_min)
+
+
+def lines(*rows):
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+@pytest.fixture
+def task(task_of_files):
+    return partial(task_of_files, NerTask, TaskSettings, DataSettings)
+
+
+@pytest.fixture
+def tokenizer(checkpoint):
+    return load_tokenizer(checkpoint)
+
+
+def message(task, folder, splits=("train",)):
+    with pytest.raises((DataError, RecipeError)) as caught:
+        task.load(list(splits))
+    return str(caught.value).replace(f"{folder}/", "")
+
+
+# ---- reading --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ALL_FORMS)
+@pytest.mark.parametrize("as_list", [False, True])
+def test_every_form_gives_words_and_tags(task, tmp_path, form, as_list):
+    rows = [form(ANN, SPANS[0]), form(OSLO, SPANS[1])]
+    if as_list:
+        (tmp_path / "train.json").write_text(json.dumps(rows), encoding="utf-8")
+        found = task(train_file=str(tmp_path / "train.json"))
+    else:
+        found = task(train_jsonl=lines(*rows))
+    found, splits = found.load(["train"])
+    examples = splits["train"].examples
+    assert examples["tokens"][:] == [[word.text for word in split_words(text)] for text in (ANN, OSLO)]
+    assert [[found.task.label_names[label] for label in row] for row in examples["labels"][:]] == TAGS
+    assert found.task.scheme == "IOB2"
+    assert splits["train"].notes == ()
+
+
+def test_offsets_in_utf16_are_read_and_proposed(task, tmp_path):
+    in_utf16 = [(0, 7, "PER"), (19, 23, "LOC")]  # the two emoji count 2 each
+    refused = message(task(train_jsonl=lines(doccano(ANN, in_utf16))), tmp_path)
+    assert refused.splitlines() == [
+        "train.jsonl, line 1: span 19:23 (LOC) is outside of the text, 0:21",
+        "spans that do not fit their text: 1; if the offsets count UTF-16 code units, as JavaScript does, give "
+        "--offset-unit utf16, with which there are 0",
+    ]
+    found, splits = task(train_jsonl=lines(doccano(ANN, in_utf16)), offset_unit="utf16").load(["train"])
+    assert [found.task.label_names[label] for label in splits["train"].examples["labels"][0]] == TAGS[0]
+    row = {"text": ANN, "entities": predicted(ANN, SPANS[0])["entities"]}
+    assert found.in_form("doccano", row) == {"text": ANN, "label": [list(each) for each in in_utf16]}
+    snapped = task(train_jsonl=lines(doccano(ANN, [(0, 7, "PER"), (18, 21, "LOC")])), snap=True).load(["train"])[1]
+    assert snapped["train"].notes == ("1 of 2 spans cut words and were extended to whole words",)
+
+
+def test_what_the_span_says_it_covers_must_be_there(task, tmp_path):
+    wrong = label_studio(ANN, SPANS[0])
+    wrong["annotations"][0]["result"][1]["value"]["text"] = "Bergen"
+    assert message(task(train_jsonl=lines(wrong)), tmp_path) == (
+        "train.jsonl, line 1: span 17:21 (LOC) is 'Oslo' in the text, and 'Bergen' in the span"
+    )
+
+
+def test_annotations_that_were_rejected_skipped_or_not_made_are_left_out(task, tmp_path):
+    cancelled, twice = label_studio(ANN, SPANS[0]), label_studio(ANN, SPANS[0])
+    cancelled["annotations"][0]["was_cancelled"] = True
+    none = {**label_studio(ANN, []), "annotations": []}
+    twice["annotations"] += [{"result": [], "ground_truth": False}]
+    twice["annotations"][0]["ground_truth"] = True
+    _, splits = task(train_jsonl=lines(cancelled, none, twice)).load(["train"])
+    assert len(splits["train"].examples) == 1
+    assert splits["train"].notes == ("2 of 3 rows have no accepted annotation and are left out",)
+    rejected = {**prodigy(ANN, []), "answer": "reject"}
+    table = lines(rejected, prodigy(OSLO, [(0, 2, "LOC")]))
+    assert message(task(train_jsonl=table), tmp_path).startswith("train.jsonl, line 2: span 0:2")
+    assert message(task(train_jsonl=lines(rejected)), tmp_path) == "train.jsonl: no row has an accepted annotation"
+    twice["annotations"][0]["ground_truth"] = False
+    assert message(task(train_jsonl=lines(twice)), tmp_path) == (
+        "train.jsonl, line 1: 2 annotations that differ; keep one, or mark one as ground truth"
+    )
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        (spans("Ann left", [(0, 2, "X")]), "span 0:2 (X, 'An') cuts the word 'Ann'"),
+        (spans("Ann left", [(0, 9, "X")]), "span 0:9 (X) is outside of the text, 0:8"),
+        (spans("Ann left", [(0, 3, "X"), (0, 8, "Y")]), "span 0:3 (X, 'Ann') and span 0:8 (Y, 'Ann left') overlap"),
+        ({"text": "Ann", "spans": None}, "no spans; write an empty list if it has none"),
+        ({"text": "Ann", "spans": "X"}, "the spans are 'X'; expected a list"),
+        ({"text": "Ann", "spans": [{"start": 0, "end": "3", "label": "X"}]}, "a span is {'end': '3', 'label'"),
+        (
+            {"text": "Ann", "spans": [{"start": 0, "end": 3}]},
+            "a span is {'end': 3, 'start': 0}; expected start and end",
+        ),
+        ({"text": "Ann", "spans": [[0, 3, " "]]}, "a span is [0, 3, ' ']; expected start and end"),
+        ({"text": "Ann", "spans": [[0, 3]]}, "a span is [0, 3]; expected start and end"),
+        ({"text": "Ann", "spans": [[0, True, "X"]]}, "a span is [0, True, 'X']; expected"),
+        ({"text": "Ann", "spans": [[0, 3, 5]]}, "a span is [0, 3, 5]; expected start and end"),
+        ({"text": " \u200b", "spans": []}, "the text has no words; remove the row"),
+        ({"text": 7, "spans": []}, "the text is 7; expected text"),
+    ],
+)
+def test_a_wrong_row_is_refused_with_its_line(task, tmp_path, row, expected):
+    refused = message(task(train_jsonl=lines(spans(ANN, SPANS[0]), row)), tmp_path)
+    assert refused.splitlines()[0].startswith(f"train.jsonl, line 2: {expected}")
+
+
+def test_faults_of_all_files_and_rows_are_told_together(task, tmp_path):
+    bad = lines(*[spans("Ann left", [(0, 2, "X")])] * 12)
+    refused = message(task(train_jsonl=bad, validation_jsonl=bad), tmp_path, ("train", "validation"))
+    assert refused.count("12 faults:") == 2
+    assert refused.count("cuts the word") == 20
+    assert "--offset-unit" not in refused  # both units give the same
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (
+            {"train_jsonl": '{"text": "Ann", "ents": []}\n'},
+            "train.jsonl: texts without a column spans, entities, labels, label among text, ents; give the column of "
+            "the spans with --tag-column",
+        ),
+        (
+            {"train_jsonl": '{"text": "Ann", "ents": []}\n', "tag_column": "ent"},
+            "train.jsonl: no column 'ent' among text, ents; give the column of the spans with --tag-column",
+        ),
+        (
+            {"train_jsonl": '{"body": "Ann", "ents": []}\n'},
+            "train.jsonl: none of its columns (body, ents) is named tokens, words; give the column of the words, or of "
+            "texts with spans, with --token-column",
+        ),
+        (
+            {"train_jsonl": lines(spans("Ann", [(0, 3, "X")])), "scheme": "plain", "label_names": ["a", "b"]},
+            "train.jsonl: has spans, and task.scheme plain has a tag for every word; remove it",
+        ),
+    ],
+)
+def test_missing_columns_are_asked_for(task, tmp_path, given, expected):
+    assert message(task(**given), tmp_path) == expected
+
+
+def test_columns_of_other_names(task):
+    rows = lines({"body": ANN, "ents": spans(ANN, SPANS[0])["spans"], "text": "no"})
+    found, splits = task(train_jsonl=rows, token_column="body", tag_column="ents").load(["train"])
+    assert [found.task.label_names[label] for label in splits["train"].examples["labels"][0]] == TAGS[0]
+    table = Table({"body": [ANN], "text": ["no"]}, "x.csv", "")
+    assert found.columns_of(table)["text"] == [ANN]
+    of_columns = found.with_settings(token_column=2)  # trained on a column file
+    assert of_columns.columns_of(Table({"text": [ANN]}, "x.csv", ""))["text"] == [ANN]
+
+
+def test_a_test_set_may_lack_spans_and_documents_give_context(task):
+    rows = [{**spans(text, given), "document_id": 1} for text, given in zip((ANN, OSLO), SPANS, strict=True)]
+    _, splits = task(
+        train_jsonl=lines(*rows),
+        test_jsonl=lines({"text": OSLO, "document_id": 1}),
+        context="document",
+    ).load(["train", "test"])
+    assert splits["train"].examples["after"][0] == OSLO.split()
+    assert "labels" not in splits["test"].examples.column_names
+    assert splits["test"].examples["tokens"][:] == [OSLO.split()]
+
+
+def test_a_table_of_words_and_one_of_both_stay_what_they_were(task):
+    rows = lines({"tokens": ["a", "b"], "ner_tags": ["B-X", "O"], "text": "a b", "label": [], "data": {}})
+    _, splits = task(train_jsonl=rows).load(["train"])
+    assert splits["train"].examples["labels"][:] == [[1, 0]]
+
+
+@pytest.mark.parametrize("of_lists", [False, True])
+def test_labels_of_a_hub_set_are_named_by_its_features(task, monkeypatch, of_lists):
+    columns = {"start": [0, 17], "end": [7, 21], "label": [1, 0]}
+    rows = [dict(zip(columns, each, strict=True)) for each in zip(*columns.values(), strict=True)]
+    table = Table(
+        {"text": [ANN], "spans": [columns if of_lists else rows]},
+        "org/set (train)",
+        "",
+        class_names={"spans.label": ["LOC", "PER"]},
+    )
+    monkeypatch.setattr(table_data, "hub_splits", lambda *args: ["train"])
+    monkeypatch.setattr(table_data, "load_hub_table", lambda *args: table)
+    found, splits = task(dataset_name="org/set").load(["train"])
+    assert [found.task.label_names[label] for label in splits["train"].examples["labels"][0]] == TAGS[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"comment_prefix": ""}, "comment_prefix: expected the start of comment lines, such as '#', got ''"),
+        ({"comment_prefix": "# "}, "comment_prefix: expected the start of comment lines, such as '#', got '# '"),
+    ],
+)
+def test_impossible_settings_are_refused(given, expected):
+    with pytest.raises(ValueError, match=expected):
+        DataSettings(**given)
+
+
+# ---- file → words → model → file ------------------------------------------------------------------------------------
+
+WORDS = st.sampled_from(
+    [
+        "Ann",
+        "O'Neil",
+        "film",
+        "كتاب",
+        "مُحَمَّد",
+        "שלום",
+        "北",
+        "e\u0301te\u0301",
+        "नमस्ते",
+        "👍",
+        "🇩🇪",
+        "❤\ufe0f",
+        "3,000",
+        ".",
+    ]
+)
+GAPS = st.sampled_from([" ", "  ", "\n", " \u200f", "\u00a0", "\u200b "])
+
+
+@st.composite
+def annotated(draw):
+    """A text, and spans of its words that do not overlap, without white space at their ends, in order."""
+    text = "".join(draw(WORDS) + draw(GAPS) for _ in range(draw(st.integers(1, 9))))
+    words = split_words(text)
+    cuts = sorted(draw(st.sets(st.integers(0, len(words)), max_size=6)))
+    found = []
+    for first, end in pairwise(cuts):
+        if draw(st.booleans()):
+            covered = text[words[first].start : words[end - 1].end].rstrip("\u200f\u200b")
+            found.append((words[first].start, words[first].start + len(covered), draw(st.sampled_from(["PER", "a-b"]))))
+    return text, found
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("unit", ["character", "utf16"])
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=st.lists(annotated(), min_size=1, max_size=4), length=st.integers(4, 20))
+def test_a_model_that_says_gold_writes_the_file_it_learned_from(tokenizer, tmp_path, form, unit, rows, length):
+    names = ["O", "B-PER", "I-PER", "B-a-b", "I-a-b"]
+    data = DataSettings(train_file=str(tmp_path / "x.jsonl"), max_seq_length=length, offset_unit=unit)
+    task = NerTask(TaskSettings(scheme="IOB2", label_names=names), data)
+    entities = [[{"start": start, "end": end, "type": kind} for start, end, kind in spans] for _, spans in rows]
+    given = [
+        task.in_form(form, {"text": text, "entities": each}) for (text, _), each in zip(rows, entities, strict=True)
+    ]
+    (tmp_path / "x.jsonl").write_text(lines(*given), encoding="utf-8")
+    _, splits = task.load(["train"])
+    labels = splits["train"].examples["labels"][:]
+    columns = task.columns_of(task.data.tables(["train"])["train"])
+    assert columns["tokens"] == splits["train"].examples["tokens"][:]
+    features = task.encode(columns, tokenizer)
+    predictions = task.decode(outputs_that_say(labels, features, len(names)), features, columns)
+    shown = task.shown(columns)
+    assert list(shown) == ["text"]
+    written = [
+        task.in_form(form, {"text": text, **prediction})
+        for text, prediction in zip(shown["text"], predictions, strict=True)
+    ]
+    assert written == given
+
+
+def test_words_are_joined_for_the_forms_of_texts():
+    task = NerTask(TaskSettings(scheme="IOB2", label_names=["O", "B-X", "I-X"]), DataSettings())
+    row = {"tokens": ["New", "York", ",", "é"], "tags": ["B-X", "I-X", "O", "B-X"], "probabilities": [1.0] * 4}
+    assert task.in_form("doccano", row) == {"text": "New York , é", "label": [[0, 8, "X"], [11, 12, "X"]]}
+    assert task.in_form("spans", row) == spans("New York , é", [(0, 8, "X"), (11, 12, "X")])
+    assert NerTask(TaskSettings(scheme="plain", label_names=["a", "b"]), DataSettings()).output_forms == ()

@@ -1,0 +1,113 @@
+"""Spans of characters and words: offsets, cut words, overlaps, and that nothing is lost on the way there and back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bertkit.metrics.entities import find_entities
+from bertkit.tasks.ner.highlighting import Span
+from bertkit.tasks.ner.spans import align, from_utf16, to_utf16, trimmed
+from bertkit.tasks.ner.words import split_words
+
+FIREFIGHTER = "👨🏻\u200d🚒"
+
+
+def aligned(text, *spans, snap=False):
+    return align(text, split_words(text), [Span(*span) for span in spans], snap)
+
+
+def covered(text, found):
+    words = split_words(text)
+    return [(text[words[first].start : words[end - 1].end], kind) for kind, first, end in find_entities(found.tags)]
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("Ann Lee left", "Ann Lee"),
+        (f"a {FIREFIGHTER} in 🇩🇪 Köln", "🇩🇪 Köln"),
+        (f"a {FIREFIGHTER} in Köln", FIREFIGHTER),
+        ("le cafe\u0301 Ame\u0301lie ferme", "Ame\u0301lie"),
+        ("قال محمد بن سلمان اليوم", "محمد بن سلمان"),
+        ("היא גרה ליד תל אביב", "תל אביב"),
+        ("他去了北京大学", "北京大学"),
+        ("\u200fمحمد\u200f هنا", "محمد"),  # a mark of direction before and after the word
+        ("Ann\u200b left", "Ann"),
+        ("Ann \u200f Lee", "Ann \u200f Lee"),
+    ],
+)
+def test_a_span_gives_the_same_span_in_any_script(text, part):
+    start = text.index(part)
+    found = aligned(text, (start, start + len(part), "X"))
+    assert (found.faults, found.snapped, found.trimmed) == ([], 0, 0)
+    [(there, kind)] = covered(text, found)
+    assert (trimmed(there, 0, len(there)), kind) == ((0, len(part)), "X")
+
+
+@pytest.mark.parametrize(
+    ("span", "expected"),
+    [
+        ((4, 13, "X"), "span 4:13 (X) is outside of the text, 0:12"),
+        ((-1, 3, "X"), "span -1:3 (X) is outside of the text, 0:12"),
+        ((5, 4, "X"), "span 5:4 (X) is outside of the text, 0:12"),
+        ((3, 4, "X"), "span 3:4 (X, ' ') has no word"),
+        ((4, 4, "X"), "span 4:4 (X, '') has no word"),
+        ((1, 3, "X"), "span 1:3 (X, 'nn') cuts the word 'Ann'; correct it, or give --snap to extend such spans"),
+        ((4, 8, "X"), "span 4:8 (X, 'Oslo') cuts the word 'Oslo-based'; correct it, or give --snap to extend"),
+        ((4, 6, "X"), "span 4:6 (X, 'Os') cuts the word 'Oslo-based'; correct it, or give --snap"),
+    ],
+)
+def test_a_span_that_does_not_fit_is_described(span, expected):
+    [fault] = aligned("Ann Oslo-based"[:12] if "0:12" in expected else "Ann Oslo-based", span).faults
+    assert fault.startswith(expected)
+
+
+def test_cut_words_are_snapped_only_on_request():
+    found = aligned("Ann Oslo-based", (1, 8, "X"), snap=True)
+    assert (found.tags, found.faults, found.snapped) == (["B-X", "I-X"], [], 1)
+    both = aligned("Ann Oslo-based", (4, 8, "LOC"), (9, 14, "X"), snap=True)  # now both are the whole word
+    assert both.faults == ["span 4:8 (LOC, 'Oslo') and span 9:14 (X, 'based') overlap; keep one of them"]
+
+
+def test_overlaps_and_repetitions_are_faults_and_neighbours_are_not():
+    text = "Ann Lee left"
+    assert aligned(text, (4, 7, "X"), (0, 3, "X")).tags == ["B-X", "B-X", "O"]
+    [fault] = aligned(text, (4, 12, "Y"), (0, 7, "X")).faults
+    assert fault == "span 0:7 (X, 'Ann Lee') and span 4:12 (Y, 'Lee left') overlap; keep one of them"
+    assert len(aligned(text, (0, 3, "X"), (0, 3, "X")).faults) == 1
+    assert len(aligned(text, (0, 12, "X"), (0, 3, "X"), (4, 7, "X")).faults) == 2  # nested ones
+
+
+def test_white_space_at_the_ends_is_left_out_and_counted():
+    found = aligned("Ann Lee left", (3, 8, "X"))
+    assert (found.tags, found.trimmed, found.snapped) == (["O", "B-X", "O"], 1, 0)
+
+
+@given(text=st.text(max_size=20))
+def test_utf16_offsets_are_those_of_the_encoded_text(text):
+    units = text.encode("utf-16-le")
+    for position in range(len(text) + 1):
+        at = to_utf16(text, position)
+        assert units[: 2 * at].decode("utf-16-le") == text[:position]
+        assert from_utf16(text, at) == position
+    assert from_utf16(text, len(units) // 2 + 1) is None
+    assert from_utf16(text, -1) is None
+
+
+@settings(deadline=None, max_examples=200)
+@given(text=st.text(max_size=40), data=st.data())
+def test_spans_of_words_come_back_and_others_are_faults_or_counted(text, data):
+    ends = st.integers(-2, len(text) + 2)
+    spans = data.draw(st.lists(st.tuples(ends, ends, st.sampled_from(["X", "a-b"])), max_size=4))
+    found = aligned(text, *spans)
+    assert len(found.tags) == len(split_words(text))
+    if not found.faults:
+        assert found.snapped == 0
+        words = split_words(text)
+        back = [
+            (*trimmed(text, words[first].start, words[end - 1].end), kind)
+            for kind, first, end in find_entities(found.tags)
+        ]
+        assert back == sorted((*trimmed(text, start, end), kind) for start, end, kind in spans)

@@ -1,0 +1,202 @@
+"""Splits of Hub data sets: which one is used for what, parts of splits, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bertkit.errors import DataError
+from bertkit.tables import Table
+from bertkit.tasks import table_data
+from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
+from bertkit.tasks.hub_data import HubData
+from bertkit.tasks.question_answering.task import DataSettings as QuestionSettings
+
+ROLES = ("train", "validation", "test")
+
+
+@pytest.mark.parametrize(
+    ("known", "given", "expected"),
+    [
+        ("train validation test", {}, {"train": "train", "validation": "validation", "test": "test"}),
+        ("train dev", {}, {"train": "train"}),
+        ("train dev", {"validation": "dev"}, {"train": "train", "validation": "dev"}),
+        ("train test", {"validation": "test"}, {"train": "train", "validation": "test"}),  # and no test set
+        ("train test", {"validation": "test[:50%]"}, {"train": "train", "validation": "test[:50%]"}),
+        (
+            "train validation test",
+            {"train": "train+validation", "test": "test[:10]"},
+            {"train": "train+validation", "test": "test[:10]"},
+        ),
+        ("all", {"train": "all[:80%]", "validation": "all[80%:]"}, {"train": "all[:80%]", "validation": "all[80%:]"}),
+    ],
+)
+def test_a_split_has_one_use(known, given, expected):
+    data = table_data.TableData(dataset_name="a/b", **{f"{use}_split": split for use, split in given.items()})
+    assert data.splits_of(known.split(), ROLES) == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "given", "expected"),
+    [
+        (
+            DataSettings,
+            {"train_split": "train"},
+            "train_split: is for a Hub data set; give dataset_name, or train_file",
+        ),
+        (DataSettings, {"dataset_name": "a/b", "test_split": " "}, "test_split: expected a split such as train or"),
+        (
+            DataSettings,
+            {"dataset_name": "a/b", "train_split": "x", "test_split": "x"},
+            "test_split: x is the train_split too; give another split or part",
+        ),
+        (HubData, {"dataset_config": "en"}, "dataset_config: is for a Hub data set"),
+        (
+            QuestionSettings,
+            {"train_file": "x.json", "train_split": "train"},
+            "train_split: is for a Hub data set; remove it, or the files",
+        ),
+    ],
+)
+def test_impossible_settings_are_refused(settings, given, expected):
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the text follows
+        settings(**given)
+    assert str(caught.value).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("known", "given", "expected"),
+    [
+        (["dev", "extra"], {}, "a/b: no split 'train'; available: 'dev', 'extra'; give --train-split"),
+        ([], {}, "a/b: no split 'train'; available: none; give --train-split"),
+        (
+            ["train"],
+            {"validation_split": "train[90%:]"},
+            "a/b: --validation-split takes the split train or a part of it; give --train-split for the rest, such as "
+            "'train[:90%]' beside 'train[90%:]'",
+        ),
+    ],
+)
+def test_a_set_without_a_split_to_train_on_is_refused(monkeypatch, known, given, expected):
+    monkeypatch.setattr(table_data, "hub_splits", lambda *args: known)
+    with pytest.raises(DataError) as caught:
+        DataSettings(dataset_name="a/b", **given).tables(ROLES)
+    assert str(caught.value) == expected
+
+
+def test_the_model_card_names_the_split_that_was_scored(monkeypatch):
+    table = Table({"text": ["a", "b"] * 20, "label": ["x", "y"] * 20}, "a/b", "")
+    monkeypatch.setattr(table_data, "hub_splits", lambda *args: ["train", "dev"])
+    monkeypatch.setattr(table_data, "load_hub_table", lambda *args: table)
+    monkeypatch.setattr(table_data, "check_disjoint", lambda *args: None)
+    given = ClassificationTask(TaskSettings(), DataSettings(dataset_name="a/b", validation_split="dev"))
+    assert given.load()[0].dataset == ("a/b", "default", "dev")
+    held_out = ClassificationTask(TaskSettings(), DataSettings(dataset_name="a/b", train_split="train[:50%]"))
+    assert held_out.load()[0].dataset == ("a/b", "default", "train[:50%]")
+
+
+# ---- from a Hub -----------------------------------------------------------------------------------------------------
+
+PROGRAM = """
+import json, sys
+from bertkit.errors import BertkitError
+from bertkit.tasks.registry import TASKS
+
+for kind, task, data in json.loads(sys.argv[1]):
+    try:
+        made = TASKS.task(kind)
+        _, splits = made(made.settings(**task), made.data_settings(**data)).load()
+        print(json.dumps({name: [split.source, split.examples.to_dict()] for name, split in splits.items()}))
+    except BertkitError as error:
+        print(json.dumps(str(error)))
+"""
+
+
+def parquet(columns: dict, features: dict) -> bytes:
+    import io
+
+    import pyarrow.parquet as pq
+    from datasets import Dataset, Features
+
+    stream = io.BytesIO()
+    pq.write_table(Dataset.from_dict(columns, features=Features(features)).with_format("arrow")[:], stream)
+    return stream.getvalue()
+
+
+@pytest.fixture
+def load(hub_server, with_hub):
+    """``load((kind, task, data), …)`` loads tasks in another process; the sets have one file per split."""
+    from datasets import ClassLabel, List, Value
+
+    reviews = {"review": [f"text {row}" for row in range(40)], "stars": [row % 2 for row in range(40)]}
+    kinds = {"review": Value("string"), "stars": ClassLabel(names=["bad", "good"])}
+    spans = [[{"start": 0, "end": 3, "label": 1}], [], [{"start": 4, "end": 8, "label": 0}], []]
+    span = {"start": Value("int64"), "end": Value("int64"), "label": ClassLabel(names=["LOC", "PER"])}
+    choices = {"context": ["a", "b"], "endings": [["c", "d"], ["e", "f"]], "answer_id": [1, 0]}
+    asked = [{"key": "1", "query": "q", "context": "a b", "found": {"text": ["b"], "answer_start": [2]}}]
+    repositories = {
+        "org/reviews": {"train.parquet": parquet(reviews, kinds), "test.parquet": parquet(reviews, kinds)},
+        "org/spans": {
+            "train.parquet": parquet(
+                {"text": ["Ann left", "He saw", "Ann Oslo", "x"], "spans": spans},
+                {"text": Value("string"), "spans": List(span)},
+            )
+        },
+        "org/choices": {
+            "train.parquet": parquet(
+                choices,
+                {
+                    "context": Value("string"),
+                    "endings": List(Value("string")),
+                    "answer_id": ClassLabel(names=["first", "second"]),
+                },
+            )
+        },
+        "org/asked": {"train.jsonl": "\n".join(map(json.dumps, asked)).encode()},
+    }
+    with hub_server(repositories) as hub:
+        yield lambda *calls: with_hub(hub.endpoint, PROGRAM, calls)
+
+
+@pytest.mark.slow
+def test_splits_parts_and_renamed_columns_of_every_task(load):
+    names = {"text_columns": ["review"], "label_column": "stars"}
+    parts = {"train_split": "train[:75%]", "validation_split": "train[75%:]", "test_split": "test[5:8]"}
+    [reviews, shared, bad, far, unnamed, choices, nameless, asked] = load(
+        ("classification", names, {"dataset_name": "org/reviews", **parts}),
+        ("classification", names, {"dataset_name": "org/reviews", **parts, "validation_split": "train[20:]"}),
+        ("classification", names, {"dataset_name": "org/reviews", "train_split": "train[:90"}),
+        ("classification", names, {"dataset_name": "org/reviews", "train_split": "train[:900%]"}),
+        ("classification", {}, {"dataset_name": "org/reviews"}),
+        (
+            "multiple_choice",
+            {"label_column": "answer_id"},
+            {"dataset_name": "org/choices", "train_split": "train[:1]", "validation_split": "train[1:]"},
+        ),
+        ("question_answering", {}, {"dataset_name": "org/asked", "validation_split": "train[:1]"}),
+        (
+            "question_answering",
+            {"id_column": "key", "question_column": "query", "answers_column": "found"},
+            {"dataset_name": "org/asked", "train_split": "train[:1]", "validation_split": "train[1:]"},
+        ),
+    )
+    assert {name: len(examples["labels"]) for name, (_, examples) in reviews.items()} == {
+        "train": 30,
+        "validation": 10,
+        "test": 3,
+    }
+    assert reviews["test"][0] == "org/reviews (test[5:8])"
+    assert reviews["test"][1]["review"] == ["text 5", "text 6", "text 7"]
+    assert reviews["test"][1]["labels"] == [1, 0, 1]
+    assert shared == (
+        "org/reviews: 10 rows are in the train set (train[:75%]) and in the validation set (train[20:]); give parts "
+        "without common rows, such as 'train[:90%]' and 'train[90%:]', with --train-split and --validation-split"
+    )
+    assert bad.startswith("org/reviews: split 'train[:90': expected the name of a split, a part of one such as")
+    assert far.startswith("org/reviews: split 'train[:900%]': expected the name of a split, a part of one such as")
+    assert unnamed.startswith("org/reviews (train): none of its columns (review, stars) is named label, labels")
+    assert choices["validation"][1]["labels"] == [0]
+    assert "org/asked (train): no column 'id'; available: 'key', 'query', 'context', 'found'; give that" in nameless
+    assert "of the questions with --question-column" in nameless
+    assert asked == "org/asked (train[1:]): no rows; give a larger part"
