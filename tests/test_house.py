@@ -29,6 +29,7 @@ FLOORS = {
     "inference": 5,
     "sharing": 6,
     "training": 7,
+    "checks": 8,
     "tour": 8,
     "cli": 9,
     "__main__": 10,

@@ -12,6 +12,7 @@ import typer
 
 from bertkit import __version__
 from bertkit.cli import (
+    check,
     embed,
     evaluate,
     export,
@@ -45,6 +46,7 @@ app = typer.Typer(
 app.command("quickstart")(quickstart.quickstart)
 command(app, "pretraining", pretrain.SETTINGS)(pretrain.pretrain)
 app.add_typer(finetune.app, name="finetune")
+app.command("check", context_settings=check.SETTINGS)(check.check)
 command(app, "classification", evaluate.SETTINGS)(evaluate.evaluate)  # the task whose data have all of the fields
 app.command("predict")(predict.predict)
 app.command("fill-mask")(fill_mask.fill_mask)
