@@ -43,7 +43,7 @@ def one_word_text(subject: Subject) -> Iterator[Finding]:
     """Finds texts of one word."""
     for texts in subject.texts:
         for column, values in texts.columns.items():
-            rows = [row for row, text in enumerate(values) if len(text.split()) == 1]
+            rows = [row for row, text in enumerate(values) if len(text.split()) == 1 and _is_visible(text)]
             if rows:
                 level = warning if len(rows) > _ONE_WORD * len(values) else note
                 yield level(
@@ -88,7 +88,7 @@ def control_characters(subject: Subject) -> Iterator[Finding]:
         rows = [row for row, values in enumerate(texts.rows()) if any(map(_CONTROL.search, values))]
         if rows:
             signs = Counter(chain.from_iterable(_CONTROL.findall(text) for text in texts.unique()))
-            named = ", ".join(f"U+{ord(sign):04X} {count} times" for sign, count in signs.most_common(3))
+            named = ", ".join(f"{count} × U+{ord(sign):04X}" for sign, count in signs.most_common(3))
             yield warning(
                 texts.place(rows[0]),
                 f"{_share(len(rows), texts)} have control or replacement characters ({named}), which the tokenizer "

@@ -13,6 +13,7 @@ from bertkit.checks.findings import Finding, warning
 from bertkit.checks.registry import rule
 from bertkit.checks.subject import Subject
 
+_SYMBOLS = "symbols"
 _MOST_WORDS = 100_000  # different words that are tokenized, the most frequent ones
 _UNKNOWN, _UNKNOWN_SCRIPT = 0.005, 0.5  # shares of words with an unknown piece
 _LEAST_WORDS, _LEAST_OF_LANGUAGE = 20, 200
@@ -43,7 +44,7 @@ def script_of(sign: str) -> str:
     >>> script_of("a"), script_of("я"), script_of("語"), script_of("7")
     ('Latin', 'Cyrillic', 'Cjk', 'symbols')
     """
-    return unicodedata.name(sign, "symbols").split()[0].capitalize() if sign.isalpha() else "symbols"
+    return unicodedata.name(sign, "other").split()[0].capitalize() if sign.isalpha() else _SYMBOLS
 
 
 def count_scripts(subject: Subject) -> dict[str, ScriptCount]:
@@ -80,7 +81,7 @@ def _count(words: Counter[str], tokenizer: Any) -> dict[str, ScriptCount]:
 def unknown_script(subject: Subject) -> Iterator[Finding]:
     """Finds scripts whose words are mostly unknown to the vocabulary."""
     for script, counts in count_scripts(subject).items():
-        if _is_unknown(counts):
+        if _is_unknown(script, counts):
             yield warning(
                 "data",
                 f"{counts.unknown:,} of {counts.words:,} words in {script} script "
@@ -94,7 +95,7 @@ def unknown_script(subject: Subject) -> Iterator[Finding]:
 def unknown_tokens(subject: Subject) -> Iterator[Finding]:
     """Reports the share of words with unknown pieces, by script; without the scripts of `unknown_script`."""
     for script, counts in count_scripts(subject).items():
-        if counts.unknown > max(_LEAST_WORDS, _UNKNOWN * counts.words) and not _is_unknown(counts):
+        if counts.unknown > max(_LEAST_WORDS, _UNKNOWN * counts.words) and not _is_unknown(script, counts):
             yield warning(
                 "data",
                 f"{counts.unknown:,} of {counts.words:,} words in {script} script "
@@ -104,8 +105,8 @@ def unknown_tokens(subject: Subject) -> Iterator[Finding]:
             )
 
 
-def _is_unknown(counts: ScriptCount) -> bool:
-    return counts.unknown >= _LEAST_WORDS and counts.unknown > _UNKNOWN_SCRIPT * counts.words
+def _is_unknown(script: str, counts: ScriptCount) -> bool:
+    return script != _SYMBOLS and counts.unknown >= _LEAST_WORDS and counts.unknown > _UNKNOWN_SCRIPT * counts.words
 
 
 @rule("fragmented-words", "tokenizer")
@@ -113,7 +114,7 @@ def fragmented_words(subject: Subject) -> Iterator[Finding]:
     """Finds scripts whose words are split into many pieces, as those of a language without a vocabulary are."""
     for script, counts in count_scripts(subject).items():
         known = counts.words - counts.unknown
-        if script == "symbols" or known < _LEAST_OF_LANGUAGE or counts.pieces <= _MANY_PIECES * known:
+        if script == _SYMBOLS or known < _LEAST_OF_LANGUAGE or counts.pieces <= _MANY_PIECES * known:
             continue
         yield warning(
             "data",
