@@ -69,7 +69,7 @@ def find_suspects(vectors: np.ndarray, labels: np.ndarray) -> list[Suspect]:
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=_MOST_ITERATIONS))
     probabilities = cross_val_predict(model, vectors[rows], given, cv=_FOLDS, method="predict_proba")
     with redirect_stdout(StringIO()):  # Datalab prints its progress
-        lab = Datalab({"label": given.tolist()}, label_name="label", verbosity=0)
+        lab = Datalab({"label": given.tolist()}, label_name="label", verbosity=1)
         lab.find_issues(pred_probs=probabilities, issue_types={"label": {}})
     issues = lab.get_issues("label")
     found = [

@@ -84,7 +84,7 @@ def unknown_script(subject: Subject) -> Iterator[Finding]:
         if _is_unknown(script, counts):
             yield warning(
                 "data",
-                f"{counts.unknown:,} of {counts.words:,} words in {script} script "
+                f"{counts.unknown:,} of {counts.words:,} words {_in(script)} "
                 f"({100 * counts.unknown / counts.words:.1f} %) have pieces that the vocabulary of "
                 f"{subject.checkpoint or 'the tokenizer'} does not have, such as {counts.example[:40]!r}",
                 "use a checkpoint for these languages, such as google-bert/bert-base-multilingual-cased",
@@ -98,11 +98,15 @@ def unknown_tokens(subject: Subject) -> Iterator[Finding]:
         if counts.unknown > max(_LEAST_WORDS, _UNKNOWN * counts.words) and not _is_unknown(script, counts):
             yield warning(
                 "data",
-                f"{counts.unknown:,} of {counts.words:,} words in {script} script "
+                f"{counts.unknown:,} of {counts.words:,} words {_in(script)} "
                 f"({100 * counts.unknown / counts.words:.1f} %) have a piece {subject.tokenizer.unk_token}, the most "
                 f"frequent is {counts.example[:40]!r}",
                 "check the encoding of the text, or use a checkpoint whose vocabulary has these characters",
             )
+
+
+def _in(script: str) -> str:
+    return "without letters" if script == _SYMBOLS else f"in {script} script"
 
 
 def _is_unknown(script: str, counts: ScriptCount) -> bool:
