@@ -7,6 +7,7 @@ that disagree with these predictions.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
 from io import StringIO
@@ -68,9 +69,13 @@ def find_suspects(vectors: np.ndarray, labels: np.ndarray) -> list[Suspect]:
     kept, given = np.unique(labels[rows], return_inverse=True)
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=_MOST_ITERATIONS))
     probabilities = cross_val_predict(model, vectors[rows], given, cv=_FOLDS, method="predict_proba")
-    with redirect_stdout(StringIO()):  # Datalab prints its progress
+    # Datalab prints its progress, and uses deprecated functions of pandas.
+    with redirect_stdout(StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         lab = Datalab({"label": given.tolist()}, label_name="label", verbosity=1)
-        lab.find_issues(pred_probs=probabilities, issue_types={"label": {}})
+        lab.find_issues(
+            pred_probs=probabilities, issue_types={"label": {"n_jobs": 1}}
+        )  # without forks of a process with threads
     issues = lab.get_issues("label")
     found = [
         Suspect(int(rows[row]), int(labels[rows[row]]), int(kept[predicted]), float(score))

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from bertkit.checks.findings import Finding, warning
+from bertkit.checks.findings import Finding, note, warning
 from bertkit.checks.registry import rule
 from bertkit.checks.subject import Subject
 
 _SYMBOLS = "symbols"
 _MOST_WORDS = 100_000  # different words that are tokenized, the most frequent ones
 _UNKNOWN, _UNKNOWN_SCRIPT = 0.005, 0.5  # shares of words with an unknown piece
+_MANY_OF_SCRIPT = 0.001  # share of all words above which a note becomes a warning
 _LEAST_WORDS, _LEAST_OF_LANGUAGE = 20, 200
 _MANY_PIECES = 2.5  # mean per word; English words in BERT's English vocabulary have about 1.2, in other languages' 3
 
@@ -80,9 +81,11 @@ def _count(words: Counter[str], tokenizer: Any) -> dict[str, ScriptCount]:
 @rule("unknown-script", "tokenizer")
 def unknown_script(subject: Subject) -> Iterator[Finding]:
     """Finds scripts whose words are mostly unknown to the vocabulary."""
+    total = sum(subject.words.values())
     for script, counts in count_scripts(subject).items():
         if _is_unknown(script, counts):
-            yield warning(
+            level = warning if counts.words >= _MANY_OF_SCRIPT * total else note
+            yield level(
                 "data",
                 f"{counts.unknown:,} of {counts.words:,} words {_in(script)} "
                 f"({100 * counts.unknown / counts.words:.1f} %) have pieces that the vocabulary of "

@@ -23,7 +23,7 @@ WARNINGS = {
     "wnut17": {"unknown-tokens", "duplicates", "label-conflict", "casing"},
     "conll2000": {"split-overlap", "near-split-overlap", "rare-class", "imbalance", "labels-in-one-split"},
     "squad1": set(),
-    "squad2": set(),
+    "squad2": {"near-duplicates"},
 }
 
 
