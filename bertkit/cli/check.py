@@ -20,6 +20,8 @@ def check(context: typer.Context) -> None:
             f"{words[0] if words else 'none'}; the runs are {' and '.join(_COMMANDS)}"
         )
     end = words.index("--") if "--" in words else len(words)
+    is_group = words[0] == "finetune" and (len(words) == 1 or words[1].startswith("-"))  # only its help is wanted
+    flag = [] if is_group else ["--check"]
     root = context.find_root()
-    code = root.command.main([*words[:end], "--check", *words[end:]], root.info_name, standalone_mode=False)
+    code = root.command.main([*words[:end], *flag, *words[end:]], root.info_name, standalone_mode=False)
     raise typer.Exit(code or 0)
