@@ -25,6 +25,7 @@ _PUBLIC = {
     "BertForTokenClassification": "bertkit.model.modeling_bert:BertForTokenClassification",
     "BertModel": "bertkit.model.modeling_bert:BertModel",
     "BertkitError": "bertkit.errors:BertkitError",
+    "check": "bertkit.checks.check:check",
     "compare": "bertkit.grids.compare:compare",
     "copy_recipe": "bertkit.recipe.find:copy_recipe",
     "embed": "bertkit.inference.embedding_files:embed_texts",

@@ -29,6 +29,7 @@ LAYERS = {
     "inference": 5,
     "sharing": 6,
     "training": 7,
+    "checks": 8,
     "grids": 8,
     "tour": 8,
     "cli": 9,

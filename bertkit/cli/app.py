@@ -12,6 +12,7 @@ import typer
 
 from bertkit import __version__
 from bertkit.cli import (
+    check,
     compare,
     embed,
     ensemble,
@@ -47,6 +48,7 @@ app = typer.Typer(
 app.command("quickstart")(quickstart.quickstart)
 command(app, "pretraining", pretrain.SETTINGS)(pretrain.pretrain)
 app.add_typer(finetune.app, name="finetune")
+app.command("check", context_settings=check.SETTINGS)(check.check)
 command(app, ("classification", "ner"), evaluate.SETTINGS)(evaluate.evaluate)  # the tasks whose data have the fields
 app.command("compare")(compare.compare)
 app.command("ensemble")(ensemble.ensemble)

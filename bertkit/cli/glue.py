@@ -10,6 +10,7 @@ import typer
 import bertkit
 from bertkit.cli.grids import print_grid
 from bertkit.cli.printing import print_text
+from bertkit.cli.reports import print_report
 from bertkit.cli.runs import FineTuning, finetune, grid_arguments
 from bertkit.cli.settings import run_settings
 from bertkit.errors import RecipeError, did_you_mean
@@ -41,12 +42,17 @@ def glue(
         return
     if run.push_to_hub is not None:
         raise RecipeError(f"--push-to-hub is for one run, and --task {task} names several; use bertkit push")
+    names = tasks(task, run.recipe)
+    if run.is_checked:
+        from bertkit.checks.findings import merged
+
+        reports = {name: run.report(f"finetune/glue/{name}", run.output_dir / name) for name in names}
+        print_report(merged(reports), run.json)
+        return
     from bertkit.training.glue_suite import glue_table
 
     # Repeating the command continues where it stopped, so --resume has no effect.
-    results = bertkit.finetune_glue(
-        tasks(task, run.recipe), output_dir=run.output_dir, model=run.model, overrides=run.overrides()
-    )
+    results = bertkit.finetune_glue(names, output_dir=run.output_dir, model=run.model, overrides=run.overrides())
     print_text(dumps(asdict(results), default=str) if run.json else glue_table(results))
 
 

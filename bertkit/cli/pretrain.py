@@ -9,7 +9,6 @@ import typer
 
 import bertkit
 from bertkit.cli import options, runs
-from bertkit.cli.printing import print_results
 from bertkit.cli.settings import Setting, run_settings
 
 SETTINGS = run_settings(
@@ -64,13 +63,4 @@ def pretrain(
     """Pre-train BERT on text: masked words and next sentences."""
     from bertkit.training.pretrain import SHOWN
 
-    done = bertkit.pretrain(
-        run.recipe,
-        corpus=[*(corpus or []), *(more or [])],
-        model=run.model,
-        output_dir=run.output_dir,
-        overrides=run.overrides(),
-        resume=run.resume,
-        push_to_hub=run.push_to_hub,
-    )
-    print_results(done.output_dir, done.metrics, SHOWN, run.json)
+    run.start(bertkit.pretrain, run.recipe, lambda metrics: SHOWN, corpus=[*(corpus or []), *(more or [])])

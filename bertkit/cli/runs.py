@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,10 +13,15 @@ import bertkit
 from bertkit.cli import options
 from bertkit.cli.grids import Grid, print_grid
 from bertkit.cli.printing import print_results
+from bertkit.cli.reports import print_report
 from bertkit.cli.settings import Settings
 from bertkit.errors import RecipeError
 from bertkit.recipe.load import load_placement
 from bertkit.recipe.yaml_files import parse_value
+
+if TYPE_CHECKING:
+    from bertkit.checks.findings import Report
+    from bertkit.training import run_directory as training
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +63,76 @@ class Run:
         ),
     ] = None
     json: options.AsJson = False
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="Report faults of data and settings, and the cost of the run; train nothing, write nothing.",
+            rich_help_panel="Checks",
+        ),
+    ] = False
+    check_labels: Annotated[
+        bool,
+        typer.Option("--check-labels", help="With --check: also look for wrong labels.", rich_help_panel="Checks"),
+    ] = False
+    strict: Annotated[
+        bool, typer.Option("--strict", help="With --check: warnings are errors.", rich_help_panel="Checks")
+    ] = False
+
+    def start(
+        self,
+        function: Callable[..., training.Run],
+        recipe: str | Path | Mapping[str, Any] | None,
+        shown: Callable[[Mapping[str, float]], Sequence[tuple[str, str]]],
+        **given: Any,
+    ) -> None:
+        """Runs a function of `bertkit` and prints its results, or checks the run if ``--check`` is given.
+
+        Args:
+            function: `bertkit.finetune` or `bertkit.pretrain`.
+            recipe: recipe of the run.
+            shown: returns the printed metrics as (key, name).
+            given: arguments of the function that are not options of all runs.
+        """
+        if self.is_checked:
+            print_report(self.report(recipe, **given), self.json)
+            return
+        done = function(recipe, output_dir=self.output_dir, **self._arguments(), **given)
+        print_results(done.output_dir, done.metrics, list(shown(done.metrics)), self.json)
+
+    def report(
+        self, recipe: str | Path | Mapping[str, Any] | None, output_dir: Path | None = None, **given: Any
+    ) -> Report:
+        """Checks a run; its folder is ``output_dir``, by default that of the command."""
+        folder = output_dir or self.output_dir
+        return bertkit.check(
+            recipe,
+            output_dir=folder,
+            labels=self.check_labels,
+            strict=self.strict,
+            **self._arguments(),
+            **given,
+        )
+
+    @property
+    def is_checked(self) -> bool:
+        """Returns whether the run is only checked.
+
+        Raises:
+            RecipeError: an option of the check is given without ``--check``.
+        """
+        for flag, is_given in (("--check-labels", self.check_labels), ("--strict", self.strict)):
+            if is_given and not self.check:
+                raise RecipeError(f"{flag} is for --check; add it, or remove {flag}")
+        return self.check
+
+    def _arguments(self) -> dict[str, Any]:
+        return {
+            "model": self.model,
+            "overrides": self.overrides(),
+            "resume": self.resume,
+            "push_to_hub": self.push_to_hub,
+        }
 
     def overrides(self) -> dict[str, Any]:
         """Returns the recipe overrides of the options; see `overrides`."""
@@ -103,20 +178,17 @@ def finetune(recipe: str | Path | Mapping[str, Any], run: FineTuning) -> None:
     from bertkit.progress import is_score
 
     if run.many.is_given:
+        if run.is_checked:
+            raise RecipeError("--check is for one run; leave out the options of the grid")
         from bertkit.grids.table import grid_table
 
         print_grid(bertkit.finetune_grid(recipe, **grid_arguments(run)), run.json, grid_table)
         return
-    done = bertkit.finetune(
-        recipe,
-        output_dir=run.output_dir,
-        model=run.model,
-        overrides=run.overrides(),
-        resume=run.resume,
-        push_to_hub=run.push_to_hub,
-    )
-    shown = [(key, key.removeprefix("eval_")) for key in done.metrics if key.startswith("eval_") and is_score(key)]
-    print_results(done.output_dir, done.metrics, shown, run.json)
+
+    def scores(metrics: Mapping[str, float]) -> list[tuple[str, str]]:
+        return [(key, key.removeprefix("eval_")) for key in metrics if key.startswith("eval_") and is_score(key)]
+
+    run.start(bertkit.finetune, recipe, scores)
 
 
 def grid_arguments(run: FineTuning) -> dict[str, Any]:

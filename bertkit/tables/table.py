@@ -51,6 +51,16 @@ class Table:
             return f"{self.source}, row {self.first_row + row + 1}"
         return f"{self.source}, line {self.lines[row]}"
 
+    @property
+    def unit(self) -> str:
+        """Returns what `numbers_of_rows` count: ``line`` or ``row``."""
+        return "row" if self.lines is None else "line"
+
+    @property
+    def numbers_of_rows(self) -> Sequence[int]:
+        """Returns the number of each row in the source, as in `place`."""
+        return range(self.first_row + 1, self.first_row + len(self) + 1) if self.lines is None else self.lines
+
     def column(self, name: str) -> list[Any]:
         """Returns the values of one column.
 

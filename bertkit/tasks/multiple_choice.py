@@ -115,8 +115,6 @@ class MultipleChoiceTask(TableTask):
         )
 
     def _split_of(self, name: str, table: Table) -> Split:
-        from datasets import Dataset
-
         columns: dict[str, list[Any]] = {}
         faults: list[str] = []
         with noted(faults):
@@ -125,7 +123,7 @@ class MultipleChoiceTask(TableTask):
             with noted(faults):
                 columns["labels"] = self._labels(table, columns.get("endings"))
         raise_all(faults)
-        return Split(Dataset.from_dict(columns), table.source, table.fingerprint)
+        return Split.of_table(columns, table)
 
     def columns_of(self, table: Table) -> dict[str, list[Any]]:
         """Returns ``context``, and ``endings``: a list of texts per row."""
@@ -242,6 +240,12 @@ class MultipleChoiceTask(TableTask):
                 f"{type(model).__name__}: multiple choice needs a head with a classifier; give a BERT checkpoint"
             )
         _Choices(model, model.classifier)
+
+    def texts_of(self, examples: Columns) -> dict[str, list[str]]:
+        return {"context": list(examples["context"]), "endings": ["\n".join(row) for row in examples["endings"]]}
+
+    def classes_of(self, examples: Columns) -> list[list[str]] | None:
+        return [[f"ending {label}"] for label in examples["labels"]] if "labels" in examples else None
 
     def decode(self, outputs: Outputs, features: Columns, examples: Columns) -> list[dict[str, Any]]:
         """Returns ``choice``, the index of the predicted ending from 0, its ``probability``, and all

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from datasets import Dataset
+
+    from bertkit.tables import Table
 
 Columns = Mapping[str, Sequence[Any]]
 """Column name → values, one per row: examples, or the model inputs from `Task.encode`."""
@@ -130,18 +132,47 @@ class Split:
         source: the file or Hub data set of the split, for messages and the model card.
         fingerprint: digest of the content, for ``run.json``.
         notes: remarks on the data, which are printed and recorded.
+        doubts: code of a rule of `bertkit.checks` → what is doubtful in the source and cannot be seen in ``examples``.
+        numbers: number of each example in the source, from 1; ``None`` numbers the examples themselves.
+        unit: what ``numbers`` count: ``line`` or ``row``.
     """
 
     examples: Dataset
     source: str
     fingerprint: str
     notes: tuple[str, ...] = ()
+    doubts: Mapping[str, str] = field(default_factory=dict)
+    numbers: Sequence[int] | None = None
+    unit: str = "row"
+
+    @classmethod
+    def of_table(
+        cls,
+        columns: Mapping[str, list[Any]],
+        table: Table,
+        notes: tuple[str, ...] = (),
+        doubts: Mapping[str, str] | None = None,
+    ) -> Split:
+        """Returns the split whose examples are the rows of a table, with ``columns`` as the task defines them."""
+        from datasets import Dataset
+
+        examples = Dataset.from_dict(dict(columns))
+        return cls(examples, table.source, table.fingerprint, notes, doubts or {}, table.numbers_of_rows, table.unit)
+
+    def place(self, row: int) -> str:
+        """Returns the place of an example in the source, such as ``line 7``; ``row`` counts from 0."""
+        return f"{self.unit} {row + 1 if self.numbers is None else self.numbers[row]}"
+
+    def select(self, rows: Sequence[int]) -> Split:
+        """Returns the split with only the examples at ``rows``, which count from 0."""
+        numbers = None if self.numbers is None else [self.numbers[row] for row in rows]
+        return dataclasses.replace(self, examples=self.examples.select(rows), numbers=numbers)
 
     def first(self, limit: int | None) -> Split:
         """Returns the split with only its first ``limit`` examples; ``None`` keeps all."""
         if limit is None or limit >= len(self.examples):
             return self
-        return dataclasses.replace(self, examples=self.examples.select(range(limit)))
+        return self.select(range(limit))
 
 
 class ColumnsOf(Columns):

@@ -105,8 +105,8 @@ class TableData(HubData):
             )
         note = f"{len(held)} of {rows} rows of {train.source}, drawn with data.split_seed {self.split_seed}"
         return {
-            "train": replace(train, examples=train.examples.select(kept)),
-            "validation": replace(train, examples=train.examples.select(held), notes=(note,)),
+            "train": train.select(kept),
+            "validation": replace(train.select(held), notes=(note,), doubts={}),
         }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -76,15 +77,91 @@ def finetune(
         BertkitError: the arguments, recipe or data are invalid; then nothing has been written.
     """
     check_callbacks(callbacks)
+    prepared = prepare_finetuning(
+        finetuning_recipe(recipe, model, data_dir, overrides),
+        output_dir,
+        resume=resume,
+        push_to_hub=push_to_hub,
+        callbacks=callbacks,
+    )
+    run, trainer, task, splits = prepared.run, prepared.trainer, prepared.task, prepared.splits
+    command = f"bertkit finetune {task.command} --recipe recipe.yaml --output-dir NEW"
+    evaluation = run.train(trainer, prepared.tokenizer, command)
+    task, message = task.learn_from(evaluation)
+    config = trainer.model.config
+    if message:
+        say(message)
+        config.bertkit_task = task.describe()
+        if run.is_main_process:
+            with run.files() as folder:
+                config.save_pretrained(folder)
+    metrics = _score_and_predict_the_rest(task, run, trainer, splits, prepared.features, evaluation)
+    return run.finish(trainer, _card(task, splits, run.recipe, config, metrics, run.record, card_note))
+
+
+def finetuning_recipe(
+    recipe: str | Path | Mapping[str, Any] | Recipe,
+    model: str | None,
+    data_dir: str | Path | None,
+    overrides: Mapping[str, Any] | None,
+) -> Recipe:
+    """Loads the recipe of a run from the arguments of `finetune`.
+
+    Raises:
+        RecipeError: the recipe does not exist or is invalid.
+    """
     given = {"model.name_or_path": model, "data.data_dir": data_dir}
     chosen = {key: str(value) for key, value in given.items() if value is not None}
-    recipe = load_recipe(recipe, {**(overrides or {}), **chosen})
+    return load_recipe(recipe, {**(overrides or {}), **chosen})
+
+
+@dataclass(frozen=True)
+class PreparedFinetuning:
+    """A run that is ready for its first step, with nothing written.
+
+    Attributes:
+        run: the run.
+        trainer: trainer with the model, the encoded splits and the collator.
+        tokenizer: tokenizer of the checkpoint.
+        new_weights: names of the weights that are not in the checkpoint.
+        task: the task, with the values learned from the data.
+        splits, features: the examples and the model inputs of each split.
+    """
+
+    run: RunInProgress
+    trainer: BertkitTrainer
+    tokenizer: PreTrainedTokenizerBase
+    new_weights: list[str]
+    task: Task
+    splits: dict[str, Split]
+    features: dict[str, Any]
+
+
+def prepare_finetuning(
+    recipe: Recipe,
+    output_dir: str | Path,
+    *,
+    resume: bool = False,
+    push_to_hub: str | None = None,
+    callbacks: Sequence[TrainerCallback] = (),
+    scratch: Path | None = None,
+) -> PreparedFinetuning:
+    """Prepares a run: checks all arguments, reads and encodes the data, and loads the model.
+
+    Args:
+        recipe: a fine-tuning recipe.
+        output_dir, resume, push_to_hub, scratch: as for `RunInProgress`.
+        callbacks: as for `finetune`.
+
+    Raises:
+        BertkitError: as for `finetune`.
+    """
     if not isinstance(recipe.data, FineTuningData):
         raise RecipeError(f"recipe {recipe.name}: task.kind is {recipe.kind!r}; use `bertkit pretrain`")
     recipe = with_absolute_paths(recipe)
     task = task_of_recipe(recipe)
     fixed = {"remove_unused_columns": False, **best_checkpoint_arguments(recipe)}
-    run = RunInProgress(recipe, output_dir, resume, push_to_hub, **fixed)
+    run = RunInProgress(recipe, output_dir, resume, push_to_hub, scratch, **fixed)
     run.check_arguments()
     source = recipe.model.get("name_or_path")
     if source is None:
@@ -117,7 +194,9 @@ def finetune(
     set_seed(recipe.train["seed"])
     with without_library_bars():
         labels = task.config().get("id2label")
-        network, _ = load_model(task.head, source, config, new_head=True, labels=labels and list(labels.values()))
+        network, new_weights = load_model(
+            task.head, source, config, new_head=True, labels=labels and list(labels.values())
+        )
     run.set_attention(network)
     task.prepare(network)
 
@@ -141,17 +220,7 @@ def finetune(
         replaces_loss=weighted is not None,
         **shapes,
     )
-    command = f"bertkit finetune {task.command} --recipe recipe.yaml --output-dir NEW"
-    evaluation = run.train(trainer, tokenizer, command)
-    task, message = task.learn_from(evaluation)
-    if message:
-        say(message)
-        config.bertkit_task = trainer.model.config.bertkit_task = task.describe()
-        if run.is_main_process:
-            with run.files() as folder:
-                trainer.model.config.save_pretrained(folder)
-    metrics = _score_and_predict_the_rest(task, run, trainer, splits, features, evaluation)
-    return run.finish(trainer, _card(task, splits, recipe, config, metrics, run.record, card_note))
+    return PreparedFinetuning(run, trainer, tokenizer, new_weights, task, splits, features)
 
 
 def with_absolute_paths(recipe: Recipe) -> Recipe:

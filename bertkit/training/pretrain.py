@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from bertkit.corpus.examples.dataset import PhasedExamples, PretrainingExamples,
 from bertkit.corpus.examples.phases import EPOCHS_OF_A_PHASE, Phase, plan_phases
 from bertkit.corpus.sentences import resolved_name
 from bertkit.corpus.settings import Vocabulary
+from bertkit.corpus.sources import Source
 from bertkit.errors import RecipeError
 from bertkit.metrics.pretraining import MASKED_LM, PAIRS, score_names
 from bertkit.model.configuration_bert import BertConfig
@@ -26,7 +28,7 @@ from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus, load_corp
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.callbacks import check_callbacks, check_early_stopping
 from bertkit.training.cpu import cpu_speed_ups
-from bertkit.training.initialization import starting_point
+from bertkit.training.initialization import StartingPoint, starting_point
 from bertkit.training.placements import trainer_class
 from bertkit.training.pretraining_trainer import PretrainingTrainer, eval_batch_size
 from bertkit.training.recovery.run_scope import writes_run
@@ -81,12 +83,81 @@ def pretrain(
         BertkitError: the arguments, recipe or data are invalid; then nothing has been written to ``output_dir``.
     """
     check_callbacks(callbacks)
+    prepared = prepare_pretraining(
+        pretraining_recipe(recipe, corpus, model, overrides),
+        output_dir,
+        resume=resume,
+        push_to_hub=push_to_hub,
+        callbacks=callbacks,
+    )
+    run, trainer, start = prepared.run, prepared.trainer, prepared.start
+    command = "bertkit pretrain --recipe recipe.yaml --output-dir NEW"
+    metrics = run.train(trainer, start.tokenizer, command, prepared.logits_per_sequence)
+    return run.finish(trainer, _card(run.recipe, run.record, metrics, start.head, card_note))
+
+
+def pretraining_recipe(
+    recipe: str | Path | Mapping[str, Any] | Recipe | None,
+    corpus: Sequence[str | Path] | None,
+    model: str | None,
+    overrides: Mapping[str, Any] | None,
+) -> Recipe:
+    """Loads the recipe of a run from the arguments of `pretrain`, or the default one.
+
+    Raises:
+        RecipeError: the recipe does not exist or is invalid.
+    """
     chosen: dict[str, Any] = {"data.corpus": [str(path) for path in corpus]} if corpus else {}
     if model is not None:
         chosen["model.name_or_path"] = model
-    continues = "model.name_or_path" in {**(overrides or {}), **chosen}
-    usual = "pretrain/continue" if continues else "pretrain/bert-base"
-    recipe = load_recipe(usual if recipe is None else recipe, {**(overrides or {}), **chosen})
+    values = {**(overrides or {}), **chosen}
+    usual = "pretrain/continue" if "model.name_or_path" in values else "pretrain/bert-base"
+    return load_recipe(usual if recipe is None else recipe, values)
+
+
+@dataclass(frozen=True)
+class PreparedPretraining:
+    """A run that is ready for its first step, with nothing written but the cache.
+
+    Attributes:
+        run: the run.
+        trainer: trainer with the model, the examples and the collator.
+        start: tokenizer, configuration and head.
+        sources: sources of the corpus.
+        corpora: the tokenized text.
+        logits_per_sequence: number of logits of the masked LM head per sequence.
+    """
+
+    run: RunInProgress
+    trainer: PretrainingTrainer
+    start: StartingPoint
+    sources: list[Source]
+    corpora: PretrainingCorpus
+    logits_per_sequence: int
+
+
+def prepare_pretraining(
+    recipe: Recipe,
+    output_dir: str | Path,
+    *,
+    resume: bool = False,
+    push_to_hub: str | None = None,
+    callbacks: Sequence[TrainerCallback] = (),
+    scratch: Path | None = None,
+    cache_dir: Path | None = None,
+) -> PreparedPretraining:
+    """Prepares a run: checks all arguments, tokenizes the text unless it is cached, and builds the model.
+
+    Args:
+        recipe: a pre-training recipe.
+        output_dir, resume, push_to_hub, scratch: as for `RunInProgress`.
+        callbacks: as for `pretrain`.
+        cache_dir: cache folder; by default `cache_folder`.
+
+    Raises:
+        BertkitError: as for `pretrain`.
+    """
+    cache_dir = cache_dir or cache_folder()
     check_processes(recipe.placement)
     data = _checked_data(recipe)
     recipe = _with_absolute_paths(dataclasses.replace(recipe, data=_longest_of_phases(data)))
@@ -97,6 +168,7 @@ def pretrain(
         output_dir,
         resume,
         push_to_hub,
+        scratch,
         train_sampling_strategy="sequential",  # the data set has the order of the run; see PretrainingExamples
         label_names=["labels"] if pair_objective == "none" else ["labels", "next_sentence_label"],
         remove_unused_columns=False,
@@ -105,12 +177,12 @@ def pretrain(
     run.check_arguments()
     with PartialState().local_main_process_first(), Bar("tokenizing", "B") as progress:
         sources = data.sources()
-        start = starting_point(recipe, sources, cache_folder(), run.output_dir if resume else None)
+        start = starting_point(recipe, sources, cache_dir, run.output_dir if resume else None)
         corpora = load_corpus(
             data,
             start.tokenizer,
             seed,
-            cache_folder(),
+            cache_dir,
             sources=sources,
             pair_objective=pair_objective,
             num_workers=run.placement.preprocessing_num_workers,
@@ -149,10 +221,9 @@ def pretrain(
         label_columns=_LABELS,
         **shapes,
     )
-    command = "bertkit pretrain --recipe recipe.yaml --output-dir NEW"
     predictions = max(part.data.predictions_per_seq for part in train_set.parts)
-    metrics = run.train(trainer, start.tokenizer, command, predictions * start.config.vocab_size)
-    return run.finish(trainer, _card(recipe, run.record, metrics, start.head, card_note))
+    logits = predictions * start.config.vocab_size
+    return PreparedPretraining(run, trainer, start, sources, corpora, logits)
 
 
 def _check_phases_resumed(run: RunInProgress, data: DataSettings) -> None:

@@ -48,6 +48,7 @@ class RunInProgress:
         output_dir: a new or empty folder; with ``resume`` the directory of the run to continue.
         resume: continue from the last checkpoint in ``output_dir``.
         push_to_hub: Hub repository to push the finished run to, or ``None``.
+        scratch: folder for the files of the Trainer in place of ``output_dir``, for a run that is only checked.
         fixed: ``TrainingArguments`` determined by the kind of run instead of the recipe.
 
     Raises:
@@ -55,9 +56,18 @@ class RunInProgress:
             is not logged in to the Hub for a push.
     """
 
-    def __init__(self, recipe: Recipe, output_dir: str | Path, resume: bool, push_to_hub: str | None, **fixed: Any):
+    def __init__(
+        self,
+        recipe: Recipe,
+        output_dir: str | Path,
+        resume: bool,
+        push_to_hub: str | None,
+        scratch: Path | None = None,
+        **fixed: Any,
+    ):
         self.recipe = recipe
         self.output_dir = Path(output_dir)
+        self._folder_of_trainer = scratch or self.output_dir
         self.resume = resume
         self.push_to_hub = push_to_hub
         check_output_dir(self.output_dir, resume)
@@ -96,7 +106,7 @@ class RunInProgress:
         return training_arguments(
             self.recipe,
             self.placement,
-            self.output_dir,
+            self._folder_of_trainer,
             include_num_input_tokens_seen="non_padding",
             **{**self._fixed, **known},
         )

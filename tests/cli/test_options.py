@@ -263,7 +263,7 @@ def public_names(function, seen=frozenset()):
     return names
 
 
-@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("path", sorted(COMMANDS.keys() - {("check",)}), ids=" ".join)  # check runs one of the others
 def test_every_command_calls_a_public_function(path):
     names = public_names(inspect.unwrap(COMMANDS[path].callback))
     assert names

@@ -163,8 +163,6 @@ class GlueTask(TextClassification):
         Raises:
             DataError: a column is missing, or a label is invalid.
         """
-        from datasets import Dataset
-
         files = self.task.file_text_columns or self.task.text_columns
         columns = {ours: table.column(theirs) for ours, theirs in zip(self.task.text_columns, files, strict=True)}
         index = next((column for column in _INDEX_COLUMNS if column in table.columns), None)
@@ -172,7 +170,7 @@ class GlueTask(TextClassification):
         if is_labelled(name):
             columns["labels"] = self._labels(table)
         notes = (f"{table.skipped} broken rows skipped",) if table.skipped else ()
-        return Split(Dataset.from_dict(columns), table.source, table.fingerprint, notes)
+        return Split.of_table(columns, table, notes)
 
     def _labels(self, table: Table) -> list[int] | list[float]:
         column = self.task.file_label_column or self.task.label_column

@@ -235,8 +235,6 @@ class ClassificationTask(TableTask, TextClassification):
 
     def _split_of(self, name: str, table: Table) -> Split:
         """Builds the examples of a table: its texts, and ``labels``, which a test set may lack."""
-        from datasets import Dataset
-
         columns: dict[str, list[Any]] = {}
         faults: list[str] = []
         for column in self.task.text_columns:
@@ -246,7 +244,7 @@ class ClassificationTask(TableTask, TextClassification):
             with noted(faults):
                 columns["labels"] = self._labels(table)
         raise_all(faults)
-        return Split(Dataset.from_dict(columns), table.source, table.fingerprint)
+        return Split.of_table(columns, table)
 
     def _has_labels(self, table: Table) -> bool:
         """Returns whether a test set has labels, in at least one row."""

@@ -126,6 +126,7 @@ class NerTask(TableTask):
     data_settings = DataSettings
     head = "BertForTokenClassification"
     pipeline_tag = "token-classification"
+    relies_on_case = True
     task: TaskSettings
     data: DataSettings
 
@@ -197,15 +198,16 @@ class NerTask(TableTask):
         return words, sentences.read_tags(table, tags, words)
 
     def _split_of(self, table: Table, words: list[list[str]], tags: list[list[str]] | None) -> Split:
-        from datasets import Dataset
-
         columns: dict[str, list[Any]] = {"tokens": words, **self._context(table, words)}
         notes: list[str] = []
+        doubts: dict[str, str] = {}
         if tags is not None:
             scheme = self.task.scheme or "plain"
             columns["labels"] = label_ids(table, tags, self.task.label_names, scheme)
             notes = list(table.notes) if isinstance(table, SpanTable) else notes_on_tags(table, tags, scheme)
-        return Split(Dataset.from_dict(columns), table.source, table.fingerprint, tuple(notes))
+            if len(notes) > 1 and not isinstance(table, SpanTable):  # the first one names the scheme
+                doubts = {"impossible-tags": notes[1].removeprefix("warning: ")}
+        return Split.of_table(columns, table, tuple(notes), doubts)
 
     def _context(self, table: Table, words: list[list[str]]) -> dict[str, list[list[str]]]:
         if self.data.context == "sentence":
@@ -261,6 +263,23 @@ class NerTask(TableTask):
             return batch
         labels = [torch.tensor(row["labels"]) for row in rows]
         return {"labels": pad_sequence(labels, batch_first=True, padding_value=IGNORE_INDEX), **batch}
+
+    def texts_of(self, examples: Columns) -> dict[str, list[str]]:
+        return {"tokens": [" ".join(words) for words in examples["tokens"]]}
+
+    def spans_of(self, examples: Columns) -> list[list[tuple[str, int, int]]] | None:
+        if "labels" not in examples or self._plain:
+            return None
+        return [list(find_entities(self._tags(labels))) for labels in examples["labels"]]
+
+    def classes_of(self, examples: Columns) -> list[list[str]] | None:
+        """Returns the types of the entities of each sentence; for plain tags the tags of its words."""
+        if "labels" not in examples:
+            return None
+        spans = self.spans_of(examples)
+        if spans is None:
+            return [self._tags(labels) for labels in examples["labels"]]
+        return [[kind for kind, _, _ in of_sentence] for of_sentence in spans]
 
     # ---- decode → score ---------------------------------------------------------------------------------------------
 

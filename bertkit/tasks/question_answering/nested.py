@@ -46,10 +46,11 @@ def read_nested(path: str | Path) -> Table:
         raise DataError(f"{path}: not valid JSON ({error}); expected SQuAD's format {_FORM}") from error
     faults: list[str] = []
     rows: list[dict[str, Any]] = []
+    escapes = "\\ud" if "\\ud" in text or "\\uD" in text else ""  # the whole text is searched only once
     for place, paragraph, question in _questions(document, faults):
         row = {"id": question.get("id"), "context": paragraph.get("context"), "question": question.get("question")}
         row["answers"] = _answers(question, place, faults)
-        halves = {name: lone_surrogate(value, text) for name, value in row.items()}
+        halves = {name: lone_surrogate(value, escapes) for name, value in row.items()}
         faults += [f"{place} (id {shown(row['id'])}): {name} {half}" for name, half in halves.items() if half]
         rows.append(row)
     if not rows and not faults:

@@ -180,7 +180,8 @@ class QuestionAnsweringTask(Task):
         notes = questions.notes(len(table))
         if negative and all(each["text"] for each in questions.columns["answers"]):
             notes += ("warning: every question has an answer; remove --version-2-with-negative for SQuAD 1.1",)
-        return Split(Dataset.from_dict(questions.columns), table.source, table.fingerprint, notes)
+        doubts = {"misplaced-answers": notes[0]} if questions.misplaced else {}
+        return Split(Dataset.from_dict(questions.columns), table.source, table.fingerprint, notes, doubts)
 
     def is_labelled(self, examples: Dataset) -> bool:
         return "answers" in examples.column_names
@@ -227,6 +228,18 @@ class QuestionAnsweringTask(Task):
 
     def prepare(self, model: PreTrainedModel) -> None:
         mask_padding(model)
+
+    def texts_of(self, examples: Columns) -> dict[str, list[str]]:
+        return {"question": list(examples["question"]), "context": list(examples["context"])}
+
+    def lost_labels(self, features: Columns, examples: Columns) -> tuple[int, int] | None:
+        """Counts the questions whose answer is in no window as a whole, and those that have an answer."""
+        if "start_positions" not in features:
+            return None
+        owners, starts, cls = (np.asarray(features[name]) for name in ("example", "start_positions", "cls"))
+        kept = np.unique(owners[(starts != cls) & (starts != IGNORE_INDEX)])
+        answered = [row for row, answers in enumerate(examples["answers"]) if answers["text"]]
+        return len(np.setdiff1d(answered, kept)), len(answered)
 
     # ---- decode → score ---------------------------------------------------------------------------------------------
 

@@ -1,0 +1,275 @@
+"""`bertkit.check`: prepares a run as the run itself does, applies the rules, and estimates what the run needs."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bertkit.checkpoint.load import load_config, load_tokenizer
+from bertkit.checks.findings import Finding, Report, error, in_order, note
+from bertkit.checks.label_noise import check_installed
+from bertkit.checks.plan import memory, micro_batches, plan
+from bertkit.checks.registry import rules
+from bertkit.checks.subject import Subject
+from bertkit.checks.trial import make_trial
+from bertkit.errors import (
+    BertkitError,
+    CheckpointError,
+    DataError,
+    HubError,
+    OutputError,
+    PlacementError,
+    RecipeError,
+    TrainingError,
+)
+from bertkit.files import is_temporary
+from bertkit.placement.resolve import ProcessesNeeded
+from bertkit.progress import say
+from bertkit.recipe.load import Recipe
+from bertkit.tasks.base import task_of_recipe
+from bertkit.tasks.registry import load_recipe
+from bertkit.tasks.splits import FineTuningData
+from bertkit.training.finetune import finetuning_recipe, prepare_finetuning
+from bertkit.training.pretrain import cache_folder, prepare_pretraining, pretraining_recipe
+from bertkit.training.run_directory import check_place, check_same_data
+
+# Code and place of the errors with which a run would end before its first step.
+ERRORS: dict[type[BertkitError], tuple[str, str]] = {
+    RecipeError: ("recipe", "recipe"),
+    DataError: ("data", "data"),
+    CheckpointError: ("checkpoint", "model"),
+    PlacementError: ("placement", "placement"),
+    OutputError: ("output-dir", "--output-dir"),
+    HubError: ("hub", "--push-to-hub"),
+    TrainingError: ("training", "train"),
+}
+PROCESSES = "processes"
+
+
+def check(
+    recipe: str | Path | Mapping[str, Any] | Recipe | None = None,
+    *,
+    output_dir: str | Path | None = None,
+    corpus: Sequence[str | Path] | None = None,
+    model: str | None = None,
+    data_dir: str | Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    resume: bool = False,
+    push_to_hub: str | None = None,
+    labels: bool = False,
+    strict: bool = False,
+) -> Report:
+    """Checks a run of `bertkit.finetune` or `bertkit.pretrain` before it starts.
+
+    The run is prepared by its own code: data are read and encoded, the model is loaded, and the longest batches are
+    passed through it once. No weight is trained for later use, and nothing is written but temporary files, which are
+    removed. (Hub data sets and checkpoints are downloaded to the cache of the Hub, as by a run.)
+
+    Args:
+        recipe: as for `finetune` and `pretrain`; ``None`` is the default of `pretrain`.
+        output_dir: the run directory; ``None`` does not check it.
+        corpus: as for `pretrain`.
+        model, overrides, resume, push_to_hub: as for `finetune` and `pretrain`.
+        data_dir: as for `finetune`.
+        labels: also look for wrong labels, which takes longer and needs the extra ``checks``.
+        strict: report warnings as errors.
+
+    Returns:
+        The findings and the plan of the run. What a run would refuse is an error among the findings.
+
+    Raises:
+        RecipeError: ``labels`` is set and cleanlab is not installed, or ``resume`` without ``output_dir``.
+    """
+    if labels:
+        check_installed()
+    if resume and output_dir is None:
+        raise RecipeError("check: resume needs output_dir")
+    try:
+        resolved = _recipe(recipe, corpus, model, data_dir, overrides)
+    except BertkitError as refused:
+        return Report((_finding(refused),))
+    with tempfile.TemporaryDirectory(prefix="bertkit-check-") as scratch:
+        findings: list[Finding] = []
+        subject = _subject(resolved, output_dir, resume, push_to_hub, Path(scratch), findings)
+        subject.check_labels = labels or None
+        for rule in rules():
+            findings += rule.findings(subject)
+        numbers = {}
+        if subject.trainer is not None:
+            findings += _trial(subject)
+            numbers = plan(subject)
+    report = Report(in_order(findings), numbers)
+    return report.strict() if strict else report
+
+
+def codes() -> list[str]:
+    """Returns the codes of all findings: those of the rules, and those of errors of a run."""
+    return sorted({*(rule.code for rule in rules()), *(code for code, _ in ERRORS.values()), PROCESSES})
+
+
+def _recipe(
+    recipe: Any,
+    corpus: Sequence[str | Path] | None,
+    model: str | None,
+    data_dir: str | Path | None,
+    overrides: Mapping[str, Any] | None,
+) -> Recipe:
+    """Resolves the recipe as `pretrain` does for a recipe of pre-training, else as `finetune` does."""
+    if recipe is None or corpus:
+        return pretraining_recipe(recipe, corpus, model, overrides)
+    given = load_recipe(recipe, overrides)
+    if isinstance(given.data, FineTuningData):
+        return finetuning_recipe(recipe, model, data_dir, overrides)
+    return pretraining_recipe(recipe, corpus, model, overrides)
+
+
+def _finding(refused: BertkitError) -> Finding:
+    code, where = next(names for kind, names in ERRORS.items() if isinstance(refused, kind))
+    return replace(error(where, str(refused), "correct this; the run ends with this message"), code=code)
+
+
+def _subject(
+    recipe: Recipe,
+    output_dir: str | Path | None,
+    resume: bool,
+    push_to_hub: str | None,
+    scratch: Path,
+    findings: list[Finding],
+) -> Subject:
+    """Prepares the run; what it refuses is added to ``findings``, and the rest is prepared nevertheless if possible."""
+    folder = None if output_dir is None else Path(output_dir)
+    place, hub = folder or scratch / "run", push_to_hub
+    while True:
+        try:
+            if place == folder:
+                check_place(place)
+            prepared = _prepared(recipe, place, resume, hub, scratch)
+            if resume and folder is not None:
+                check_same_data(folder, prepared.run_data)
+            return prepared.subject(folder)
+        except ProcessesNeeded as needed:
+            found = note(
+                "placement",
+                f"the run has {needed.num_processes} processes, and this check has one: memory and time are those of "
+                "one process with the whole batch",
+                "divide the seconds by the number of processes for a first estimate",
+            )
+            findings.append(replace(found, code=PROCESSES))
+            single = replace(recipe.placement, num_processes=1, strategy="auto")
+            recipe = replace(recipe, placement=single)
+        except OutputError as refused:
+            findings.append(_finding(refused))
+            place, resume, folder = scratch / "run", False, None
+        except HubError as refused:
+            findings.append(_finding(refused))
+            hub = None
+        except BertkitError as refused:
+            findings.append(_finding(refused))
+            return _parts(recipe, findings)
+
+
+class _Prepared:
+    """A prepared run of either kind, with the function that makes a `Subject` of it."""
+
+    def __init__(self, run_data: Mapping[str, Any], subject: Callable[[Path | None], Subject]):
+        self.run_data = run_data
+        self.subject = subject
+
+
+def _prepared(recipe: Recipe, place: Path, resume: bool, push_to_hub: str | None, scratch: Path) -> _Prepared:
+    given: dict[str, Any] = {"resume": resume, "push_to_hub": push_to_hub, "scratch": scratch / "trainer"}
+    if isinstance(recipe.data, FineTuningData):
+        ready = prepare_finetuning(recipe, place, **given)
+
+        def finetuning(folder: Path | None) -> Subject:
+            return Subject(
+                recipe=ready.run.recipe,
+                output_dir=folder,
+                tokenizer=ready.tokenizer,
+                config=ready.trainer.model.config,
+                stored=load_config(str(recipe.model["name_or_path"]), any_encoder=True),
+                placement=ready.run.placement,
+                arguments=ready.trainer.args,
+                trainer=ready.trainer,
+                new_weights=ready.new_weights,
+                task=ready.task,
+                splits=ready.splits,
+                features=ready.features,
+                truncation=ready.run.record.truncation,
+            )
+
+        return _Prepared(ready.run.record.data, finetuning)
+    with _cache(scratch) as cache:
+        begun = prepare_pretraining(recipe, place, **given, cache_dir=cache)
+
+    def pretraining(folder: Path | None) -> Subject:
+        checkpoint = begun.start.checkpoint
+        return Subject(
+            recipe=begun.run.recipe,
+            output_dir=folder,
+            tokenizer=begun.start.tokenizer,
+            config=begun.start.config,
+            stored=None if checkpoint is None else load_config(checkpoint),
+            placement=begun.run.placement,
+            arguments=begun.trainer.args,
+            trainer=begun.trainer,
+            logits_per_sequence=begun.logits_per_sequence,
+            sources=begun.sources,
+            corpora=begun.corpora,
+        )
+
+    return _Prepared(begun.run.record.data, pretraining)
+
+
+@contextmanager
+def _cache(scratch: Path) -> Iterator[Path]:
+    """Yields a temporary cache folder that has links to the entries of the cache, so that they are not made again."""
+    folder = scratch / "cache"
+    folder.mkdir(exist_ok=True)
+    known = cache_folder()
+    for entry in known.iterdir() if known.is_dir() else ():
+        if entry.is_dir() and not is_temporary(entry.name):
+            with suppress(OSError):  # a file system without links
+                (folder / entry.name).symlink_to(entry.absolute())
+    yield folder
+
+
+def _parts(recipe: Recipe, findings: list[Finding]) -> Subject:
+    """Prepares the data and the tokenizer of a run that cannot be prepared as a whole; adds their errors."""
+    known = {finding.message for finding in findings}
+    subject = Subject(recipe=recipe)
+    source = recipe.model.get("name_or_path")
+    if not isinstance(recipe.data, FineTuningData):
+        return subject
+
+    def data() -> None:
+        subject.task, subject.splits = task_of_recipe(recipe).load()
+
+    def tokenizer() -> None:
+        if source is not None:
+            subject.config = load_config(str(source), any_encoder=True)
+            subject.tokenizer = load_tokenizer(str(source), config=subject.config)
+
+    for part in (data, tokenizer):
+        try:
+            part()
+        except BertkitError as refused:
+            if str(refused) not in known:
+                findings.append(_finding(refused))
+    return subject
+
+
+def _trial(subject: Subject) -> Iterator[Finding]:
+    """Measures the longest batches, unless they do not fit in memory; an error of the run is a finding."""
+    need = memory(subject)
+    if need.needed > need.available:
+        return
+    say("one forward and backward pass of the longest batch")
+    try:
+        subject.trial = make_trial(subject.trainer, subject.placement, micro_batches(subject))
+    except BertkitError as refused:
+        yield _finding(refused)

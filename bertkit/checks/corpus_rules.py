@@ -1,0 +1,75 @@
+"""Rules on the corpus of pre-training."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+import numpy as np
+
+from bertkit.checks.findings import Finding, warning
+from bertkit.checks.registry import rule
+from bertkit.checks.subject import Subject
+from bertkit.corpus.store.token_store import StoreView
+
+_FEW_DOCUMENTS = 100
+_TINY, _REPEATED = 0.1, 0.01  # shares of documents
+
+
+def _store(subject: Subject) -> StoreView | None:
+    """Returns the training documents; ``None`` for a stream, whose documents are not known in advance."""
+    train = subject.corpora.train
+    return train if isinstance(train, StoreView) else None
+
+
+@rule("few-documents", "corpora")
+def few_documents(subject: Subject) -> Iterator[Finding]:
+    """Finds corpora with too few documents for next sentence prediction."""
+    view = _store(subject)
+    if view is None or subject.recipe.task.pair_objective != "nsp" or len(view.documents) >= _FEW_DOCUMENTS:
+        return
+    yield warning(
+        "data.corpus",
+        f"{len(view.documents)} training documents; random next sentences come from other documents, so with fewer "
+        f"than {_FEW_DOCUMENTS} the model learns to recognize single documents",
+        "separate the documents of a file (--document-separator blank-line, --sentence-per-line), add text, or set "
+        "--pair-objective none",
+    )
+
+
+@rule("tiny-documents", "corpora")
+def tiny_documents(subject: Subject) -> Iterator[Finding]:
+    """Finds corpora in which many documents have one sentence, which no sentence follows."""
+    view = _store(subject)
+    if view is None or subject.recipe.task.pair_objective == "none":
+        return
+    sentences = np.diff(view.store.document_offsets)[view.documents]
+    tiny = int((sentences == 1).sum())
+    if tiny > _TINY * len(sentences):
+        yield warning(
+            "data.corpus",
+            f"{tiny:,} of {len(sentences):,} documents ({100 * tiny / len(sentences):.1f} %) have one sentence, "
+            "which no other follows",
+            "join the parts of a document, check --document-separator, or set --pair-objective none",
+        )
+
+
+@rule("repeated-documents", "corpora")
+def repeated_documents(subject: Subject) -> Iterator[Finding]:
+    """Finds documents that occur several times."""
+    view = _store(subject)
+    if view is None:
+        return
+    store = view.store
+    begins = store.sentence_offsets[store.document_offsets]
+    digests = {
+        hashlib.blake2b(store.tokens[begins[number] : begins[number + 1]].tobytes(), digest_size=16).digest()
+        for number in view.documents
+    }
+    repeated = len(view.documents) - len(digests)
+    if repeated > _REPEATED * len(view.documents):
+        yield warning(
+            "data.corpus",
+            f"{repeated:,} of {len(view.documents):,} documents repeat the tokens of another document",
+            "remove repeated documents: they are learned by heart, and a document can be its own random next sentence",
+        )

@@ -1,0 +1,179 @@
+"""Rules on duplicates, within and between splits.
+
+Near duplicates are found by MinHash (Broder 1997) with locality-sensitive hashing, by the library datasketch, on the
+character 5-grams of the texts. Candidates count if the Jaccard similarity of every column is at least 0.8, so that
+pairs that share only one text are not duplicates.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from bertkit.checks.extras import extra
+from bertkit.checks.findings import Finding, note, warning
+from bertkit.checks.registry import rule
+from bertkit.checks.subject import Subject
+
+_SIMILAR = 0.8  # Jaccard similarity, as in Lee et al. 2022 (arXiv:2107.06499)
+_PERMUTATIONS, _GRAM = 64, 5
+_MANY = 0.01  # share above which a note becomes a warning
+_MOST_CHARACTERS = 2_000  # of a text; longer ones are compared by their beginnings
+_MOST_TEXTS = 400_000
+
+
+class Member(NamedTuple):
+    """An example of a split."""
+
+    split: str
+    row: int
+
+
+Key = tuple[str, ...]
+
+
+def _groups(subject: Subject) -> dict[Key, list[Member]]:
+    """Groups the examples of all splits by their texts, with white space at the ends removed."""
+    found: dict[Key, list[Member]] | None = subject.__dict__.get("_groups")
+    if found is None:
+        found = subject.__dict__["_groups"] = {}
+        for texts in subject.texts:
+            for row, values in enumerate(texts.rows()):
+                found.setdefault(tuple(text.strip() for text in values), []).append(Member(texts.name, row))
+    return found
+
+
+@rule("duplicates", "splits")
+def duplicates(subject: Subject) -> Iterator[Finding]:
+    """Counts the examples of a split whose texts occur before in the same split."""
+    repeated: dict[str, list[tuple[Member, Member]]] = {}
+    for members in _groups(subject).values():
+        if len(members) > 1:
+            first: dict[str, Member] = {}
+            for member in members:
+                if member.split in first:
+                    repeated.setdefault(member.split, []).append((first[member.split], member))
+                else:
+                    first[member.split] = member
+    yield from _within(subject, repeated, "the same text as an earlier example")
+
+
+@rule("split-overlap", "splits")
+def split_overlap(subject: Subject) -> Iterator[Finding]:
+    """Counts the examples of the other splits whose texts are also in the training set."""
+    shared: dict[str, list[tuple[Member, Member]]] = {}
+    for members in _groups(subject).values():
+        known = next((member for member in members if member.split == "train"), None)
+        for member in members:
+            if known is not None and member.split != "train":
+                shared.setdefault(member.split, []).append((known, member))
+    yield from _between(subject, shared, "the same text as an example of the training set")
+
+
+@rule("near-duplicates", "splits")
+def near_duplicates(subject: Subject) -> Iterator[Finding]:
+    """Counts the examples of a split that are nearly the same as an earlier one."""
+    found: dict[str, dict[Member, Member]] = {}
+    for earlier, later in _similar(subject):
+        if earlier.split == later.split:
+            found.setdefault(earlier.split, {}).setdefault(later, earlier)
+    pairs = {split: [(earlier, later) for later, earlier in of_split.items()] for split, of_split in found.items()}
+    yield from _within(subject, pairs, "nearly the same text as an earlier example")
+
+
+@rule("near-split-overlap", "splits")
+def near_split_overlap(subject: Subject) -> Iterator[Finding]:
+    """Counts the examples of the other splits that are nearly the same as one of the training set."""
+    found: dict[str, dict[Member, Member]] = {}
+    for pair in _similar(subject):
+        splits = [member.split for member in pair]
+        if splits.count("train") == 1:
+            known, other = pair if splits[0] == "train" else pair[::-1]
+            found.setdefault(other.split, {}).setdefault(other, known)
+    pairs = {split: [(known, other) for other, known in of_split.items()] for split, of_split in found.items()}
+    yield from _between(subject, pairs, "nearly the same text as an example of the training set")
+
+
+def _within(subject: Subject, pairs: Mapping[str, list[tuple[Member, Member]]], what: str) -> Iterator[Finding]:
+    for split, found in pairs.items():
+        total = _size(subject, split)
+        level = warning if len(found) > _MANY * total else note
+        yield level(
+            _place(subject, found[0][1]),
+            f"{len(found):,} of {total:,} examples ({100 * len(found) / total:.1f} %) of {split} have {what}; the "
+            f"first is like {_place(subject, found[0][0])}",
+            "remove repeated examples, unless they are intended as weights",
+        )
+
+
+def _between(subject: Subject, pairs: Mapping[str, list[tuple[Member, Member]]], what: str) -> Iterator[Finding]:
+    for split, found in pairs.items():
+        total = _size(subject, split)
+        yield warning(
+            _place(subject, found[0][1]),
+            f"{len(found):,} of {total:,} examples ({100 * len(found) / total:.1f} %) of {split} have {what}, so "
+            f"scores are too high; the first is like {_place(subject, found[0][0])}",
+            f"remove these examples from train, or from {split}",
+        )
+
+
+def _size(subject: Subject, split: str) -> int:
+    return len(subject.splits[split].examples)
+
+
+def _place(subject: Subject, member: Member) -> str:
+    return next(texts.place(member.row) for texts in subject.texts if texts.name == member.split)
+
+
+def _similar(subject: Subject) -> list[tuple[Member, Member]]:
+    """Returns pairs of examples with nearly the same texts, the earlier one first; none without datasketch.
+
+    Examples with exactly the same texts count once.
+    """
+    found: list[tuple[Member, Member]] | None = subject.__dict__.get("_similar")
+    if found is not None:
+        return found
+    found = subject.__dict__["_similar"] = []
+    datasketch = extra("datasketch")
+    keys = list(_groups(subject))
+    if datasketch is None or len(keys) > _MOST_TEXTS:
+        return found
+    empty = datasketch.MinHash(num_perm=_PERMUTATIONS, hashfunc=zlib.crc32)
+    # More bands than datasketch's default for the threshold: candidates are compared exactly anyway.
+    index = datasketch.MinHashLSH(num_perm=_PERMUTATIONS, params=(9, 7))
+    groups = _groups(subject)
+    for number, key in enumerate(keys):
+        sketch = empty.copy()
+        sketch.update_batch([gram.encode() for gram in _grams("\n".join(key))])
+        candidates = index.query(sketch)
+        for candidate in sorted(candidates):
+            if _is_similar(key, keys[candidate]):
+                found += [(groups[keys[candidate]][0], member) for member in groups[key][:1]]
+                found += [
+                    (earlier, member)
+                    for earlier in groups[keys[candidate]][1:]
+                    for member in groups[key]
+                    if earlier.split != member.split and "train" in (earlier.split, member.split)
+                ]
+                break  # one earlier example is enough
+        index.insert(number, sketch, check_duplication=False)
+    return found
+
+
+def _is_similar(one: Key, other: Key) -> bool:
+    for texts in zip(one, other, strict=True):
+        first, second = map(_grams, texts)
+        # A similarity of at least s needs sizes whose ratio is at least s.
+        if min(len(first), len(second)) < _SIMILAR * max(len(first), len(second)):
+            return False
+        if len(first & second) < _SIMILAR * len(first | second):
+            return False
+    return True
+
+
+@lru_cache(maxsize=4096)
+def _grams(text: str) -> frozenset[str]:
+    text = f" {text.lower()[:_MOST_CHARACTERS]} "
+    return frozenset(text[start : start + _GRAM] for start in range(max(1, len(text) - _GRAM + 1)))

@@ -1,0 +1,106 @@
+"""Findings and reports of `bertkit.check`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+Level = Literal["error", "warning", "note"]
+LEVELS: tuple[Level, ...] = ("error", "warning", "note")
+"""Levels in the order of a report. ``error``: the run fails or gives wrong results. ``warning``: probably unintended.
+``note``: unusual, or a check that could not be made."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """Result of a rule.
+
+    Attributes:
+        code: stable name of the rule; docs/checks.md lists all of them.
+        level: one of `LEVELS`.
+        where: split, file and line, column, or recipe value.
+        message: what was found, with the numbers.
+        remedy: what to do.
+    """
+
+    code: str = ""
+    level: Level
+    where: str
+    message: str
+    remedy: str
+
+    def to_dict(self) -> dict[str, str]:
+        """Returns the fields in the order of the JSON output."""
+        return {name: getattr(self, name) for name in ("code", "level", "where", "message", "remedy")}
+
+
+def error(where: str, message: str, remedy: str) -> Finding:
+    """Returns a finding of level ``error``; the runner of the rules sets its code."""
+    return Finding(level="error", where=where, message=message, remedy=remedy)
+
+
+def warning(where: str, message: str, remedy: str) -> Finding:
+    """Returns a finding of level ``warning``, as `error`."""
+    return Finding(level="warning", where=where, message=message, remedy=remedy)
+
+
+def note(where: str, message: str, remedy: str) -> Finding:
+    """Returns a finding of level ``note``, as `error`."""
+    return Finding(level="note", where=where, message=message, remedy=remedy)
+
+
+@dataclass(frozen=True)
+class Report:
+    """Result of `bertkit.check`.
+
+    Attributes:
+        findings: all findings, errors first.
+        plan: numbers of the run: ``steps``, ``examples``, ``tokens``, ``memory_bytes``, ``seconds``, ``disk_bytes`` and
+            others; empty if the run cannot be prepared. For several runs, a plan for each.
+    """
+
+    findings: tuple[Finding, ...]
+    plan: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def errors(self) -> int:
+        """Number of errors."""
+        return self._count("error")
+
+    @property
+    def warnings(self) -> int:
+        """Number of warnings."""
+        return self._count("warning")
+
+    def _count(self, level: Level) -> int:
+        return sum(finding.level == level for finding in self.findings)
+
+    def strict(self) -> Report:
+        """Returns the report with warnings as errors."""
+        raised = [replace(each, level="error") if each.level == "warning" else each for each in self.findings]
+        return Report(in_order(raised), self.plan)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the content of the JSON output."""
+        return {
+            "findings": [finding.to_dict() for finding in self.findings],
+            "errors": self.errors,
+            "warnings": self.warnings,
+            "plan": self.plan,
+        }
+
+
+def in_order(findings: list[Finding]) -> tuple[Finding, ...]:
+    """Sorts findings by level; findings of a level keep their order."""
+    return tuple(sorted(findings, key=lambda finding: LEVELS.index(finding.level)))
+
+
+def merged(reports: Mapping[str, Report]) -> Report:
+    """Returns one report for several runs; the name of the run precedes the place of each finding."""
+    findings = [
+        replace(finding, where=f"{name}: {finding.where}")
+        for name, report in reports.items()
+        for finding in report.findings
+    ]
+    return Report(in_order(findings), {name: report.plan for name, report in reports.items()})

@@ -1,0 +1,149 @@
+"""The run that is checked: what a run has prepared before its first step, and its texts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bertkit.recipe.load import Recipe
+from bertkit.tasks.splits import ColumnsOf, Split, Truncation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast, TrainingArguments
+
+    from bertkit.checks.trial import Trial
+    from bertkit.corpus.sources import Source
+    from bertkit.placement.resolve import Placement
+    from bertkit.tasks.base import Task
+    from bertkit.tasks.pretraining import PretrainingCorpus
+
+_SAMPLED_PARAGRAPHS, _SAMPLED_CHARACTERS = 20_000, 4_000_000  # of each source of a corpus
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Texts of a split, or a sample of the texts of a corpus.
+
+    Attributes:
+        name: the split, or the source of the corpus.
+        columns: column → one text per example.
+        place: returns the place of an example, counted from 0.
+    """
+
+    name: str
+    columns: Mapping[str, list[str]]
+    place: Callable[[int], str]
+
+    def unique(self) -> Iterator[str]:
+        """Yields each different text once, since questions share their contexts."""
+        for texts in self.columns.values():
+            yield from dict.fromkeys(texts)
+
+    def rows(self) -> Iterator[tuple[str, ...]]:
+        """Yields the texts of each example."""
+        return zip(*self.columns.values(), strict=True)
+
+
+@dataclass(kw_only=True)
+class Subject:
+    """A run, prepared for its first step as far as possible; the parts that could not be prepared are ``None``.
+
+    Attributes:
+        recipe: the resolved recipe.
+        output_dir: folder of the run; ``None`` if it is not checked.
+        tokenizer, config: of the checkpoint, or of a new model.
+        stored: configuration of the checkpoint as it is stored; ``None`` for new weights.
+        placement, arguments, trainer: of the run.
+        new_weights: names of the weights that are not in the checkpoint.
+        logits_per_sequence: number of logits of a language-model head per sequence.
+        task, splits, features, truncation: of fine-tuning; the last two by split.
+        sources, corpora: of pre-training.
+        trial: measured steps; ``None`` if none was made.
+        check_labels: True to look for wrong labels.
+    """
+
+    recipe: Recipe
+    output_dir: Path | None = None
+    check_labels: bool | None = None
+    # `Rule.needs` says which parts a rule reads, so the types need not say that they may be missing.
+    tokenizer: PreTrainedTokenizerFast = None
+    config: PreTrainedConfig = None
+    stored: PreTrainedConfig = None
+    placement: Placement = None  # type: ignore[assignment]
+    arguments: TrainingArguments = None
+    trainer: Any = None
+    new_weights: Sequence[str] = ()
+    logits_per_sequence: int = 0
+    task: Task = None  # type: ignore[assignment]
+    splits: dict[str, Split] = None  # type: ignore[assignment]
+    features: dict[str, Any] = None  # type: ignore[assignment]
+    truncation: dict[str, Truncation] = None  # type: ignore[assignment]
+    sources: list[Source] = None  # type: ignore[assignment]
+    corpora: PretrainingCorpus = None  # type: ignore[assignment]
+    trial: Trial = None  # type: ignore[assignment]
+
+    @property
+    def network(self) -> PreTrainedModel:
+        """The model; only for rules that need ``trainer``."""
+        model: PreTrainedModel = self.trainer.model
+        return model
+
+    @property
+    def checkpoint(self) -> str | None:
+        """Folder or Hub id of the checkpoint; ``None`` for new weights."""
+        source = self.recipe.model.get("name_or_path")
+        return None if source is None else str(source)
+
+    @cached_property
+    def texts(self) -> list[Texts]:
+        """The texts of each split, or samples of the corpus; empty if the data cannot be read."""
+        if self.splits is not None and self.task is not None:
+            return [
+                Texts(name, self.task.texts_of(ColumnsOf(split.examples)), self._place(name))
+                for name, split in self.splits.items()
+            ]
+        return [texts for source in self.sources or () if (texts := self._sample(source)) is not None]
+
+    def _place(self, name: str) -> Callable[[int], str]:
+        split = self.splits[name]
+        return lambda row: f"{name} ({Path(split.source).name}, {split.place(row)})"
+
+    def _sample(self, source: Source) -> Texts | None:
+        """Reads the first paragraphs of a source."""
+        found: list[str] = []
+        size = 0
+        for paragraph in islice(source.paragraphs(self.recipe.data.form()), _SAMPLED_PARAGRAPHS):
+            found.append(paragraph.text)
+            size += len(paragraph.text)
+            if size > _SAMPLED_CHARACTERS:
+                break
+        name = Path(source.name).name
+        return Texts(name, {"text": found}, lambda row: f"{name}, paragraph {row + 1}") if found else None
+
+    @cached_property
+    def words(self) -> Counter[str]:
+        """Number of occurrences of each word, separated by white space, in the different texts of the data."""
+        return Counter(word for texts in self.texts for text in texts.unique() for word in text.split())
+
+    @cached_property
+    def classes(self) -> dict[str, list[list[str]]]:
+        """Names of the classes of each example, by split; without splits that have no classes."""
+        if self.task is None or self.splits is None:
+            return {}
+        found = {name: self.task.classes_of(ColumnsOf(split.examples)) for name, split in self.splits.items()}
+        return {name: classes for name, classes in found.items() if classes is not None}
+
+    @cached_property
+    def total_steps(self) -> int:
+        """Number of optimizer steps of the run; only for rules that need ``trainer``."""
+        if self.arguments.max_steps > 0:
+            return self.arguments.max_steps
+        batch = self.recipe.train["global_train_batch_size"]
+        return max(1, round(-(-len(self.trainer.train_dataset) // batch) * self.arguments.num_train_epochs))

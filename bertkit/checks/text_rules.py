@@ -1,0 +1,180 @@
+"""Rules on the texts: empty, short and truncated ones, damaged characters, identifiers, and leaks of the label."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from bertkit.checks.extras import extra
+from bertkit.checks.findings import Finding, note, warning
+from bertkit.checks.registry import rule
+from bertkit.checks.subject import Subject, Texts
+from bertkit.tasks.splits import ColumnsOf
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffd]")
+_IDENTIFIER = re.compile(r"[\W\d_]*\d[\W\d_]*|[0-9a-f]{8}[0-9a-f-]*|(https?|www)[:.]\S+", re.IGNORECASE)
+_SHARE_OF_IDENTIFIERS = 0.9
+_CUT, _ONE_WORD = 0.01, 0.5  # shares above which a note becomes a warning
+_LEAK_PRECISION, _LEAK_RECALL, _LEAK_EXAMPLES = 0.98, 0.9, 10
+
+
+@rule("empty-text")
+def empty_text(subject: Subject) -> Iterator[Finding]:
+    """Finds texts without visible characters."""
+    for texts in subject.texts:
+        rows = [row for row, values in enumerate(texts.rows()) if not all(map(_is_visible, values))]
+        if rows:
+            yield warning(
+                texts.place(rows[0]),
+                f"{_share(len(rows), texts)} have a text without visible characters; this is the first",
+                "remove these rows, or complete their texts",
+            )
+
+
+def _is_visible(text: str) -> bool:
+    return any(unicodedata.category(sign)[0] not in "CZ" for sign in text)
+
+
+@rule("one-word-text", "splits")
+def one_word_text(subject: Subject) -> Iterator[Finding]:
+    """Finds texts of one word."""
+    for texts in subject.texts:
+        for column, values in texts.columns.items():
+            rows = [row for row, text in enumerate(values) if len(text.split()) == 1 and _is_visible(text)]
+            if rows:
+                level = warning if len(rows) > _ONE_WORD * len(values) else note
+                yield level(
+                    texts.place(rows[0]),
+                    f"{_share(len(rows), texts)} have one word in {column}; the first is {values[rows[0]].strip()!r}",
+                    "check that this is the column to read, and that its texts are complete",
+                )
+
+
+@rule("truncation", "truncation", "task")
+def truncation(subject: Subject) -> Iterator[Finding]:
+    """Reports the share of inputs and tokens that are cut off."""
+    for name, cut in subject.truncation.items():
+        if cut.examples:
+            level = warning if cut.examples >= _CUT * cut.of_examples else note
+            yield level(
+                name,
+                f"{cut.examples:,} of {cut.of_examples:,} inputs ({100 * cut.examples / cut.of_examples:.1f} %) exceed "
+                f"data.max_seq_length {subject.recipe.data.max_seq_length}; {cut.tokens:,} of {cut.of_tokens:,} tokens "
+                f"({100 * cut.tokens / cut.of_tokens:.1f} %) are not read",
+                subject.task.remedy,
+            )
+
+
+@rule("lost-labels", "features", "splits", "task")
+def lost_labels(subject: Subject) -> Iterator[Finding]:
+    """Reports labels in a part of the text that no input contains as a whole."""
+    for name, features in subject.features.items():
+        lost = subject.task.lost_labels(ColumnsOf(features), ColumnsOf(subject.splits[name].examples))
+        if lost and lost[0]:
+            yield warning(
+                name,
+                f"{lost[0]:,} of {lost[1]:,} labelled answers are in no input as a whole, so they are not learned",
+                "set a larger --max-seq-length, or a larger overlap of the windows (--doc-stride, --stride)",
+            )
+
+
+@rule("control-characters")
+def control_characters(subject: Subject) -> Iterator[Finding]:
+    """Finds control characters and the replacement character U+FFFD, which a failed decoding leaves."""
+    for texts in subject.texts:
+        rows = [row for row, values in enumerate(texts.rows()) if any(map(_CONTROL.search, values))]
+        if rows:
+            signs = Counter(chain.from_iterable(_CONTROL.findall(text) for text in texts.unique()))
+            named = ", ".join(f"{count} × U+{ord(sign):04X}" for sign, count in signs.most_common(3))
+            yield warning(
+                texts.place(rows[0]),
+                f"{_share(len(rows), texts)} have control or replacement characters ({named}), which the tokenizer "
+                "removes; this is the first",
+                "convert the source to UTF-8 again, or remove these characters",
+            )
+
+
+@rule("mojibake")
+def mojibake(subject: Subject) -> Iterator[Finding]:
+    """Finds text that was decoded with the wrong encoding, by the heuristic of the library ftfy."""
+    ftfy = extra("ftfy.badness")
+    if ftfy is None:
+        return  # the rule `extra` reports it
+    for texts in subject.texts:
+        bad = {text for text in texts.unique() if not text.isascii() and ftfy.is_bad(text)}
+        rows = [row for row, values in enumerate(texts.rows()) if not bad.isdisjoint(values)] if bad else []
+        if rows:
+            found = next(text for text in next(iter(_row(texts, rows[0]))) if text in bad)
+            sign = next((place for place, sign in enumerate(found) if not sign.isascii()), 0)
+            yield warning(
+                texts.place(rows[0]),
+                f"{_share(len(rows), texts)} look as if they were decoded with a wrong encoding; the first has "
+                f"{found[max(0, sign - 20) : sign + 20].strip()!r}",
+                "read the source in its own encoding and write UTF-8; the Python library ftfy repairs most such texts",
+            )
+
+
+def _row(texts: Texts, row: int) -> Iterator[tuple[str, ...]]:
+    yield tuple(values[row] for values in texts.columns.values())
+
+
+@rule("id-column", "splits")
+def id_column(subject: Subject) -> Iterator[Finding]:
+    """Finds text columns that hold numbers, hashes or addresses."""
+    for texts in subject.texts[:1]:
+        for column, values in texts.columns.items():
+            found = [text for text in values if _IDENTIFIER.fullmatch(text.strip())]
+            if len(found) > _SHARE_OF_IDENTIFIERS * len(values):
+                yield warning(
+                    f"{texts.name}, column {column}",
+                    f"{len(found):,} of {len(values):,} texts are numbers, identifiers or addresses, such as "
+                    f"{found[0].strip()[:40]!r}",
+                    "give the column of the text with --text-column",
+                )
+
+
+@rule("leak", "splits")
+def leak(subject: Subject) -> Iterator[Finding]:
+    """Finds a column or a word that determines the class of an example alone."""
+    classes = subject.classes.get("train", [])
+    if not subject.texts or any(len(names) != 1 for names in classes) or len({names[0] for names in classes}) < 2:
+        return
+    texts, labels = subject.texts[0], [names[0] for names in classes]
+    for column, values in texts.columns.items():
+        different = len(set(values))
+        if 1 < different <= len(values) / _LEAK_EXAMPLES and different == len(set(zip(values, labels, strict=True))):
+            yield warning(
+                f"train, column {column}",
+                f"the column has {different} different values, and each of them has one label",
+                "check that the column holds the text, and not a copy of the label",
+            )
+    yield from _leaking_words(list(texts.rows()), labels)
+
+
+def _leaking_words(rows: Sequence[Sequence[str]], labels: Sequence[str]) -> Iterator[Finding]:
+    sizes = Counter(labels)
+    having: Counter[str] = Counter()
+    by_class: Counter[tuple[str, str]] = Counter()
+    for texts, label in zip(rows, labels, strict=True):
+        words = {word for text in texts for word in text.split()}
+        having.update(words)
+        by_class.update((word, label) for word in words)
+    for (word, label), count in by_class.most_common():
+        recall = count / sizes[label]
+        if count < _LEAK_EXAMPLES:
+            break
+        if recall >= _LEAK_RECALL and count >= _LEAK_PRECISION * having[word]:
+            yield warning(
+                "train",
+                f"the word {word!r} is in {100 * recall:.1f} % of the {sizes[label]:,} examples of {label!r}, and "
+                f"{100 * count / having[word]:.1f} % of the {having[word]:,} examples with it have this label",
+                "remove the word if it is not known when the model is used, such as a mark of the source",
+            )
+
+
+def _share(count: int, texts: Texts) -> str:
+    total = len(next(iter(texts.columns.values())))
+    return f"{count:,} of {total:,} texts ({100 * count / total:.1f} %)"

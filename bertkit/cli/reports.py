@@ -1,0 +1,101 @@
+"""Printing of the report of ``--check``: a table grouped by level, or JSON."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from bertkit.cli.printing import print_lines, print_text
+from bertkit.json_text import dumps
+from bertkit.progress import duration, printable, wants_colours
+
+if TYPE_CHECKING:
+    from bertkit.checks.findings import Report
+
+_GIB = 1 << 30
+_COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
+
+
+def print_report(report: Report, as_json: bool) -> None:
+    """Prints a report and ends the command with exit code 2 if it has errors.
+
+    Raises:
+        typer.Exit: the report has errors.
+    """
+    if as_json:
+        print_text(dumps(report.to_dict()))
+    else:
+        print_lines(_table(report))
+        for line in _summary(report):
+            print_text(line)
+    if report.errors:
+        raise typer.Exit(2)
+
+
+def _table(report: Report) -> Iterator[str]:
+    """Yields the lines of the tables of findings, one for each level, as wide as the terminal."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    for level, colour in _COLOURS.items():
+        found = [finding for finding in report.findings if finding.level == level]
+        if not found:
+            continue
+        table = Table(
+            title=f"{level}s ({len(found)})",
+            title_justify="left",
+            title_style=f"bold {colour}",
+            box=box.SIMPLE_HEAD,
+            expand=True,
+            pad_edge=False,
+        )
+        table.add_column("code", no_wrap=True)
+        table.add_column("where", ratio=1, overflow="fold")
+        table.add_column("finding, remedy", ratio=3, overflow="fold")
+        for finding in found:
+            # Text, since square brackets would be read as markup.
+            what = Text(f"{printable(finding.message)}\n→ {printable(finding.remedy)}")
+            table.add_row(Text(finding.code, style=colour), Text(printable(finding.where)), what)
+        written = io.StringIO()
+        # The width is that of the terminal, or 80 columns.
+        console = Console(file=written, force_terminal=wants_colours(), no_color=not wants_colours(), highlight=False)
+        console.print(table)
+        yield from (line.rstrip() for line in written.getvalue().rstrip().split("\n"))
+        yield ""
+
+
+def _summary(report: Report) -> Iterator[str]:
+    plans = report.plan if report.plan and "steps" not in report.plan else {"": report.plan}
+    for name, plan in plans.items():
+        if plan:
+            yield f"{name or 'plan'}: {_sentence(plan)}"
+    counts = (("error", report.errors), ("warning", report.warnings))
+    yield ", ".join(f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts)
+
+
+def _sentence(plan: Mapping[str, Any]) -> str:
+    """Formats a plan; see `bertkit.checks.plan.plan`."""
+    examples = ", ".join(f"{count:,} {name}" for name, count in plan["examples"].items())
+    time = "time not measured" if plan["seconds"] is None else f"about {duration(plan['seconds'])}"
+    parts = [
+        f"{plan['steps']:,} steps of {plan['global_train_batch_size']} ({examples} examples)",
+        f"{plan['tokens']:,} tokens",
+        f"{time} on {plan['device']}",
+        f"memory {_size(plan['memory_bytes'])} of {_size(plan['memory_available_bytes'])}",
+    ]
+    if plan["disk_bytes"] is not None:
+        count = plan["checkpoints"]
+        kept = f"{count} checkpoint{'' if count == 1 else 's'} and the final weights"
+        parts.append(f"disk {_size(plan['disk_bytes'])} of {_size(plan['disk_free_bytes'])} for {kept}")
+    if plan["store_bytes"] is not None:
+        parts.append(f"tokenized corpus {_size(plan['store_bytes'])}")
+    return "; ".join(parts)
+
+
+def _size(count: int) -> str:
+    return f"{count / _GIB:.2f} GiB" if count >= _GIB / 100 else f"{count / (1 << 20):.2f} MiB"

@@ -1,0 +1,189 @@
+"""``--check`` and ``bertkit check`` by the words that users type."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import typer
+
+import bertkit as package
+from bertkit.checks.check import codes
+from bertkit.checks.findings import Finding, Report, merged
+from bertkit.checks.trial import Pass, Trial
+from bertkit.cli.app import app, main
+
+from .conftest import WORDS
+
+DOCS = Path(package.__file__).parents[1] / "docs" / "checks.md"
+
+
+@pytest.fixture
+def bertkit(monkeypatch, capfd):
+    """Runs ``bertkit ARGS…`` in this process; returns exit code, stdout and stderr."""
+
+    def run(*args: object) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["bertkit", *map(str, args)])
+        capfd.readouterr()
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        return (code, *capfd.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def words(table, no_trial):
+    """The words of a run on clean tables."""
+    table.write()
+    files = [f"--{split}-file={table.folder / split}.csv" for split in ("train", "validation")]
+    values = [f"--set={key}={value}" for key, value in table.overrides.items() if not key.endswith("_file")]
+    return ["finetune", "classification", *files, *values, "--model", table.model, "--output-dir", table.folder / "run"]
+
+
+def without_memory(text: str) -> str:
+    return re.sub(r"memory_available_bytes\": \d+|disk_free_bytes\": \d+|of [\d.]+ [GM]iB", "", text)
+
+
+def test_both_ways_to_check_are_the_same(bertkit, words, table):
+    for more in ([], ["--json"]):
+        one, other = bertkit(*words, "--check", *more), bertkit("check", *words, *more)
+        assert one[0] == other[0] == 0
+        assert without_memory(one[1]) == without_memory(other[1])
+    assert not (table.folder / "run").exists()
+
+
+def test_exit_codes_and_json(bertkit, words, table):
+    found = json.loads(bertkit(*words, "--check", "--json")[1])
+    assert list(found) == ["findings", "errors", "warnings", "plan"]
+    assert (found["findings"], found["errors"], found["warnings"]) == ([], 0, 0)
+    few = [*words, "--check", "--json", "--max-steps", 20]
+    code, out, _ = bertkit(*few)
+    [finding] = json.loads(out)["findings"]
+    assert (code, finding["code"], finding["level"]) == (0, "few-steps", "warning")
+    assert list(finding) == ["code", "level", "where", "message", "remedy"]
+    code, out, _ = bertkit(*few, "--strict")
+    assert code == 2
+    assert (json.loads(out)["errors"], json.loads(out)["warnings"]) == (1, 0)
+    code, out, err = bertkit(*words, "--check", "--set", "train.learning_rat=1")
+    assert code == 2
+    assert "did you mean" in " ".join(out.split())
+    assert "Traceback" not in err
+
+
+def test_the_table_names_level_code_place_and_remedy(bertkit, words, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    code, out, _ = bertkit(*words, "--check", "--max-steps", 20)
+    assert code == 0
+    for part in ("warnings (1)", "few-steps", "20 optimizer steps", "→ set more", "0 errors, 1 warning"):
+        assert part in out
+    assert max(map(len, out.splitlines()[:-2])) <= 100
+
+
+@pytest.mark.parametrize("flag", ["--strict", "--check-labels"])
+def test_options_of_the_check_alone(bertkit, words, flag):
+    code, _, err = bertkit(*words, flag)
+    assert code == 2
+    assert f"{flag} is for --check" in err
+
+
+@pytest.mark.parametrize("given", [[], ["predict", "x"], ["--json"]])
+def test_check_needs_the_words_of_a_run(bertkit, given):
+    code, _, err = bertkit("check", *given)
+    assert code == 2
+    assert "expected the words of a run" in err
+
+
+def test_every_run_has_the_options():
+    root = typer.main.get_command(app)
+    runs = [root.commands["pretrain"], *root.commands["finetune"].commands.values()]
+    for command in runs:
+        names = {name for param in command.get_params(command.context_class(command)) for name in param.opts}
+        assert {"--check", "--check-labels", "--strict"} <= names
+
+
+def test_several_tasks_give_one_report(bertkit, table, no_trial, tmp_path):
+    for folder in ("RTE", "SST-2"):
+        (tmp_path / folder).mkdir()
+    rows = [(row["text"], int(row["label"] == "yes")) for row in table.train]
+    for name in ("train", "dev"):
+        lines = [f"{text}\t{label}" for text, label in rows[:: 1 if name == "train" else 10]]
+        (tmp_path / "SST-2" / f"{name}.tsv").write_text("\n".join(["sentence\tlabel", *lines]) + "\n")
+    code, out, _ = bertkit(
+        "check", "finetune", "glue", "--task", "sst2,rte", "--set", f"data.data_dir={tmp_path}", "--model", table.model,
+        "--max-seq-length", 32, "--output-dir", tmp_path / "run", "--json", "--placement", "cpu",
+    )  # fmt: skip
+    found = json.loads(out)
+    assert code == 2
+    assert {finding["where"].partition(":")[0] for finding in found["findings"]} == {"sst2", "rte"}
+    assert found["plan"]["sst2"]["steps"] > 0
+    assert found["plan"]["rte"] == {}
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_is_clean_starts(table):
+    table.write()
+    assert table.report().findings == ()
+    given = {"model": table.model, "overrides": {**table.overrides, "train.max_steps": 2}}
+    run = package.finetune(table.recipe, output_dir=table.folder / "run", **given)
+    assert run.metrics["eval_accuracy"] >= 0
+
+
+def test_a_corpus_that_is_clean_starts(corpus):
+    corpus.write()
+    report = corpus.report()
+    assert report.findings == ()
+    assert report.plan["seconds"] > 0
+    assert not (corpus.folder / "hf").exists()
+    given = {"model": corpus.model, "overrides": {**corpus.overrides, "train.max_steps": 2}, "corpus": corpus.corpus}
+    package.pretrain(corpus.recipe, output_dir=corpus.folder / "run", **given)
+
+
+def test_a_finished_run_is_checked_for_resumption(table, no_trial):
+    table.write()
+    given = {"model": table.model, "overrides": {**table.overrides, "train.max_steps": 2}}
+    package.finetune(table.recipe, output_dir=table.folder / "run", **given)
+    table.overrides["train.max_steps"] = 120
+    before = {path: path.stat().st_mtime_ns for path in (table.folder / "run").rglob("*")}
+    assert table.report(resume=True).findings == ()
+    table.train[0]["text"] = WORDS[0] + table.train[0]["text"]
+    assert [finding.code for finding in table.report(resume=True).findings] == ["data"]
+    assert {path: path.stat().st_mtime_ns for path in (table.folder / "run").rglob("*")} == before
+
+
+def test_wrong_labels_are_found(table, no_trial, tmp_path):
+    pytest.importorskip("cleanlab", reason="the extra checks is not installed")
+    for row in table.train:
+        first = WORDS[:5] if row["label"] == "yes" else WORDS[5:10]
+        row["text"] = " ".join([*first, *row["text"].split()[:3]])
+    for row in range(20):
+        table.train[row]["label"] = {"yes": "no", "no": "yes"}[table.train[row]["label"]]
+    report = table.report(labels=True)
+    found = [finding for finding in report.findings if finding.code == "label-noise" and finding.level == "warning"]
+    lines = {int(finding.where.rpartition(" ")[2].rstrip(")")) for finding in found}
+    assert len(lines & set(range(2, 22))) >= 18
+
+
+def test_docs_list_every_code():
+    documented = set(re.findall(r"^\| `([a-z][a-z-]*)` \|", DOCS.read_text(), re.M))
+    assert documented == set(codes())
+
+
+def test_reports_are_merged_and_made_strict():
+    report = Report((Finding(code="a", level="warning", where="train", message="m", remedy="r"),), {"steps": 1})
+    both = merged({"x": report, "y": Report(())})
+    assert [finding.where for finding in both.findings] == ["x: train"]
+    assert both.strict().errors == 1
+    assert both.plan == {"x": {"steps": 1}, "y": {}}
+
+
+def test_time_between_measured_lengths():
+    trial = Trial((Pass(100, 2.0, 0.2), Pass(50, 1.0, 0.1)))
+    assert trial.seconds_of(75) == pytest.approx(1.5)
+    assert trial.seconds_of(500) == 2.0
+    assert trial.optimizer_seconds == 0.1
