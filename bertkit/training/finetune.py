@@ -88,6 +88,7 @@ def finetune(
     command = f"bertkit finetune {task.command} --recipe recipe.yaml --output-dir NEW"
     evaluation = run.train(trainer, prepared.tokenizer, command)
     task, message = task.learn_from(evaluation)
+    prepared.scores.task = task
     config = trainer.model.config
     if message:
         say(message)
@@ -126,6 +127,7 @@ class PreparedFinetuning:
         new_weights: names of the weights that are not in the checkpoint.
         task: the task, with the values learned from the data.
         splits, features: the examples and the model inputs of each split.
+        scores: computes the scores of an evaluation.
     """
 
     run: RunInProgress
@@ -135,6 +137,27 @@ class PreparedFinetuning:
     task: Task
     splits: dict[str, Split]
     features: dict[str, Any]
+    scores: Scores
+
+
+class Scores:
+    """Computes the scores of the split that the trainer has evaluated.
+
+    Attributes:
+        task: the task; at the end of the training the one that has learned from the validation set.
+        trainer: the trainer, which has the scores as ``compute_metrics``.
+    """
+
+    trainer: BertkitTrainer
+
+    def __init__(self, task: Task, splits: Mapping[str, Split], features: Mapping[str, Any]):
+        self.task = task
+        self._splits, self._features = splits, features
+
+    def __call__(self, outcome: EvalPrediction) -> dict[str, float]:
+        name = next(name for name, inputs in self._features.items() if inputs is self.trainer.evaluated)
+        columns = ColumnsOf(self._features[name]), ColumnsOf(self._splits[name].examples)
+        return self.task.score(outcome.predictions, *columns)
 
 
 def prepare_finetuning(
@@ -200,11 +223,8 @@ def prepare_finetuning(
     run.set_attention(network)
     task.prepare(network)
 
-    def scores(outcome: EvalPrediction) -> dict[str, float]:
-        name = next(name for name, inputs in features.items() if inputs is trainer.evaluated)
-        return task.score(outcome.predictions, ColumnsOf(features[name]), ColumnsOf(splits[name].examples))
-
-    trainer = trainer_class(BertkitTrainer, run.placement)(
+    scores = Scores(task, splits, features)
+    scores.trainer = trainer = trainer_class(BertkitTrainer, run.placement)(
         what=task.name,
         model=network,
         args=arguments,
@@ -220,7 +240,7 @@ def prepare_finetuning(
         replaces_loss=weighted is not None,
         **shapes,
     )
-    return PreparedFinetuning(run, trainer, tokenizer, new_weights, task, splits, features)
+    return PreparedFinetuning(run, trainer, tokenizer, new_weights, task, splits, features, scores)
 
 
 def with_absolute_paths(recipe: Recipe) -> Recipe:

@@ -149,3 +149,22 @@ def test_accumulation_does_not_change_a_weighted_run(checkpoint, table, tmp_path
     run = finetune("finetune/classification", model=str(checkpoint), output_dir=tmp_path / "plain", overrides=overrides)
     history = json.loads((run.output_dir / "trainer_state.json").read_text())["log_history"]
     assert abs(history[0]["loss"] - curves[0][0][0]) > 1e-4
+
+
+def test_thresholds_are_fitted_to_the_validation_set_only(checkpoint, table, tmp_path):
+    overrides = {
+        "data.train_file": str(table),
+        "data.test_file": str(table),
+        "data.max_seq_length": 16,
+        "task.threshold": "tuned",
+        "task.calibrate": True,
+        "train.max_steps": 1,
+        "placement.device": "cpu",
+    }
+    run = finetune("finetune/classification", model=str(checkpoint), output_dir=tmp_path / "run", overrides=overrides)
+    assert {"eval_good_threshold", "eval_temperature"} <= run.metrics.keys()
+    assert "predict_ece" in run.metrics
+    assert not {"predict_good_threshold", "predict_temperature"} & run.metrics.keys()
+    stored = json.loads((run.output_dir / "config.json").read_text())["bertkit_task"]["task"]
+    assert stored["threshold"] == {"good": run.metrics["eval_good_threshold"]}
+    assert stored["temperature"] == run.metrics["eval_temperature"]
