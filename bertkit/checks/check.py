@@ -31,6 +31,7 @@ from bertkit.placement.resolve import ProcessesNeeded
 from bertkit.progress import say
 from bertkit.recipe.load import Recipe
 from bertkit.tasks.base import task_of_recipe
+from bertkit.tasks.folds import load_splits
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import FineTuningData
 from bertkit.training.finetune import finetuning_recipe, prepare_finetuning
@@ -247,7 +248,7 @@ def _parts(recipe: Recipe, findings: list[Finding]) -> Subject:
         return subject
 
     def data() -> None:
-        subject.task, subject.splits = task_of_recipe(recipe).load()
+        subject.task, subject.splits = load_splits(task_of_recipe(recipe))
 
     def tokenizer() -> None:
         if source is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from bertkit.checks.findings import Finding, warning
@@ -40,8 +41,9 @@ def epochs(subject: Subject) -> Iterator[Finding]:
     """Checks the passes over the training data: more than 5 over a small set, more than 40 over a corpus."""
     if subject.task is not None:
         examples = len(subject.trainer.train_dataset)
-        passes = subject.total_steps * subject.recipe.train["global_train_batch_size"] / max(examples, 1)
-        if examples < _SMALL_SET and passes > _MANY_EPOCHS + 1:
+        steps_of_epoch = math.ceil(examples / subject.recipe.train["global_train_batch_size"])
+        passes = subject.total_steps / max(steps_of_epoch, 1)
+        if examples < _SMALL_SET and passes > _MANY_EPOCHS:
             yield warning(
                 "train.num_train_epochs",
                 f"{passes:.1f} epochs on {examples:,} examples, which a model learns by heart; BERT §A.3 uses 2 to 4",
