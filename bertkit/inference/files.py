@@ -184,7 +184,7 @@ def _stream(
 
 
 def _line(prediction: str, given: Iterable[Any]) -> str:
-    texts = [each if isinstance(each, str) else " | ".join(each) for each in given]
+    texts = [" | ".join(each) if isinstance(each, list) else str(each) for each in given]
     return printable("\t".join([prediction, *texts]).replace("\n", " "))
 
 

@@ -163,7 +163,7 @@ def load(hub_server, with_hub):
 def test_splits_parts_and_renamed_columns_of_every_task(load):
     names = {"text_columns": ["review"], "label_column": "stars"}
     parts = {"train_split": "train[:75%]", "validation_split": "train[75%:]", "test_split": "test[5:8]"}
-    [reviews, shared, bad, far, unnamed, choices, nameless, asked] = load(
+    [reviews, shared, bad, far, unnamed, choices, nameless, asked, spans] = load(
         ("classification", names, {"dataset_name": "org/reviews", **parts}),
         ("classification", names, {"dataset_name": "org/reviews", **parts, "validation_split": "train[20:]"}),
         ("classification", names, {"dataset_name": "org/reviews", "train_split": "train[:90"}),
@@ -180,6 +180,7 @@ def test_splits_parts_and_renamed_columns_of_every_task(load):
             {"id_column": "key", "question_column": "query", "answers_column": "found"},
             {"dataset_name": "org/asked", "train_split": "train[:1]", "validation_split": "train[1:]"},
         ),
+        ("ner", {}, {"dataset_name": "org/spans", "train_split": "train[:3]", "validation_split": "train[3:]"}),
     )
     assert {name: len(examples["labels"]) for name, (_, examples) in reviews.items()} == {
         "train": 30,
@@ -200,3 +201,7 @@ def test_splits_parts_and_renamed_columns_of_every_task(load):
     assert "org/asked (train): no column 'id'; available: 'key', 'query', 'context', 'found'; give that" in nameless
     assert "of the questions with --question-column" in nameless
     assert asked == "org/asked (train[1:]): no rows; give a larger part"
+    assert spans["train"][1] == {  # O, B-LOC, I-LOC, B-PER, I-PER
+        "tokens": [["Ann", "left"], ["He", "saw"], ["Ann", "Oslo"]],
+        "labels": [[3, 0], [0, 0], [0, 1]],
+    }

@@ -24,7 +24,7 @@ from bertkit.tables import Table
 from bertkit.tasks.arrays import Outputs, one_array, padded, softmax
 from bertkit.tasks.ner import sentences
 from bertkit.tasks.ner.annotations import FORMS, annotation, check_texts, raw_texts
-from bertkit.tasks.ner.conll import is_conll, read_conll, write_conll
+from bertkit.tasks.ner.conll import DOCUMENT_ID, is_conll, read_conll, write_conll
 from bertkit.tasks.ner.highlighting import Span, highlight
 from bertkit.tasks.ner.inputs import NO_WORD, InputForm
 from bertkit.tasks.ner.json_list import JSON, read_json_list
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _NEIGHBOURS = ("before", "after")
+_IDS = ("id", DOCUMENT_ID)  # of texts; predictions keep them, so that they can be matched and trained on
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -391,13 +392,16 @@ class NerTask(TableTask):
         texts = raw_texts(table, self.task.token_column)
         if texts is not None:
             columns = self.read_input(check_texts(table, texts))
-            return {**columns, **self._context(table, columns["tokens"])}
+            ids = {name: table.columns[name] for name in _IDS if name in table.columns}
+            ids = {name: values for name, values in ids.items() if all(isinstance(each, str | int) for each in values)}
+            return {**columns, **ids, **self._context(table, columns["tokens"])}
         words = sentences.read_words(table, sentences.token_column(table, self.task.token_column))
         return {"tokens": words, **self._context(table, words)}
 
     def shown(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
-        """Selects the texts or words; neither neighbouring words nor the words of texts, which only the model needs."""
-        return {name: values for name, values in columns.items() if name == ("text" if "text" in columns else "tokens")}
+        """Selects the texts with their ids, or the words; all other columns are for the model only."""
+        names = ("text", *_IDS) if "text" in columns else ("tokens",)
+        return {name: columns[name] for name in names if name in columns}
 
     @property
     def output_forms(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -405,7 +409,8 @@ class NerTask(TableTask):
 
     def in_form(self, form: str, row: Mapping[str, Any]) -> dict[str, Any]:
         text, spans = self._spans(row)
-        return annotation(form, text, [span._asdict() for span in spans], self.data.offset_unit)
+        ids = {name: row[name] for name in _IDS if name in row}
+        return ids | annotation(form, text, [span._asdict() for span in spans], self.data.offset_unit)
 
     def _spans(self, row: Mapping[str, Any]) -> tuple[str, list[Span]]:
         """Returns the text of an input and its entities as spans; words are joined with spaces."""

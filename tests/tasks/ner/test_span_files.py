@@ -333,6 +333,18 @@ def test_a_model_that_says_gold_writes_the_file_it_learned_from(tokenizer, tmp_p
     assert written == given
 
 
+def test_ids_of_texts_are_kept(task):
+    rows = [{"id": 7, "document_id": "d", **spans(ANN, SPANS[0]), "meta": {"a": 1}}]
+    found, _ = task(train_jsonl=lines(*rows), context="document").load(["train"])
+    columns = found.columns_of(found.data.tables(["train"])["train"])
+    shown = found.shown(columns)
+    assert shown == {"id": [7], "document_id": ["d"], "text": [ANN]}
+    row = {**{name: values[0] for name, values in shown.items()}, "entities": predicted(ANN, SPANS[0])["entities"]}
+    assert found.in_form("spans", row) == {"id": 7, "document_id": "d", **spans(ANN, SPANS[0])}
+    mixed = Table({"id": [None], "text": ["a"], "document_id": [0]}, "x.jsonl", "")
+    assert list(found.shown(found.columns_of(mixed))) == ["text", "document_id"]
+
+
 def test_words_are_joined_for_the_forms_of_texts():
     task = NerTask(TaskSettings(scheme="IOB2", label_names=["O", "B-X", "I-X"]), DataSettings())
     row = {"tokens": ["New", "York", ",", "é"], "tags": ["B-X", "I-X", "O", "B-X"], "probabilities": [1.0] * 4}
