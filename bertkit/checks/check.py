@@ -30,7 +30,7 @@ from bertkit.files import is_temporary
 from bertkit.placement.resolve import ProcessesNeeded
 from bertkit.progress import say
 from bertkit.recipe.load import Recipe
-from bertkit.tasks.base import task_of_recipe
+from bertkit.tasks.construction import task_of_recipe
 from bertkit.tasks.folds import load_splits
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import FineTuningData

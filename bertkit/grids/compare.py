@@ -20,7 +20,7 @@ from bertkit.metrics.correlation import pearson, spearman
 from bertkit.tables import read_table
 from bertkit.tables.table import to_number
 from bertkit.tables.table_files import is_table
-from bertkit.tasks.base import task_of_recipe
+from bertkit.tasks.construction import task_of_recipe
 
 LEVEL = 0.05
 _SHOWN = 20  # examples of a disagreement that the results hold for each side

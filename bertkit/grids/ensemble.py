@@ -14,7 +14,7 @@ from bertkit.grids.outcomes import outcome_of
 from bertkit.grids.results import best_cells, collect
 from bertkit.inference.ensemble import ENSEMBLE_FILE
 from bertkit.json_text import dumps
-from bertkit.tasks.base import task_of_recipe
+from bertkit.tasks.construction import task_of_recipe
 from bertkit.training.run_directory import check_output_dir, contents
 
 _MEMBERS = "members"

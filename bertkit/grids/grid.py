@@ -21,7 +21,8 @@ from bertkit.grids.workers import grid_lock, source_of, work, work_on_gpus
 from bertkit.json_text import dumps
 from bertkit.placement.resolve import visible_gpus
 from bertkit.recipe.load import Recipe
-from bertkit.tasks.base import Task, task_of_recipe
+from bertkit.tasks.base import Task
+from bertkit.tasks.construction import task_of_recipe
 from bertkit.tasks.folds import load_splits
 from bertkit.training.checkpoint_selection import best_checkpoint_arguments
 from bertkit.training.recovery.run_lock import FolderInUseError, RunLock

@@ -20,7 +20,8 @@ from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.placement.resolve import inference_device
 from bertkit.progress import Bar, Reached, without_library_bars
 from bertkit.tasks.arrays import Outputs
-from bertkit.tasks.base import Task, task_of_checkpoint
+from bertkit.tasks.base import Task
+from bertkit.tasks.construction import task_of_checkpoint
 from bertkit.tasks.folds import load_splits
 from bertkit.tasks.splits import Columns, ColumnsOf
 

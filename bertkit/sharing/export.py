@@ -14,7 +14,8 @@ from bertkit.inference.predictor import evaluate
 from bertkit.progress import without_library_bars
 from bertkit.sharing.same_outputs import Comparison
 from bertkit.sharing.stock import write_stock
-from bertkit.tasks.base import Task, task_of_checkpoint
+from bertkit.tasks.base import Task
+from bertkit.tasks.construction import task_of_checkpoint
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig

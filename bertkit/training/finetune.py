@@ -25,7 +25,8 @@ from bertkit.progress import is_score, say, without_library_bars
 from bertkit.recipe.load import Recipe
 from bertkit.sharing.markdown import code, escape
 from bertkit.sharing.model_card import CardFacts, without_paths
-from bertkit.tasks.base import Task, task_of_recipe
+from bertkit.tasks.base import Task
+from bertkit.tasks.construction import task_of_recipe
 from bertkit.tasks.folds import load_splits
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import ColumnsOf, FineTuningData, Split, is_scored

@@ -21,8 +21,8 @@ from bertkit.placement.resolve import check_processes, is_main_process
 from bertkit.progress import is_score, say
 from bertkit.recipe.find import list_recipes
 from bertkit.recipe.load import Recipe
-from bertkit.tasks.base import task_of_recipe
 from bertkit.tasks.classification.glue import GlueTask
+from bertkit.tasks.construction import task_of_recipe
 from bertkit.tasks.folds import load_splits
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import is_scored

@@ -9,9 +9,8 @@ Dimension letters: N inputs, S tokens, C labels.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -31,12 +30,12 @@ from bertkit.tasks.ner.json_list import JSON, read_json_list
 from bertkit.tasks.ner.labels import find_labels, label_ids, notes_on_tags
 from bertkit.tasks.ner.neighbours import neighbours
 from bertkit.tasks.ner.pieces import word_pieces
-from bertkit.tasks.ner.schemes import Scheme, inside
+from bertkit.tasks.ner.schemes import inside
+from bertkit.tasks.ner.settings import DataSettings, TaskSettings
 from bertkit.tasks.ner.span_tables import SpanTable, with_words
-from bertkit.tasks.ner.spans import OffsetUnit
 from bertkit.tasks.ner.words import split_words
-from bertkit.tasks.splits import Columns, Split, WindowedData, is_labelled
-from bertkit.tasks.table_data import TableData, TableTask
+from bertkit.tasks.splits import Columns, Split, is_labelled
+from bertkit.tasks.table_data import TableTask
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -46,77 +45,6 @@ if TYPE_CHECKING:
 
 _NEIGHBOURS = ("before", "after")
 _IDS = ("id", DOCUMENT_ID)  # of texts; predictions keep them, so that they can be matched and trained on
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskSettings:
-    """Columns and tags. Values that are not set are derived from the training data and stored in the checkpoint.
-
-    Attributes:
-        name: name of the task in results.
-        token_column, tag_column: column name, or in column files column number from 1; ``None`` looks for usual names,
-            and takes the first and the last column in column files.
-        scheme: tagging scheme of the data; ``None`` detects it. The entity labels of the checkpoint are always IOB2.
-        label_names: the labels in the order of their ids, in IOB2 unless ``scheme`` is ``plain``; an empty list uses
-            those of the training data.
-        label_all_subwords: train on every piece of a word instead of the first only; the other pieces of an entity are
-            labelled as inside.
-        strict: score only entities that follow the rules of IOB2; by default tags are interpreted as by conlleval.
-    """
-
-    name: str = "ner"
-    token_column: str | int | None = None
-    tag_column: str | int | None = None
-    scheme: Scheme | None = None
-    label_names: list[str] = field(default_factory=list)
-    label_all_subwords: bool = False
-    strict: bool = False
-
-    def __post_init__(self) -> None:
-        if self.token_column is not None and str(self.token_column) == str(self.tag_column):
-            raise ValueError(f"tag_column: {self.tag_column} is the column of the tokens; give another")
-        if len(set(self.label_names)) < len(self.label_names):
-            raise ValueError(f"label_names: expected each name once, got {', '.join(self.label_names)}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataSettings(TableData, WindowedData):
-    """Sources of the sentences, and the context that the model reads.
-
-    Attributes:
-        context: ``document`` extends each input with neighbouring sentences of the same document (BERT §5.3: "the
-            maximal document context provided by the data").
-        comment_prefix: start of comment lines in column files, such as ``#``; see `bertkit.tasks.ner.conll.read_conll`.
-        snap: extend spans that cut words to whole words, and count them; otherwise they are refused.
-        offset_unit: what the offsets of spans count, in data and in predictions: characters (code points), or UTF-16
-            code units.
-    """
-
-    kept: ClassVar[tuple[str, ...]] = (
-        *WindowedData.kept,
-        *TableData.kept,
-        "context",
-        "comment_prefix",
-        "snap",
-        "offset_unit",
-    )
-
-    context: Literal["sentence", "document"] = "sentence"
-    comment_prefix: str | None = None
-    snap: bool = False
-    offset_unit: OffsetUnit = "character"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.check_overlap()
-        prefix = self.comment_prefix
-        if prefix is not None and (not prefix.strip() or prefix != prefix.strip()):
-            raise ValueError(f"comment_prefix: expected the start of comment lines, such as '#', got {prefix!r}")
-
-    def _table(self, place: str) -> Table:
-        if self.dataset_name is not None:
-            return super()._table(place)
-        return sentences.read_sentences(place, self.comment_prefix)
 
 
 class NerTask(TableTask):

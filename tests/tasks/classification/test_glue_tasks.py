@@ -12,8 +12,8 @@ import pytest
 from bertkit.errors import DataError
 from bertkit.recipe.find import list_recipes
 from bertkit.tables import Table, read_table
-from bertkit.tasks.base import task_of_recipe
 from bertkit.tasks.classification.glue import DataSettings, GlueTask
+from bertkit.tasks.construction import task_of_recipe
 from bertkit.tasks.registry import load_recipe
 
 TASKS = [name.removeprefix("finetune/glue/") for name in list_recipes() if name.startswith("finetune/glue/")]

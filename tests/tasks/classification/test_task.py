@@ -15,8 +15,8 @@ from bertkit import BertConfig
 from bertkit.errors import CheckpointError, DataError, RecipeError
 from bertkit.tables import Table
 from bertkit.tasks import table_data
-from bertkit.tasks.base import task_of_checkpoint, task_of_recipe
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
+from bertkit.tasks.construction import task_of_checkpoint, task_of_recipe
 from bertkit.tasks.registry import load_recipe
 
 TRAIN = "text,label\ngood film,pos\nbad film,neg\n"

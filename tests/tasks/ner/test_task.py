@@ -19,7 +19,7 @@ from bertkit.checkpoint.load import load_tokenizer
 from bertkit.errors import DataError, RecipeError
 from bertkit.tables import Table
 from bertkit.tasks import table_data
-from bertkit.tasks.base import task_of_checkpoint, task_of_recipe
+from bertkit.tasks.construction import task_of_checkpoint, task_of_recipe
 from bertkit.tasks.ner.conll import read_conll
 from bertkit.tasks.ner.task import DataSettings, NerTask, TaskSettings
 

@@ -13,7 +13,7 @@ from transformers import BertTokenizer
 from bertkit import BertConfig, load_recipe
 from bertkit.errors import DataError
 from bertkit.tables import Table
-from bertkit.tasks.base import task_of_checkpoint, task_of_recipe
+from bertkit.tasks.construction import task_of_checkpoint, task_of_recipe
 from bertkit.tasks.question_answering import task as question_answering
 from bertkit.tasks.question_answering.task import DataSettings, QuestionAnsweringTask, TaskSettings
 
