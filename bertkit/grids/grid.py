@@ -21,6 +21,7 @@ from bertkit.grids.workers import grid_lock, source_of, work, work_on_gpus
 from bertkit.json_text import dumps
 from bertkit.placement.resolve import visible_gpus
 from bertkit.recipe.load import Recipe
+from bertkit.recipe.tuning import config_changes
 from bertkit.tasks.base import Task
 from bertkit.tasks.construction import task_of_recipe
 from bertkit.tasks.folds import load_splits
@@ -183,14 +184,13 @@ def _check_run(recipe: Recipe, folder: Path) -> None:
     # The process that checks sees all GPUs, a worker only its own.
     alone = replace(recipe, placement=replace(recipe.placement, num_processes=1))
     run = RunInProgress(alone, folder / RUNS / "new", False, None, **best_checkpoint_arguments(recipe))
-    run.training_arguments(is_bert=True)
+    run.check_arguments()
 
 
 def _check_checkpoint(recipe: Recipe, folder: Path) -> None:
     """Checks the configuration of the checkpoint with the fields of the recipe, and its tokenizer."""
     source = str(recipe.model["name_or_path"])
-    changes = {key: value for key, value in recipe.model.items() if key != "name_or_path"}
-    config = read_config(source, any_encoder=True).build(changes)
+    config = read_config(source, any_encoder=True).build(config_changes(recipe.model))
     check_positions(recipe.data.max_seq_length, config, source)
     load_tokenizer(source, config=config)
 

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any, Literal, Protocol, get_args, get_origin, get_type_hints
 
 from bertkit.errors import RecipeError, did_you_mean, shown
+from bertkit.recipe.tuning import KEYS, LORA, LoraSettings
 from bertkit.recipe.values import RANGES, fault_of_value
 
 BLOCKS = ("task", "model", "data", "train", "placement", "hub")
@@ -25,6 +26,7 @@ OWN_TRAIN_KEYS: dict[str, Any] = {
     "global_train_batch_size": int,
     "early_stopping_patience": int | None,
     "class_weights": str | dict[Any, Any] | None,
+    "layer_lr_decay": float | None,
 }
 """Types of the keys of the ``train`` block that are not fields of ``TrainingArguments``."""
 
@@ -185,7 +187,11 @@ class Checker:
         if given.get("name_or_path") is not None:
             # Other fields depend on the architecture of the checkpoint: `load_config` checks their names.
             others = {key: Any for key in given if key not in own}
-            return self._checked("model", {**others, "name_or_path": str | None, **own})
+            values = self._checked("model", {**others, "name_or_path": str | None, **own, **KEYS})
+            if values.get(LORA) is not None:
+                place = f"model.{LORA}"
+                Checker({place: values[LORA]}, self.places, self.faults).settings(place, LoraSettings)
+            return values
         values = self._checked("model", {"name_or_path": str | None, **own})
         try:
             config = BertConfig(**{key: value for key, value in values.items() if key != "name_or_path"})

@@ -54,6 +54,9 @@ RANGES: dict[str, Range] = {
     "train.adam_beta2": _SHARE,
     "train.adam_epsilon": _POSITIVE,  # at 0 a weight without gradient becomes 0/0
     "train.label_smoothing_factor": _SHARE,
+    "train.layer_lr_decay": Range(0, 1, without=0),
+    "model.freeze_layers": _NOT_NEGATIVE,
+    "model.reinit_layers": _NOT_NEGATIVE,
     "train.neftune_noise_alpha": Range(0, 1000),
     "train.logging_steps": _NOT_NEGATIVE,
     "train.eval_steps": _NOT_NEGATIVE,

@@ -23,6 +23,7 @@ from bertkit.errors import RecipeError
 from bertkit.model.modeling_bert import BertPreTrainedModel
 from bertkit.progress import is_score, say, without_library_bars
 from bertkit.recipe.load import Recipe
+from bertkit.recipe.tuning import config_changes
 from bertkit.sharing.markdown import code, escape
 from bertkit.sharing.model_card import CardFacts, without_paths
 from bertkit.tasks.base import Task
@@ -40,6 +41,7 @@ from bertkit.training.run import RunInProgress
 from bertkit.training.run_directory import Run, RunRecord, absolute, plain
 from bertkit.training.shared_encoding import encode_once
 from bertkit.training.trainer import BertkitTrainer
+from bertkit.training.tuning import check_tuning, tune, tuned_class
 
 
 @writes_run
@@ -190,12 +192,13 @@ def prepare_finetuning(
     source = recipe.model.get("name_or_path")
     if source is None:
         raise RecipeError(f"recipe {recipe.name}: no checkpoint to start from; give --model or model.name_or_path")
-    changes = {key: value for key, value in recipe.model.items() if key != "name_or_path"}
+    changes = config_changes(recipe.model)
     stored = read_config(source, any_encoder=True)
     unchanged = stored.build({})
     check_positions(recipe.data.max_seq_length, unchanged, source)
     tokenizer = load_tokenizer(source, config=unchanged)
     check_class_weights(recipe)
+    check_tuning(recipe, run.placement)
     task, splits = load_splits(task)
     check_class_weights(recipe, task.weighted_labels)
     config = stored.build({**task.config(), **changes, "bertkit_task": task.describe()})
@@ -223,9 +226,10 @@ def prepare_finetuning(
         )
     run.set_attention(network)
     task.prepare(network)
+    tune(network, recipe)
 
     scores = Scores(task, splits, features)
-    scores.trainer = trainer = trainer_class(BertkitTrainer, run.placement)(
+    scores.trainer = trainer = trainer_class(tuned_class(BertkitTrainer, recipe), run.placement)(
         what=task.name,
         model=network,
         args=arguments,

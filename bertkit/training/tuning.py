@@ -1,0 +1,222 @@
+"""Weights that fine-tuning changes, and how much: frozen layers, layers drawn anew, learning rates by layer, LoRA."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+from bertkit.errors import PlacementError, RecipeError
+from bertkit.placement.resolve import Placement
+from bertkit.recipe.load import Recipe
+from bertkit.recipe.tuning import KEYS, LORA, LoraSettings
+from bertkit.training.trainer import BertkitTrainer
+
+T = TypeVar("T", bound=BertkitTrainer)
+_ADAPTER = "default"  # PEFT's name of the only adapter of a model
+ADAPTER_FOLDER = "adapter"
+"""Folder of the adapters in a run directory, with ``model.lora.save: adapter``."""
+
+
+def encoder_layers(model: PreTrainedModel) -> nn.ModuleList:
+    """Returns the layers of the encoder, the first one reads the embeddings.
+
+    Raises:
+        RecipeError: the family has no such list of layers, as ALBERT, whose layers share their weights.
+    """
+    number = model.config.num_hidden_layers
+    lists = [each for each in model.base_model.modules() if isinstance(each, nn.ModuleList) and len(each) == number]
+    if not lists:
+        raise RecipeError(
+            f"model: a checkpoint of type {model.config.model_type!r} has no list of {number} layers, which "
+            f"{', '.join(KEYS)} and train.layer_lr_decay need; remove them"
+        )
+    return lists[0]
+
+
+def check_tuning(recipe: Recipe, placement: Placement) -> None:
+    """Checks the tuning of a recipe as far as possible without the model.
+
+    Raises:
+        RecipeError: PEFT is not installed, or values exclude each other.
+        PlacementError: the placement does not support the values.
+    """
+    if recipe.model.get(LORA) is not None:
+        try:
+            import peft  # noqa: F401
+        except ImportError as error:
+            raise RecipeError(
+                f"recipe {recipe.name}: model.lora needs the extra lora: pip install 'bertkit[lora]'"
+            ) from error
+        if recipe.model.get("freeze_layers") or recipe.model.get("freeze_embeddings"):
+            raise RecipeError(
+                f"recipe {recipe.name}: model.lora: trains no weight of the encoder; remove freeze_layers and "
+                "freeze_embeddings"
+            )
+        if placement.strategy == "fsdp":
+            raise PlacementError(f"recipe {recipe.name}: model.lora: does not work with fsdp; use another placement")
+
+
+def tune(model: PreTrainedModel, recipe: Recipe) -> None:
+    """Freezes weights and draws layers anew, as the ``model`` block says.
+
+    ``reinit_layers`` draws the last layers of the encoder and the pooler as a new model draws them (Zhang et al. 2021,
+    arXiv:2006.05987), from torch's random numbers.
+
+    Raises:
+        RecipeError: the model has too few layers, or no list of layers.
+    """
+    frozen, drawn = (int(recipe.model.get(key) or 0) for key in ("freeze_layers", "reinit_layers"))
+    if frozen or drawn:
+        layers = encoder_layers(model)
+        for key, number in (("freeze_layers", frozen), ("reinit_layers", drawn)):
+            if not 0 <= number <= len(layers):
+                raise RecipeError(f"recipe {recipe.name}: model.{key}: expected 0 to {len(layers)}, got {number}")
+        if frozen + drawn > len(layers):
+            raise RecipeError(
+                f"recipe {recipe.name}: model.freeze_layers: {frozen} frozen and {drawn} new layers are more than the "
+                f"{len(layers)} of the checkpoint; new layers must be trained"
+            )
+        layers[:frozen].requires_grad_(False)
+        pooler = getattr(model.base_model, "pooler", None)
+        for module in [*layers[len(layers) - drawn :], *([pooler] if drawn and pooler is not None else [])]:
+            for parameter in module.parameters():
+                parameter._is_hf_initialized = False  # type: ignore[attr-defined] # else transformers leaves it
+            module.apply(model._init_weights)
+    if recipe.model.get("freeze_embeddings"):
+        model.base_model.get_submodule("embeddings").requires_grad_(False)
+
+
+def tuned_class(core: type[T], recipe: Recipe) -> type[T]:
+    """Returns the Trainer class of a recipe: ``core`` with what learning rates by layer and LoRA need."""
+    parts: list[type[BertkitTrainer]] = []
+    members: dict[str, Any] = {}
+    decay = recipe.train.get("layer_lr_decay")
+    if decay is not None and decay != 1:
+        parts.append(LayerDecayTrainer)
+        members["layer_lr_decay"] = decay
+    if recipe.model.get(LORA) is not None:
+        parts.append(LoraTrainer)
+        members["lora"] = LoraSettings(**recipe.model[LORA])
+    return type(core.__name__, (*parts, core), members) if parts else core
+
+
+class LayerDecayTrainer(BertkitTrainer):
+    """Trainer whose learning rate decreases from the head to the embeddings by a factor per layer.
+
+    As in ELECTRA's released code: the head and the pooler have the learning rate of the run, layer i of n (from 1) that
+    times ``layer_lr_decay ** (n + 2 - i)`` with one more factor for the embeddings.
+    """
+
+    layer_lr_decay: float
+
+    def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
+        if self.optimizer is not None:
+            return self.optimizer
+        optimizer: torch.optim.Optimizer = super().create_optimizer(model)
+        wrapped = self.model if model is None else model
+        distances = _distances(self.model)
+        of_parameters = {
+            id(parameter): distances[name.replace("_orig_mod.", "").removeprefix("module.")]
+            for name, parameter in wrapped.named_parameters()
+        }
+        groups = []
+        # The first group has the highest learning rate, which is the one that the log shows.
+        for distance in sorted(set(distances.values())):
+            for group in optimizer.param_groups:
+                chosen = [each for each in group["params"] if of_parameters[id(each)] == distance]
+                if chosen:
+                    groups.append({**group, "params": chosen, "lr": group["lr"] * self.layer_lr_decay**distance})
+        optimizer.param_groups[:] = groups
+        return optimizer
+
+
+def _distances(model: PreTrainedModel) -> dict[str, int]:
+    """Returns parameter name → number of factors of its learning rate."""
+    layers = encoder_layers(model)
+    of_layers = {
+        id(parameter): len(layers) + 1 - number
+        for number, layer in enumerate(layers)
+        for parameter in layer.parameters()
+    }
+    embeddings = {id(each): len(layers) + 2 for each in model.base_model.get_submodule("embeddings").parameters()}
+    distances = {**of_layers, **embeddings}
+    return {name: distances.get(id(parameter), 0) for name, parameter in model.named_parameters()}
+
+
+class LoraTrainer(BertkitTrainer):
+    """Trainer of low-rank adapters of the encoder's dense layers, and of all weights outside of the encoder's layers
+    and embeddings: the head and the pooler.
+
+    Checkpoints of the training hold the adapters; the model is saved with merged weights, so that it is an ordinary
+    checkpoint.
+    """
+
+    lora: LoraSettings
+
+    def __init__(self, *, model: PreTrainedModel, **kwargs: Any):
+        self._tuner: Any = add_adapters(model, self.lora)
+        super().__init__(model=model, **kwargs)
+
+    def save_weights(self, folder: Path) -> None:
+        if self._tuner is not None:
+            if self.lora.save == "adapter" and self.args.should_save:
+                save_adapters(self.model, self._tuner, folder / ADAPTER_FOLDER)
+            self._tuner.merge_and_unload()
+            self._tuner = None
+        super().save_weights(folder)
+
+
+def add_adapters(model: PreTrainedModel, lora: LoraSettings) -> Any:
+    """Adds adapters to a model in place and freezes its layers and embeddings; returns PEFT's ``LoraModel``.
+
+    Raises:
+        RecipeError: a target is not a dense layer of the encoder's layers.
+    """
+    from peft import LoraConfig
+    from peft.tuners.lora import LoraModel
+
+    inside = {id(module) for module in encoder_layers(model).modules()}
+    dense = [name for name, each in model.named_modules() if isinstance(each, nn.Linear) and id(each) in inside]
+    known = sorted({name.rpartition(".")[2] for name in dense})
+    unknown = [target for target in lora.targets if target not in known]
+    if unknown:
+        raise RecipeError(
+            f"model.lora.targets: {unknown[0]!r} is no dense layer of this encoder; expected some of {', '.join(known)}"
+        )
+    chosen = [name for name in dense if not lora.targets or name.rpartition(".")[2] in lora.targets]
+    outside = [name for name, each in model.named_parameters() if _distances(model)[name] == 0 and each.requires_grad]
+    config = LoraConfig(
+        r=lora.r,
+        lora_alpha=2 * lora.r if lora.alpha is None else lora.alpha,
+        lora_dropout=lora.dropout,
+        target_modules=chosen,
+    )
+    tuner = LoraModel(model, config, _ADAPTER)
+    for name, parameter in model.named_parameters():
+        if name in outside:
+            parameter.requires_grad_(True)
+    return tuner
+
+
+def save_adapters(model: PreTrainedModel, tuner: Any, folder: Path) -> None:
+    """Writes the adapters in PEFT's format: ``adapter_config.json`` and ``adapter_model.safetensors``."""
+    from peft.utils import get_peft_model_state_dict
+    from safetensors.torch import save_file
+
+    folder.mkdir()
+    config = tuner.peft_config[_ADAPTER]
+    weights = get_peft_model_state_dict(model, state_dict=_state(model), adapter_name=_ADAPTER)
+    config.inference_mode = True
+    config.save_pretrained(str(folder))
+    prefix = "base_model.model."  # PEFT's name of the model that has the adapters
+    save_file(
+        {prefix + name: value.contiguous() for name, value in weights.items()}, folder / "adapter_model.safetensors"
+    )
+
+
+def _state(model: PreTrainedModel) -> dict[str, torch.Tensor]:
+    return {name: value.detach().cpu() for name, value in model.state_dict().items()}
