@@ -117,12 +117,12 @@ def prepare(
         _check_folder(folder)
     except OutputError as error:
         faults.append(str(error))
-    if search:
-        check_optuna()
     try:
         definition = define(recipe, overrides, grid, search, trials, seeds, folds)
     except RecipeError as error:
         raise RecipeError(listed([*faults, str(error)])) from error
+    if search:
+        check_optuna()
     return definition, _checked(definition, folder, faults)
 
 
@@ -183,7 +183,7 @@ def _check_run(recipe: Recipe, folder: Path) -> None:
     # The process that checks sees all GPUs, a worker only its own.
     alone = replace(recipe, placement=replace(recipe.placement, num_processes=1))
     run = RunInProgress(alone, folder / RUNS / "new", False, None, **best_checkpoint_arguments(recipe))
-    run.training_arguments(is_bert=True)
+    run.check_arguments()
 
 
 def _check_checkpoint(recipe: Recipe, folder: Path) -> None:
