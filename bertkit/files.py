@@ -108,7 +108,7 @@ def new_folder(place: Path, is_there: Callable[[], bool] = lambda: False) -> Ite
 
 @contextmanager
 def into_folder(folder: Path, needed: int | None = None) -> Iterator[Path]:
-    """Yields a temporary folder within ``folder``, and moves its files to ``folder`` at the end.
+    """Yields a temporary folder within ``folder``, and moves its files, also in subfolders, to ``folder`` at the end.
 
     Each file of ``folder`` has either its old or its complete new content. Use it for libraries that write several
     files themselves, such as ``save_pretrained``.
@@ -123,9 +123,11 @@ def into_folder(folder: Path, needed: int | None = None) -> Iterator[Path]:
     with disk_faults(folder, needed), _draft(folder, Path.mkdir, within=folder) as draft:
         yield draft
         _settle(draft)
-        for path in draft.iterdir():
-            os.replace(path, folder / path.name)
-        _sync_folder(folder)
+        for path in [each for each in draft.rglob("*") if each.is_file()]:
+            place = folder / path.relative_to(draft)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(path, place)
+            _sync_folder(place.parent)
 
 
 def write_whole(path: Path, content: str | bytes) -> None:

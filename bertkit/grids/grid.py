@@ -118,12 +118,12 @@ def prepare(
         _check_folder(folder)
     except OutputError as error:
         faults.append(str(error))
-    if search:
-        check_optuna()
     try:
         definition = define(recipe, overrides, grid, search, trials, seeds, folds)
     except RecipeError as error:
         raise RecipeError(listed([*faults, str(error)])) from error
+    if search:
+        check_optuna()
     return definition, _checked(definition, folder, faults)
 
 

@@ -3,9 +3,10 @@
 A recipe is a YAML file with six blocks. ``task``, ``model``, ``data`` and ``train`` can change the results of a run;
 ``placement`` and ``hub`` do not. ``task.kind`` names the task, whose settings dataclasses define the keys of the blocks
 ``task`` and ``data``; the caller passes the registry of tasks. ``model`` has the fields of ``BertConfig`` and
-``name_or_path`` (the source of the weights). ``train`` has the fields of ``transformers.TrainingArguments``, with
-``global_train_batch_size`` instead of the per-device keys, and ``early_stopping_patience``, the number of evaluations
-without a better score after which fine-tuning ends.
+``name_or_path`` (the source of the weights), for fine-tuning also the keys of `bertkit.recipe.tuning`. ``train`` has
+the fields of ``transformers.TrainingArguments``, with ``global_train_batch_size`` instead of the per-device keys, and
+for fine-tuning ``early_stopping_patience`` (the number of evaluations without a better score after which it ends),
+``class_weights`` and ``layer_lr_decay``.
 """
 
 from __future__ import annotations

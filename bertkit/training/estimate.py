@@ -92,7 +92,7 @@ def estimate_memory(
 def start_lines(
     model: PreTrainedModel, placement: Placement, max_seq_length: int, train_set: Any, logits_per_sequence: int = 0
 ) -> list[str]:
-    """Returns the lines printed before the first step: placement, batch and memory.
+    """Returns the lines printed before the first step: placement, batch, memory, and trained weights if not all are.
 
     Args:
         model, placement, max_seq_length, logits_per_sequence: as for `estimate_memory`.
@@ -107,10 +107,13 @@ def start_lines(
     else:
         size = f"up to {tokens:,} tokens per step"
     where = f"{device_name(placement.device)}, {placement.describe_processes()}, {placement.describe_precision()}"
+    weights = [(parameter.numel(), parameter.requires_grad) for parameter in model.parameters()]
+    trained, every = sum(number for number, is_trained in weights if is_trained), sum(number for number, _ in weights)
     return [
         f"placement: {where}, attention {attention_kernel(model)[0]}",
         f"batch: {placement.describe_batch()}; {size}",
         f"memory: {memory}",
+        *([f"trained: {trained:,} of {every:,} weights"] if trained < every else []),
     ]
 
 

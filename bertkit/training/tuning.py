@@ -84,7 +84,7 @@ def tune(model: PreTrainedModel, recipe: Recipe) -> None:
         pooler = getattr(model.base_model, "pooler", None)
         for module in [*layers[len(layers) - drawn :], *([pooler] if drawn and pooler is not None else [])]:
             for parameter in module.parameters():
-                parameter._is_hf_initialized = False  # type: ignore[attr-defined] # else transformers leaves it
+                parameter._is_hf_initialized = False  # else transformers leaves it as it is
             module.apply(model._init_weights)
     if recipe.model.get("freeze_embeddings"):
         model.base_model.get_submodule("embeddings").requires_grad_(False)
