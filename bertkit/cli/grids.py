@@ -61,7 +61,7 @@ class Grid:
     @property
     def is_given(self) -> bool:
         """Returns whether any of the options is given."""
-        return any(value not in (None, False) for value in asdict(self).values())
+        return any(value is not None and value is not False for value in asdict(self).values())
 
     def arguments(self) -> dict[str, Any]:
         """Returns the options as arguments of `bertkit.finetune_grid`."""

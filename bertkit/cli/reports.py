@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import shutil
+import textwrap
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +75,8 @@ def _summary(report: Report) -> Iterator[str]:
     plans = report.plan if report.plan and "steps" not in report.plan else {"": report.plan}
     for name, plan in plans.items():
         if plan:
-            yield f"{name or 'plan'}: {_sentence(plan)}"
+            width = shutil.get_terminal_size().columns
+            yield textwrap.fill(f"{name or 'plan'}: {_sentence(plan)}", width, subsequent_indent="  ")
     counts = (("error", report.errors), ("warning", report.warnings))
     yield ", ".join(f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts)
 
