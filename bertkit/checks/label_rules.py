@@ -33,7 +33,10 @@ def rare_class(subject: Subject) -> Iterator[Finding]:
 
 @rule("imbalance", "splits")
 def imbalance(subject: Subject) -> Iterator[Finding]:
-    """Finds classes with more than 10 times the examples of another, among those that are not rare."""
+    """Finds classes with more than 10 times the examples of another, among those that are not rare, unless the loss
+    weighs them."""
+    if subject.recipe.train.get("class_weights") is not None:
+        return
     counts = {name: count for name, count in _counts(subject, "train").items() if count >= _RARE}
     if len(counts) < 2:
         return
@@ -43,7 +46,8 @@ def imbalance(subject: Subject) -> Iterator[Finding]:
             "train",
             f"{most!r} has {counts[most]:,} examples and {least!r} {counts[least]:,}, a ratio of "
             f"{counts[most] / counts[least]:.0f} to 1",
-            "compare scores by class (macro F1) instead of accuracy; add examples of the small classes",
+            "set train.class_weights=balanced, compare scores by class (macro F1) instead of accuracy, or add examples "
+            "of the small classes",
         )
 
 
