@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from bertkit.cli.printing import print_text
 from bertkit.errors import RecipeError
 
 _COMMANDS = ("pretrain", "finetune")
@@ -12,8 +13,13 @@ SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_opti
 
 
 def check(context: typer.Context) -> None:
-    """Check a run before it starts: the words of a pretrain or finetune command."""
+    """Check a run before it starts, without training or writing: give the words of a pretrain or finetune command, such
+    as: bertkit check finetune glue --task sst2 --model MODEL --output-dir OUT. The options are those of that command.
+    """
     words = list(context.args)
+    if words == ["--help"]:
+        print_text(context.get_help())
+        return
     if not words or words[0] not in _COMMANDS:
         raise RecipeError(
             f"check: expected the words of a run, such as bertkit check finetune glue --task sst2 …, got "

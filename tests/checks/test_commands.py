@@ -99,6 +99,12 @@ def test_check_needs_the_words_of_a_run(bertkit, given):
     assert "expected the words of a run" in err
 
 
+def test_the_command_has_a_help_of_its_own(bertkit):
+    code, out, _ = bertkit("check", "--help")
+    assert code == 0
+    assert "bertkit check finetune glue" in " ".join(out.split())
+
+
 def test_every_run_has_the_options():
     root = typer.main.get_command(app)
     runs = [root.commands["pretrain"], *root.commands["finetune"].commands.values()]
