@@ -52,6 +52,7 @@ def tag(bertkit, checkpoint, tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_columns_are_trained_on_scored_and_predicted(bertkit, tag, tmp_path):
     dev = conll(tmp_path / "dev.conll", sentences(8))
     outcome = tag("--validation-file", dev)
@@ -127,6 +128,7 @@ def test_another_column_of_three_and_a_test_set(bertkit, tag, tmp_path):
     assert "3" not in written
 
 
+@pytest.mark.slow
 def test_json_lines_in_documents(bertkit, tag, tmp_path):
     def rows(count):
         return "".join(

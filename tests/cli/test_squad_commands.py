@@ -148,6 +148,7 @@ def test_another_encoder_answers_too(bertkit, squad, tmp_path):
             assert (row["answer"], row["probability"]) == (best["text"], pytest.approx(best["probability"], rel=1e-3))
 
 
+@pytest.mark.slow
 def test_it_learns_and_finds_answers_that_only_the_second_window_has(squad, tmp_path):
     outcome = squad(False, "--max-steps", 150, "--json")
     assert outcome.code == 0, outcome.err

@@ -82,6 +82,7 @@ def test_what_is_no_system_is_refused(predictions, tmp_path, checkpoint):
         bertkit.compare(a, a, metric="acuracy")
 
 
+@pytest.mark.slow
 def test_grids_runs_and_ensembles(grid, tmp_path, table):
     """Two grids whose runs are compared by example and by seed; the ensemble of one averages the logits."""
     first = grid("first", seeds=2)

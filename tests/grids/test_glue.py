@@ -29,6 +29,7 @@ def data(tmp_path):
     return tmp_path / "glue"
 
 
+@pytest.mark.slow
 def test_each_task_has_a_grid_and_the_best_runs_are_packed(tmp_path, data, checkpoint, quick):
     quick["train.max_steps"] = 1
 

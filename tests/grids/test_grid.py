@@ -94,6 +94,7 @@ def test_a_cell_is_the_run_of_the_single_command(grid, tmp_path, checkpoint, tab
     assert "train.weight_decay was 0.01 and is now 0.1" in message
 
 
+@pytest.mark.slow
 def test_a_failed_cell_is_recorded_and_the_others_go_on(grid, monkeypatch, capfd):
     original = inspect.unwrap(cells.finetune)
 
@@ -118,6 +119,7 @@ def test_a_failed_cell_is_recorded_and_the_others_go_on(grid, monkeypatch, capfd
     assert [row.n for row in again.settings] == [1, 1]
 
 
+@pytest.mark.slow
 def test_an_interrupted_cell_is_resumed_and_a_free_one_taken(grid, monkeypatch, capfd):
     """A process that ends in the second cell; the next call resumes it."""
     saving = {"train.save_strategy": "steps", "train.save_steps": 1}
@@ -165,6 +167,7 @@ def test_a_cell_that_another_worker_holds_is_left_to_it(grid, tmp_path, monkeypa
     assert waits
 
 
+@pytest.mark.slow
 def test_every_row_is_predicted_once_by_a_model_that_was_not_trained_on_it(grid, table):
     results = grid(folds=2, seeds=2)
     assert results.settings[0].n == 4

@@ -84,6 +84,7 @@ def test_no_false_alarm_for_two_halves_of_the_same_seeds():
     assert covered >= 78  # the percentile interval of 10 scores has about 90 %
 
 
+@pytest.mark.slow
 def test_no_false_alarm_for_equally_good_predictions():
     draw = np.random.default_rng(2)
     alarms = 0

@@ -107,6 +107,7 @@ ROWS = st.lists(
 
 @settings(max_examples=30, deadline=None)
 @given(rows=ROWS, data=st.data())
+@pytest.mark.slow
 def test_the_best_threshold_is_the_best_of_all(rows, data):
     odds = data.draw(st.permutations([-4.5, -3.0, -1.5, -0.25, 0.5, 0.75, 2.0]))[: len(rows)]
     given_rows = [(text, value, answers) for (text, answers), value in zip(rows, odds, strict=True)]

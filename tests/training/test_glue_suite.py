@@ -170,6 +170,7 @@ def test_without_a_test_set_there_is_nothing_for_the_leaderboard(tmp_path, check
     assert glue_table(results).splitlines()[-1].endswith("average of 1 task, on dev")
 
 
+@pytest.mark.slow
 def test_repeated_it_runs_only_what_is_not_finished(run, capfd):
     first = run("rte", "mrpc")
     finished, broken = first.output_dir / "rte", first.output_dir / "mrpc"

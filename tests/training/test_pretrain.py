@@ -230,6 +230,7 @@ def test_heads_that_a_checkpoint_lacks_are_drawn_and_named(corpus, tmp_path, cap
 STREAM = {"data__streaming": True, "train__save_steps": 2, "train__save_total_limit": 10}
 
 
+@pytest.mark.slow
 def test_a_stream_resumed_is_never_interrupted_and_workers_do_not_matter(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(streaming, "BLOCK_CHARACTERS", 5000)
     run(corpus, tmp_path / "straight", **STREAM)

@@ -85,6 +85,7 @@ def test_a_run_continues_from_the_checkpoint_before_a_damaged_one(checkpoint, gl
     assert find_fault(damaged.parent) is None  # saved again
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_another_model_is_not_used(checkpoint, glue, tmp_path, capsys):
     overrides = {**SMALL, "train.max_steps": 2, "train.save_steps": 1, "train.save_strategy": "steps"}
     overrides |= {"data.max_seq_length": 16}

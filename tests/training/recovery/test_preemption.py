@@ -155,6 +155,7 @@ def test_a_signal_that_arrives_twice_at_once_is_one_signal_and_a_later_one_ends_
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.slow
 def test_a_signal_after_the_last_step_tells_how_to_continue(train, capsys, monkeypatch, number):
     whole = train("whole", BY_STEPS)
     with monkeypatch.context() as patches:
