@@ -19,6 +19,7 @@ BERT = ("bertkit", "bert")
 """Model types that bertkit's BERT implements."""
 
 _LEAST_TOKENS = 3  # [CLS], a token of text, [SEP]
+_MOST_LAYERS = 1000  # as for a new model in a recipe
 # RoBERTa numbers positions from padding_idx + 1, and these families share its code.
 _POSITIONS_AFTER_PADDING = frozenset(
     "camembert data2vec-text esm ibert longformer luke mpnet roberta roberta-prelayernorm xlm-roberta xlm-roberta-xl "
@@ -66,6 +67,12 @@ def check_encoder(config: PreTrainedConfig, name: str) -> None:
     for field in ("is_encoder_decoder", "is_decoder"):
         if getattr(config, field, False):
             raise _no_encoder(name, f"a checkpoint of type {config.model_type!r} with {field}=True")
+    layers = getattr(config, "num_hidden_layers", 1)
+    if isinstance(layers, int) and layers > _MOST_LAYERS:  # building them would take all memory, or hours
+        raise CheckpointError(
+            f"{name}: config.json has num_hidden_layers={layers}; expected at most {_MOST_LAYERS}; get a complete copy "
+            "of the checkpoint"
+        )
     if getattr(config, "max_position_embeddings", None) is None:
         raise CheckpointError(
             f"{name}: a checkpoint of type {config.model_type!r}, whose config.json has no max_position_embeddings, "

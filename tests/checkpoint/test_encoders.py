@@ -98,6 +98,12 @@ def test_a_family_without_a_number_of_positions_is_refused():
         check_encoder(FunnelConfig(), "here")
 
 
+def test_a_million_layers_are_refused_before_they_are_built():
+    check_encoder(RobertaConfig(num_hidden_layers=1000), "here")
+    with pytest.raises(CheckpointError, match="num_hidden_layers=1000000; expected at most 1000"):
+        check_encoder(RobertaConfig(num_hidden_layers=1_000_000), "here")
+
+
 def test_bert_is_bertkits_and_other_families_are_transformers():
     assert head_class("BertForMultipleChoice", BertConfig(), "here") is BertForMultipleChoice
     assert head_class("BertForMultipleChoice", RobertaConfig(), "here").__module__.startswith("transformers.")

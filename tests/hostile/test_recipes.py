@@ -123,7 +123,8 @@ def attack(case: Case) -> None:
         return
     case.check(valid.code != 0 or valid.out == f"{path}: ok\n", f"validate prints {valid.out[:80]!r}")
     out = case.work / "out"
-    culprits = [*names, *(key for key, _ in chosen)] if kind != "structure" else [*names, "out"]
+    given = [value for _, value in chosen if "/" in value]  # a path names itself
+    culprits = [*names, *(key for key, _ in chosen), *given] if kind != "structure" else [*names, "out"]
     command = ["finetune", "classification", "--recipe", path, *options, "--output-dir", out]
     refused = case.run(*command, names=[*culprits, *(key.partition(".")[2] for key in culprits if "." in key)])
     case.check(not (case.work / "ran").exists(), "a recipe ran a program")
