@@ -11,25 +11,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
 
 from bertkit import load_recipe
 from bertkit.checkpoint.load import load_tokenizer
-from bertkit.corpus.store.token_store import StoreView
+from bertkit.corpus.store.frequencies import token_counts, unigram_loss
 from bertkit.tasks.pretraining import load_corpus
-from bertkit.training.pretrain import cache_folder
-
-
-def counts(view: StoreView, vocab_size: int) -> np.ndarray:
-    """Counts each id, (V,)."""
-    store = view.store
-    starts = store.sentence_offsets[store.document_offsets[view.documents]]
-    ends = store.sentence_offsets[store.document_offsets[view.documents + 1]]
-    return sum(
-        np.bincount(store.tokens[start:end], minlength=vocab_size) for start, end in zip(starts, ends, strict=True)
-    )
+from bertkit.training.pretraining.pretrain import cache_folder
 
 
 def main() -> None:
@@ -42,16 +33,17 @@ def main() -> None:
     corpus = load_corpus(recipe.data, tokenizer, seed, cache_folder(), pair_objective=objective)
     if corpus.validation is None or corpus.facts["streamed"]:
         raise SystemExit(f"{run}: a streamed corpus, or one without held-out documents, has nothing to count here")
-    train, held_out = counts(corpus.train, len(tokenizer)), counts(corpus.validation, len(tokenizer))
+    train, held_out = (
+        token_counts(view, len(tokenizer), most=sys.maxsize) for view in (corpus.train, corpus.validation)
+    )
     share = held_out[held_out > 0] / held_out.sum()
-    smoothed = (train + 1) / (train + 1).sum()
     results = json.loads((run / "all_results.json").read_text())
     print(
         json.dumps(
             {
                 "held_out_tokens": int(held_out.sum()),
                 "held_out_unigram_entropy": round(float(-(share * np.log(share)).sum()), 4),
-                "train_unigram_cross_entropy": round(float(-(held_out * np.log(smoothed)).sum() / held_out.sum()), 4),
+                "train_unigram_cross_entropy": round(unigram_loss(train, held_out), 4),
                 "most_frequent_token": round(float(held_out.max() / held_out.sum()), 4),
                 **{key: value for key, value in results.items() if key.startswith("eval_") and "per_second" not in key},
             }

@@ -6,7 +6,9 @@ names below are imported when they are first used.
 
 from __future__ import annotations
 
+import gc
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from .registration import install as _install_registration
@@ -28,6 +30,7 @@ _PUBLIC = {
     "check": "bertkit.checks.check:check",
     "compare": "bertkit.grids.compare:compare",
     "copy_recipe": "bertkit.recipe.find:copy_recipe",
+    "demo": "bertkit.demo.demo:demo",
     "embed": "bertkit.inference.embedding_files:embed_texts",
     "ensemble": "bertkit.grids.ensemble:ensemble",
     "evaluate": "bertkit.inference.predictor:evaluate",
@@ -42,10 +45,12 @@ _PUBLIC = {
     "load_recipe": "bertkit.tasks.registry:load_recipe",
     "metrics": "bertkit.metrics",
     "predict": "bertkit.inference.files:predict_stream",
-    "pretrain": "bertkit.training.pretrain:pretrain",
+    "pretrain": "bertkit.training.pretraining.pretrain:pretrain",
     "push": "bertkit.sharing.push:push",
     "quickstart": "bertkit.tour.quickstart:quickstart",
-    "train_tokenizer": "bertkit.training.tokenizer:train_tokenizer_on",
+    "report": "bertkit.reporting.report:report",
+    "serve": "bertkit.serving.server:serve",
+    "train_tokenizer": "bertkit.training.pretraining.tokenizer:train_tokenizer_on",
     "validate_recipes": "bertkit.tasks.registry:validate_recipes",
 }
 
@@ -56,9 +61,20 @@ def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, _, attribute = _PUBLIC[name].partition(":")
-    value = getattr(import_module(module), attribute) if attribute else import_module(module)
+    value = getattr(_imported(module), attribute) if attribute else _imported(module)
     globals()[name] = value  # found directly from now on
     return value
+
+
+def _imported(module: str) -> ModuleType:
+    # Garbage collections meanwhile would examine a million living objects again and again, for a tenth of the time.
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return import_module(module)
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def __dir__() -> list[str]:

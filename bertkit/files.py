@@ -123,11 +123,12 @@ def into_folder(folder: Path, needed: int | None = None) -> Iterator[Path]:
     with disk_faults(folder, needed), _draft(folder, Path.mkdir, within=folder) as draft:
         yield draft
         _settle(draft)
-        for path in [each for each in draft.rglob("*") if each.is_file()]:
-            place = folder / path.relative_to(draft)
+        places = {path: folder / path.relative_to(draft) for path in draft.rglob("*") if path.is_file()}
+        for path, place in places.items():
             place.parent.mkdir(parents=True, exist_ok=True)
             os.replace(path, place)
-            _sync_folder(place.parent)
+        for changed in {place.parent for place in places.values()}:
+            _sync_folder(changed)
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
@@ -151,6 +152,17 @@ def write_whole(path: Path, content: str | bytes) -> None:
     except OSError as error:
         raise output_error(path, error, len(data)) from error
     _sync_folder(path.parent)
+
+
+def write_json(path: Path, content: Any, default: Callable[[Any], Any] | None = None) -> None:
+    """Writes a JSON file atomically, indented, with a line break at the end.
+
+    Args:
+        path: the file.
+        content: values that `bertkit.json_text.dumps` accepts.
+        default: converts other values; ``None`` rejects them.
+    """
+    write_whole(path, dumps(content, indent=2, ensure_ascii=False, default=default) + "\n")
 
 
 def write_json_lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from tqdm import tqdm
@@ -60,27 +61,51 @@ def printable(text: str) -> str:
 
 
 def say(line: str) -> None:
-    """Prints a line to stderr without breaking an active progress bar; control characters are escaped."""
+    """Prints a line to stderr without breaking an active progress bar; control characters are escaped.
+
+    A warning is also kept for `warnings_said`.
+    """
+    if (kept := _warnings.get()) is not None and "warning: " in line and line not in kept:
+        kept.append(line)
     if is_main_process():
         tqdm.write(printable(line), file=sys.stderr)
+
+
+_warnings: ContextVar[list[str] | None] = ContextVar("warnings", default=None)
+
+
+@contextmanager
+def keeping_warnings() -> Iterator[None]:
+    """Context in which `warnings_said` has the warnings that `say` prints."""
+    token = _warnings.set([])
+    try:
+        yield
+    finally:
+        _warnings.reset(token)
+
+
+def warnings_said() -> list[str]:
+    """Returns the warnings printed so far in the innermost context of `keeping_warnings`; empty outside of one."""
+    return list(_warnings.get() or ())
 
 
 @contextmanager
 def without_library_bars() -> Iterator[None]:
     """Disables the progress bars of transformers and datasets: one per file, also in logs, and mixed with our bars."""
-    import datasets
     from transformers.utils import logging as transformers_logging
 
+    datasets = sys.modules.get("datasets")  # its import takes a second, and only those who have it show its bars
     of_transformers = transformers_logging.is_progress_bar_enabled()
-    of_datasets = not datasets.are_progress_bars_disabled()
+    of_datasets = datasets is not None and not datasets.are_progress_bars_disabled()
     transformers_logging.disable_progress_bar()
-    datasets.disable_progress_bars()
+    if datasets is not None:
+        datasets.disable_progress_bars()
     try:
         yield
     finally:
         if of_transformers:
             transformers_logging.enable_progress_bar()
-        if of_datasets:
+        if datasets is not None and of_datasets:
             datasets.enable_progress_bars()
 
 
@@ -126,6 +151,10 @@ def duration(seconds: float) -> str:
 
 Reached = Callable[[int, int], None]
 """Callback with the amount of work done and the total amount."""
+
+
+def unreported(done: int, total: int) -> None:
+    """Reports nothing, for work without a progress bar; a `Reached`."""
 
 
 class Bar:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,6 +25,16 @@ def pytest_configure() -> None:
     """Lets the commands that tests start receive Ctrl-C, also where the tests run in the background of a shell."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _frozen_objects() -> None:
+    """Takes the objects of the imported libraries out of garbage collection.
+
+    Every training starts with a full collection, which would go through a million of them.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
@@ -100,6 +112,40 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def serve_extra() -> None:
+    """Skips a test if the extra is not installed."""
+    for module in ("fastapi", "uvicorn", "prometheus_client", "httpx"):
+        pytest.importorskip(module, reason=f"the extra serve is not installed: {module}")
+
+
+@pytest.fixture(scope="session")
+def fine_tuned(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Returns a function that makes a fine-tuned checkpoint of a kind of ``fine_tuned.py``, with random weights."""
+    made: dict[str, Path] = {}
+    module = _beside("fine_tuned")
+
+    def make(kind: str) -> Path:
+        if kind not in made:
+            made[kind] = module.fine_tuned(kind, checkpoint, tmp_path_factory.mktemp(kind) / kind)
+        return made[kind]
+
+    return make
+
+
+@pytest.fixture(scope="module")  # while a playwright is open, its event loop counts as that of the whole process
+def browser() -> Iterator[Any]:
+    """The system's Chromium, or a skip that says why."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("Chromium is not installed")
+    with playwright.sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
 def real_data() -> Path:
     """The folder of the real data sets, or a skip that says why."""
     folder = Path(os.environ.get("BERTKIT_REAL_DATA") or Path(__file__).parents[2] / "shared" / "data")
@@ -120,6 +166,12 @@ def hub_models() -> Any:
     return _beside("hub_models")
 
 
+@pytest.fixture(scope="session")
+def stock_models() -> Any:
+    """The module ``stock_models.py``: checkpoints as others publish them."""
+    return _beside("stock_models")
+
+
 def _beside(name: str) -> Any:
     """A module that lies beside this file: no test itself, and no package."""
     spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
@@ -135,6 +187,17 @@ _beside("loopback_server")  # which the two Hubs import
 def weights_at_odd_offsets() -> Iterator[None]:
     """Runs the tests with weights at other addresses than torch's own, if BERTKIT_TEST_ODD_OFFSETS is set."""
     with _beside("odd_offsets").odd_offsets() if os.environ.get("BERTKIT_TEST_ODD_OFFSETS") else nullcontext():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def without_reports() -> Iterator[None]:
+    """Sets ``train.report: false`` for the runs of this process, since a report takes seconds; tests/reporting has it
+    on."""
+    from bertkit.recipe import check
+
+    with pytest.MonkeyPatch.context() as patch:  # its own, since tests may undo theirs
+        patch.setitem(check._TRAIN_DEFAULTS, "report", False)
         yield
 
 

@@ -64,12 +64,13 @@ class _Handler(Handler):
             case ["api", "whoami-v2"]:
                 if self._may_write():
                     self._send_json({"name": USER, "type": "user", "orgs": []})
-            case ["api", "models", owner, name, step, *rest] if self.command == "POST":
-                if self._goes_wrong(f"{owner}/{name}", step) or not self._may_write():
+            case ["api", "models" | "spaces" as kind, owner, name, step, *rest] if self.command == "POST":
+                repository = _name(kind, f"{owner}/{name}")
+                if self._goes_wrong(repository, step) or not self._may_write():
                     return
-                getattr(self, f"_{step}")(f"{owner}/{name}", rest)
-            case ["api", "models", owner, name, *rest]:
-                self._info(f"{owner}/{name}", rest)
+                getattr(self, f"_{step}")(repository, rest)
+            case ["api", "models" | "spaces" as kind, owner, name, *rest]:
+                self._info(_name(kind, f"{owner}/{name}"), rest)
             case [owner, name, "info", "lfs", "objects", "batch"]:
                 self._lfs_batch(f"{owner}/{name.removesuffix('.git')}")
             case ["lfs", owner, name, oid]:
@@ -103,7 +104,7 @@ class _Handler(Handler):
         return known
 
     def _create(self, wanted: dict[str, Any]) -> None:
-        name = f"{wanted.get('organization') or USER}/{wanted['name']}"
+        name = _name(f"{wanted.get('type', 'model')}s", f"{wanted.get('organization') or USER}/{wanted['name']}")
         if self._goes_wrong(name, "create") or not self._may_write():
             return
         address = {"url": f"{self.hub.endpoint}/{name}"}
@@ -224,6 +225,11 @@ class _Handler(Handler):
 
 
 ModelHub.handler = _Handler
+
+
+def _name(kind: str, repository: str) -> str:
+    """Key of a repository; those of Spaces start with ``spaces/``, as their addresses."""
+    return f"spaces/{repository}" if kind == "spaces" else repository
 
 
 def _commit_of(files: dict[str, bytes]) -> str:

@@ -28,12 +28,15 @@ LAYERS = {
     "tasks": 4,
     "inference": 5,
     "sharing": 6,
-    "training": 7,
-    "checks": 8,
-    "grids": 8,
-    "tour": 8,
-    "cli": 9,
-    "__main__": 10,
+    "reporting": 7,
+    "training": 8,
+    "checks": 9,
+    "grids": 9,
+    "serving": 9,
+    "tour": 9,
+    "demo": 10,
+    "cli": 11,
+    "__main__": 12,
 }
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.name != "__init__.py")
 

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 BERT = ("bertkit", "bert")
 """Model types that bertkit's BERT implements."""
 
+MOST_LAYERS = 1000
+"""Largest number of layers of a new model or a checkpoint; more are slips, or faults of a file."""
+
 _LEAST_TOKENS = 3  # [CLS], a token of text, [SEP]
-_MOST_LAYERS = 1000  # as for a new model in a recipe
 # RoBERTa numbers positions from padding_idx + 1, and these families share its code.
 _POSITIONS_AFTER_PADDING = frozenset(
     "camembert data2vec-text esm ibert longformer luke mpnet roberta roberta-prelayernorm xlm-roberta xlm-roberta-xl "
@@ -37,13 +39,13 @@ def config_class(model_type: str | None, name: str) -> type[PreTrainedConfig]:
     Raises:
         CheckpointError: the family is unknown to transformers, or is not an encoder.
     """
+    if model_type in BERT:
+        from bertkit.model.configuration_bert import BertConfig
+
+        return BertConfig
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
-    from bertkit.model.configuration_bert import BertConfig
-
-    if model_type in BERT:
-        return BertConfig
     if model_type not in CONFIG_MAPPING:
         raise CheckpointError(
             f"{name}: a checkpoint of type {model_type!r}, which transformers does not support; code in a "
@@ -68,9 +70,9 @@ def check_encoder(config: PreTrainedConfig, name: str) -> None:
         if getattr(config, field, False):
             raise _no_encoder(name, f"a checkpoint of type {config.model_type!r} with {field}=True")
     layers = getattr(config, "num_hidden_layers", 1)
-    if isinstance(layers, int) and layers > _MOST_LAYERS:  # building them would take all memory, or hours
+    if isinstance(layers, int) and layers > MOST_LAYERS:  # building them would take all memory, or hours
         raise CheckpointError(
-            f"{name}: config.json has num_hidden_layers={layers}; expected at most {_MOST_LAYERS}; get a complete copy "
+            f"{name}: config.json has num_hidden_layers={layers}; expected at most {MOST_LAYERS}; get a complete copy "
             "of the checkpoint"
         )
     if getattr(config, "max_position_embeddings", None) is None:
@@ -142,10 +144,39 @@ def head_of(config: PreTrainedConfig, name: str) -> str:
                 return head
         except CheckpointError:  # the family has no such head
             continue
+    named = saved_head(config)
+    if named is not None:
+        head_class(named, config, name)
+        return named
     raise CheckpointError(
         f"{name}: the architecture in config.json is {saved}; expected an encoder without a head, or with "
         f"the head of {', '.join(heads[1:])}"
     )
+
+
+# Ends of the names of transformers' classes, and the bertkit class of the same head.
+_HEADS = {
+    "ForSequenceClassification": "BertForSequenceClassification",
+    "ForTokenClassification": "BertForTokenClassification",
+    "ForQuestionAnswering": "BertForQuestionAnswering",
+    "ForMaskedLM": "BertForMaskedLM",
+    "ForPreTraining": "BertForPreTraining",
+    "ForMultipleChoice": "BertForMultipleChoice",
+    "ForNextSentencePrediction": "BertForNextSentencePrediction",
+    "Model": "BertModel",
+}
+
+
+def saved_head(config: PreTrainedConfig) -> str | None:
+    """Returns the head that a checkpoint was saved with as `head_of`, from its name alone; None for another one.
+
+    The name may be that of another family: ``XLMRobertaForTokenClassification`` in a checkpoint of type ``roberta``.
+    """
+    named = config.architectures
+    saved = str(named[0]) if isinstance(named, list) and named else ""
+    if saved.endswith("LMHeadModel"):  # it predicts the next token
+        return None
+    return next((head for end, head in _HEADS.items() if saved.endswith(end)), None)
 
 
 def own_fields(config: type[PreTrainedConfig]) -> set[str]:

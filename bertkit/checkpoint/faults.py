@@ -72,9 +72,10 @@ def check_folder(name_or_path: str | Path, *files: str) -> None:
     if path.is_dir():
         if not any((path / name).exists() for name in files):
             found = ", ".join(sorted(entry.name for entry in path.iterdir())[:6]) or "nothing"
-            raise CheckpointError(
-                f"{name_or_path}: no {files[0]} in this folder, which contains {found}; give the folder of a checkpoint"
-            )
+            remedy = "give the folder of a checkpoint"
+            if (path / "adapter_config.json").exists():
+                remedy = "it is an adapter: merge it into its base model (PEFT's merge_and_unload) and give the result"
+            raise CheckpointError(f"{name_or_path}: no {files[0]} in this folder, which contains {found}; {remedy}")
     elif path.is_absolute() or str(name_or_path).startswith(("./", "../", "~")) or str(path).count("/") > 1:
         raise CheckpointError(f"{name_or_path}: no such folder; expected a folder with {files[0]}, or a Hub id")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -41,6 +43,7 @@ _OF_THE_CALLER = (
 )
 # A folder with any of these files has a tokenizer; the last ones are formats of older transformers versions.
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spm.model", "spiece.model", "sentencepiece.bpe.model")
+_BERT_TOKENIZERS = ("BertTokenizer", "BertTokenizerFast")
 _LAYER = re.compile(r"\blayers?\.(\d+)\.")  # number of the encoder layer in the name of a weight
 
 
@@ -273,13 +276,10 @@ def load_tokenizer(
         CheckpointError: the tokenizer cannot be loaded, is not a fast tokenizer, needs code from the checkpoint, lacks
             a required token, or does not fit the model.
     """
-    from transformers import AutoTokenizer
-    from transformers.models.auto.tokenization_auto import get_tokenizer_config
-
     check_folder(name_or_path, *_TOKENIZER_FILES)
-    check_object(name_or_path, "tokenizer_config.json")
+    settings = tokenizer_settings(name_or_path)
     with reading(name_or_path, "tokenizer"):
-        code = get_tokenizer_config(str(name_or_path)).get("auto_map")  # a list in old checkpoints
+        code = settings.get("auto_map")  # a list in old checkpoints
         if code.get("AutoTokenizer") if isinstance(code, dict) else code:
             # transformers would ask whether to run it, and take the answer from piped data; or use another class.
             raise CheckpointError(
@@ -287,7 +287,8 @@ def load_tokenizer(
                 "bertkit does not run code of checkpoints; if its tokenizer.json is complete without that code, remove "
                 "auto_map from a copy of the checkpoint"
             )
-        tokenizer = AutoTokenizer.from_pretrained(str(name_or_path), trust_remote_code=False)
+        tokenizer_class = _tokenizer_class(settings, config)
+        tokenizer = tokenizer_class.from_pretrained(str(name_or_path), trust_remote_code=False)
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise CheckpointError(
@@ -305,6 +306,46 @@ def load_tokenizer(
             )
     check_tokenizer(tokenizer, config, name_or_path)
     return tokenizer
+
+
+def _tokenizer_class(settings: Mapping[str, Any], config: PreTrainedConfig | None) -> Any:
+    """Returns the class to load a tokenizer with: BERT's own where AutoTokenizer would find it, else AutoTokenizer,
+    which imports the tables of all models."""
+    if config is not None and config.model_type in BERT and settings.get("tokenizer_class") in _BERT_TOKENIZERS:
+        from transformers.models.bert.tokenization_bert import BertTokenizer
+
+        return BertTokenizer
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer
+
+
+def tokenizer_settings(name_or_path: str | Path) -> dict[str, Any]:
+    """Returns the content of ``tokenizer_config.json``; empty if there is none.
+
+    Raises:
+        CheckpointError: the file cannot be read.
+    """
+    check_object(name_or_path, "tokenizer_config.json")
+    with reading(name_or_path, "tokenizer"):
+        file = Path(name_or_path) / "tokenizer_config.json"
+        if file.is_file():
+            settings: dict[str, Any] = json.loads(file.read_bytes())
+            return settings
+        from transformers.models.auto.tokenization_auto import get_tokenizer_config
+
+        return dict(get_tokenizer_config(str(name_or_path)))
+
+
+def longest_of_tokenizer(name_or_path: str) -> int:
+    """Returns ``model_max_length`` of a tokenizer's configuration; a very large number if it has none.
+
+    Raises:
+        CheckpointError: ``tokenizer_config.json`` cannot be read.
+    """
+    longest = tokenizer_settings(name_or_path).get("model_max_length")
+    # transformers writes 1e30 if there is no limit; a limit without room for a token is no limit either.
+    return int(longest) if isinstance(longest, int | float) and longest >= 3 else sys.maxsize
 
 
 def new_weights(checkpoint: str | Path, folder: Path, seed: int) -> Path:

@@ -35,7 +35,8 @@ from bertkit.tasks.folds import load_splits
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import FineTuningData
 from bertkit.training.finetune import finetuning_recipe, prepare_finetuning
-from bertkit.training.pretrain import cache_folder, prepare_pretraining, pretraining_recipe
+from bertkit.training.pretraining.pretrain import cache_folder, prepare_pretraining
+from bertkit.training.pretraining.recipe import pretraining_recipe
 from bertkit.training.run_directory import check_place, check_same_data
 
 # Code and place of the errors with which a run would end before its first step.

@@ -71,5 +71,5 @@ def repeated_documents(subject: Subject) -> Iterator[Finding]:
         yield warning(
             "data.corpus",
             f"{repeated:,} of {len(view.documents):,} documents repeat the tokens of another document",
-            "remove repeated documents: they are learned by heart, and a document can be its own random next sentence",
+            "remove repeated documents: the model memorizes them, and a document can be its own random next sentence",
         )

@@ -36,12 +36,10 @@ Key = tuple[str, ...]
 
 def _groups(subject: Subject) -> dict[Key, list[Member]]:
     """Groups the examples of all splits by their texts, with white space at the ends removed."""
-    found: dict[Key, list[Member]] | None = subject.__dict__.get("_groups")
-    if found is None:
-        found = subject.__dict__["_groups"] = {}
-        for texts in subject.texts:
-            for row, values in enumerate(texts.rows()):
-                found.setdefault(tuple(text.strip() for text in values), []).append(Member(texts.name, row))
+    found: dict[Key, list[Member]] = {}
+    for texts in subject.texts:
+        for row, values in enumerate(texts.rows()):
+            found.setdefault(tuple(text.strip() for text in values), []).append(Member(texts.name, row))
     return found
 
 
@@ -49,7 +47,7 @@ def _groups(subject: Subject) -> dict[Key, list[Member]]:
 def duplicates(subject: Subject) -> Iterator[Finding]:
     """Counts the examples of a split whose texts occur before in the same split."""
     repeated: dict[str, list[tuple[Member, Member]]] = {}
-    for members in _groups(subject).values():
+    for members in subject.once(_groups).values():
         if len(members) > 1:
             first: dict[str, Member] = {}
             for member in members:
@@ -64,7 +62,7 @@ def duplicates(subject: Subject) -> Iterator[Finding]:
 def split_overlap(subject: Subject) -> Iterator[Finding]:
     """Counts the examples of the other splits whose texts are also in the training set."""
     shared: dict[str, list[tuple[Member, Member]]] = {}
-    for members in _groups(subject).values():
+    for members in subject.once(_groups).values():
         known = next((member for member in members if member.split == "train"), None)
         for member in members:
             if known is not None and member.split != "train":
@@ -76,7 +74,7 @@ def split_overlap(subject: Subject) -> Iterator[Finding]:
 def near_duplicates(subject: Subject) -> Iterator[Finding]:
     """Counts the examples of a split that are nearly the same as an earlier one."""
     found: dict[str, dict[Member, Member]] = {}
-    for earlier, later in _similar(subject):
+    for earlier, later in subject.once(_similar):
         if earlier.split == later.split:
             found.setdefault(earlier.split, {}).setdefault(later, earlier)
     pairs = {split: [(earlier, later) for later, earlier in of_split.items()] for split, of_split in found.items()}
@@ -87,7 +85,7 @@ def near_duplicates(subject: Subject) -> Iterator[Finding]:
 def near_split_overlap(subject: Subject) -> Iterator[Finding]:
     """Counts the examples of the other splits that are nearly the same as one of the training set."""
     found: dict[str, dict[Member, Member]] = {}
-    for pair in _similar(subject):
+    for pair in subject.once(_similar):
         splits = [member.split for member in pair]
         if splits.count("train") == 1:
             known, other = pair if splits[0] == "train" else pair[::-1]
@@ -132,18 +130,15 @@ def _similar(subject: Subject) -> list[tuple[Member, Member]]:
 
     Examples with exactly the same texts count once.
     """
-    found: list[tuple[Member, Member]] | None = subject.__dict__.get("_similar")
-    if found is not None:
-        return found
-    found = subject.__dict__["_similar"] = []
+    found: list[tuple[Member, Member]] = []
     datasketch = extra("datasketch")
-    keys = list(_groups(subject))
+    groups = subject.once(_groups)
+    keys = list(groups)
     if datasketch is None or len(keys) > _MOST_TEXTS:
         return found
     empty = datasketch.MinHash(num_perm=_PERMUTATIONS, hashfunc=zlib.crc32)
     # More bands than datasketch's default for the threshold: candidates are compared exactly anyway.
     index = datasketch.MinHashLSH(num_perm=_PERMUTATIONS, params=(9, 7))
-    groups = _groups(subject)
     for number, key in enumerate(keys):
         sketch = empty.copy()
         sketch.update_batch([gram.encode() for gram in _grams("\n".join(key))])

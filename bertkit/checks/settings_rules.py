@@ -46,7 +46,7 @@ def epochs(subject: Subject) -> Iterator[Finding]:
         if examples < _SMALL_SET and passes > _MANY_EPOCHS:
             yield warning(
                 "train.num_train_epochs",
-                f"{passes:.1f} epochs on {examples:,} examples, which a model learns by heart; BERT §A.3 uses 2 to 4",
+                f"{passes:.1f} epochs on {examples:,} examples, which a model memorizes; BERT §A.3 uses 2 to 4",
                 "set --num-train-epochs 3, or keep the best epoch with train.load_best_model_at_end and "
                 "train.eval_strategy=epoch",
             )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bertkit.recipe.load import Recipe
 from bertkit.tasks.splits import ColumnsOf, Split, Truncation
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from bertkit.placement.resolve import Placement
     from bertkit.tasks.base import Task
     from bertkit.tasks.pretraining import PretrainingCorpus
+
+_Result = TypeVar("_Result")
 
 _SAMPLED_PARAGRAPHS, _SAMPLED_CHARACTERS = 20_000, 4_000_000  # of each source of a corpus
 
@@ -88,6 +90,14 @@ class Subject:
     sources: list[Source] = None  # type: ignore[assignment]
     corpora: PretrainingCorpus = None  # type: ignore[assignment]
     trial: Trial = None  # type: ignore[assignment]
+    _computed: dict[Callable[[Subject], Any], Any] = field(default_factory=dict, init=False, repr=False)
+
+    def once(self, compute: Callable[[Subject], _Result]) -> _Result:
+        """Returns what a function computes from this subject; several rules that use it compute it once."""
+        if compute not in self._computed:
+            self._computed[compute] = compute(self)
+        found: _Result = self._computed[compute]
+        return found
 
     @property
     def network(self) -> PreTrainedModel:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import unicodedata
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from bertkit.checks.findings import Finding, note, warning
 from bertkit.checks.registry import rule
@@ -50,14 +48,8 @@ def script_of(sign: str) -> str:
 
 def count_scripts(subject: Subject) -> dict[str, ScriptCount]:
     """Tokenizes the different words of the data and counts their pieces, by script."""
-    found = getattr(subject, "_scripts", None)
-    if found is None:
-        found = subject.__dict__["_scripts"] = _count(subject.words, subject.tokenizer)
-    return found
-
-
-def _count(words: Counter[str], tokenizer: Any) -> dict[str, ScriptCount]:
-    known = words.most_common(_MOST_WORDS)
+    known = subject.words.most_common(_MOST_WORDS)
+    tokenizer = subject.tokenizer
     scripts: dict[str, ScriptCount] = {}
     if not known:
         return scripts
@@ -82,7 +74,7 @@ def _count(words: Counter[str], tokenizer: Any) -> dict[str, ScriptCount]:
 def unknown_script(subject: Subject) -> Iterator[Finding]:
     """Finds scripts whose words are mostly unknown to the vocabulary."""
     total = sum(subject.words.values())
-    for script, counts in count_scripts(subject).items():
+    for script, counts in subject.once(count_scripts).items():
         if _is_unknown(script, counts):
             level = warning if counts.words >= _MANY_OF_SCRIPT * total else note
             yield level(
@@ -97,7 +89,7 @@ def unknown_script(subject: Subject) -> Iterator[Finding]:
 @rule("unknown-tokens", "tokenizer")
 def unknown_tokens(subject: Subject) -> Iterator[Finding]:
     """Reports the share of words with unknown pieces, by script; without the scripts of `unknown_script`."""
-    for script, counts in count_scripts(subject).items():
+    for script, counts in subject.once(count_scripts).items():
         if counts.unknown > max(_LEAST_WORDS, _UNKNOWN * counts.words) and not _is_unknown(script, counts):
             yield warning(
                 "data",
@@ -119,7 +111,7 @@ def _is_unknown(script: str, counts: ScriptCount) -> bool:
 @rule("fragmented-words", "tokenizer")
 def fragmented_words(subject: Subject) -> Iterator[Finding]:
     """Finds scripts whose words are split into many pieces, as those of a language without a vocabulary are."""
-    for script, counts in count_scripts(subject).items():
+    for script, counts in subject.once(count_scripts).items():
         known = counts.words - counts.unknown
         if script == _SYMBOLS or known < _LEAST_OF_LANGUAGE or counts.pieces <= _MANY_PIECES * known:
             continue

@@ -14,6 +14,7 @@ from bertkit import __version__
 from bertkit.cli import (
     check,
     compare,
+    demo,
     embed,
     ensemble,
     evaluate,
@@ -25,6 +26,8 @@ from bertkit.cli import (
     push,
     quickstart,
     recipes,
+    report,
+    serve,
     tokenizer,
 )
 from bertkit.cli.commands import command
@@ -56,7 +59,10 @@ app.command("predict")(predict.predict)
 app.command("fill-mask")(fill_mask.fill_mask)
 app.command("embed")(embed.embed)
 command(app, "classification", export.SETTINGS)(export.export)
+app.command("serve")(serve.serve)
+app.command("demo")(demo.demo)
 app.command("push")(push.push)
+app.command("report")(report.report)
 app.add_typer(tokenizer.app, name="tokenizer")
 app.add_typer(recipes.app, name="recipes")
 
@@ -107,6 +113,8 @@ def main() -> None:
             _fail(message)
         finally:
             _end_process_group()
+            # The interpreter collects garbage when it ends, and would examine everything that torch has created.
+            gc.freeze()
 
 
 def _fail(message: str) -> NoReturn:

@@ -44,6 +44,8 @@ def embed(
             help="Tokens that neighbouring windows share; by default a quarter of a window.", show_default=False
         ),
     ] = None,
+    precision: options.Precision = "auto",
+    revision: options.Revision = None,
     json: options.AsJson = False,
 ) -> None:
     """Compute vectors of texts, or of their tokens, with any encoder; long texts are read in windows."""
@@ -57,6 +59,8 @@ def embed(
         numbers(layers, "--layers"),
         max_seq_length,
         stride,
+        precision,
+        revision,
     )
     if json:
         print_text(dumps({"texts": count, "size": size, "output": str(output_file)}))

@@ -10,7 +10,7 @@ import typer
 import bertkit
 from bertkit.cli import options
 from bertkit.cli.printing import print_text
-from bertkit.cli.settings import Settings
+from bertkit.cli.settings import Setting, Settings
 from bertkit.json_text import dumps
 
 SETTINGS = (
@@ -28,6 +28,10 @@ SETTINGS = (
     "data.offset_unit",
     "data.max_seq_length",
     "data.max_eval_samples",
+    "task.text_columns",
+    "task.label_column",
+    Setting("task.token_column", "Column of the words."),
+    Setting("task.tag_column", "Column of the tags."),
 )
 
 
@@ -37,11 +41,22 @@ def evaluate(
     split: Annotated[
         str, typer.Option(help="validation, train, a test set with labels, or validation_mm of MNLI.")
     ] = "validation",
+    precision: options.Precision = "auto",
+    revision: options.Revision = None,
     json: options.AsJson = False,
 ) -> None:
-    """Score a fine-tuned checkpoint on its task's data."""
+    """Score a fine-tuned checkpoint, of bertkit or stock, on data of its task."""
     data = settings.block("data")
-    result = bertkit.evaluate(checkpoint, split=split, max_samples=data.pop("max_eval_samples", None), **data)
+    most = data.pop("max_eval_samples", None)
+    result = bertkit.evaluate(
+        checkpoint,
+        split=split,
+        max_samples=most,
+        columns=settings.block("task"),
+        precision=precision,
+        revision=revision,
+        **data,
+    )
     if json:
         print_text(dumps(asdict(result)))
         return

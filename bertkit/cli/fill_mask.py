@@ -20,10 +20,11 @@ def fill_mask(
         typer.Argument(metavar="TEXT...", help="Texts with [MASK] where words are missing.", show_default=False),
     ],
     top_k: Annotated[int, typer.Option(help="Number of predictions per mask.")] = 5,
+    revision: options.Revision = None,
     json: options.AsJson = False,
 ) -> None:
     """Predict the tokens at [MASK] with a masked language model: probability, token, and the text with it."""
-    found = bertkit.load(checkpoint).fill_mask(texts, top_k=top_k)
+    found = bertkit.load(checkpoint, revision=revision).fill_mask(texts, top_k=top_k)
     if json:
         print_text(dumps([[[asdict(guess) for guess in mask] for mask in text] for text in found], ensure_ascii=False))
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -17,6 +17,16 @@ MorePaths = Annotated[
         help="More paths of the corpus: --corpus a.txt b.txt, --corpus texts/*.txt.",
         show_default=False,
     ),
+]
+Precision = Annotated[
+    Literal["auto", "float32", "bf16", "fp16"],
+    typer.Option("--precision", help="auto: float32 on CPUs, on GPUs bf16, or fp16 where they have no bf16."),
+]
+Device = Annotated[Literal["auto", "cpu"], typer.Option("--device", help="Device that computes.")]
+Host = Annotated[str, typer.Option("--host", help="Address to listen on; the default is for this machine only.")]
+Port = Annotated[int, typer.Option("--port", help="Port to listen on; 0 takes a free one.")]
+Revision = Annotated[
+    str | None, typer.Option("--revision", help="Branch, tag or commit of a Hub id.", show_default=False)
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object.")]
 # Settings that `tokenizer train` and `pretrain` share: of the text and of a vocabulary learned from it.

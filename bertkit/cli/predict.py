@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -14,7 +14,7 @@ from bertkit.errors import RecipeError
 
 
 def predict(
-    checkpoint: Annotated[str, typer.Argument(help="A run directory or a Hub id.", show_default=False)],
+    checkpoint: Annotated[str, typer.Argument(help="A run directory, a folder or a Hub id.", show_default=False)],
     texts: Annotated[
         list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts to predict.", show_default=False)
     ] = None,
@@ -51,9 +51,24 @@ def predict(
             "--as", help="Form of an annotation tool to write: doccano or spans.", metavar="FORM", show_default=False
         ),
     ] = None,
+    text_column: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Text column of a table, for a checkpoint that records none; twice for a pair.", show_default=False
+        ),
+    ] = None,
+    aggregation: Annotated[
+        Literal["none", "simple", "first", "average", "max"] | None,
+        typer.Option(
+            help="Entities from the tokens of a checkpoint that bertkit did not write; first by default.",
+            show_default=False,
+        ),
+    ] = None,
+    precision: options.Precision = "auto",
+    revision: options.Revision = None,
     json: options.AsJson = False,
 ) -> None:
-    """Predict with a fine-tuned checkpoint; the task is read from it."""
+    """Predict with a fine-tuned checkpoint, of bertkit or stock; the task is read from it."""
     from bertkit.progress import say, wants_colours
 
     passage = one_context(context, context_file)
@@ -69,6 +84,10 @@ def predict(
         all_probabilities=all_probabilities,
         threshold=threshold,
         form=form,
+        text_columns=text_column,
+        aggregation=aggregation,
+        precision=precision,
+        revision=revision,
     )
     if json:
         print_list("predictions", (block.rows for block in found))

@@ -61,6 +61,6 @@ def pretrain(
     run: Run,
 ) -> None:
     """Pre-train BERT on text: masked words and next sentences."""
-    from bertkit.training.pretrain import SHOWN
+    from bertkit.training.pretraining.pretrain import SHOWN
 
     run.start(bertkit.pretrain, run.recipe, lambda metrics: SHOWN, corpus=[*(corpus or []), *(more or [])])

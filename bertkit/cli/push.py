@@ -36,10 +36,25 @@ def push(
     language: Annotated[
         list[str] | None, typer.Option(help="Language of the texts, such as en. Repeatable.", show_default=False)
     ] = None,
+    no_report: Annotated[
+        bool, typer.Option("--no-report", help="Leave out report.html, which shows texts of the validation set.")
+    ] = False,
+    space: Annotated[
+        str | None,
+        typer.Option(metavar="OWNER/NAME", help="Push a Space too, with the page of bertkit demo.", show_default=False),
+    ] = None,
     json: options.AsJson = False,
 ) -> None:
     """Push a checkpoint to the Hub. The token is that of `hf auth login` or HF_TOKEN."""
     result = bertkit.push(
-        checkpoint, repo_id, private=private, revision=revision, as_=as_, license=license, language=language or []
+        checkpoint,
+        repo_id,
+        private=private,
+        revision=revision,
+        as_=as_,
+        license=license,
+        language=language or [],
+        report=False if no_report else None,
+        space=space,
     )
     print_text(dumps(asdict(result)) if json else result)

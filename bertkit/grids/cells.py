@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.errors import BertkitError, shortened
-from bertkit.files import write_whole
+from bertkit.files import write_json
 from bertkit.grids.definition import RUNS, Cell, Definition
-from bertkit.grids.outcomes import has_collapsed, outcome_of
-from bertkit.json_text import dumps
+from bertkit.inference.outcomes import has_collapsed, outcome_of
 from bertkit.progress import is_score
 from bertkit.tasks.base import Task
 from bertkit.tasks.splits import is_scored
@@ -82,7 +81,7 @@ def _recorded(definition: Definition, cell: Cell, place: Path, folder: Path) -> 
             record["traceback"] = "".join(traceback.format_exception(error))
     gc.collect()  # a trainer and its model refer to each other
     (folder / RECORDS).mkdir(exist_ok=True)
-    write_whole(folder / RECORDS / f"{cell.name}.json", dumps(record, indent=2, ensure_ascii=False) + "\n")
+    write_json(folder / RECORDS / f"{cell.name}.json", record)
     return record
 
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from bertkit.errors import BertkitError, DataError, RecipeError, did_you_mean, listed
 from bertkit.grids.definition import GRID_FILE, RUNS, read
-from bertkit.grids.outcomes import Outcome, outcome_of
 from bertkit.grids.results import best_cells, collect
-from bertkit.grids.statistics import Agreement, Measure, Test, agreement, by_example, by_run
+from bertkit.inference.outcomes import Outcome, outcome_of
 from bertkit.metrics.correlation import pearson, spearman
+from bertkit.metrics.statistics import Agreement, Measure, Test, agreement, by_example, by_run
 from bertkit.tables import read_table
 from bertkit.tables.table import to_number
 from bertkit.tables.table_files import is_table

@@ -8,7 +8,7 @@ from typing import Any
 
 from bertkit.errors import shown
 from bertkit.grids.compare import Comparison, Comparisons
-from bertkit.grids.statistics import Test
+from bertkit.metrics.statistics import Test
 
 _EXAMPLES = 3  # of each side
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.errors import OutputError, RecipeError, listed, shown
-from bertkit.files import write_whole
+from bertkit.files import write_json
 from bertkit.grids.values import Given, Range, grid_of, label, search_of
 from bertkit.json_text import dumps
 from bertkit.recipe.load import Recipe
@@ -59,7 +59,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Definition:
-    """What a grid consists of.
+    """Definition of a grid.
 
     Attributes:
         recipe: the recipe that the cells change, with absolute paths.
@@ -216,7 +216,7 @@ def store(definition: Definition, folder: Path, data: Mapping[str, str]) -> None
             )
         if stored == now:
             return
-    write_whole(path, dumps(now, indent=2, ensure_ascii=False) + "\n")
+    write_json(path, now)
 
 
 def read(folder: Path) -> Definition:

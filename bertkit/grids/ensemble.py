@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bertkit.errors import OutputError
-from bertkit.files import new_folder, write_whole
+from bertkit.files import new_folder, write_json
 from bertkit.grids.cells import main_score
 from bertkit.grids.definition import RUNS, read
-from bertkit.grids.outcomes import outcome_of
 from bertkit.grids.results import best_cells, collect
 from bertkit.inference.ensemble import ENSEMBLE_FILE
-from bertkit.json_text import dumps
+from bertkit.inference.outcomes import outcome_of
 from bertkit.tasks.construction import task_of_recipe
 from bertkit.training.run_directory import check_output_dir, contents
 
@@ -75,7 +74,7 @@ def ensemble(grid: str | Path, *, output_dir: str | Path) -> Ensemble:
         names = tuple(cell.name for cell in cells)
         members = [f"{_MEMBERS}/{number:02}" for number in range(1, len(cells) + 1)]
         record = {"members": members, "runs": names, "setting": results.best}
-        write_whole(draft / ENSEMBLE_FILE, dumps(record, indent=2, ensure_ascii=False) + "\n")
+        write_json(draft / ENSEMBLE_FILE, record)
     scores = tuple(float(results.runs[name]["score"]) for name in names)
     score = None if definition.folds is not None else _score(place)
     return Ensemble(place, results.best, names, scores, score, results.metric)

@@ -9,14 +9,13 @@ from statistics import mean
 from typing import Any
 
 from bertkit.errors import BertkitError, OutputError, RecipeError, listed
-from bertkit.files import remove_unfinished, write_whole
+from bertkit.files import remove_unfinished, write_json
 from bertkit.grids.definition import GRID_FILE, Definition
 from bertkit.grids.grid import Prepared, given, prepare, run
 from bertkit.grids.results import BEST, GridResults
 from bertkit.grids.table import aligned
 from bertkit.grids.values import Given, label
 from bertkit.grids.workers import grid_lock
-from bertkit.json_text import dumps
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.glue_suite import FAMILY, RESULTS, SUBMISSION, glue_tasks, submission_files, write_submission
 from bertkit.training.run_directory import contents
@@ -109,7 +108,7 @@ def _conclude(found: dict[str, GridResults], folder: Path) -> GlueGridResults:
     with grid_lock(folder):
         remove_unfinished(folder)
         write_submission(files, folder)
-        write_whole(folder / RESULTS, dumps(asdict(results), default=str, indent=2) + "\n")
+        write_json(folder / RESULTS, asdict(results), default=str)
     return results
 
 

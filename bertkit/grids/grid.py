@@ -25,11 +25,11 @@ from bertkit.recipe.tuning import config_changes
 from bertkit.tasks.base import Task
 from bertkit.tasks.construction import task_of_recipe
 from bertkit.tasks.folds import load_splits
+from bertkit.tasks.shared_encoding import sharing_encodings
 from bertkit.training.checkpoint_selection import best_checkpoint_arguments
 from bertkit.training.recovery.run_lock import FolderInUseError, RunLock
 from bertkit.training.run import RunInProgress
 from bertkit.training.run_directory import check_place, contents
-from bertkit.training.shared_encoding import sharing_encodings
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from bertkit.files import new_folder, remove_unfinished, write_json_lines, write_whole
+from bertkit.files import new_folder, remove_unfinished, write_json, write_json_lines, write_whole
 from bertkit.grids.cells import Record, record_of
 from bertkit.grids.definition import RUNS, Cell, Definition, Setting
-from bertkit.grids.outcomes import mean_outputs, outcome_of
 from bertkit.grids.search import Search
-from bertkit.grids.statistics import mean_interval
-from bertkit.json_text import dumps
+from bertkit.inference.outcomes import mean_outputs, outcome_of
+from bertkit.metrics.statistics import mean_interval
 from bertkit.tasks.base import Task
 from bertkit.tasks.folds import fold_of_each
 from bertkit.training.run_directory import contents
@@ -162,7 +161,7 @@ def write(definition: Definition, results: GridResults) -> GridResults:
         _copy_best(folder, results.best_run)
     write_whole(folder / TABLE, _csv(results))
     plain = {**dataclasses.asdict(results), "output_dir": str(folder)}
-    write_whole(folder / RESULTS, dumps(plain, indent=2, ensure_ascii=False) + "\n")
+    write_json(folder / RESULTS, plain)
     return results
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from bertkit.grids.definition import read
 from bertkit.grids.workers import work
 from bertkit.placement.launched import end_with_launcher
-from bertkit.training.shared_encoding import sharing_encodings
+from bertkit.tasks.shared_encoding import sharing_encodings
 
 ENCODED = "encoded"
 """Folder of the tokenized data of a grid."""

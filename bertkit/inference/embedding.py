@@ -189,11 +189,14 @@ class Embedder:
         """Returns the chosen layers' states of each window, (S, K * H) float32."""
         import torch
 
+        only_last = set(layers) <= {-1, self.model.config.num_hidden_layers}
+
         def collate(chosen: list[int]) -> Mapping[str, torch.Tensor]:
             return padded([windows[number].inputs for number in chosen], self.tokenizer, self.inputs)
 
         def keep(chosen: list[int], outputs: Any) -> list[np.ndarray]:
-            joined = torch.cat([outputs.hidden_states[layer] for layer in layers], dim=-1).float().cpu().numpy()
+            states = [outputs.last_hidden_state if only_last else outputs.hidden_states[layer] for layer in layers]
+            joined = torch.cat(states, dim=-1).float().cpu().numpy()
             # Copies, so that the padding of the whole batch is not kept with them.
             return [
                 values[: len(windows[number].offsets)].copy() for number, values in zip(chosen, joined, strict=True)
@@ -201,7 +204,7 @@ class Embedder:
 
         lengths = [len(window.offsets) for window in windows]
         return forward_in_batches(
-            self.model, lengths, collate, keep, self.batch_size, self.name, output_hidden_states=True
+            self.model, lengths, collate, keep, self.batch_size, self.name, output_hidden_states=not only_last
         )
 
 

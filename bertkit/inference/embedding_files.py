@@ -15,6 +15,7 @@ from bertkit.inference.growing_file import GrowingFile, check_growing_file
 from bertkit.inference.inputs import BLOCK, Block, blocks_of, process_blocks, read_inputs
 from bertkit.inference.loaded import load
 from bertkit.json_text import dumps
+from bertkit.placement.resolve import Precision
 from bertkit.progress import Reached
 from bertkit.tables import Table, is_table
 from bertkit.tables.labels import texts as texts_of_column
@@ -35,6 +36,8 @@ def embed_texts(
     layers: Sequence[int] = (-1,),
     max_seq_length: int | None = None,
     stride: int | None = None,
+    precision: Precision = "auto",
+    revision: str | None = None,
 ) -> tuple[int, int]:
     """Writes the vectors of texts to a file, block by block in the order of the texts.
 
@@ -54,6 +57,7 @@ def embed_texts(
         input_file: a table, any other UTF-8 file of one text a line, ``-`` for stdin, or ``None``.
         text_column: of a table; ``text`` unless given.
         pooling, layers, max_seq_length, stride: as for `bertkit.inference.loaded.LoadedCheckpoint.embed`.
+        precision, revision: as for `bertkit.load`.
 
     Returns:
         The number of texts and the length of their vectors.
@@ -72,7 +76,7 @@ def embed_texts(
         raise DataError(f"--text-column {text_column}: {input_file} is not a table; remove it")
     at_once = TEXTS_AT_ONCE if pooling == "none" else BLOCK
     blocks = read_inputs(input_file, at_once) if input_file is not None else blocks_of(texts or (), at_once)
-    embedder = load(checkpoint).embedder
+    embedder = load(checkpoint, precision=precision, revision=revision).embedder
 
     def embed(block: Block, reached: Reached) -> tuple[list[str], Vectors]:
         given = block.given

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel
 
+    from bertkit.inference.plain_bert import PlainBert
+
 ENSEMBLE_FILE = "ensemble.json"
 
 
@@ -43,7 +45,7 @@ class EnsembleModel:
         members: networks with the same inputs and outputs.
     """
 
-    def __init__(self, members: Sequence[PreTrainedModel]):
+    def __init__(self, members: Sequence[PreTrainedModel | PlainBert]):
         self.members = members
         self.config = members[0].config
         self.device = members[0].device

@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bertkit.checkpoint.revision import at_revision
 from bertkit.errors import DataError
 from bertkit.inference.growing_file import GrowingFile, check_growing_file
 from bertkit.inference.inputs import BLOCK, Block, blocks_of, one_block, process_blocks, read_inputs
 from bertkit.inference.predictor import Predictor, build_predictor, load, load_task
 from bertkit.json_text import dumps
+from bertkit.placement.resolve import Precision
 from bertkit.progress import Reached, printable
 from bertkit.reading.utf8 import read_text
 from bertkit.tables import Table, is_table, read_table
@@ -50,6 +52,10 @@ def predict_stream(
     all_probabilities: bool = False,
     threshold: float | None = None,
     form: str | None = None,
+    text_columns: Sequence[str] | None = None,
+    aggregation: str | None = None,
+    precision: Precision = "auto",
+    revision: str | None = None,
 ) -> Iterator[Predictions]:
     """Predicts for texts given directly or in a file; checks what it can before the model is loaded.
 
@@ -78,6 +84,11 @@ def predict_stream(
         threshold: probability from which a label is predicted, instead of the thresholds of the checkpoint.
         form: give each input with its prediction in a form of another tool, one of `Task.output_forms`: for entities
             ``doccano`` or ``spans``. The lines are JSON objects then.
+        text_columns: columns of a table to read, one of texts or two of pairs, for a checkpoint that does not record
+            its columns; ``None`` for the usual names.
+        aggregation: how a token classifier that bertkit did not write joins tokens to entities, see
+            `bertkit.tasks.ner.stock.StockDataSettings`; ``None`` for its default.
+        precision, revision: as for `bertkit.load`.
 
     Raises:
         BertkitError: no input, two inputs, an output that exists, an unusable checkpoint; or, after the blocks before
@@ -99,13 +110,18 @@ def predict_stream(
         passage = read_text(context) if isinstance(context, Path) else str(context)
         if threshold is not None:
             raise DataError("--threshold is for classification; remove it, or --question")
-        predictor = load(checkpoint)
+        if aggregation is not None:
+            raise DataError("--aggregation is for token classification; remove it, or --question")
+        predictor = load(checkpoint, precision=precision, revision=revision)
         _check_form(form, predictor.task)
         columns = predictor.task.read_fields({"question": questions, "context": passage})
         shown = predictor.task.shown(columns)
         asked = one_block(list(questions))
         return _stream(predictor, asked, lambda block: (columns, shown), output_file, colours, csv_safe, form)
-    task, config = load_task(str(checkpoint), {})
+    name = at_revision(checkpoint, revision)
+    task, config = load_task(name, {} if aggregation is None else {"aggregation": aggregation})
+    if text_columns:
+        task = task.with_columns({"text_columns": list(text_columns)})
     _check_form(form, task)
     if all_probabilities:
         task = task.with_all_probabilities()
@@ -113,7 +129,7 @@ def predict_stream(
         task = task.with_threshold(threshold)
     at_once = max(1, min(BLOCK, _OUTPUTS_AT_ONCE // config.num_labels))
     blocks = _read(input_file, task, at_once) if input_file is not None else blocks_of(texts or (), at_once)
-    predictor = build_predictor(str(checkpoint), task, config)
+    predictor = build_predictor(name, task, config, precision=precision)
     return _stream(predictor, blocks, lambda block: _columns(task, block), output_file, colours, csv_safe, form)
 
 

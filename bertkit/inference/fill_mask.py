@@ -41,19 +41,32 @@ class MaskFiller:
         self.name = name
         self.inputs = model_inputs(model.config)
         self.mask_id = tokenizer.mask_token_id
+        self._vocabulary: dict[str, int] = tokenizer.get_vocab()
 
-    def fill(self, texts: Sequence[str], top_k: int) -> list[list[list[MaskPrediction]]]:
-        """See `bertkit.inference.loaded.LoadedCheckpoint.fill_mask`."""
+    def fill(
+        self, texts: Sequence[str], top_k: int, targets: Sequence[str] | None = None
+    ) -> list[list[list[MaskPrediction]]]:
+        """See `bertkit.inference.loaded.LoadedCheckpoint.fill_mask`.
+
+        Args:
+            targets: pieces of the vocabulary; only these are returned. ``None`` is the whole vocabulary.
+        """
         import torch
 
-        pieces = len(self.tokenizer)
-        if not 1 <= top_k <= pieces:
-            raise RecipeError(f"top_k {top_k}: expected 1 to {pieces}, the size of the vocabulary")
+        vocabulary = self._vocabulary
+        chosen_ids = set(vocabulary.values())
+        if targets is not None:
+            if unknown := [target for target in targets if target not in vocabulary]:
+                raise RecipeError(f"targets: {unknown[0]!r} is not in the vocabulary of {self.name}")
+            chosen_ids = {vocabulary[target] for target in targets}
+            top_k = min(top_k, len(chosen_ids))
+        if not 1 <= top_k <= len(chosen_ids):
+            raise RecipeError(f"top_k {top_k}: expected 1 to {len(chosen_ids)}, the size of the vocabulary")
         encoded = self.tokenizer(list(texts), return_offsets_mapping=True, return_token_type_ids=True)
         self._check(texts, encoded["input_ids"])
         ids = encoded["input_ids"]
         # Models may have more rows than the vocabulary has tokens, such as a multiple of 64.
-        known = torch.tensor(sorted(set(self.tokenizer.get_vocab().values())), device=self.model.device)
+        known = torch.tensor(sorted(chosen_ids), device=self.model.device)
 
         def collate(chosen: list[int]) -> Mapping[str, Tensor]:
             rows = [{name: encoded[name][row] for name in self.inputs} for row in chosen]

@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from bertkit.inference.ensemble import EnsembleModel
+    from bertkit.inference.plain_bert import PlainBert
 
 Kept = TypeVar("Kept")
+_USUAL_LENGTH = 512  # tokens; some encoders read 8,192, and a batch of such inputs would fill the memory
 
 
 def forward_in_batches(
-    model: PreTrainedModel | OnnxModel | EnsembleModel,
+    model: PreTrainedModel | PlainBert | OnnxModel | EnsembleModel,
     lengths: Sequence[int],
     collate: Callable[[list[int]], Mapping[str, Tensor]],
     keep: Callable[[list[int], Any], Iterable[Kept]],
@@ -40,7 +42,8 @@ def forward_in_batches(
         collate: makes a padded batch of inputs, given by their numbers.
         keep: takes the numbers of a batch's inputs and the model's output, and returns one value for each input. It
             runs in inference mode.
-        batch_size: inputs of a batch, at most.
+        batch_size: inputs of a batch, at most; fewer of inputs of more than 512 tokens, as many tokens as of that
+            length.
         name: name of the checkpoint, for error messages.
         reached: called as ``reached(done, N)`` after each batch.
         options: further arguments of the model.
@@ -53,16 +56,19 @@ def forward_in_batches(
     model.eval()
     order = np.argsort([-length for length in lengths], kind="stable").tolist()
     kept: dict[int, Kept] = {}
-    for start in range(0, len(order), batch_size):
-        chosen = order[start : start + batch_size]
+    start = 0
+    while start < len(order):
+        longest = max(lengths[order[start]], 1)
+        chosen = order[start : start + max(1, min(batch_size, batch_size * _USUAL_LENGTH // longest))]
         batch = {name: values.to(model.device) for name, values in collate(chosen).items()}
         with torch.inference_mode():
             outputs = model(**batch, **options)
             if not all(_is_finite(values, batch.get("attention_mask")) for values in _tensors(outputs)):
                 raise not_finite(name)
             kept.update(zip(chosen, keep(chosen, outputs), strict=True))
+        start += len(chosen)
         if reached is not None:
-            reached(start + len(chosen), len(order))
+            reached(start, len(order))
     return [kept[number] for number in range(len(order))]
 
 

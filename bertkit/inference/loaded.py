@@ -5,22 +5,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
 from bertkit.checkpoint.load import load_config, load_model, load_tokenizer
+from bertkit.checkpoint.revision import at_revision
 from bertkit.errors import CheckpointError
 from bertkit.inference.embedding import Embedder, Pooling, TokenEmbeddings, load_encoder
 from bertkit.inference.fill_mask import MaskFiller, MaskPrediction
 from bertkit.inference.predictor import Predictor
 from bertkit.inference.predictor import load as load_predictor
-from bertkit.placement.resolve import inference_device
+from bertkit.placement.resolve import Precision, inference_device, inference_dtype
 from bertkit.progress import without_library_bars
+from bertkit.tasks.construction import has_task
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 def load(
-    checkpoint: str | Path, *, device: Literal["auto", "cpu"] = "auto", batch_size: int = 64, **data: Any
+    checkpoint: str | Path,
+    *,
+    device: Literal["auto", "cpu"] = "auto",
+    batch_size: int = 64,
+    precision: Precision = "auto",
+    revision: str | None = None,
+    **data: Any,
 ) -> LoadedCheckpoint:
     """Loads a checkpoint for use: of bertkit or stock, fine-tuned or not, of BERT or of another encoder.
 
@@ -28,12 +39,14 @@ def load(
         checkpoint: a run directory, a folder or a Hub id.
         device: ``auto`` or ``cpu``.
         batch_size: inputs per batch; does not change any result.
+        precision: ``auto`` is float32 on CPUs, and on GPUs bf16, or fp16 where the GPU has no bf16.
+        revision: branch, tag or commit of a Hub id; ``None`` for ``main``.
         data: values of the task's ``data`` block, such as ``data_dir``; only for a fine-tuned checkpoint.
 
     Raises:
         CheckpointError: it cannot be loaded.
     """
-    loaded = LoadedCheckpoint(str(checkpoint), device, batch_size, data)
+    loaded = LoadedCheckpoint(at_revision(checkpoint, revision), device, batch_size, data, precision)
     if loaded.is_fine_tuned or data:
         loaded.predictor  # noqa: B018 - reports faults of the checkpoint now
     return loaded
@@ -42,17 +55,30 @@ def load(
 class LoadedCheckpoint:
     """A checkpoint for inference, built by `load`; the weights of each head are loaded when first needed."""
 
-    def __init__(self, name: str, device: Literal["auto", "cpu"], batch_size: int, data: dict[str, Any]):
+    def __init__(
+        self,
+        name: str,
+        device: Literal["auto", "cpu"],
+        batch_size: int,
+        data: dict[str, Any],
+        precision: Precision = "auto",
+    ):
         self.name = name
         self.batch_size = batch_size
         self._device = device
+        self._precision: Precision = precision
         self._data = data
         self._config = load_config(name, any_encoder=True)
 
     @property
     def is_fine_tuned(self) -> bool:
-        """Returns whether the checkpoint records the task it was fine-tuned for."""
-        return bool(getattr(self._config, "bertkit_task", None))
+        """Returns whether the checkpoint records the task it was fine-tuned for, or has a head that tells it."""
+        return has_task(self._config)
+
+    @property
+    def architecture(self) -> str:
+        """Name of the model class that the checkpoint was saved with; empty if it does not say."""
+        return next(iter(self._config.architectures or ()), "")
 
     @cached_property
     def predictor(self) -> Predictor:
@@ -61,7 +87,9 @@ class LoadedCheckpoint:
         Raises:
             CheckpointError: it was not fine-tuned, or cannot be loaded.
         """
-        return load_predictor(self.name, device=self._device, batch_size=self.batch_size, **self._data)
+        return load_predictor(
+            self.name, device=self._device, batch_size=self.batch_size, precision=self._precision, **self._data
+        )
 
     def __getattr__(self, name: str) -> Any:
         """Forwards other names of a fine-tuned checkpoint to its predictor: ``task``, ``model``, ``tokenizer``, …"""
@@ -157,7 +185,7 @@ class LoadedCheckpoint:
             CheckpointError: the checkpoint has no masked-LM head.
             DataError: a text has no mask, or is longer than the model reads.
         """
-        return self._mask_filler.fill([texts] if isinstance(texts, str) else list(texts), top_k)
+        return self.mask_filler.fill([texts] if isinstance(texts, str) else list(texts), top_k)
 
     @cached_property
     def embedder(self) -> Embedder:
@@ -168,17 +196,23 @@ class LoadedCheckpoint:
         """
         config = load_config(self.name, any_encoder=True)
         tokenizer = load_tokenizer(self.name, config=config)
-        return Embedder(load_encoder(self.name, config).to(self._place()), tokenizer, self.batch_size, self.name)
+        return Embedder(self._placed(load_encoder(self.name, config)), tokenizer, self.batch_size, self.name)
 
     @cached_property
-    def _mask_filler(self) -> MaskFiller:
+    def mask_filler(self) -> MaskFiller:
+        """The checkpoint's masked language model with its tokenizer.
+
+        Raises:
+            CheckpointError: it has no masked-LM head, or cannot be loaded.
+        """
         config = load_config(self.name, any_encoder=True)
         tokenizer = load_tokenizer(self.name, config=config)
         if tokenizer.mask_token_id is None:
             raise CheckpointError(f"{self.name}: its tokenizer has no mask token")
         with without_library_bars():
             model, _ = load_model("BertForMaskedLM", self.name, config, new_head=False)
-        return MaskFiller(model.to(self._place()), tokenizer, self.batch_size, self.name)
+        return MaskFiller(self._placed(model), tokenizer, self.batch_size, self.name)
 
-    def _place(self) -> str:
-        return inference_device(self._device)
+    def _placed(self, model: PreTrainedModel) -> PreTrainedModel:
+        device = inference_device(self._device)
+        return model.to(device, inference_dtype(self._precision, device))

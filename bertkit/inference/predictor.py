@@ -12,22 +12,27 @@ import numpy as np
 
 from bertkit.checkpoint.encoders import model_inputs
 from bertkit.checkpoint.load import check_positions, load_config, load_model, load_tokenizer
+from bertkit.checkpoint.revision import at_revision
 from bertkit.errors import DataError, PlacementError
+from bertkit.inference.collector import without_collector
 from bertkit.inference.ensemble import EnsembleModel, is_ensemble, members_of
 from bertkit.inference.forward import forward_in_batches
 from bertkit.inference.onnx_model import OnnxModel, is_onnx
 from bertkit.model.labels_bert import IGNORE_INDEX
-from bertkit.placement.resolve import inference_device
-from bertkit.progress import Bar, Reached, without_library_bars
+from bertkit.placement.resolve import Precision, inference_device, inference_dtype
+from bertkit.progress import Bar, Reached, say, without_library_bars
 from bertkit.tasks.arrays import Outputs
 from bertkit.tasks.base import Task
 from bertkit.tasks.construction import task_of_checkpoint
 from bertkit.tasks.folds import load_splits
-from bertkit.tasks.splits import Columns, ColumnsOf
+from bertkit.tasks.splits import Columns, ColumnsOf, Truncation
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+    from bertkit.inference.plain_bert import PlainBert
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ class Predictor:
     def __init__(
         self,
         task: Task,
-        model: PreTrainedModel | OnnxModel | EnsembleModel,
+        model: PreTrainedModel | PlainBert | OnnxModel | EnsembleModel,
         tokenizer: PreTrainedTokenizerBase,
         batch_size: int,
         name: str = "the model",
@@ -150,7 +155,13 @@ def _to_one_length(rows: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def load(
-    checkpoint: str | Path, *, device: Literal["auto", "cpu"] = "auto", batch_size: int = 64, **data: Any
+    checkpoint: str | Path,
+    *,
+    device: Literal["auto", "cpu"] = "auto",
+    batch_size: int = 64,
+    precision: Precision = "auto",
+    revision: str | None = None,
+    **data: Any,
 ) -> Predictor:
     """Loads a fine-tuned checkpoint for use.
 
@@ -158,13 +169,16 @@ def load(
         checkpoint: a run directory or a Hub id.
         device: ``auto`` or ``cpu``.
         batch_size: inputs per batch; does not change any result.
+        precision: ``auto`` is float32 on CPUs, and on GPUs bf16, or fp16 where the GPU has no bf16.
+        revision: branch, tag or commit of a Hub id; ``None`` for ``main``.
         data: values of the task's ``data`` block, such as ``data_dir``.
 
     Raises:
         CheckpointError: the checkpoint cannot be loaded, or does not record its task.
     """
-    task, config = load_task(str(checkpoint), data)
-    return build_predictor(str(checkpoint), task, config, device, batch_size)
+    name = at_revision(checkpoint, revision)
+    task, config = load_task(name, data)
+    return build_predictor(name, task, config, device, batch_size, precision)
 
 
 def build_predictor(
@@ -173,20 +187,40 @@ def build_predictor(
     config: PreTrainedConfig,
     device: Literal["auto", "cpu"] = "auto",
     batch_size: int = 64,
+    precision: Precision = "auto",
 ) -> Predictor:
     """Loads the weights and the tokenizer of a checkpoint; ``task`` and ``config`` are those of `load_task`."""
     if device not in ("auto", "cpu"):
         raise PlacementError(f"device {device!r}: expected auto or cpu")
+    if is_onnx(checkpoint) and precision not in ("auto", "float32"):
+        raise PlacementError(f"{checkpoint}: an ONNX model has its own precision; remove --precision {precision}")
     where = inference_device(device)
+    with without_collector():
+        return _build_predictor(checkpoint, task, config, where, inference_dtype(precision, where), batch_size)
+
+
+def _build_predictor(
+    checkpoint: str, task: Task, config: PreTrainedConfig, where: str, dtype: torch.dtype, batch_size: int
+) -> Predictor:
+    import torch
+
+    is_float32 = dtype == torch.float32
     tokenizer = load_tokenizer(checkpoint, config=config)
     if is_onnx(checkpoint):
         return Predictor(task, OnnxModel(checkpoint, config), tokenizer, batch_size, checkpoint)
 
-    def network(place: str) -> PreTrainedModel:
+    def network(place: str) -> PreTrainedModel | PlainBert:
+        if where == "cpu" and is_float32 and not task.prepares_encoder:
+            from bertkit.inference.plain_bert import load_plain_bert
+
+            plain = load_plain_bert(task.head, place, config)
+            if plain is not None:
+                task.prepare(plain)
+                return plain
         with without_library_bars():
             model, _ = load_model(task.head, place, config, new_head=False)
         task.prepare(model)
-        return model.to(where)
+        return model.to(where, dtype)
 
     if is_ensemble(checkpoint):
         members = EnsembleModel([network(place) for place in members_of(checkpoint)])
@@ -197,11 +231,16 @@ def build_predictor(
 def load_task(checkpoint: str, data: Mapping[str, Any]) -> tuple[Task, PreTrainedConfig]:
     """Returns what a checkpoint was fine-tuned for, and its configuration; loads no weights.
 
+    If the task is inferred, one line on stderr says what is assumed; it is also in `Task.assumptions`.
+
     Raises:
-        CheckpointError: it cannot be read, or does not say what it was fine-tuned for.
+        CheckpointError: it cannot be read, or has no task.
     """
-    config = load_config(checkpoint, any_encoder=True)
-    task = task_of_checkpoint(config, checkpoint, **data)
+    with without_collector():
+        config = load_config(checkpoint, any_encoder=True)
+        task = task_of_checkpoint(config, checkpoint, **data)
+    if task.assumptions:
+        say(f"{checkpoint} records no task; assumed from its head: {task.pipeline_tag}, {', '.join(task.assumptions)}")
     check_positions(task.data.max_seq_length, config, checkpoint)
     return task, config
 
@@ -211,14 +250,23 @@ def evaluate(
     *,
     split: str = "validation",
     max_samples: int | None = None,
+    columns: Mapping[str, Any] | None = None,
+    precision: Precision = "auto",
+    revision: str | None = None,
     **data: Any,
 ) -> Evaluation:
     """Scores a fine-tuned checkpoint on a labelled split of its task.
 
+    The labels of a checkpoint that bertkit did not write are matched with those of the data by name.
+
     Args:
-        checkpoint: a run directory or a Hub id.
+        checkpoint: a run directory, a folder or a Hub id.
         split: ``validation`` or ``train``, or another that has labels (``validation_mm`` of MNLI).
         max_samples: score only this number of examples, the first ones.
+        columns: for a checkpoint that does not record its columns, those of the data, named as in the task's settings:
+            ``text_columns``, ``label_column``, ``token_column``, ``tag_column``. By default columns of usual names.
+        precision: ``auto`` is float32 on CPUs, and on GPUs bf16, or fp16 where the GPU has no bf16.
+        revision: branch, tag or commit of a Hub id; ``None`` for ``main``.
         data: values of the task's ``data`` block: ``data_dir``, ``validation_file``, ``max_seq_length``, …; ``None`` is
             not given.
 
@@ -227,7 +275,10 @@ def evaluate(
     """
     given = {"max_train_samples" if split == "train" else "max_eval_samples": max_samples, **data}
     given = {key: str(value) if isinstance(value, Path) else value for key, value in given.items() if value is not None}
-    task, config = load_task(str(checkpoint), given)
+    name = at_revision(checkpoint, revision)
+    task, config = load_task(name, given)
+    if columns:
+        task = task.with_columns(columns)
     if split not in task.splits:
         raise DataError(f"--split {split}: expected one of {', '.join(sorted(task.splits))}")
     task, loaded = load_splits(task, [split])
@@ -236,9 +287,12 @@ def evaluate(
         raise DataError(f"--split {split}: the data have no such split")
     if not task.is_labelled(found.examples):
         raise DataError(f"{found.source}: no labels to score against; `bertkit predict` takes inputs without labels")
-    predictor = build_predictor(str(checkpoint), task, config)
-    encoded, cut = task.encode_split(found, predictor.tokenizer)
-    features = encoded.to_dict()
-    scores = task.score(predictor.outputs(features), features, ColumnsOf(found.examples))
+    for note in found.notes if task.assumptions else ():
+        say(f"{found.source}: {note}")
+    predictor = build_predictor(name, task, config, precision=precision)
+    columns_of_rows = ColumnsOf(found.examples)
+    features = task.encode(columns_of_rows, predictor.tokenizer)
+    cut = Truncation.of_lengths(features["length"], features["full_length"])
+    scores = task.score(predictor.outputs(features), features, columns_of_rows)
     metrics = {f"eval_{name}": value for name, value in scores.items()}
     return Evaluation(metrics, len(found.examples), found.source, asdict(cut))

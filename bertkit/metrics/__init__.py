@@ -32,6 +32,8 @@ GLUE_SCORES = {
 }
 """Scores of each GLUE task (Wang et al. 2018, table 1) and of ``ax``, the diagnostic set."""
 
+_OF_LISTS = ("seqeval", "squad", "squad_v2")  # the other metrics score numbers, see `bertkit.metrics.scores`
+
 
 def names() -> list[str]:
     """Returns the names that `load` accepts.
@@ -41,8 +43,8 @@ def names() -> list[str]:
      'glue/mrpc', 'glue/qnli', 'glue/qqp', 'glue/rte', 'glue/sst2', 'glue/stsb', 'glue/wnli', 'multi_label',
      'regression', 'seqeval', 'squad', 'squad_v2']
     """
-    own = ["accuracy", "classification", "multi_label", "regression", "seqeval", "squad", "squad_v2"]
-    return sorted([*own, *(f"glue/{task}" for task in GLUE_SCORES)])
+    own = ["accuracy", "classification", "multi_label", "regression"]
+    return sorted([*own, *_OF_LISTS, *(f"glue/{task}" for task in GLUE_SCORES)])
 
 
 def load(name: str) -> evaluate.Metric:
@@ -60,13 +62,18 @@ def load(name: str) -> evaluate.Metric:
 def compute(name: str, predictions: Any, references: Any, **options: Any) -> dict[str, float]:
     """Computes the scores of ``load(name).compute`` for arrays and lists, without the conversion to Arrow tables.
 
-    The conversion takes milliseconds, too long for the thousands of samples of a comparison.
+    The conversion takes milliseconds, too long for the thousands of samples of a comparison. Scores of numbers do not
+    even import the evaluate library, which takes seconds.
 
     Args:
         name: as for `load`.
         predictions, references: in the form of the metric, with integers and floats of 64 bits where types matter.
         options: further arguments of the metric.
     """
+    if name not in _OF_LISTS and name in names():
+        from bertkit.metrics.scores import scores_of
+
+        return scores_of(name, predictions, references, **options)
     return dict(_loaded(name)._compute(predictions=predictions, references=references, **options))
 
 

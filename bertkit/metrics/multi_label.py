@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import evaluate
 
-from bertkit.metrics.numeric import LABEL_SETS, Integers, NumericMetric, metric_info
+from bertkit.metrics.numeric import NumericMetric, metric_info
 
 
 class MultiLabel(NumericMetric):
@@ -15,20 +15,10 @@ class MultiLabel(NumericMetric):
     ``references`` are (N, C) int64, 1 if the example has the label, else 0.
     """
 
+    key = "multi_label"
+
     def _info(self) -> evaluate.MetricInfo:
-        return metric_info("Micro F1, macro F1, and the fraction of examples with all labels correct.", LABEL_SETS)
-
-    def _scores(self, predictions: Integers, references: Integers) -> dict[str, float]:
-        from sklearn.metrics import accuracy_score, f1_score
-
-        # scikit-learn reads a single column as two classes, 0 and 1, whose mean would count the absence of the label.
-        average = "macro" if references.shape[1] > 1 else "binary"
-        return {
-            # All labels together are the binary labels of N · C cells.
-            "f1_micro": float(f1_score(references.ravel(), predictions.ravel(), zero_division=0)),
-            "f1_macro": float(f1_score(references, predictions, average=average, zero_division=0)),
-            "accuracy": float(accuracy_score(references, predictions)),
-        }
+        return metric_info(self.key, "Micro F1, macro F1, and the fraction of examples with all labels correct.")
 
 
 METRIC = MultiLabel

@@ -7,16 +7,9 @@ from typing import Any
 import datasets
 import evaluate
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
-from bertkit.errors import DataError
 from bertkit.metrics.in_memory import InMemoryMetric
-
-Integers = NDArray[np.int64]
-
-CLASS_IDS = "one class id per example, (N,) int64"
-LABEL_SETS = "0 or 1 for each label of each example, (N, C) int64"
-NUMBERS = "one number per example, (N,) float64"
+from bertkit.metrics.scores import CLASS_IDS, INPUTS, LABEL_SETS, NUMBERS, scores_of
 
 _FEATURES = {
     CLASS_IDS: datasets.Value("int64"),
@@ -25,14 +18,15 @@ _FEATURES = {
 }
 
 
-def metric_info(description: str, inputs: str, citation: str = "") -> evaluate.MetricInfo:
+def metric_info(key: str, description: str, citation: str = "") -> evaluate.MetricInfo:
     """Returns the value of a metric's ``_info``.
 
     Args:
+        key: the metric's `NumericMetric.key`.
         description: one sentence about the metric.
-        inputs: kind of predictions and references: ``CLASS_IDS``, ``LABEL_SETS`` or ``NUMBERS``.
         citation: BibTeX of the source, or empty.
     """
+    inputs = INPUTS[key]
     feature = _FEATURES[inputs]
     return evaluate.MetricInfo(
         description=description,
@@ -49,7 +43,12 @@ class NumericMetric(InMemoryMetric):
 
     ``compute``, ``add_batch`` and ``add`` raise ``ValueError`` if predictions and references differ in number or do not
     match ``features``; ``compute`` raises ``DataError`` if there are none.
+
+    Attributes:
+        key: name of the scores in `bertkit.metrics.scores`.
     """
+
+    key: str
 
     def add_batch(self, *, predictions: Any = None, references: Any = None, **kwargs: Any) -> None:
         """Adds examples.
@@ -78,11 +77,7 @@ class NumericMetric(InMemoryMetric):
         self.add_batch(predictions=[prediction], references=[reference], **kwargs)
 
     def _compute(self, predictions: Any, references: Any) -> dict[str, float]:
-        return self._scores(*checked(predictions, references, self.inputs_description))
-
-    def _scores(self, predictions: Any, references: Any) -> dict[str, float]:
-        """Computes the scores of inputs that `checked` has admitted."""
-        raise NotImplementedError
+        return scores_of(self.key, predictions, references)
 
     def _array(self, name: str, values: Any) -> np.ndarray:
         try:
@@ -99,33 +94,3 @@ class NumericMetric(InMemoryMetric):
                     f"{name} contain {fractions[0]}; expected {self.inputs_description}, not probabilities"
                 )
         return array
-
-
-def checked(predictions: ArrayLike, references: ArrayLike, expected: str) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Returns predictions and references as int64, or float64 for ``NUMBERS``, whatever precision comes in.
-
-    Args:
-        predictions, references: (N,), or (N, C) for ``LABEL_SETS``.
-        expected: ``CLASS_IDS``, ``LABEL_SETS`` or ``NUMBERS``.
-
-    Raises:
-        DataError: there are no examples.
-        ValueError: the shapes differ, or the values are not what is expected.
-    """
-    arrays = {"predictions": np.asarray(predictions), "references": np.asarray(references)}
-    shapes = [array.shape for array in arrays.values()]
-    if not any(array.size for array in arrays.values()):
-        raise DataError("nothing to score: there are no predictions and no references")
-    if shapes[0] != shapes[1]:
-        raise ValueError(f"predictions are {shapes[0]}, references {shapes[1]}; expected equal shapes: {expected}")
-    dtype = np.float64 if expected == NUMBERS else np.int64
-    for name, array in arrays.items():
-        # An integer is a valid float, but 0.7 is not a class id.
-        if array.ndim != (2 if expected == LABEL_SETS else 1) or not np.can_cast(array.dtype, dtype, "same_kind"):
-            raise ValueError(f"{name} are {array.dtype} of shape {array.shape}; expected {expected}")
-        if expected == LABEL_SETS:
-            wrong = np.argwhere((array != 0) & (array != 1))
-            if wrong.size:
-                row, column = wrong[0]
-                raise ValueError(f"{name}[{row}, {column}] is {array[row, column]}; expected {expected}")
-    return arrays["predictions"].astype(dtype), arrays["references"].astype(dtype)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import evaluate
-import numpy as np
 
-from bertkit.metrics.correlation import Floats, pearson, spearman
-from bertkit.metrics.numeric import NUMBERS, NumericMetric, metric_info
+from bertkit.metrics.numeric import NumericMetric, metric_info
 
 
 class Regression(NumericMetric):
@@ -16,16 +14,10 @@ class Regression(NumericMetric):
     numbers, (N,) float64.
     """
 
-    def _info(self) -> evaluate.MetricInfo:
-        return metric_info("Mean squared error, linear correlation and rank correlation.", NUMBERS)
+    key = "regression"
 
-    def _scores(self, predictions: Floats, references: Floats) -> dict[str, float]:
-        return {
-            # Not scikit-learn's, which refuses the NaN of a model that has diverged.
-            "mse": float(np.mean(np.square(predictions - references))),
-            "pearson": pearson(predictions, references),
-            "spearmanr": spearman(predictions, references),
-        }
+    def _info(self) -> evaluate.MetricInfo:
+        return metric_info(self.key, "Mean squared error, linear correlation and rank correlation.")
 
 
 METRIC = Regression

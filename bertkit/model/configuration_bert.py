@@ -33,6 +33,7 @@ _SIZES = (
     "type_vocab_size",
     "feature_lstm_size",
 )
+_USUAL_ACTIVATIONS = ("gelu", "relu", "silu", "gelu_new")
 _PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
 
 
@@ -142,13 +143,20 @@ class BertkitConfig(PreTrainedConfig):
                 faults.append(
                     f"`feature_layers` are {self.feature_layers}; expected {-layers - 1} to {layers}, one or more"
                 )
-        # Imported here, as the table of activations brings torch modules that are not needed to define a configuration.
-        from transformers.activations import ACT2FN
+        if self.hidden_act not in _USUAL_ACTIVATIONS:
+            # Imported here: the table of activations brings most of torch, which takes longer than a prediction.
+            from transformers.activations import ACT2FN
 
-        if self.hidden_act not in ACT2FN:
-            faults.append(f"`hidden_act` is {self.hidden_act!r}; expected one of {', '.join(sorted(ACT2FN))}")
+            if self.hidden_act not in ACT2FN:
+                faults.append(f"`hidden_act` is {self.hidden_act!r}; expected one of {', '.join(sorted(ACT2FN))}")
         if faults:
             raise ValueError("impossible BertConfig: " + "; ".join(faults))
+
+    def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
+        """Saves ``config.json`` and a copy of this file, for Auto classes without bertkit."""
+        # Not when this module is imported: it imports the tables of all models, and only saving needs it.
+        type(self).register_for_auto_class()
+        super().save_pretrained(*args, **kwargs)
 
     @classmethod
     def get_config_dict(cls, *args: Any, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -160,6 +168,5 @@ class BertkitConfig(PreTrainedConfig):
 
 
 BertConfig = BertkitConfig
-BertkitConfig.register_for_auto_class()
 
 __all__ = ["BertConfig", "BertkitConfig"]

@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from bertkit.errors import PlacementError
 from bertkit.placement.settings import PlacementSettings
+
+if TYPE_CHECKING:
+    import torch
+
+Precision = Literal["auto", "float32", "bf16", "fp16"]
 
 # Default tokens per device and forward pass: 32 and 256 sequences of 128 tokens, enough to utilize the device.
 _USUAL_TOKENS = {"cpu": 32 * 128, "cuda": 256 * 128}
@@ -233,6 +239,30 @@ def inference_device(device: Literal["auto", "cpu"] = "auto") -> str:
     return "cpu" if found == "xla" else found
 
 
+def inference_dtype(precision: Precision, device: str) -> torch.dtype:
+    """Returns the type of weights and activations for inference.
+
+    Args:
+        precision: ``auto`` is float32 on CPUs, bf16 on GPUs, and fp16 on GPUs without bf16.
+        device: from `inference_device`.
+
+    Raises:
+        PlacementError: the device does not have the precision, or its name is unknown.
+    """
+    import torch
+
+    dtypes = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+    if precision == "auto":
+        if device != "cuda":
+            return torch.float32
+        return torch.bfloat16 if computes_bf16_fast(device) else torch.float16
+    if precision not in dtypes:
+        raise PlacementError(f"--precision {precision}: expected auto, {', '.join(dtypes)}")
+    if precision == "fp16" and device == "cpu":
+        raise PlacementError("--precision fp16 needs a GPU; on this CPU use float32, bf16 or auto")
+    return dtypes[precision]
+
+
 def _started_processes() -> int:
     """Returns the number of processes that a launcher has started on all machines; 1 without a launcher."""
     return int(os.environ.get("WORLD_SIZE", "1"))
@@ -268,6 +298,8 @@ def _device(settings: PlacementSettings) -> str:
 
 def _finds_xla() -> bool:
     """Returns whether accelerate would use XLA: torch_xla is installed and USE_TORCH_XLA does not disable it."""
+    if find_spec("torch_xla") is None:  # accelerate takes long to import, and need not be asked then
+        return False
     from accelerate.utils import is_torch_xla_available
 
     return bool(is_torch_xla_available())

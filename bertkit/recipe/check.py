@@ -27,6 +27,7 @@ OWN_TRAIN_KEYS: dict[str, Any] = {
     "early_stopping_patience": int | None,
     "class_weights": str | dict[Any, Any] | None,
     "layer_lr_decay": float | None,
+    "report": bool,
 }
 """Types of the keys of the ``train`` block that are not fields of ``TrainingArguments``."""
 

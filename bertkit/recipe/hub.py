@@ -25,6 +25,7 @@ class HubSettings:
             which is public unless the organisation changed it. Existing repositories are not changed.
         revision: branch to push to, created if missing; ``None`` for ``main``.
         form: ``bert``, which plain transformers loads, or ``bertkit``, which includes its own code.
+        report: push ``report.html`` and its figures with a run; they show texts of the validation set.
         citations: BibTeX entries for the model card, in addition to that of the BERT paper. The key is the Hub id of a
             data set, whose entries are cited with its scores, or ``any`` for entries that are always cited.
     """
@@ -34,6 +35,7 @@ class HubSettings:
     private: bool = False
     revision: str | None = None
     form: Form = "bert"
+    report: bool = True
     citations: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -4,9 +4,10 @@ A recipe is a YAML file with six blocks. ``task``, ``model``, ``data`` and ``tra
 ``placement`` and ``hub`` do not. ``task.kind`` names the task, whose settings dataclasses define the keys of the blocks
 ``task`` and ``data``; the caller passes the registry of tasks. ``model`` has the fields of ``BertConfig`` and
 ``name_or_path`` (the source of the weights), for fine-tuning also the keys of `bertkit.recipe.tuning`. ``train`` has
-the fields of ``transformers.TrainingArguments``, with ``global_train_batch_size`` instead of the per-device keys, and
-for fine-tuning ``early_stopping_patience`` (the number of evaluations without a better score after which it ends),
-``class_weights`` and ``layer_lr_decay``.
+the fields of ``transformers.TrainingArguments``, with ``global_train_batch_size`` instead of the per-device keys and
+``report`` (whether the run leaves ``report.html``, which changes no number), and for fine-tuning
+``early_stopping_patience`` (the number of evaluations without a better score after which it ends), ``class_weights``
+and ``layer_lr_decay``.
 """
 
 from __future__ import annotations
@@ -75,8 +76,8 @@ def load_recipe(
 
     Args:
         source: a name (``finetune/glue/sst2``), a YAML file, the blocks as a mapping, or a recipe.
-        overrides: values by dotted key, such as ``{"train.learning_rate": 3e-5}``; they take precedence over
-            ``source``.
+        overrides: values by dotted key, such as ``{"train.learning_rate": 3e-5, "model.lora.r": 8}``; they take
+            precedence over ``source``.
         tasks: registry of the tasks that ``task.kind`` can name.
 
     Raises:
@@ -102,8 +103,12 @@ def load_recipe(
         if block not in BLOCKS or not key:
             faults.append(f"--set {dotted}: expected block.key with a block of {', '.join(BLOCKS)}")
             continue
+        key, _, part = key.partition(".")
+        if part:  # of a value that is a mapping, such as model.lora.r
+            whole = blocks[block].get(key)
+            value = {**(whole if isinstance(whole, Mapping) else {}), part: value}
         blocks[block][key] = value
-        places[dotted] = f"(override) {dotted}"
+        places[f"{block}.{key}"] = f"(override) {dotted}"
     checker = Checker(blocks, places, faults)
     kind = blocks["task"].pop("kind", None)
     settings = checker.task_settings(kind, tasks)

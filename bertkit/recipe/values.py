@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from bertkit.checkpoint.encoders import MOST_LAYERS
 from bertkit.errors import shown
 
 _SEEDS = 2**32  # the limit of numpy
@@ -68,7 +69,7 @@ RANGES: dict[str, Range] = {
     "placement.preprocessing_num_workers": _WORKERS,
     "model.vocab_size": _SIZE,
     "model.hidden_size": _SIZE,
-    "model.num_hidden_layers": Range(1, 1000),
+    "model.num_hidden_layers": Range(1, MOST_LAYERS),
     "model.intermediate_size": _SIZE,
     "model.max_position_embeddings": _SIZE,
     "model.type_vocab_size": _SIZE,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from bertkit.checkpoint.encoders import head_of
 from bertkit.checkpoint.load import load_config, load_model, load_tokenizer
+from bertkit.checkpoint.revision import at_revision
 from bertkit.errors import CheckpointError, OutputError, RecipeError
 from bertkit.files import check_links, new_folder
 from bertkit.inference.predictor import evaluate
@@ -15,7 +16,7 @@ from bertkit.progress import without_library_bars
 from bertkit.sharing.same_outputs import Comparison
 from bertkit.sharing.stock import write_stock
 from bertkit.tasks.base import Task
-from bertkit.tasks.construction import task_of_checkpoint
+from bertkit.tasks.construction import has_task, task_of_checkpoint
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -50,6 +51,7 @@ def export(
     to: Literal["bert", "onnx"] = "bert",
     int8: bool = False,
     max_samples: int | None = None,
+    revision: str | None = None,
     **data: Any,
 ) -> Export:
     """Writes a checkpoint in a form that other libraries load, and compares the two on texts of several lengths.
@@ -62,6 +64,7 @@ def export(
             with any batch size and length; `bertkit.load` and `bertkit.evaluate` accept that folder too.
         int8: for ``onnx``, quantize the matrices to int8, for CPUs. A fine-tuned checkpoint is scored before and after.
         max_samples: number of examples to score, from the first; ``None`` scores all.
+        revision: branch, tag or commit of a Hub id; ``None`` for ``main``.
         data: values of the task's ``data`` block that locate the examples, as for `bertkit.evaluate`.
 
     Returns:
@@ -78,11 +81,12 @@ def export(
     check_links(Path(out), str(out))
     if Path(out).exists() and not (Path(out).is_dir() and not any(Path(out).iterdir())):
         raise OutputError(f"{out}: already exists; give a new or an empty folder")
+    name = at_revision(checkpoint, revision)
     with new_folder(Path(out)) as folder:
         if to == "bert":
-            model_class, comparison, notes = export_stock(str(checkpoint), folder)
+            model_class, comparison, notes = export_stock(name, folder)
             return Export(Path(out), to, model_class, comparison, notes)
-        return _export_onnx(str(checkpoint), folder, Path(out), int8, max_samples, data)
+        return _export_onnx(name, folder, Path(out), int8, max_samples, data)
 
 
 def _export_onnx(
@@ -95,7 +99,8 @@ def _export_onnx(
     task = _task(config, checkpoint)
     if task is not None and task.onnx_obstacle is not None:
         raise CheckpointError(f"{checkpoint}: {task.onnx_obstacle}; export it with --to bert")
-    is_scored = int8 and task is not None
+    # A checkpoint that does not record its task has no data of its own to be scored on.
+    is_scored = int8 and (task is not None or (bool(data) and has_task(config)))
     before = evaluate(checkpoint, max_samples=max_samples, **data) if is_scored else None
     with without_library_bars():
         model, _ = load_model(head_of(config, checkpoint), checkpoint, config, new_head=False)
@@ -105,7 +110,7 @@ def _export_onnx(
         return form
     quantize(folder)
     if before is None:
-        return replace(form, notes=("int8 without scores: the checkpoint was not fine-tuned for a task",))
+        return replace(form, notes=("int8 without scores: the checkpoint records no task; give data to score it on",))
     after = evaluate(folder, max_samples=max_samples, **data)
     scores = {name.removeprefix("eval_"): (value, after.metrics[name]) for name, value in before.metrics.items()}
     return replace(form, scores=scores, examples=before.examples)

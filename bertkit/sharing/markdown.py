@@ -6,7 +6,7 @@ import re
 
 # White space and control characters: a line ending would start a new block.
 _SPACE = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
-# An underscore within a word is plain text.
+# An underscore between two letters or digits is plain text.
 _SPECIAL = re.compile(r"[\\`*\[\]<>|~$&#]|(?<![^\W_])_|_(?![^\W_])")
 _STARTS_LIST = re.compile(r"^(\d{0,9})([-+.)])(?=\s|$)")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,21 @@ _BERT = """@inproceedings{devlin2019bert,
 # An absolute path within text; the group is its last part.
 _PATH_WITHIN = re.compile(r"(?<![^\s'\"`(=])/(?:[^\s/'\"`()]+/)+([^\s/'\"`(),;]*)")
 _REGISTERS = "import bertkit  # registers the model with the Auto classes; without it pass trust_remote_code=True\n"
+
+
+@dataclass(frozen=True)
+class CardReport:
+    """Parts of the report of a run that its model card shows.
+
+    Attributes:
+        figure: path of the main figure in the run directory; empty for none.
+        alt: its text alternative.
+        table: rows of the table of scores by class, the headings first; empty for none.
+    """
+
+    figure: str = ""
+    alt: str = ""
+    table: Sequence[Sequence[str | int | float | None]] = ()
 
 
 @dataclass(frozen=True)
@@ -55,6 +70,7 @@ class CardFacts:
         steps: number of training steps, if known.
         address: Hub id of the checkpoint.
         is_stock: whether transformers' own classes load the checkpoint, whatever its family.
+        report: what to show of ``report.html``; ``None`` if there is no report.
     """
 
     title: str
@@ -79,6 +95,7 @@ class CardFacts:
     steps: int | None = None
     address: str = ADDRESS
     is_stock: bool = False
+    report: CardReport | None = None
 
     @property
     def is_own(self) -> bool:
@@ -99,7 +116,8 @@ class CardFacts:
         values: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in given.items() if name in known
         }
-        recipe = values["recipe"]
+        recipe, report = values["recipe"], values.get("report")
+        values["report"] = CardReport(**report) if report else None
         return cls(**{**values, "recipe": parse_value(recipe) if isinstance(recipe, str) else recipe})
 
 
@@ -236,7 +254,7 @@ On held-out data, one run with seed {facts.seed}:
 | metric | value |
 | --- | --- |
 {scores}
-
+{_report(facts.report)}
 ## Limits
 
 {limits}
@@ -252,6 +270,23 @@ A language model reproduces errors and biases of its training data; evaluate it 
 
 {code_block((chr(10) * 2).join(_citations(facts)), "bibtex")}
 """
+
+
+def _report(report: CardReport | None) -> str:
+    """Returns the main figure and the scores by class, with a link to the whole report."""
+    if report is None:
+        return ""
+    figure = f"\n![{escape(report.alt)}]({report.figure})\n" if report.figure else ""
+    return f"{figure}{_table(report.table)}\nCurves, errors and all other figures: [report.html](report.html).\n"
+
+
+def _table(rows: Sequence[Sequence[str | int | float | None]]) -> str:
+    if not rows:
+        return ""
+    shown = [[f"{cell:.4f}" if isinstance(cell, float) else escape(str(cell)) for cell in row] for row in rows]
+    shown = [[cell if cell != "None" else "–" for cell in row] for row in shown]
+    lines = [shown[0], ["---"] * len(shown[0]), *shown[1:]]
+    return "\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
 def _citations(facts: CardFacts) -> list[str]:

@@ -23,13 +23,15 @@ from bertkit.recipe.hub import Form, HubSettings
 from bertkit.recipe.yaml_files import read_recipe_file, to_yaml
 from bertkit.sharing.export import export_stock
 from bertkit.sharing.model_card import CardFacts, is_as_recorded, model_card, recorded_facts, without_paths
+from bertkit.sharing.space import push_space
 
 _RESULTS = ("all_results.json", "eval_results.json")
+_REPORT, _FIGURES = "report.html", "figures"
 # Files of an earlier checkpoint are deleted: its weights might be loaded in place of the new ones, and its scores be
 # taken for theirs. All other files of a repository belong to its owner.
 _OF_A_CHECKPOINT = re.compile(
     r"(model|pytorch_model|tf_model|flax_model)(-\d+-of-\d+)?\.(safetensors|bin|h5|msgpack)(\.index\.json)?"
-    r"|(configuration|modeling|loss)_bert\.py|config\.json|recipe\.yaml|(all|eval)_results\.json"
+    r"|(configuration|modeling|loss)_bert\.py|config\.json|recipe\.yaml|(all|eval)_results\.json|report\.html"
     r"|tokenizer(_config)?\.json|vocab\.txt|special_tokens_map\.json|added_tokens\.json"
 )
 
@@ -44,6 +46,7 @@ class Push:
         private: whether the repository is private.
         files: names of the pushed files.
         notes: warnings.
+        space: address of the Space, if one was pushed.
     """
 
     url: str
@@ -51,11 +54,13 @@ class Push:
     private: bool
     files: tuple[str, ...]
     notes: tuple[str, ...]
+    space: str | None = None
 
     def __str__(self) -> str:
         seen = "private" if self.private else "public"
         notes = "".join(f"\nnote: {note}" for note in self.notes)
-        return f"{self.url} ({seen}): {', '.join(self.files)}{notes}"
+        space = f"\nSpace: {self.space}" if self.space else ""
+        return f"{self.url} ({seen}): {', '.join(self.files)}{space}{notes}"
 
 
 def push(
@@ -67,12 +72,14 @@ def push(
     as_: Form = "bert",
     license: str | None = None,
     language: Sequence[str] = (),
+    report: bool | None = None,
+    space: str | None = None,
 ) -> Push:
     """Pushes a checkpoint to a model repository of the Hub; local files are not changed.
 
     The token is that of ``hf auth login`` or of the environment variable ``HF_TOKEN``. The pushed files are the
-    weights, ``config.json``, the tokenizer and, for a run, its model card, its results and its recipe, with paths
-    reduced to their last part. The same commit deletes such files of an earlier checkpoint; all other files of
+    weights, ``config.json``, the tokenizer and, for a run, its model card, its results, its report and its recipe, with
+    paths reduced to their last part. The same commit deletes such files of an earlier checkpoint; all other files of
     the repository stay.
 
     Args:
@@ -85,6 +92,9 @@ def push(
             bertkit's classes, for ``trust_remote_code=True``.
         license: license in the model card; ``None`` takes the one of the run's recipe.
         language: languages of the texts in the model card; empty takes those of the run's recipe.
+        report: push ``report.html`` and its figures; ``None`` takes ``hub.report`` of the run's recipe.
+        space: ``owner/name`` of a Space to push too, with the page of `bertkit.demo` for the repository; created if it
+            does not exist. ``None`` pushes none.
 
     Returns:
         The repository, its commit and the pushed files.
@@ -96,17 +106,36 @@ def push(
     from huggingface_hub import HfApi
 
     try:
-        settings = HubSettings(license=license, language=list(language), private=private, revision=revision, form=as_)
+        settings = HubSettings(
+            license=license,
+            language=list(language),
+            private=private,
+            revision=revision,
+            form=as_,
+            report=report is not False,
+        )
     except ValueError as error:
         raise RecipeError(f"push: {error}") from error
     _check_name(repo_id)
-    with hub_faults(repo_id, _command(checkpoint, repo_id, settings)):
+    if space is not None:
+        _check_name(space)
+        if revision is not None:
+            raise RecipeError(f"--space {space}: its page loads the branch main; remove --revision")
+    with hub_faults(repo_id, _command(checkpoint, repo_id, settings, space)):
         repo_id = repo_id if "/" in repo_id else f"{HfApi().whoami()['name']}/{repo_id}"
     with tempfile.TemporaryDirectory(prefix="bertkit-push-") as folder:
         with disk_faults(Path(folder)):
-            notes = _put_together(str(checkpoint), Path(folder), repo_id, settings)
-        with hub_faults(repo_id, _command(checkpoint, repo_id, settings)):
-            return _upload(Path(folder), repo_id, settings, notes)
+            notes = _put_together(str(checkpoint), Path(folder), repo_id, settings, report)
+        with hub_faults(repo_id, _command(checkpoint, repo_id, settings, space)):
+            pushed = _upload(Path(folder), repo_id, settings, notes)
+    if space is None:
+        return pushed
+    with hub_faults(space, _command(checkpoint, repo_id, settings, space)):
+        address = push_space(repo_id, space, private=private, license=license)
+    if pushed.private:
+        hidden = f"{repo_id} is private: give the Space a secret HF_TOKEN that can read it"
+        pushed = replace(pushed, notes=(*pushed.notes, hidden))
+    return replace(pushed, space=address)
 
 
 def push_finished_run(output_dir: Path, repo_id: str, hub: HubSettings) -> Push:
@@ -116,7 +145,7 @@ def push_finished_run(output_dir: Path, repo_id: str, hub: HubSettings) -> Push:
         HubError: the push failed for any reason; the message has the command that tries again.
     """
     try:
-        return push(output_dir, repo_id, private=hub.private, revision=hub.revision, as_=hub.form)
+        return push(output_dir, repo_id, private=hub.private, revision=hub.revision, as_=hub.form, report=hub.report)
     except HubError:
         raise
     except (BertkitError, OSError) as error:
@@ -148,9 +177,12 @@ def _check_name(repo_id: str) -> None:
         raise RecipeError(f"{repo_id}: not a valid repository name; expected owner/name ({error})") from error
 
 
-def _put_together(checkpoint: str, folder: Path, repo_id: str, settings: HubSettings) -> tuple[str, ...]:
-    """Writes the files to push into ``folder``; returns warnings."""
+def _put_together(
+    checkpoint: str, folder: Path, repo_id: str, settings: HubSettings, report: bool | None = None
+) -> tuple[str, ...]:
+    """Writes the files to push into ``folder``; returns warnings. ``report`` is that of `push`."""
     notes: list[str] = []
+    about_report: list[str] = []
     if settings.form == "bert":
         _, _, stock_notes = export_stock(checkpoint, folder)
         notes += stock_notes
@@ -172,7 +204,26 @@ def _put_together(checkpoint: str, folder: Path, repo_id: str, settings: HubSett
                 write_whole(folder / name, (source / name).read_bytes())
         blocks, _ = read_recipe_file(source / "recipe.yaml")
         write_whole(folder / "recipe.yaml", to_yaml(without_paths(blocks)))
-    return (*notes, *_write_card(source, folder / "README.md", facts))
+        wanted = bool(blocks.get("hub", {}).get("report", True)) if report is None else report
+        pushed = _copy_report(source, folder) if wanted else []
+        if pushed and facts.recipe.get("task", {}).get("kind") != "pretraining":
+            about_report.append(
+                f"{_REPORT} shows texts of the validation set; --no-report, or hub.report, leaves it out"
+            )
+        if facts.report is not None and not pushed:
+            facts = replace(facts, report=None)
+    return (*notes, *_write_card(source, folder / "README.md", facts), *about_report)
+
+
+def _copy_report(source: Path, folder: Path) -> list[str]:
+    """Copies the report of a run with its figures; returns their names, none if there is no report."""
+    if not (source / _REPORT).is_file():
+        return []
+    names = [_REPORT, *sorted(f"{_FIGURES}/{path.name}" for path in (source / _FIGURES).glob("*.png"))]
+    (folder / _FIGURES).mkdir()
+    for name in names:
+        write_whole(folder / name, (source / name).read_bytes())
+    return names
 
 
 def _write_native(checkpoint: str, folder: Path) -> None:
@@ -216,7 +267,7 @@ def _upload(folder: Path, repo_id: str, settings: HubSettings, notes: Sequence[s
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 
     hub = HfApi()
-    new = sorted(path.name for path in folder.iterdir())
+    new = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     address = hub.create_repo(repo_id, private=settings.private or None, exist_ok=True)
     is_private = bool(hub.repo_info(address.repo_id).private)
     if settings.private and not is_private:
@@ -242,14 +293,16 @@ def _again(command: str) -> str:
     return f"\nNo local files are lost. To try again: {command}"
 
 
-def _command(checkpoint: str | Path, repo_id: str, settings: HubSettings) -> str:
+def _command(checkpoint: str | Path, repo_id: str, settings: HubSettings, space: str | None = None) -> str:
     """Returns the command that tries again."""
     words = ["bertkit", "push", str(checkpoint), repo_id]
     words += ["--private"] if settings.private else []
     words += ["--revision", settings.revision] if settings.revision else []
     words += ["--as", settings.form] if settings.form != "bert" else []
+    words += ["--no-report"] if not settings.report else []
     words += ["--license", settings.license] if settings.license else []
     words += [word for code in settings.language for word in ("--language", code)]
+    words += ["--space", space] if space else []
     return shlex.join(words)
 
 

@@ -17,17 +17,18 @@ from bertkit.errors import DataError, RecipeError
 from bertkit.progress import without_library_bars
 from bertkit.tasks.arrays import Outputs, labelled_items, labels_of, padded
 from bertkit.tasks.per_example import PerExample
+from bertkit.tasks.served import Served
 from bertkit.tasks.splits import Columns, FineTuningData, Split, Truncation, is_labelled
 
 if TYPE_CHECKING:
     from datasets import Dataset
-    from torch import Tensor
+    from torch import Tensor, nn
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from bertkit.tables import Table
 
 
-class Task(PerExample, ABC):
+class Task(PerExample, Served, ABC):
     """Abstract base class of fine-tuning tasks.
 
     Loading and predicting do not change a task: `load` returns a task with the values learnt from its data.
@@ -51,6 +52,7 @@ class Task(PerExample, ABC):
         main_metric: the key of `score` by which checkpoints are compared; larger is better.
         all_probabilities: whether predictions hold the probability of every label, however many there are; see
             `with_all_probabilities`.
+        assumptions: what was inferred for a checkpoint that does not record its task, in a few words each.
         output_forms: names of the forms of other tools in which predictions can be written, see `in_form`.
     """
 
@@ -65,6 +67,7 @@ class Task(PerExample, ABC):
     splits: Sequence[str] = ("train", "validation", "test")
     main_metric: str
     all_probabilities: bool = False
+    assumptions: Sequence[str] = ()
     output_forms: Sequence[str] = ()
 
     def __init__(self, task: Any, data: FineTuningData):
@@ -76,6 +79,14 @@ class Task(PerExample, ABC):
         changed = copy.copy(self)
         changed.task = dataclasses.replace(self.task, **changes)
         return changed
+
+    def with_columns(self, columns: Mapping[str, Any]) -> Self:
+        """Returns a copy of the task that reads other columns of tables, given by the names of the settings.
+
+        Raises:
+            RecipeError: the columns are those of the training, or the task has no such setting.
+        """
+        raise RecipeError(f"task.{min(columns)}: this checkpoint reads the columns that it was trained on; remove it")
 
     def with_all_probabilities(self) -> Self:
         """Returns a copy of the task whose predictions hold the probability of every label."""
@@ -157,8 +168,13 @@ class Task(PerExample, ABC):
         """Returns notes on a split's inputs other than truncation, which are printed and recorded."""
         return ()
 
-    def prepare(self, model: PreTrainedModel) -> None:
+    def prepare(self, model: PreTrainedModel | nn.Module) -> None:
         """Adapts a loaded model to the additional inputs that `collate` returns."""
+
+    @property
+    def prepares_encoder(self) -> bool:
+        """Returns whether `prepare` needs a model of transformers, and not just the layer of its head."""
+        return type(self).prepare is not Task.prepare
 
     def labelled_items(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Counts the labelled items of a batch of `collate`, () int64: the denominator of a mean loss."""
@@ -334,10 +350,7 @@ class Task(PerExample, ABC):
                 keep_in_memory=True,
             )
         kept, full = (features.data.column(name).to_numpy() for name in ("length", "full_length"))
-        cut = full - kept
-        return features.remove_columns("full_length"), Truncation(
-            int((cut > 0).sum()), int(cut.sum()), len(full), int(full.sum())
-        )
+        return features.remove_columns("full_length"), Truncation.of_lengths(kept, full)
 
     # ---- what `bertkit.checks` looks at -----------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from bertkit.errors import CheckpointError, RecipeError
 from bertkit.recipe.check import Checker, blocks_of
 from bertkit.tasks.base import Task
 from bertkit.tasks.registry import TASKS
+from bertkit.tasks.stock import is_stock_task, stock_task
 
 if TYPE_CHECKING:
     from bertkit.recipe.load import Recipe
@@ -21,8 +22,13 @@ def task_of_recipe(recipe: Recipe) -> Task:
     return TASKS.task(recipe.kind)(recipe.task, recipe.data)
 
 
+def has_task(config: Any) -> bool:
+    """Returns whether a checkpoint has a task: it records one, or has a head from which one can be inferred."""
+    return getattr(config, "bertkit_task", None) is not None or is_stock_task(config)
+
+
 def task_of_checkpoint(config: Any, name: str, **data: Any) -> Task:
-    """Builds the task that a checkpoint was fine-tuned for.
+    """Builds the task that a checkpoint was fine-tuned for: recorded by bertkit, or inferred from its head.
 
     Args:
         config: the loaded configuration of the checkpoint.
@@ -30,16 +36,13 @@ def task_of_checkpoint(config: Any, name: str, **data: Any) -> Task:
         data: values of the ``data`` block that differ from training, such as ``data_dir``.
 
     Raises:
-        CheckpointError: the checkpoint does not record its task, or the package of the task is broken or not installed.
+        CheckpointError: the checkpoint does not record its task and has no head from which it can be inferred, or the
+            package of the task is broken or not installed.
         RecipeError: the task has no such ``data`` value.
     """
     recorded = getattr(config, "bertkit_task", None)
-    if not recorded:
-        made = ", ".join(config.architectures or ["unknown"])
-        raise CheckpointError(
-            f"{name}: config.json does not say which task this checkpoint ({made}) was fine-tuned for; "
-            "give a run directory that `bertkit finetune` wrote"
-        )
+    if recorded is None:
+        return stock_task(config, name, data)
     if not isinstance(recorded, Mapping):
         raise CheckpointError(
             f"{name}: bertkit_task in config.json is {str(recorded)[:60]!r}; expected an object that `bertkit "

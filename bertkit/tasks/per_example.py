@@ -1,12 +1,14 @@
-"""Hooks of a task that concern single examples: their classes and groups, and predictions beside references."""
+"""Hooks of a task that concern single examples: classes, groups, predictions beside references, and the report."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bertkit.errors import DataError, did_you_mean
+from bertkit.metrics.terms import Terms
 from bertkit.tasks.arrays import Outputs
+from bertkit.tasks.report_parts import Mistake, Section, surest
 from bertkit.tasks.splits import Columns, FineTuningData
 
 if TYPE_CHECKING:
@@ -14,10 +16,13 @@ if TYPE_CHECKING:
 
 
 class PerExample:
-    """Base class of `bertkit.tasks.base.Task` with the hooks of `bertkit.tasks.folds` and of `bertkit.compare`."""
+    """Base class of `bertkit.tasks.base.Task` with the hooks of `bertkit.tasks.folds`, `bertkit.compare` and
+    `bertkit.report`."""
 
     data: FineTuningData
     name: Any
+    decode: Callable[..., list[dict[str, Any]]]
+    texts_of: Callable[..., dict[str, list[str]]]
 
     def strata(self, examples: Dataset) -> Sequence[Hashable] | None:
         """Returns the class of each example, for folds with the same shares of classes; ``None`` if there are none.
@@ -63,3 +68,57 @@ class PerExample:
     def named(self, values: Sequence[Any]) -> list[Any]:
         """Returns predictions or references of `judged` as plain data for files, with the names of classes."""
         return [value.item() if hasattr(value, "item") else value for value in values]
+
+    # ---- the report of a run ----------------------------------------------------------------------------------------
+
+    def score_terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> Terms | None:
+        """Returns a metric as a function of means over the examples, so that its interval takes little time.
+
+        Args:
+            name: the metric, a key of `measured`.
+            predictions, references: as for `measured`.
+
+        Returns:
+            The terms; None if there is no such form: then the metric is computed again for each sample of examples.
+        """
+        return None
+
+    def report_sections(
+        self, outputs: Outputs, features: Columns, examples: Columns, training: Columns | None
+    ) -> list[Section]:
+        """Returns the task's own sections of the report of a run; by default none.
+
+        Args:
+            outputs, features, examples: as for `bertkit.tasks.base.Task.decode`, of a labelled split.
+            training: the training examples, None if they are not at hand.
+        """
+        return []
+
+    def mistakes(self, outputs: Outputs, features: Columns, examples: Columns) -> list[Mistake]:
+        """Returns the surest wrong predictions; by default those whose `judged` value is not the reference.
+
+        They are ranked by the ``probability`` of `bertkit.tasks.base.Task.decode`. A task without `judged` has none.
+
+        Args:
+            outputs, features, examples: as for `bertkit.tasks.base.Task.decode`, of a labelled split.
+        """
+        try:
+            judged = self.judged(outputs, features, examples)
+        except DataError:
+            return []
+        predicted, true = (self.named(values) for values in judged)
+        decoded = self.decode(outputs, features, examples)
+        texts = self.texts_of(examples)
+        return surest(
+            [
+                Mistake(
+                    row,
+                    float(decoded[row].get("probability", 0.0)),
+                    str(true[row]),
+                    str(predicted[row]),
+                    [(column, values[row], ()) for column, values in texts.items()],
+                )
+                for row in range(len(true))
+                if predicted[row] != true[row]
+            ]
+        )

@@ -7,6 +7,7 @@ This module defines the recipe values, loads the corpus and selects the held-out
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,16 +16,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bertkit.corpus.documents import DocumentForm
-from bertkit.corpus.examples.phases import check_phases, phase_lengths
+from bertkit.corpus.examples.phases import Phase, check_phases, phase_lengths
 from bertkit.corpus.examples.randomness import Stream, uniform
 from bertkit.corpus.sentences import check_splitter_name, find_splitter
 from bertkit.corpus.settings import ExampleSettings, PairObjective, PretrainingData
 from bertkit.corpus.sources import Source, find_sources
+from bertkit.corpus.store.frequencies import token_counts, unigram_loss
 from bertkit.corpus.store.streaming import StreamedBlocks
 from bertkit.corpus.store.token_store import StoreView
 from bertkit.corpus.store.writer import build_token_store
 from bertkit.corpus.vocabulary.tokenizer import MergeScore
 from bertkit.errors import DataError, RecipeError
+from bertkit.metrics.pretraining import PAIRS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -240,6 +243,26 @@ def _corpus(
 ) -> PretrainingCorpus:
     held_out = validation.num_documents if validation else 0
     return PretrainingCorpus(train, validation, {**facts, "held_out_documents": held_out})
+
+
+def curve_facts(
+    corpora: PretrainingCorpus, vocab_size: int, phases: Sequence[Phase], pair_objective: PairObjective
+) -> dict[str, Any]:
+    """Returns what the report of a run draws besides its curves.
+
+    Returns:
+        ``baselines``: metric → name → value of a model without training: all tokens equally likely, their frequencies
+        alone (not for streams), and chance for pairs. ``phases``: ``first_step`` and ``max_seq_length`` of each phase.
+    """
+    of_mlm = {"uniform": math.log(vocab_size)}
+    if isinstance(corpora.train, StoreView) and corpora.validation is not None:
+        counts = (token_counts(view, vocab_size) for view in (corpora.train, corpora.validation))
+        of_mlm["unigram"] = unigram_loss(*counts)
+    baselines = {"masked_lm_loss": of_mlm, "perplexity": {name: math.exp(loss) for name, loss in of_mlm.items()}}
+    for name in PAIRS[pair_objective]:
+        baselines[name] = {"chance": math.log(2) if name.endswith("_loss") else 0.5}
+    steps = [{"first_step": phase.first_step, "max_seq_length": phase.max_seq_length} for phase in phases]
+    return {"baselines": baselines, "phases": steps}
 
 
 def held_out_documents(num_documents: int, fraction: float, seed: int, pair_objective: str = "nsp") -> np.ndarray:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import numpy as np
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -154,9 +156,7 @@ class Split:
         doubts: Mapping[str, str] | None = None,
     ) -> Split:
         """Returns the split whose examples are the rows of a table, with ``columns`` as the task defines them."""
-        from datasets import Dataset
-
-        examples = Dataset.from_dict(dict(columns))
+        examples = cast("Dataset", Rows(columns))
         return cls(examples, table.source, table.fingerprint, notes, doubts or {}, table.numbers_of_rows, table.unit)
 
     def place(self, row: int) -> str:
@@ -173,6 +173,50 @@ class Split:
         if limit is None or limit >= len(self.examples):
             return self
         return self.select(range(limit))
+
+
+class Rows:
+    """Columns in memory that become a `datasets.Dataset` if more is used than columns, number and selections of rows.
+
+    An evaluation does without, and importing datasets takes a second.
+    """
+
+    def __init__(self, columns: Mapping[str, list[Any]]):
+        self._columns = dict(columns)
+        self._dataset: Dataset | None = None
+
+    @property
+    def column_names(self) -> list[str]:
+        return list(self._columns) if self._dataset is None else list(self._dataset.column_names)
+
+    def __len__(self) -> int:
+        return len(next(iter(self._columns.values()), ())) if self._dataset is None else len(self._dataset)
+
+    def __getitem__(self, key: Any) -> Any:
+        if self._dataset is None and isinstance(key, str):
+            return self._columns[key]
+        return self.dataset[key]
+
+    def select(self, rows: Sequence[int]) -> Any:
+        """Returns only the rows of these numbers, which count from 0."""
+        if self._dataset is not None:
+            return self._dataset.select(rows)
+        return Rows({name: [values[row] for row in rows] for name, values in self._columns.items()})
+
+    @property
+    def dataset(self) -> Dataset:
+        """The rows as a data set, which holds them from then on."""
+        if self._dataset is None:
+            from datasets import Dataset
+
+            self._dataset = Dataset.from_dict(self._columns)
+            self._columns = {}
+        return self._dataset
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name in ("_columns", "_dataset"):  # not there yet while a copy is being made
+            raise AttributeError(name)
+        return getattr(self.dataset, name)
 
 
 class ColumnsOf(Columns):
@@ -208,6 +252,17 @@ class Truncation:
     tokens: int
     of_examples: int
     of_tokens: int
+
+    @classmethod
+    def of_lengths(cls, kept: Any, full: Any) -> Truncation:
+        """Returns the statistics of N inputs.
+
+        Args:
+            kept, full: (N,) integers, ``length`` and ``full_length`` of `Task.encode`.
+        """
+        full = np.asarray(full)
+        cut = full - np.asarray(kept)
+        return cls(int((cut > 0).sum()), int(cut.sum()), len(full), int(full.sum()))
 
     def __str__(self) -> str:
         if not self.examples:

@@ -68,7 +68,7 @@ def quickstart(output_dir: str | Path = "bertkit-quickstart") -> Tour:
     from bertkit.inference.predictor import load
     from bertkit.progress import say
     from bertkit.training.finetune import finetune
-    from bertkit.training.pretrain import pretrain
+    from bertkit.training.pretraining.pretrain import pretrain
     from bertkit.training.run_directory import check_output_dir
 
     started = time.monotonic()

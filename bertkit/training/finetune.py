@@ -20,6 +20,7 @@ from transformers import (
 from bertkit.checkpoint.encoders import BERT, head_class, model_inputs
 from bertkit.checkpoint.load import check_positions, load_model, load_tokenizer, read_config
 from bertkit.errors import RecipeError
+from bertkit.inference.outcomes import Outcome
 from bertkit.model.modeling_bert import BertPreTrainedModel
 from bertkit.progress import is_score, say, without_library_bars
 from bertkit.recipe.load import Recipe
@@ -30,6 +31,7 @@ from bertkit.tasks.base import Task
 from bertkit.tasks.construction import task_of_recipe
 from bertkit.tasks.folds import load_splits
 from bertkit.tasks.registry import load_recipe
+from bertkit.tasks.shared_encoding import encode_once
 from bertkit.tasks.splits import ColumnsOf, FineTuningData, Split, is_scored
 from bertkit.training.callbacks import check_callbacks, check_early_stopping
 from bertkit.training.checkpoint_selection import best_checkpoint_arguments, comparison_arguments, early_stopping
@@ -39,7 +41,6 @@ from bertkit.training.placements import trainer_class
 from bertkit.training.recovery.run_scope import writes_run
 from bertkit.training.run import RunInProgress
 from bertkit.training.run_directory import Run, RunRecord, absolute, plain
-from bertkit.training.shared_encoding import encode_once
 from bertkit.training.trainer import BertkitTrainer
 from bertkit.training.tuning import check_tuning, tune, tuned_class
 
@@ -99,8 +100,9 @@ def finetune(
         if run.is_main_process:
             with run.files() as folder:
                 config.save_pretrained(folder)
+    outcome = _outcome(task, trainer, splits, prepared.features) if run.wants_report else None
     metrics = _score_and_predict_the_rest(task, run, trainer, splits, prepared.features, evaluation)
-    return run.finish(trainer, _card(task, splits, run.recipe, config, metrics, run.record, card_note))
+    return run.finish(trainer, _card(task, splits, run.recipe, config, metrics, run.record, card_note), outcome)
 
 
 def finetuning_recipe(
@@ -255,6 +257,14 @@ def with_absolute_paths(recipe: Recipe) -> Recipe:
     source = recipe.model.get("name_or_path")
     checkpoint = {"name_or_path": absolute(source)} if source else {}
     return dataclasses.replace(recipe, data=data, model={**recipe.model, **checkpoint})
+
+
+def _outcome(task: Task, trainer: BertkitTrainer, splits: Mapping[str, Split], features: Mapping[str, Any]) -> Outcome:
+    """Returns the outputs of the last evaluation, for the report; a collective call."""
+    outputs, split = trainer.outputs(features["validation"]), splits["validation"]
+    columns = ColumnsOf(features["validation"]), ColumnsOf(split.examples)
+    training = ColumnsOf(splits["train"].examples)
+    return Outcome(task, outputs, *columns, split.source, split.fingerprint, training)
 
 
 def _score_and_predict_the_rest(

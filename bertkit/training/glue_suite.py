@@ -16,7 +16,7 @@ from accelerate import PartialState
 from transformers import TrainerCallback
 
 from bertkit.errors import BertkitError, OutputError, RecipeError, listed
-from bertkit.files import remove_unfinished, write_whole
+from bertkit.files import remove_unfinished, write_json, write_whole
 from bertkit.placement.resolve import check_processes, is_main_process
 from bertkit.progress import is_score, say
 from bertkit.recipe.find import list_recipes
@@ -29,7 +29,7 @@ from bertkit.tasks.splits import is_scored
 from bertkit.training.callbacks import check_callbacks
 from bertkit.training.finetune import finetune, with_absolute_paths
 from bertkit.training.recovery.run_scope import writes_run
-from bertkit.training.run_directory import check_output_dir, check_same_recipe, contents, is_finished, write_json
+from bertkit.training.run_directory import check_output_dir, check_same_recipe, contents, is_finished
 
 RESULTS, SUBMISSION = "glue_results.json", "glue_submission.zip"
 FAMILY = "finetune/glue/"

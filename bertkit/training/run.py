@@ -6,6 +6,7 @@ With several processes all of them check and compute; only the first one writes 
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,13 @@ from accelerate import PartialState
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
 
 from bertkit.checkpoint.load import save_tokenizer
-from bertkit.errors import PlacementError, RecipeError
+from bertkit.errors import PlacementError, RecipeError, shortened
 from bertkit.files import clean_run_folder, disk_faults, into_folder, write_whole
+from bertkit.inference.outcomes import Outcome
 from bertkit.placement.resolve import is_main_process, place
 from bertkit.progress import say, without_library_bars
 from bertkit.recipe.load import Recipe
-from bertkit.sharing.model_card import CardFacts, model_card, recorded_card
+from bertkit.sharing.model_card import CardFacts, CardReport, model_card, recorded_card
 from bertkit.sharing.push import check_login, push_finished_run
 from bertkit.training.arguments import training_arguments, try_out
 from bertkit.training.cpu import cpu_speed_ups
@@ -223,8 +225,18 @@ class RunInProgress:
             write_results(self.output_dir, split, numbers)
         return numbers
 
-    def finish(self, trainer: BertkitTrainer, card: CardFacts) -> Run:
-        """Writes ``run.json`` and the model card; then pushes the complete run to the Hub if requested.
+    @property
+    def wants_report(self) -> bool:
+        """Returns whether the run leaves ``report.html``."""
+        return bool(self.recipe.train.get("report", True))
+
+    def finish(self, trainer: BertkitTrainer, card: CardFacts, outcome: Outcome | None = None) -> Run:
+        """Writes ``run.json``, the model card and the report; then pushes the complete run to the Hub if requested.
+
+        Args:
+            trainer: the trainer at the end of the run.
+            card: facts of the model card.
+            outcome: outputs for the validation set, for the report; None without any.
 
         Raises:
             HubError: the push failed; the message has the command to retry.
@@ -244,8 +256,27 @@ class RunInProgress:
                 versions=self.record.versions(),
                 steps=state.global_step,
             )
-            self.record.write(self.output_dir, finished=True, **facts, **recorded_card(card))
-            write_whole(self.output_dir / "README.md", model_card(card))
+            self._write_card(card, facts)
+            if self.wants_report and (shown := self._write_report(outcome)) is not None:
+                self._write_card(dataclasses.replace(card, report=shown), facts)
             if self.push_to_hub is not None:
                 say(str(push_finished_run(self.output_dir, self.push_to_hub, self.recipe.hub)))
         return Run(self.output_dir, self.metrics)
+
+    def _write_card(self, card: CardFacts, facts: dict[str, Any]) -> None:
+        self.record.write(self.output_dir, finished=True, **facts, **recorded_card(card))
+        write_whole(self.output_dir / "README.md", model_card(card))
+
+    def _write_report(self, outcome: Outcome | None) -> CardReport | None:
+        """Writes the report of the finished run, and returns what the model card shows of it; None if it fails."""
+        try:
+            from bertkit.reporting.report import report_finished_run
+
+            return report_finished_run(self.output_dir, outcome)
+        except Exception as error:  # libraries that draw fail in many ways, and the run must not be lost with them
+            reason = shortened(" ".join(f"{type(error).__name__}: {error}".split()), 300)
+            say(
+                f"warning: the run is complete, but its report failed: {reason}; to try again: bertkit report "
+                f"{shlex.quote(str(self.output_dir))}"
+            )
+            return None

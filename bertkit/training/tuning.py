@@ -188,7 +188,8 @@ def add_adapters(model: PreTrainedModel, lora: LoraSettings) -> Any:
             f"model.lora.targets: {unknown[0]!r} is no dense layer of this encoder; expected some of {', '.join(known)}"
         )
     chosen = [name for name in dense if not lora.targets or name.rpartition(".")[2] in lora.targets]
-    outside = [name for name, each in model.named_parameters() if _distances(model)[name] == 0 and each.requires_grad]
+    distances = _distances(model)
+    outside = [name for name, each in model.named_parameters() if distances[name] == 0 and each.requires_grad]
     config = LoraConfig(
         r=lora.r,
         lora_alpha=2 * lora.r if lora.alpha is None else lora.alpha,

@@ -263,7 +263,7 @@ def test_more_layers_in_the_weights_than_in_the_config(copied):
     ("task", "expected"),
     [
         (["glue"], "bertkit_task in config.json is"),
-        ({}, "does not say which task this checkpoint"),
+        ({}, "fine-tuned for the task None"),
         ({"kind": ["glue"]}, "fine-tuned for the task ['glue']"),
         ({"kind": "classification"}, "this version of bertkit does not know (task: missing; data: missing)"),
         ({**TASK, "task": {**TASK["task"], "label_names": "bad"}}, "task.label_names: expected list"),

@@ -13,7 +13,7 @@ import bertkit
 from bertkit.cli.app import app
 from bertkit.errors import BertkitError, CheckpointError
 from bertkit.grids.comparison_table import comparison_table
-from bertkit.grids.outcomes import has_collapsed, outcome_of
+from bertkit.inference.outcomes import has_collapsed, outcome_of
 
 
 @pytest.fixture

@@ -59,7 +59,7 @@ def small_blocks(monkeypatch):
 @pytest.fixture(autouse=True)
 def no_model(monkeypatch):
     monkeypatch.setattr(files, "load_task", lambda checkpoint, data: (Echo(), SimpleNamespace(num_labels=2)))
-    monkeypatch.setattr(files, "build_predictor", lambda checkpoint, task, config: task)
+    monkeypatch.setattr(files, "build_predictor", lambda checkpoint, task, config, **_: task)
 
 
 def labels(stream):
@@ -94,7 +94,7 @@ def test_an_empty_file_is_refused(tmp_path):
 
 
 def test_an_output_that_exists_or_cannot_be_is_refused_before_any_work(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "load", lambda checkpoint: pytest.fail("the model was loaded"))
+    monkeypatch.setattr(files, "load", lambda checkpoint, **_: pytest.fail("the model was loaded"))
     (tmp_path / "out.jsonl").write_text("mine")
     with pytest.raises(OutputError, match="exists"):
         predict_stream("x", ["a"], output_file=tmp_path / "out.jsonl")

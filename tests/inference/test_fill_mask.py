@@ -38,7 +38,7 @@ def test_guesses_are_those_of_the_model_whatever_shares_the_batch(bert, checkpoi
 
 def test_a_guess_stands_in_the_text_as_it_was_given(bert, checkpoint):
     """Capitals and double spaces stay, other masks too; a piece that goes on with a word is joined to it."""
-    filler: MaskFiller = bert._mask_filler
+    filler: MaskFiller = bert.mask_filler
     vocabulary = load_tokenizer(checkpoint).get_vocab()
     text = "The  FILM, [MASK] [MASK]!"
     first, second = (11, 17), (18, 24)

@@ -1,6 +1,6 @@
-"""Of the processes of a machine one tokenizes, and the others read what it made.
+"""One process of a machine tokenizes, and the others read its result.
 
-Only the user can read that, and nothing of it is left behind.
+Only the user can read the files, and none is left behind.
 """
 
 from __future__ import annotations

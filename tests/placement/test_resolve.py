@@ -8,7 +8,15 @@ from types import SimpleNamespace
 import pytest
 
 from bertkit.errors import PlacementError
-from bertkit.placement.resolve import ProcessesNeeded, check_processes, computes_bf16_fast, inference_device, place
+from bertkit.placement import resolve
+from bertkit.placement.resolve import (
+    ProcessesNeeded,
+    check_processes,
+    computes_bf16_fast,
+    inference_device,
+    inference_dtype,
+    place,
+)
 from bertkit.placement.settings import PlacementSettings
 
 CPU = {"device": "cpu", "mixed_precision": "no"}
@@ -216,3 +224,27 @@ def test_what_xla_cannot_do_is_refused(on_xla, monkeypatch):
     on_xla("TPU")
     with pytest.raises(PlacementError, match="fp16 needs a GPU; on this XLA"):
         place(PlacementSettings(mixed_precision="fp16"), 32)
+
+
+@pytest.mark.parametrize(
+    ("precision", "device", "has_bf16", "expected"),
+    [
+        ("auto", "cpu", True, "float32"),
+        ("auto", "cuda", True, "bfloat16"),
+        ("auto", "cuda", False, "float16"),
+        ("auto", "mps", True, "float32"),
+        ("float32", "cuda", True, "float32"),
+        ("fp16", "cuda", True, "float16"),
+        ("bf16", "cpu", False, "bfloat16"),
+    ],
+)
+def test_the_precision_of_inference(monkeypatch, precision, device, has_bf16, expected):
+    monkeypatch.setattr(resolve, "computes_bf16_fast", lambda device: has_bf16)
+    assert str(inference_dtype(precision, device)) == f"torch.{expected}"
+
+
+def test_precisions_that_inference_does_not_have():
+    with pytest.raises(PlacementError, match="fp16 needs a GPU; on this CPU use float32, bf16 or auto"):
+        inference_dtype("fp16", "cpu")
+    with pytest.raises(PlacementError, match="--precision half: expected auto, float32, bf16, fp16"):
+        inference_dtype("half", "cpu")

@@ -114,6 +114,14 @@ def test_overrides_win_and_reach_every_block():
     assert recipe.data.max_seq_length == 64
 
 
+def test_overrides_reach_into_values_that_are_mappings():
+    assert load_recipe("sst2", {"model.lora.r": 8, "model.lora.dropout": 0.1}).model["lora"] == {"r": 8, "dropout": 0.1}
+    recipe = load_recipe("sst2", {"train.class_weights": {"0": 1.0}, "train.class_weights.U.S.": 2.0})
+    assert recipe.train["class_weights"] == {"0": 1.0, "U.S.": 2.0}
+    with pytest.raises(RecipeError, match=r"\(override\) train\.learning_rate\.x: expected float"):
+        load_recipe("sst2", {"train.learning_rate.x": 1})
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [("no", "no"), ("1e-4", 1e-4), ("3", 3), ("true", True), ("[a, b]", ["a", "b"]), ("null", None), ("'1'", "1")],

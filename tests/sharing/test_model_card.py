@@ -189,3 +189,17 @@ def test_a_record_whose_recipe_is_json_is_read_with_the_recipe_of_the_run(tmp_pa
 def test_without_a_run_there_are_no_facts(tmp_path):
     assert recorded_facts(tmp_path / "nowhere") is None
     assert not is_as_recorded(tmp_path, "mine")
+
+
+def test_the_report_is_shown_escaped_and_survives_the_record():
+    """The figure, the table of classes and the link; a label cannot break the table."""
+    rows = (("class", "F1", "examples"), ("<b>|a", 0.51234, 7), ("b", None, 1))
+    report = model_card_module.CardReport("figures/confusion.png", "Confusion [of] 2 classes", rows)
+    _, text = card(report=report)
+    assert "![Confusion \\[of\\] 2 classes](figures/confusion.png)" in text
+    assert "| \\<b\\>\\|a | 0.5123 | 7 |\n| b | – | 1 |" in text
+    assert "[report.html](report.html)" in text
+    facts = dataclasses.replace(FACTS, report=report)
+    again = CardFacts.from_dict(json.loads(json.dumps(facts.to_dict())))
+    assert model_card(again) == model_card(facts)
+    assert "report.html" not in card()[1]

@@ -18,10 +18,10 @@ import yaml
 
 import bertkit
 from bertkit.errors import CheckpointError, HubError, RecipeError
+from bertkit.files import write_json
 from bertkit.sharing import push as push_module
 from bertkit.sharing.model_card import CardFacts, model_card, recorded_card
 from bertkit.tasks.registry import load_recipe
-from bertkit.training.run_directory import write_json
 
 TEXTS = ["the film is lovely", "the plot is awful"]
 
@@ -98,6 +98,7 @@ def world(hub_models: Any, checkpoint: Path, tmp_path_factory: pytest.TempPathFa
             ("ada/torn", "lfs"): ["drop"] * 20,
             ("ada/shaky", "lfs"): ["drop", 500],
             ("ada/busy", "preupload"): [500, 503],
+            ("spaces/ada/broken", "create"): [403],
         }
         faulty = ["unknown", "forbidden", "conflict", "cut", "torn", "shaky", "busy"]
         calls: dict[str, list[Any]] = {"run": ["finetune", ["finetune/classification"], given]}
@@ -108,7 +109,10 @@ def world(hub_models: Any, checkpoint: Path, tmp_path_factory: pytest.TempPathFa
             "hidden": ["push", [run, "ada/hidden"], {"private": True}],
             "too late": ["push", [run, "ada/film"], {"private": True}],
             "used": ["push", [run, "ada/used"], {}],
+            "bare": ["push", [run, "ada/bare"], {"report": False}],
             "native": ["push", [run, "ada/native"], {"as_": "bertkit"}],
+            "space": ["push", [run, "ada/shown"], {"space": "ada/try-film", "license": "mit"}],
+            "refused space": ["push", [run, "ada/shown"], {"space": "ada/broken"}],
             "predict": ["predict", [run], {"texts": TEXTS}],
         }
         environment = {
@@ -163,16 +167,30 @@ def test_a_run_whose_upload_fails_is_complete_and_names_the_command_that_tries_a
 
 def test_the_second_try_pushes_what_there_is_and_no_more(world):
     assert "/ada/film (public): README.md, all_results.json" in world["outcomes"]["again"]["done"]
-    assert sorted(pushed(world, "ada/film")) == [
+    files = pushed(world, "ada/film")
+    assert sorted(name for name in files if not name.startswith("figures/")) == [
         "README.md",
         "all_results.json",
         "config.json",
         "eval_results.json",
         "model.safetensors",
         "recipe.yaml",
+        "report.html",
         "tokenizer.json",
         "tokenizer_config.json",
     ]
+
+
+def test_the_report_is_pushed_with_its_figures_unless_it_is_left_out(world):
+    files = pushed(world, "ada/film")
+    assert "report.html shows texts of the validation set" in world["outcomes"]["again"]["done"]
+    assert files["figures/confusion.png"] == (world["run"] / "figures" / "confusion.png").read_bytes()
+    assert b"(figures/confusion.png)" in files["README.md"]
+    bare = pushed(world, "ada/bare")
+    assert not [name for name in bare if "report" in name or name.startswith("figures")]
+    assert b"report.html" not in bare["README.md"]
+    assert b"figures/" not in bare["README.md"]
+    assert b"| accuracy |" in bare["README.md"]
 
 
 @pytest.mark.slow
@@ -371,3 +389,30 @@ def test_without_a_login_it_says_how_to_log_in(monkeypatch, checkpoint):
 def test_wrong_arguments_are_refused_before_anything_is_sent(name, options, message, checkpoint):
     with pytest.raises(RecipeError, match=re.escape(message)):
         bertkit.push(checkpoint, name, **options)
+
+
+def test_a_space_shows_the_page_of_the_pushed_checkpoint(world):
+    assert world["outcomes"]["space"]["done"].splitlines()[1].endswith("/spaces/ada/try-film")
+    files = pushed(world, "spaces/ada/try-film")
+    assert sorted(files) == ["README.md", "app.py", "requirements.txt"]
+    card = metadata(files["README.md"])
+    assert (card["sdk"], card["app_file"], card["models"]) == ("gradio", "app.py", ["ada/shown"])
+    assert (card["title"], card["license"]) == ("try-film", "mit")
+    assert files["requirements.txt"].decode() == f"bertkit[demo]=={bertkit.__version__}\n"
+    shown: list[Any] = []
+    program = files["app.py"].decode().replace("import bertkit", "")
+    stand_in = type("Stand", (), {"demo": staticmethod(lambda *given, **named: shown.append((given, named)))})
+    exec(program, {"bertkit": stand_in})
+    assert shown == [(("ada/shown",), {"host": "0.0.0.0", "port": 7860})]
+
+
+def test_a_space_that_is_refused_leaves_the_pushed_checkpoint_and_names_the_command(world):
+    outcome = world["outcomes"]["refused space"]
+    assert outcome["error"] == "HubError"
+    assert outcome["message"].startswith("ada/broken: the push failed: the token is not allowed to write")
+    assert outcome["message"].endswith(f"bertkit push {world['run']} ada/shown --space ada/broken")
+
+
+def test_a_space_shows_the_branch_main(checkpoint):
+    with pytest.raises(RecipeError, match="--space ada/x: its page loads the branch main; remove --revision"):
+        bertkit.push(checkpoint, "ada/film", revision="v1", space="ada/x")

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from bertkit.errors import TrainingError
 from bertkit.training.finetune import finetune
-from bertkit.training.pretrain import pretrain
+from bertkit.training.pretraining.pretrain import pretrain
 from bertkit.training.recovery.checkpoints import find_fault
 from bertkit.training.trainer import BertkitTrainer
 from tests.training.conftest import SMALL, TINY

@@ -14,7 +14,7 @@ from bertkit.training.placements.fixed_shapes import FixedShapesTrainer
 from bertkit.training.placements.fsdp import ShardedTrainer
 from bertkit.training.placements.oom_retry import MemorySavingTrainer
 from bertkit.training.placements.xla import XlaTrainer
-from bertkit.training.pretraining_trainer import PretrainingTrainer
+from bertkit.training.pretraining.trainer import PretrainingTrainer
 from bertkit.training.trainer import BertkitTrainer
 
 # Class → private methods of transformers' Trainer that it overrides, with the parameters that transformers gives them.

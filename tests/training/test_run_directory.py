@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from bertkit.errors import OutputError, RecipeError, TrainingError
+from bertkit.files import write_json
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.run import RunInProgress
 from bertkit.training.run_directory import (
@@ -17,7 +18,6 @@ from bertkit.training.run_directory import (
     check_same_recipe,
     is_cut_off,
     plain,
-    write_json,
     write_results,
 )
 

@@ -58,7 +58,7 @@ def learn_pieces(words: Mapping[str, int], num_pieces: int, min_frequency: int |
     """Learns up to ``num_pieces`` merged pieces, returned in the order of the merges.
 
     Every word starts as its characters, with ``##`` before each one after the first. Each step merges all
-    occurrences of the pair with the highest score, from left to right in a word. Frequencies are counts of pieces and
+    occurrences of the pair with the highest score, in each word from the left. Frequencies are counts of pieces and
     of adjacent pairs in the current segmentation, weighted by word frequency. Scores are compared in double precision;
     ties go to the pair that occurs more often, then to the pair whose pieces come first in code point order (left piece
     first).

@@ -12,7 +12,8 @@ import numpy as np
 Threshold = float | str | dict[str, float]
 """Threshold of all labels, ``tuned``, or thresholds by label."""
 
-_BINS = 15  # of the expected calibration error, as in Guo et al. (2017)
+CALIBRATION_BINS = 15
+"""Number of bins of the expected calibration error, as in Guo et al. (2017)."""
 
 
 def check_threshold(threshold: Threshold) -> None:
@@ -99,6 +100,6 @@ def expected_calibration_error(probabilities: np.ndarray, labels: np.ndarray) ->
         stated, is_right = probabilities.max(axis=-1), probabilities.argmax(axis=-1) == labels
     else:
         stated, is_right = probabilities.ravel(), labels.ravel() == 1
-    bins = np.minimum((stated * _BINS).astype(np.int64), _BINS - 1)
-    gaps = np.bincount(bins, weights=stated - is_right, minlength=_BINS)
+    bins = np.minimum((stated * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
+    gaps = np.bincount(bins, weights=stated - is_right, minlength=CALIBRATION_BINS)
     return float(np.abs(gaps).sum() / len(stated))

@@ -276,6 +276,10 @@ class ClassificationTask(TableTask, TextClassification):
     def probabilities(self, logits: np.ndarray) -> np.ndarray:
         return super().probabilities(logits / (self.task.temperature or 1.0))
 
+    @property
+    def has_thresholds(self) -> bool:
+        return super().has_thresholds or self.task.threshold not in (0.5, "tuned")
+
     def predicted(self, logits: np.ndarray) -> np.ndarray:
         """Returns the labels as `TextClassification.predicted`, with the thresholds of the task."""
         threshold = self.task.threshold

@@ -46,7 +46,7 @@ def align(text: str, words: Sequence[Word], spans: Sequence[Span], snap: bool) -
         text: the text.
         words: its words, from `bertkit.tasks.ner.words.split_words`.
         spans: typed character ranges, in any order.
-        snap: extend a span that begins or ends within a word to the whole word; otherwise it is a fault.
+        snap: extend a span that begins or ends inside a word to the whole word; otherwise it is a fault.
 
     >>> from bertkit.tasks.ner.words import split_words
     >>> text = "Ann flew to New York"

@@ -18,6 +18,7 @@ from bertkit import metrics
 from bertkit.checkpoint.labels import label_fields
 from bertkit.errors import CheckpointError, DataError, noted, raise_all
 from bertkit.metrics.entities import OUTSIDE, find_entities, split_tag
+from bertkit.metrics.terms import Terms
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.tables import Table
 from bertkit.tasks.arrays import Outputs, one_array, padded, softmax
@@ -31,9 +32,11 @@ from bertkit.tasks.ner.labels import find_labels, label_ids, notes_on_tags
 from bertkit.tasks.ner.neighbours import neighbours
 from bertkit.tasks.ner.pieces import word_pieces
 from bertkit.tasks.ner.schemes import inside
+from bertkit.tasks.ner.served import ServedEntities
 from bertkit.tasks.ner.settings import DataSettings, TaskSettings
 from bertkit.tasks.ner.span_tables import SpanTable, with_words
 from bertkit.tasks.ner.words import split_words
+from bertkit.tasks.report_parts import Mistake, Section
 from bertkit.tasks.splits import Columns, Split, is_labelled
 from bertkit.tasks.table_data import TableTask
 
@@ -47,7 +50,7 @@ _NEIGHBOURS = ("before", "after")
 _IDS = ("id", DOCUMENT_ID)  # of texts; predictions keep them, so that they can be matched and trained on
 
 
-class NerTask(TableTask):
+class NerTask(ServedEntities, TableTask):
     """Sequence labelling with one tag per word."""
 
     kind = "ner"
@@ -66,6 +69,11 @@ class NerTask(TableTask):
     @property
     def _plain(self) -> bool:
         return self.task.scheme == "plain"
+
+    @property
+    def model_labels(self) -> Sequence[str]:
+        """Returns the labels of the model's outputs in the order of their ids."""
+        return self.task.label_names
 
     def config(self) -> dict[str, Any]:
         return label_fields(self.task.label_names)
@@ -218,7 +226,7 @@ class NerTask(TableTask):
         A word without pieces is not part of the input; its label has probability 1: ``O``, or without ``O`` the first
         label, which is the most frequent in the training set.
         """
-        logits, names = one_array(outputs), self.task.label_names
+        logits, names = one_array(outputs), self.model_labels
         unseen = np.eye(1, len(names), names.index(OUTSIDE) if OUTSIDE in names else 0)
         probabilities = [np.repeat(unseen, len(words), axis=0) for words in examples["tokens"]]
         for row, example, word_ids in zip(logits, features["example"], features["word_ids"], strict=True):
@@ -293,6 +301,37 @@ class NerTask(TableTask):
     @property
     def weighted_labels(self) -> list[str]:
         return self.task.label_names
+
+    # ---- the report of a run ----------------------------------------------------------------------------------------
+
+    def score_terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> Terms | None:
+        from bertkit.tasks.ner.report import f1_terms
+
+        if self._plain or name != "overall_f1":
+            return None
+        return f1_terms(self.named(predictions), self.named(references), self.task.strict)
+
+    def report_sections(
+        self, outputs: Outputs, features: Columns, examples: Columns, training: Columns | None
+    ) -> list[Section]:
+        from bertkit.tasks.ner.report import entity_sections, known_texts, tag_sections
+
+        predicted, true = self.judged(outputs, features, examples)
+        if self._plain:
+            return tag_sections(np.concatenate(true), np.concatenate(predicted), self.task.label_names)
+        known, strict = None, self.task.strict
+        if training is not None and "labels" in training:
+            known = known_texts(training["tokens"], self.named(training["labels"]), strict)
+        return entity_sections(examples["tokens"], self.named(true), self.named(predicted), strict, known)
+
+    def mistakes(self, outputs: Outputs, features: Columns, examples: Columns) -> list[Mistake]:
+        from bertkit.tasks.ner.report import entity_mistakes, tag_mistakes
+
+        probabilities = self._probabilities(outputs, features, examples)
+        predicted = [self._tags(rows.argmax(axis=-1)) for rows in probabilities]
+        best = [rows.max(axis=-1, initial=0) for rows in probabilities]
+        columns = examples["tokens"], self.named(examples["labels"]), predicted, best
+        return tag_mistakes(*columns) if self._plain else entity_mistakes(*columns, self.task.strict)
 
     # ---- what users give and get ------------------------------------------------------------------------------------
 

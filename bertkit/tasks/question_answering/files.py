@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bertkit.files import write_whole
-from bertkit.json_text import dumps
+from bertkit.files import write_json
 from bertkit.tasks.question_answering.decoding import Decoded
 
 PREDICTIONS, N_BEST, NULL_ODDS = "predictions.json", "nbest_predictions.json", "null_odds.json"
@@ -49,7 +48,7 @@ def write_answers(folder: Path, ids: Sequence[str], decoded: Sequence[Decoded], 
     if threshold is not None:
         contents[NULL_ODDS] = {key: each.null_odds for key, each in zip(ids, decoded, strict=True)}
     for name, content in contents.items():
-        write_whole(folder / name, dumps(content, indent=2, ensure_ascii=False) + "\n")
+        write_json(folder / name, content)
     return folder / PREDICTIONS
 
 

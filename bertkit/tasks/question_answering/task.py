@@ -27,7 +27,9 @@ from bertkit.tasks.question_answering.files import answer_at, write_answers
 from bertkit.tasks.question_answering.nested import JSON
 from bertkit.tasks.question_answering.padding import mask_padding
 from bertkit.tasks.question_answering.questions import ColumnNames, questions_of, read_questions, texts_of
+from bertkit.tasks.question_answering.served import ServedAnswers
 from bertkit.tasks.question_answering.windows import WindowSizes, encode_windows
+from bertkit.tasks.report_parts import Mistake, Section
 from bertkit.tasks.splits import Columns, Split
 
 if TYPE_CHECKING:
@@ -113,7 +115,7 @@ class DataSettings(HubData):
         return WindowSizes(self.max_seq_length, self.doc_stride, self.max_query_length)
 
 
-class QuestionAnsweringTask(Task):
+class QuestionAnsweringTask(ServedAnswers, Task):
     """Extractive question answering, including detection of unanswerable questions."""
 
     kind: ClassVar[str] = "question_answering"
@@ -229,6 +231,10 @@ class QuestionAnsweringTask(Task):
     def prepare(self, model: PreTrainedModel) -> None:
         mask_padding(model)
 
+    @property
+    def prepares_encoder(self) -> bool:
+        return False
+
     def texts_of(self, examples: Columns) -> dict[str, list[str]]:
         return {"question": list(examples["question"]), "context": list(examples["context"])}
 
@@ -336,6 +342,23 @@ class QuestionAnsweringTask(Task):
         self, split: str, outputs: Outputs, features: Columns, examples: Columns, folder: Path
     ) -> Path:
         return write_answers(folder, examples["id"], self._decoded(outputs, features, examples), self._threshold)
+
+    # ---- the report of a run ----------------------------------------------------------------------------------------
+
+    def report_sections(
+        self, outputs: Outputs, features: Columns, examples: Columns, training: Columns | None
+    ) -> list[Section]:
+        from bertkit.tasks.question_answering.report import question_sections
+
+        decoded = self._decoded(outputs, features, examples)
+        return question_sections(examples["question"], examples["answers"], decoded, self._threshold)
+
+    def mistakes(self, outputs: Outputs, features: Columns, examples: Columns) -> list[Mistake]:
+        from bertkit.tasks.question_answering.report import answer_mistakes
+
+        questions, contexts, answers = (examples[name] for name in ("question", "context", "answers"))
+        decoded = self._decoded(outputs, features, examples)
+        return answer_mistakes(questions, contexts, answers, decoded, self._threshold)
 
     # ---- predict ----------------------------------------------------------------------------------------------------
 

@@ -7,8 +7,7 @@ import json
 import os
 from pathlib import Path
 
-from bertkit.files import obey_umask, write_whole
-from bertkit.json_text import dumps
+from bertkit.files import obey_umask, write_json
 from bertkit.progress import say
 
 MANIFEST = "manifest.json"
@@ -29,7 +28,7 @@ def write_manifest(folder: Path) -> None:
             os.fsync(stream.fileno())
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
         files[path.name] = {"size": path.stat().st_size, "sha256": digest}
-    write_whole(folder / MANIFEST, dumps({"files": files}, indent=2) + "\n")
+    write_json(folder / MANIFEST, {"files": files})
 
 
 def find_fault(folder: Path) -> str | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 from bertkit.placement.resolve import is_main_process
+from bertkit.progress import keeping_warnings
 from bertkit.training.recovery.data_workers import killed_workers_reported
 from bertkit.training.recovery.preemption import interruptions_reported
 from bertkit.training.recovery.run_lock import RunLock
@@ -31,7 +32,7 @@ def run_scope(folder: Path) -> Iterator[None]:
     """
     check_place(folder)
     lock = RunLock(folder) if is_main_process() else nullcontext()
-    with lock, killed_workers_reported(), interruptions_reported(folder):
+    with lock, keeping_warnings(), killed_workers_reported(), interruptions_reported(folder):
         yield
 
 

@@ -42,6 +42,8 @@ def handler_of_torch(monkeypatch):
     signal.signal(signal.SIGCHLD, before)
 
 
+# torch's handler also raises where Python can only print it, as in a finalizer of the connection to the worker.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_a_killed_data_worker_is_one_message(monkeypatch, seed):

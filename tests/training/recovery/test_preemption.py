@@ -15,7 +15,7 @@ from transformers import TrainerCallback
 from bertkit.placement.signals import INTERRUPTED
 from bertkit.training import run as run_module
 from bertkit.training.finetune import finetune
-from bertkit.training.pretrain import pretrain
+from bertkit.training.pretraining.pretrain import pretrain
 from bertkit.training.recovery.preemption import Preemption
 from tests.training.conftest import TINY
 

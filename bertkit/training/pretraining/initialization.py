@@ -21,7 +21,7 @@ from bertkit.model.configuration_bert import BertConfig
 from bertkit.progress import say, without_library_bars
 from bertkit.recipe.load import Recipe
 from bertkit.tasks.pretraining import DataSettings
-from bertkit.training.tokenizer import save_trained_tokenizer
+from bertkit.training.pretraining.tokenizer import save_trained_tokenizer
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
-"""What a finished run predicts for its validation set, computed from its checkpoint."""
+"""Predictions of a finished run for its validation set, computed from its checkpoint."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,13 @@ import numpy as np
 from bertkit.errors import CheckpointError
 from bertkit.inference.predictor import build_predictor, load_task
 from bertkit.json_text import dumps
+from bertkit.progress import unreported
 from bertkit.tasks.arrays import Outputs
 from bertkit.tasks.base import Task
 from bertkit.tasks.folds import load_splits
 from bertkit.tasks.registry import load_recipe
+from bertkit.tasks.shared_encoding import encode_once
 from bertkit.tasks.splits import Columns, ColumnsOf
-from bertkit.training.shared_encoding import encode_once
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class Outcome:
         task: task of the checkpoint.
         outputs, features, examples: as for `Task.decode`.
         source: file or Hub data set of the examples.
+        fingerprint: digest of the whole split.
+        training: the training examples; None if they were not read.
     """
 
     task: Task
@@ -36,13 +40,19 @@ class Outcome:
     features: Columns
     examples: Columns
     source: str
+    fingerprint: str = ""
+    training: Columns | None = None
 
     def decoded(self) -> list[dict[str, Any]]:
         """Returns the predictions, one per example."""
         return self.task.decode(self.outputs, self.features, self.examples)
 
     def judged(self) -> tuple[Sequence[Any], Sequence[Any]]:
-        """Returns predictions and references in the form of the metric, see `Task.judged`."""
+        """Returns predictions and references in the form of the metric, see `Task.judged`; computed once."""
+        return self._judged
+
+    @cached_property
+    def _judged(self) -> tuple[Sequence[Any], Sequence[Any]]:
         return self.task.judged(self.outputs, self.features, self.examples)
 
     def digests(self) -> list[str]:
@@ -51,8 +61,12 @@ class Outcome:
         return [hashlib.sha256(dumps(row).encode()).hexdigest()[:16] for row in zip(*columns, strict=True)]
 
 
-def outcome_of(place: str | Path) -> Outcome:
+def outcome_of(place: str | Path, *, with_training: bool = False) -> Outcome:
     """Runs the model of a run directory on the validation set of the run, in float32.
+
+    Args:
+        place: the run directory.
+        with_training: read the training examples too.
 
     Raises:
         CheckpointError: the folder is no run directory.
@@ -64,13 +78,14 @@ def outcome_of(place: str | Path) -> Outcome:
     data = load_recipe(path / "recipe.yaml").data
     task, config = load_task(str(path), {})
     task.data = data
-    task, splits = load_splits(task, ["validation"])
+    task, splits = load_splits(task, ["train", "validation"] if with_training else ["validation"])
     split = splits["validation"]
     predictor = build_predictor(str(path), task, config)
     encoded, _ = encode_once(task, {"validation": split}, predictor.tokenizer)["validation"]
     features = encoded.to_dict()
-    outputs = predictor.outputs(features, lambda done, total: None)
-    return Outcome(task, outputs, features, ColumnsOf(split.examples), split.source)
+    outputs = predictor.outputs(features, unreported)
+    training = ColumnsOf(splits["train"].examples) if with_training else None
+    return Outcome(task, outputs, features, ColumnsOf(split.examples), split.source, split.fingerprint, training)
 
 
 def has_collapsed(outcome: Outcome) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,6 @@ from transformers import TrainerCallback, set_seed
 
 from bertkit.corpus.examples.dataset import PhasedExamples, PretrainingExamples, collate
 from bertkit.corpus.examples.phases import EPOCHS_OF_A_PHASE, Phase, plan_phases
-from bertkit.corpus.sentences import resolved_name
 from bertkit.corpus.settings import Vocabulary
 from bertkit.corpus.sources import Source
 from bertkit.errors import RecipeError
@@ -24,16 +22,16 @@ from bertkit.progress import METRIC_NAMES, Bar, say
 from bertkit.recipe.load import Recipe
 from bertkit.sharing.markdown import code
 from bertkit.sharing.model_card import CardFacts, without_paths
-from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus, load_corpus
-from bertkit.tasks.registry import load_recipe
+from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus, curve_facts, load_corpus
 from bertkit.training.callbacks import check_callbacks, check_early_stopping
 from bertkit.training.cpu import cpu_speed_ups
-from bertkit.training.initialization import StartingPoint, starting_point
 from bertkit.training.placements import trainer_class
-from bertkit.training.pretraining_trainer import PretrainingTrainer, eval_batch_size
+from bertkit.training.pretraining.initialization import StartingPoint, starting_point
+from bertkit.training.pretraining.recipe import checked_recipe, pretraining_recipe
+from bertkit.training.pretraining.trainer import PretrainingTrainer, eval_batch_size
 from bertkit.training.recovery.run_scope import writes_run
 from bertkit.training.run import RunInProgress
-from bertkit.training.run_directory import Run, RunRecord, absolute
+from bertkit.training.run_directory import Run, RunRecord
 
 # Metrics that the command prints at the end, as (key, name); a run has those of its pair objective.
 SHOWN = [
@@ -96,25 +94,6 @@ def pretrain(
     return run.finish(trainer, _card(run.recipe, run.record, metrics, start.head, card_note))
 
 
-def pretraining_recipe(
-    recipe: str | Path | Mapping[str, Any] | Recipe | None,
-    corpus: Sequence[str | Path] | None,
-    model: str | None,
-    overrides: Mapping[str, Any] | None,
-) -> Recipe:
-    """Loads the recipe of a run from the arguments of `pretrain`, or the default one.
-
-    Raises:
-        RecipeError: the recipe does not exist or is invalid.
-    """
-    chosen: dict[str, Any] = {"data.corpus": [str(path) for path in corpus]} if corpus else {}
-    if model is not None:
-        chosen["model.name_or_path"] = model
-    values = {**(overrides or {}), **chosen}
-    usual = "pretrain/continue" if "model.name_or_path" in values else "pretrain/bert-base"
-    return load_recipe(usual if recipe is None else recipe, values)
-
-
 @dataclass(frozen=True)
 class PreparedPretraining:
     """A run that is ready for its first step, with nothing written but the cache.
@@ -159,9 +138,8 @@ def prepare_pretraining(
     """
     cache_dir = cache_dir or cache_folder()
     check_processes(recipe.placement)
-    data = _checked_data(recipe)
-    recipe = _with_absolute_paths(dataclasses.replace(recipe, data=_longest_of_phases(data)))
-    data = recipe.data
+    recipe = checked_recipe(recipe)
+    data: DataSettings = recipe.data
     pair_objective, seed = recipe.task.pair_objective, recipe.train["seed"]
     run = RunInProgress(
         recipe,
@@ -201,6 +179,7 @@ def prepare_pretraining(
     network = start.model()
     run.set_attention(network)
     run.record.data["corpus"] = {"files": data.corpus, **corpora.facts}
+    run.record.curves = curve_facts(corpora, start.config.vocab_size, phases, pair_objective)
     shapes: dict[str, Any] = {}
     if run.placement.fixed_shapes:
         from bertkit.training.placements.fixed_shapes import FixedShapes
@@ -242,70 +221,6 @@ def cache_folder() -> Path:
     from huggingface_hub.constants import HF_HOME
 
     return Path(HF_HOME) / "bertkit"
-
-
-def _longest_of_phases(data: DataSettings) -> DataSettings:
-    """Reduces ``max_seq_length`` to the length of the longest phase."""
-    longest = max(length for length, _ in data.lengths())
-    if data.max_seq_length > longest:
-        wanted = data.max_seq_length
-        say(f"warning: data.max_seq_length is {wanted}, but no phase is longer than {longest}; set data.phases")
-    return dataclasses.replace(data, max_seq_length=longest)
-
-
-def _with_absolute_paths(recipe: Recipe) -> Recipe:
-    """Returns the recipe with absolute paths, so that ``recipe.yaml`` repeats the run from any folder."""
-    data: DataSettings = recipe.data
-    placed: dict[str, Any] = {
-        "corpus": [absolute(path) for path in data.corpus],
-        "tokenizer": data.tokenizer and absolute(data.tokenizer),
-        "sentence_splitter": resolved_name(data.sentence_splitter),
-    }
-    source = recipe.model.get("name_or_path")
-    checkpoint = {"name_or_path": absolute(source)} if source else {}
-    return dataclasses.replace(recipe, data=dataclasses.replace(data, **placed), model={**recipe.model, **checkpoint})
-
-
-def _checked_data(recipe: Recipe) -> DataSettings:
-    """Returns the ``data`` block of a pre-training recipe after checking its corpus and source of the tokenizer.
-
-    Raises:
-        RecipeError: one of them is missing, or recipe values are inconsistent.
-    """
-    data = recipe.data
-    if not isinstance(data, DataSettings):
-        raise RecipeError(f"recipe {recipe.name}: task.kind is {recipe.kind!r}; pre-training needs 'pretraining'")
-    data.run_code()  # the sentence splitter is found, or refused, before the text is read
-    if not data.corpus:
-        raise RecipeError(f"recipe {recipe.name}: no text to train on; give --corpus or data.corpus")
-    ways = [data.tokenizer is not None, data.vocab_size is not None]
-    checkpoint = recipe.model.get("name_or_path")
-    if checkpoint is not None and any(ways):
-        raise RecipeError(
-            f"pre-training continues from {checkpoint} with the tokenizer of that checkpoint, which its weights "
-            "need; remove --tokenizer and --vocab-size"
-        )
-    if checkpoint is None and sum(ways) != 1:
-        raise RecipeError("give either --tokenizer (a folder or a Hub id) or --vocab-size (to train one on the corpus)")
-    if recipe.task.pair_objective != "none" and recipe.model.get("type_vocab_size", 2) < 2:
-        raise RecipeError(
-            f"recipe {recipe.name}: model.type_vocab_size: {recipe.task.pair_objective} marks two segments, and the "
-            "model has one; give 2, or task.pair_objective: none"
-        )
-    if data.streaming and recipe.train.get("max_steps", -1) < 1:
-        raise RecipeError("--streaming: the length of an epoch is not known in advance; give --max-steps")
-    for key in ("train_sampling_strategy", "label_names", "dataloader_persistent_workers"):
-        if key in recipe.train:
-            raise RecipeError(f"train.{key}: pre-training sets this; remove it")
-    trained = {
-        "--cased": data.cased,
-        "--merge-score": data.merge_score != "frequency",
-        "--min-pair-frequency": data.min_pair_frequency is not None,
-    }
-    for flag, given in trained.items():
-        if given and data.vocab_size is None:
-            raise RecipeError(f"{flag} needs --vocab-size; an existing tokenizer keeps its settings")
-    return data
 
 
 def _steps(recipe: Recipe, corpora: PretrainingCorpus, vocabulary: Vocabulary) -> int:

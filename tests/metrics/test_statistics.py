@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from bertkit.grids.statistics import agreement, by_example, by_run, mean_interval
+from bertkit.metrics.statistics import agreement, by_example, by_run, mean_interval, paired_interval
 
 
 def accuracy(predictions, references):
@@ -100,3 +100,15 @@ def test_equal_scores_and_few_scores():
     assert mean_interval([0.5, 0.5, 0.5]) == (0.5, 0.5)
     same = by_example([[1, 0, 1]], [[1, 0, 1]], [1, 1, 1], accuracy)
     assert (same.difference, same.p) == (0, 1)
+
+
+def test_a_report_and_a_comparison_give_the_same_interval():
+    rng = np.random.default_rng(1)
+    references = rng.integers(0, 2, 300).tolist()
+    a, b = ([gold if rng.random() < share else 1 - gold for gold in references] for share in (0.8, 0.9))
+
+    def accuracy(predictions, golds):
+        return float(np.mean([p == g for p, g in zip(predictions, golds, strict=True)]))
+
+    found = by_example([a], [b], references, accuracy)
+    assert paired_interval(a, b, references, accuracy) == pytest.approx((found.low, found.high))

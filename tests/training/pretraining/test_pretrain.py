@@ -16,9 +16,8 @@ from bertkit import BertForPreTraining, load_recipe, pretrain
 from bertkit.corpus.store import streaming
 from bertkit.errors import BertkitError, RecipeError
 from bertkit.tasks.pretraining import held_out_documents
-from bertkit.training import pretraining_trainer
-
-from .conftest import TINY
+from bertkit.training.pretraining import trainer as pretraining_trainer
+from tests.training.conftest import TINY
 
 LOSSES = ("loss", "masked_lm_loss", "next_sentence_loss", "masked_lm_accuracy", "next_sentence_accuracy", "grad_norm")
 

@@ -11,9 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from bertkit.metrics.terms import Terms
+
 CONFIDENCE = 0.95
 _RESAMPLES = 9999
 _RESAMPLES_OF_SETS = 999  # if a metric is computed again for every sample of examples
+_RESAMPLES_OF_MANY, _MANY = 1999, 10_000  # for more examples than that, where an interval needs fewer samples
 _SEED = 0  # so that the same scores give the same interval
 
 Measure = Callable[[Sequence[Any], Sequence[Any]], float]
@@ -35,6 +38,98 @@ def mean_interval(scores: Sequence[float]) -> tuple[float | None, float | None]:
         rng=np.random.default_rng(_SEED),
     )
     return float(found.confidence_interval.low), float(found.confidence_interval.high)
+
+
+def score_interval(
+    predictions: Sequence[Any], references: Sequence[Any], measure: Measure, terms: Terms | None = None
+) -> tuple[float | None, float | None]:
+    """Returns the bootstrap interval of a score over examples (percentile method, 95 %); None for fewer than two.
+
+    Args:
+        predictions, references: (N,) each.
+        measure: the metric.
+        terms: the metric as a function of means; if it is None or gives another score, the metric is computed again
+            for each sample, unless it is the mean of its values for single examples.
+    """
+    return _interval([predictions], references, measure, [terms], lambda scores: scores[0])
+
+
+def paired_interval(
+    a: Sequence[Any],
+    b: Sequence[Any],
+    references: Sequence[Any],
+    measure: Measure,
+    terms: tuple[Terms | None, Terms | None] = (None, None),
+) -> tuple[float | None, float | None]:
+    """Returns the interval of the score of ``b`` minus that of ``a`` for the same samples of examples.
+
+    Args:
+        a, b: predictions of two systems, (N,) each.
+        references, measure: as for `score_interval`.
+        terms: of both systems, as for `score_interval`.
+    """
+    return _interval([a, b], references, measure, terms, lambda scores: scores[1] - scores[0])
+
+
+def _interval(
+    runs: Sequence[Sequence[Any]],
+    references: Sequence[Any],
+    measure: Measure,
+    terms: Sequence[Terms | None],
+    combine: Callable[[Sequence[Any]], Any],
+) -> tuple[float | None, float | None]:
+    """Returns the interval of a function of the scores of systems on the same examples."""
+    from scipy.stats import bootstrap
+
+    number = len(references)
+    if number < 2:
+        return None, None
+    known = [_checked(each, run, references, measure) for run, each in zip(runs, terms, strict=True)]
+    options: dict[str, Any] = {"n_resamples": _RESAMPLES_OF_SETS, "vectorized": False}
+    statistic: Callable[..., Any]
+    if None not in known:
+        columns = [column for values, _ in filter(None, known) for column in values.T]
+        samples = _RESAMPLES if number <= _MANY else _RESAMPLES_OF_MANY
+        options = {"n_resamples": samples, "vectorized": True, "paired": len(columns) > 1}
+
+        def statistic(*samples: Any, axis: int = -1) -> Any:
+            means = [sample.mean(axis=axis) for sample in samples]
+            scores = []
+            for values, function in filter(None, known):
+                scores.append(function(*means[: values.shape[1]]))
+                del means[: values.shape[1]]
+            return combine(scores)
+    else:
+        columns = [np.arange(number)]
+
+        def statistic(sample: Any) -> Any:
+            rows = np.asarray(sample, dtype=np.int64)
+            chosen = [references[row] for row in rows]
+            return combine([measure([run[row] for row in rows], chosen) for run in runs])
+
+    found = bootstrap(
+        tuple(columns),
+        statistic,
+        confidence_level=CONFIDENCE,
+        method="percentile",
+        rng=np.random.default_rng(_SEED),
+        batch=50,
+        **options,
+    )
+    return float(found.confidence_interval.low), float(found.confidence_interval.high)
+
+
+def _checked(
+    terms: Terms | None, predictions: Sequence[Any], references: Sequence[Any], measure: Measure
+) -> Terms | None:
+    """Returns the terms if they give the score of all examples; else the values of single examples, if the score is
+    their mean."""
+    if terms is not None:
+        values, function = terms
+        if np.isclose(function(*values.mean(axis=0)), measure(predictions, references), rtol=1e-6, atol=1e-9):
+            return terms
+    of_examples = _values_of_examples([predictions], references, measure)
+    return None if of_examples is None else (of_examples[:, None], lambda value: value)
 
 
 @dataclass(frozen=True)

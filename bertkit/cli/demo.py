@@ -1,0 +1,24 @@
+"""``bertkit demo``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+import bertkit
+from bertkit.cli import options
+
+
+def demo(
+    checkpoint: options.Checkpoint,
+    host: options.Host = "127.0.0.1",
+    port: options.Port = 7860,
+    as_: Annotated[
+        Literal["predict", "fill-mask", "embed"] | None,
+        typer.Option("--as", help="What to show; decided by the head of the checkpoint.", show_default=False),
+    ] = None,
+    device: options.Device = "auto",
+) -> None:
+    """Show a page in the browser on which a checkpoint can be tried."""
+    bertkit.demo(checkpoint, host=host, port=port, as_=as_, device=device)

@@ -1,0 +1,47 @@
+"""``bertkit serve``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+import bertkit
+from bertkit.cli import options
+
+
+def serve(
+    checkpoint: options.Checkpoint,
+    host: options.Host = "127.0.0.1",
+    port: options.Port = 8000,
+    as_: Annotated[
+        Literal["predict", "fill-mask", "embed"] | None,
+        typer.Option("--as", help="What to serve; decided by the head of the checkpoint.", show_default=False),
+    ] = None,
+    device: options.Device = "auto",
+    token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="BERTKIT_SERVE_TOKEN",
+            show_envvar=True,
+            help="Bearer token that requests need.",
+            show_default=False,
+        ),
+    ] = None,
+    max_batch_tokens: Annotated[int, typer.Option(help="Tokens that are computed together, about.")] = 4096,
+    max_concurrent_requests: Annotated[int, typer.Option(help="Requests taken at once; more get 429.")] = 512,
+    max_client_batch_size: Annotated[int, typer.Option(help="Texts of a request.")] = 32,
+    max_request_tokens: Annotated[int, typer.Option(help="Tokens of a request.")] = 32768,
+    max_body_bytes: Annotated[int, typer.Option(help="Bytes of a request.")] = 2_000_000,
+) -> None:
+    """Serve a checkpoint over HTTP, for InferenceClient and the clients of text-embeddings-inference."""
+    from bertkit.serving.limits import Limits
+
+    limits = Limits(
+        max_batch_tokens=max_batch_tokens,
+        max_concurrent_requests=max_concurrent_requests,
+        max_client_batch_size=max_client_batch_size,
+        max_request_tokens=max_request_tokens,
+        max_body_bytes=max_body_bytes,
+    )
+    bertkit.serve(checkpoint, host=host, port=port, as_=as_, device=device, token=token, limits=limits)

@@ -1,0 +1,73 @@
+"""``bertkit demo``: serves the page of a checkpoint until SIGTERM or Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+from bertkit.errors import RecipeError
+from bertkit.inference.loaded import load
+from bertkit.serving.server import As, default_use, listening, run_app
+
+# With this header the browser blocks everything that the page loads from other hosts.
+_POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; frame-ancestors 'self' https://huggingface.co"
+)
+_SHUTDOWN = 5  # seconds; a page keeps a connection open
+
+
+def demo(
+    checkpoint: str | Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 7860,
+    as_: As | None = None,
+    device: Literal["auto", "cpu"] = "auto",
+) -> None:
+    """Serves a page for a checkpoint until SIGTERM or Ctrl-C.
+
+    The page shows the probabilities of labels as bars, entities and answers marked in their text, the tokens for masks,
+    or the similarity of two sentences; its examples are texts of the run's validation set. It sends nothing to other
+    hosts and loads nothing from them.
+
+    Args:
+        checkpoint: a run directory, a folder or a Hub id.
+        host: address to listen on; the default accepts connections of this machine only.
+        port: port to listen on; 0 takes a free one.
+        as_: as for `bertkit.serve`.
+        device: ``auto`` or ``cpu``.
+
+    Raises:
+        RecipeError: the extra ``demo`` is missing, or the address cannot be listened on.
+        CheckpointError: the checkpoint cannot be loaded.
+    """
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+    try:
+        import gradio  # noqa: F401
+    except ImportError as error:
+        raise RecipeError("demo: needs the extra demo: pip install 'bertkit[demo]'") from error
+    with listening(host, port) as listener:
+        app = build_demo(checkpoint, as_, device)
+        run_app(app, listener, f"page for {checkpoint}: {{address}}; Ctrl-C ends it", _SHUTDOWN)
+
+
+def build_demo(checkpoint: str | Path, as_: As | None = None, device: Literal["auto", "cpu"] = "auto") -> Any:
+    """Returns the ASGI application with the page at ``/``."""
+    import gradio
+    from fastapi import FastAPI
+
+    from bertkit.demo.page import build_page, form_of
+
+    loaded = load(checkpoint, device=device)
+    page = build_page(form_of(loaded, as_ or default_use(loaded)), Path(str(checkpoint)).name)
+    app = FastAPI(openapi_url=None)
+
+    @app.middleware("http")
+    async def with_policy(request: Any, call_next: Any) -> Any:
+        response = await call_next(request)
+        response.headers["Content-Security-Policy"] = _POLICY
+        return response
+
+    return gradio.mount_gradio_app(app, page, path="/", theme=page.theme, footer_links=[])

@@ -1,0 +1,143 @@
+"""The gradio page of a checkpoint: text boxes, a button, the prediction."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from bertkit.demo.examples import examples_of_run
+from bertkit.errors import BertkitError
+from bertkit.inference.loaded import LoadedCheckpoint
+from bertkit.inference.predictor import Predictor
+from bertkit.progress import unreported
+from bertkit.tasks.served import View
+
+_LONGEST = 20_000  # characters of a text box
+_FONT = ["system-ui", "sans-serif"]  # gradio's own themes load fonts from another host
+_MONOSPACE = ["ui-monospace", "monospace"]
+
+
+class Form(NamedTuple):
+    """Inputs, computation and outputs of a page.
+
+    Attributes:
+        title: name of the task.
+        fields: labels of the text boxes.
+        view: computes the prediction for their texts.
+        examples: texts to click on.
+        shows: the part of a view that is shown besides its title.
+    """
+
+    title: str
+    fields: Sequence[str]
+    view: Callable[[Sequence[str]], View]
+    examples: Sequence[Sequence[str]]
+    shows: Literal["line", "bars", "marks"] = "line"
+
+
+def form_of(loaded: LoadedCheckpoint, use: str) -> Form:
+    """Returns the form of a checkpoint.
+
+    Args:
+        loaded: the checkpoint.
+        use: ``predict``, ``fill-mask`` or ``embed``, as `bertkit.serving.server.default_use` decides.
+    """
+    if use == "predict":
+        return _of_task(loaded.predictor, examples_of_run(loaded.name, loaded.predictor.task))
+    return _of_masks(loaded) if use == "fill-mask" else _of_vectors(loaded)
+
+
+def _of_task(predictor: Predictor, examples: Sequence[Sequence[str]]) -> Form:
+    task = predictor.task
+
+    def view(texts: Sequence[str]) -> View:
+        (prediction,) = predictor.predict_columns(task.page_columns(texts), unreported)
+        return task.view(prediction, texts)
+
+    return Form(f"{task.name}: {task.pipeline_tag}", task.page_fields, view, examples, task.page_shows)
+
+
+def _of_masks(loaded: LoadedCheckpoint) -> Form:
+    mask = loaded.mask_filler.tokenizer.mask_token
+
+    def view(texts: Sequence[str]) -> View:
+        first = loaded.fill_mask(texts[0], top_k=5)[0]
+        best = [guesses[0] for guesses in first]
+        bars = {guess.token: guess.probability for guess in first[0]}
+        return View(best[0].text if len(best) == 1 else ", ".join(guess.token for guess in best), bars)
+
+    return Form("masked words", [f"text with {mask}"], view, [[f"The capital of France is {mask}."]], "bars")
+
+
+def _of_vectors(loaded: LoadedCheckpoint) -> Form:
+    def view(texts: Sequence[str]) -> View:
+        one, other = loaded.embed(list(texts))
+        return View(f"cosine similarity {float(one @ other / (np.linalg.norm(one) * np.linalg.norm(other))):.4f}")
+
+    return Form("similarity of sentences", ["sentence", "other sentence"], view, [])
+
+
+def build_page(form: Form, name: str) -> Any:
+    """Returns the page as gradio ``Blocks``, which load nothing from other hosts.
+
+    Args:
+        form: of `form_of`.
+        name: name of the checkpoint.
+    """
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # read when gradio is imported
+    import gradio
+
+    theme = gradio.themes.Default(font=_FONT, font_mono=_MONOSPACE)
+    with gradio.Blocks(title=name, analytics_enabled=False) as page:
+        gradio.Markdown(f"# {_plain(name)}\n{_plain(form.title)}")
+        boxes = [
+            gradio.Textbox(label=field, lines=6 if field == "context" else 2, max_length=_LONGEST, elem_id=f"text-{at}")
+            for at, field in enumerate(form.fields)
+        ]
+        button = gradio.Button("Predict", variant="primary", elem_id="predict")
+        outputs = [gradio.Textbox(label="prediction", interactive=False, elem_id="prediction")]
+        if form.shows == "bars":
+            outputs.append(gradio.Label(label="probabilities", elem_id="bars", show_heading=False))
+        if form.shows == "marks":
+            outputs.append(gradio.HighlightedText(label="in the text", elem_id="marks", show_inline_category=True))
+
+        def predict(*texts: str) -> Any:
+            if not all(text.strip() for text in texts):
+                raise gradio.Error("Write a text first.", print_exception=False)
+            try:
+                view = form.view(texts)
+            except BertkitError as error:
+                raise gradio.Error(str(error), print_exception=False) from None
+            if form.shows == "line":
+                return view.title
+            return view.title, dict(view.bars) if form.shows == "bars" else marked(view)
+
+        for asks in (button.click, boxes[-1].submit):
+            asks(predict, boxes, outputs, api_name=False)
+        if form.examples:
+            gradio.Examples([list(each) for each in form.examples], boxes)
+    page.theme = theme
+    return page
+
+
+def marked(view: View) -> list[tuple[str, str | None]]:
+    """Returns the pieces of a text, each with its label or ``None``.
+
+    >>> from bertkit.tasks.served import Mark
+    >>> marked(View("", text="Ada lives in Rome.", marks=[Mark(0, 3, "PER"), Mark(13, 17, "LOC")]))
+    [('Ada', 'PER'), (' lives in ', None), ('Rome', 'LOC'), ('.', None)]
+    """
+    pieces: list[tuple[str, str | None]] = []
+    text, done = view.text or "", 0
+    for mark in view.marks:
+        pieces += [(text[done : mark.start], None), (text[mark.start : mark.end], mark.label)]
+        done = mark.end
+    return [piece for piece in [*pieces, (text[done:], None)] if piece[0]]
+
+
+def _plain(text: str) -> str:
+    """Returns text without Markdown's signs."""
+    return "".join(f"\\{sign}" if sign in "\\`*_{}[]()#+-.!<>|~" else sign for sign in text)

@@ -1,0 +1,1 @@
+"""Reports of runs: ``report.html`` and its figures."""

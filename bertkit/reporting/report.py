@@ -1,0 +1,139 @@
+"""Reports of runs: of one at its end, of one again, or of several side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from bertkit.errors import DataError, RecipeError
+from bertkit.files import check_new_file, into_folder, write_whole
+from bertkit.inference.outcomes import Outcome, outcome_of
+from bertkit.reporting.content import Content, card_parts, content_of
+from bertkit.reporting.page import DrawnRun, draw_run, render
+from bertkit.reporting.run_files import RunFiles, read_run
+from bertkit.reporting.side_by_side import side_by_side
+from bertkit.sharing.model_card import CardReport
+from bertkit.tasks.report_parts import Chart
+from bertkit.tasks.splits import FineTuningData
+
+REPORT, FIGURES = "report.html", "figures"
+
+
+def report(*runs: str | Path, output: str | Path | None = None, texts: bool = True) -> Path:
+    """Writes the report of a run, or of several runs side by side: one HTML file without links to others.
+
+    The predictions for the validation set are computed again from the checkpoint. A run that has not finished gives a
+    partial report.
+
+    Args:
+        runs: run directories of `bertkit.finetune` and `bertkit.pretrain`, at least one.
+        output: the file, which must not exist. By default ``report.html`` in the directory of a single run, replaced
+            if it exists, with the figures in ``figures``; for several runs a new ``report.html`` in the working
+            directory.
+        texts: show texts of the validation set: wrong predictions, frequent spans, and notes that may quote texts.
+
+    Returns:
+        Path of the file.
+
+    Raises:
+        RecipeError: no run is given, or one of them twice.
+        CheckpointError: a folder holds no run.
+        DataError: the validation set cannot be read, or has changed since the run.
+        OutputError: the file exists or cannot be written.
+    """
+    folders = [Path(run) for run in runs]
+    if not folders:
+        raise RecipeError("report: give one or more run directories")
+    if len({folder.resolve() for folder in folders}) < len(folders):
+        raise RecipeError("report: give each run once")
+    found = [read_run(folder) for folder in folders]
+    target = Path(output) if output is not None else None
+    if target is None and len(folders) > 1:
+        target = Path(REPORT)
+    if target is not None:
+        check_new_file(target, f"--output {target}")
+    outcomes = [_outcome(run) for run in found]
+    contents = [
+        content_of(run, outcome, texts=texts, finished=run.is_finished)
+        for run, outcome in zip(found, outcomes, strict=True)
+    ]
+    if len(contents) == 1:
+        drawn = draw_run(contents[0], "run", with_png=target is None)
+        page = render(contents[0].title, [drawn])
+        return _write(folders[0], page, drawn) if target is None else _write_page(target, page)
+    names = _names(folders)
+    comparison = side_by_side(names, contents, outcomes)
+    pages = [draw_run(content, f"run{number}") for number, content in enumerate(contents, start=1)]
+    assert target is not None
+    return _write_page(target, render(" · ".join(names), pages, comparison))
+
+
+def report_finished_run(folder: Path, outcome: Outcome | None) -> CardReport:
+    """Writes the report of a run that has just ended, with the outputs of its last evaluation.
+
+    Args:
+        folder: the run directory, complete except for the model card.
+        outcome: the outputs for its validation set; None for pre-training.
+
+    Returns:
+        What the model card shows of it.
+    """
+    content = content_of(read_run(folder), outcome, texts=True, finished=True)
+    drawn = draw_run(content, "run", with_png=True)
+    _write(folder, render(content.title, [drawn]), drawn)
+    return _for_card(content)
+
+
+def _for_card(content: Content) -> CardReport:
+    chart, table = card_parts(content.sections)
+    if chart is None and content.sections:  # pre-training: the first curves
+        chart = next((part for part in content.sections[0].parts if isinstance(part, Chart)), None)
+    return CardReport(
+        figure=f"{FIGURES}/{chart.name}.png" if chart is not None else "",
+        alt=chart.alt if chart is not None else "",
+        table=() if table is None else (table.columns, *table.rows),
+    )
+
+
+def _outcome(run: RunFiles) -> Outcome | None:
+    """Returns the outputs of a run's model for its validation set; None for pre-training and unfinished runs.
+
+    Raises:
+        DataError: the data cannot be read, or are not those of the run.
+    """
+    if not run.is_finished or not isinstance(run.recipe.data, FineTuningData):
+        return None
+    outcome = outcome_of(run.folder, with_training=True)
+    then = run.record.get("data", {}).get("validation", {}).get("fingerprint")
+    if then is not None and outcome.fingerprint and then != outcome.fingerprint:
+        raise DataError(
+            f"{run.folder}: its validation set ({outcome.source}) has changed since the run, so a report would not "
+            "agree with its results; restore the data"
+        )
+    return outcome
+
+
+def _names(folders: Sequence[Path]) -> list[str]:
+    """Returns the shortest ends of the paths that differ from each other."""
+    parts = [folder.resolve().parts for folder in folders]
+    for length in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(each[-length:]) for each in parts]
+        if len(set(names)) == len(names):
+            return names
+    return list(map(str, folders))
+
+
+def _write(folder: Path, page: str, drawn: DrawnRun) -> Path:
+    """Writes the page and the figures into a run directory."""
+    with into_folder(folder) as draft:
+        (draft / REPORT).write_text(page, encoding="utf-8")
+        if drawn.pictures:
+            (draft / FIGURES).mkdir()
+        for name, picture in drawn.pictures.items():
+            (draft / FIGURES / f"{name}.png").write_bytes(picture)
+    return folder / REPORT
+
+
+def _write_page(path: Path, page: str) -> Path:
+    write_whole(path, page)
+    return path

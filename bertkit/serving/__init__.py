@@ -1,0 +1,2 @@
+"""``bertkit serve``: a checkpoint over HTTP, in the forms of Hugging Face's Inference API, of text-embeddings-inference
+and of OpenAI's embeddings."""

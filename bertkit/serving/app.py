@@ -1,0 +1,200 @@
+"""The HTTP application: admission of requests, reading of bodies, and answers as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+
+from bertkit import __version__
+from bertkit.json_text import dumps
+from bertkit.serving.batching import Batcher, report
+from bertkit.serving.errors import (
+    BodyTooLarge,
+    InvalidRequest,
+    Overloaded,
+    RequestError,
+    ServerFault,
+    SlowBody,
+    Unauthorized,
+    WrongContentType,
+)
+from bertkit.serving.limits import Limits
+from bertkit.serving.metrics import Metrics
+from bertkit.serving.schemas import parsed
+from bertkit.serving.services import Route, Service, not_served
+
+# All POST routes that some checkpoint answers; those of others are refused with the reason.
+_KNOWN = ("/", "/predict", "/rerank", "/embed", "/similarity", "/v1/embeddings", "/embeddings")
+
+
+class _Server:
+    """State of the application, and the handling that all routes share."""
+
+    def __init__(self, service: Service, name: str, limits: Limits, token: str | None):
+        self.service = service
+        self.name = name
+        self.limits = limits
+        self.metrics = Metrics()
+        self.batcher = Batcher(service.engine, limits.max_batch_tokens, self.metrics)
+        self._token = None if token is None else token.encode()
+        self._taken = 0
+
+    def post(self, path: str, route: Route | None) -> Callable[[Request], Any]:
+        """Returns the handler of a POST route; without ``route`` it refuses."""
+
+        async def handle(request: Request) -> Response:
+            started = time.perf_counter()
+            try:
+                self._authorize(request)
+                if route is None:
+                    raise not_served(path, self.service)
+                response = _json(await self._answer(request, route))
+            except RequestError as error:
+                response = _refusal(error)
+            except Exception as error:
+                report(error)
+                response = _refusal(ServerFault("a bug of the server; its log has the place"))
+            self.metrics.requests.labels(path, response.status_code).inc()
+            self.metrics.seconds.observe(time.perf_counter() - started)
+            return response
+
+        return handle
+
+    def get(self, answer: Callable[[], Response]) -> Callable[[Request], Any]:
+        """Returns the handler of a GET route that needs the token."""
+
+        async def handle(request: Request) -> Response:
+            try:
+                self._authorize(request)
+            except RequestError as error:
+                return _refusal(error)
+            return answer()
+
+        return handle
+
+    def info(self) -> dict[str, Any]:
+        """Returns the answer to GET /info, with the names of text-embeddings-inference."""
+        return {
+            "model_id": self.name,
+            "model_sha": None,
+            "model_dtype": "float32",
+            "model_type": self.service.model_type(),
+            "task": self.service.what,
+            "routes": sorted(self.service.routes()),
+            "device": self.service.engine.device,
+            "max_concurrent_requests": self.limits.max_concurrent_requests,
+            "max_input_length": self.service.engine.longest,
+            "max_batch_tokens": self.limits.max_batch_tokens,
+            "max_client_batch_size": self.limits.max_client_batch_size,
+            "max_request_tokens": self.limits.max_request_tokens,
+            "max_body_bytes": self.limits.max_body_bytes,
+            "auto_truncate": False,
+            "version": __version__,
+        }
+
+    def _authorize(self, request: Request) -> None:
+        if self._token is None:
+            return
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        # Compared in constant time, so that the time of an answer tells nothing about the token.
+        same = hmac.compare_digest(given.strip().encode("utf-8", "surrogateescape"), self._token)
+        if scheme.lower() != "bearer" or not same:
+            raise Unauthorized("a bearer token is needed: Authorization: Bearer TOKEN")
+
+    async def _answer(self, request: Request, route: Route) -> Any:
+        if self._taken >= self.limits.max_concurrent_requests:
+            raise Overloaded(f"{self._taken} requests are being answered; try again later")
+        self._taken += 1
+        try:
+            body = await self._body(request)
+            model = route.body if isinstance(route.body, type) else route.body(body)
+            return await route.answer(parsed(body, model), self.batcher.submit)
+        finally:
+            self._taken -= 1
+
+    async def _body(self, request: Request) -> bytes:
+        """Reads a body, which is refused by its declared size before it is read, or at the limit.
+
+        Raises:
+            RequestError: it is too large, is not declared as JSON, or does not arrive in time.
+        """
+        most = self.limits.max_body_bytes
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            raise WrongContentType("expected the header Content-Type: application/json")
+        declared = request.headers.get("content-length", "0")
+        if not declared.isdecimal() or int(declared[:20]) > most or len(declared) > 20:
+            raise BodyTooLarge(f"the body has more than {most} bytes; send less at once")
+        parts, size = [], 0
+        try:
+            async with asyncio.timeout(self.limits.body_timeout):
+                async for part in request.stream():
+                    size += len(part)
+                    if size > most:
+                        raise BodyTooLarge(f"the body has more than {most} bytes; send less at once")
+                    parts.append(part)
+        except TimeoutError:
+            raise SlowBody(f"the body did not arrive within {self.limits.body_timeout:g} seconds") from None
+        if not size:
+            raise InvalidRequest("the body is empty; expected a JSON object")
+        return b"".join(parts)
+
+
+def build_app(service: Service, name: str, limits: Limits, token: str | None = None) -> FastAPI:
+    """Returns the ASGI application that serves a checkpoint.
+
+    Args:
+        service: what the checkpoint answers.
+        name: of the checkpoint, without its folder.
+        limits: on requests and batches.
+        token: bearer token that all routes except ``/health`` need; ``None`` needs none.
+    """
+    server = _Server(service, name, limits, token)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        server.batcher.start()
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(server.batcher.stop)
+
+    # The pages of FastAPI load scripts from other hosts.
+    app = FastAPI(title="bertkit", version=__version__, lifespan=lifespan, openapi_url=None)
+    routes = service.routes()
+    for path in _KNOWN:
+        app.add_api_route(path, server.post(path, routes.get(path)), methods=["POST"])
+    app.add_api_route("/info", server.get(lambda: _json(server.info())), methods=["GET"])
+    app.add_api_route("/metrics", server.get(lambda: _metrics(server.metrics)), methods=["GET"])
+    app.add_api_route("/health", _health, methods=["GET"])
+    app.add_exception_handler(HTTPException, _http_error)
+    return app
+
+
+async def _health(request: Request) -> Response:
+    return Response(status_code=200)
+
+
+async def _http_error(_: Request, error: Exception) -> Response:
+    """Answers an unknown path or method in the form of all other errors."""
+    assert isinstance(error, HTTPException)
+    return _json({"error": str(error.detail), "error_type": "NotFound"}, error.status_code, error.headers)
+
+
+def _metrics(metrics: Metrics) -> Response:
+    return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _refusal(error: RequestError) -> Response:
+    return _json({"error": str(error), "error_type": error.error_type}, error.status, error.headers)
+
+
+def _json(content: Any, status: int = 200, headers: Any = None) -> Response:
+    return Response(dumps(content), status, headers, "application/json")

@@ -1,0 +1,142 @@
+"""Dynamic batching: one thread computes the requests that have arrived while it was computing others."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from bertkit.errors import BertkitError, CheckpointError
+from bertkit.progress import say
+from bertkit.serving.engines import Answer, Engine, Job
+from bertkit.serving.errors import InvalidRequest, NotServed, RequestError, ServerFault
+from bertkit.serving.metrics import Metrics
+
+_CHARACTERS_PER_TOKEN = 4  # of ordinary text; tokens are known only after encoding, which is done for a whole batch
+
+
+class _Waiting(NamedTuple):
+    job: Job
+    future: asyncio.Future[Any]
+
+
+class Batcher:
+    """Queue of jobs, and the thread that computes them in the order of their arrival.
+
+    A batch has the first waiting job and the following ones with the same options, up to about ``max_batch_tokens``.
+    Nothing waits for a batch to become full: as many jobs as arrived during the last batch are in the next one.
+
+    If the computation of a batch fails, its jobs are computed one by one, so that a job fails for its own faults only.
+
+    Args:
+        engine: computes the jobs.
+        max_batch_tokens: of a batch.
+        metrics: counts batches.
+    """
+
+    def __init__(self, engine: Engine, max_batch_tokens: int, metrics: Metrics):
+        self._engine = engine
+        self._most = max_batch_tokens
+        self._metrics = metrics
+        self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
+        self._held: _Waiting | None = None
+        self._thread = threading.Thread(target=self._work, name="bertkit-inference", daemon=True)
+
+    def start(self) -> None:
+        """Starts the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Computes the waiting jobs and ends the thread."""
+        self._queue.put(None)
+        self._thread.join()
+
+    async def submit(self, job: Job) -> Any:
+        """Returns the answer to a job.
+
+        Raises:
+            RequestError: the job cannot be computed.
+        """
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._metrics.waiting.inc()
+        self._queue.put(_Waiting(job, future))
+        try:
+            return await future
+        finally:
+            self._metrics.waiting.dec()
+
+    def _work(self) -> None:
+        while batch := self._next_batch():
+            answers = self._computed([each.job for each in batch])
+            self._metrics.computed(sum(each.job.count for each in batch), len(batch), self._engine.tokens)
+            try:
+                batch[0].future.get_loop().call_soon_threadsafe(_deliver, [each.future for each in batch], answers)
+            except RuntimeError:  # the event loop is closed: nobody waits any more
+                return
+
+    def _next_batch(self) -> list[_Waiting]:
+        """Waits for jobs and returns those to compute next; empty at the end."""
+        first = self._held or self._queue.get()
+        self._held = None
+        if first is None:
+            return []
+        batch, tokens = [first], self._estimate(first.job)
+        while tokens < self._most:
+            try:
+                following = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            if following is None:  # the end, after this batch
+                self._queue.put(None)
+                break
+            if following.future.cancelled():
+                continue
+            tokens += self._estimate(following.job)
+            if tokens > self._most or following.job.options != first.job.options:
+                self._held = following
+                break
+            batch.append(following)
+        return batch
+
+    def _estimate(self, job: Job) -> int:
+        return min(job.characters // _CHARACTERS_PER_TOKEN, job.count * self._engine.longest) + 2 * job.count
+
+    def _computed(self, jobs: Sequence[Job]) -> list[Answer]:
+        try:
+            return self._engine.run(jobs)
+        except BaseException as error:  # the thread must outlive any request
+            if len(jobs) == 1:
+                return [_as_request_error(error)]
+            return [self._computed([job])[0] for job in jobs]
+
+
+def _as_request_error(error: BaseException) -> RequestError:
+    if isinstance(error, RequestError):
+        return error
+    if isinstance(error, CheckpointError):
+        return NotServed(str(error))
+    if isinstance(error, BertkitError):
+        return InvalidRequest(str(error))
+    report(error)
+    return ServerFault("the computation failed; the log of the server has the place")
+
+
+def report(error: BaseException) -> None:
+    """Writes the type and the place of an unexpected exception to stderr, without its message, which may hold texts."""
+    trace, place = error.__traceback__, "unknown place"
+    while trace is not None:
+        place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    say(f"bertkit serve: {type(error).__name__} at {place}")
+
+
+def _deliver(futures: Sequence[asyncio.Future[Any]], answers: Sequence[Answer]) -> None:
+    for future, answer in zip(futures, answers, strict=True):
+        if future.done():  # the client is gone
+            continue
+        if isinstance(answer, RequestError):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)

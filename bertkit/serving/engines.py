@@ -1,0 +1,246 @@
+"""Computation of the answers to several requests at once, by what the checkpoint can do.
+
+An engine runs in the thread of `bertkit.serving.batching.Batcher`. It encodes the texts of all given requests together
+and computes them in batches of similar lengths, by the same functions as ``bertkit predict``, ``embed`` and
+``fill-mask``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, cast
+
+import numpy as np
+
+from bertkit.checkpoint.encoders import longest_input
+from bertkit.inference.embedding import Embedder
+from bertkit.inference.fill_mask import MaskFiller
+from bertkit.inference.predictor import Predictor
+from bertkit.progress import unreported
+from bertkit.serving.errors import RequestError, TooLong
+from bertkit.tasks.arrays import Outputs
+from bertkit.tasks.splits import Columns
+
+Answer = Any | RequestError
+"""Result of a request: plain data, or the error to answer with."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """The texts of one request, to be computed with those of others.
+
+    Attributes:
+        columns: the inputs, lists of equal length, at least 1.
+        options: jobs are computed together only if these are equal.
+        truncate: cut inputs that are too long instead of refusing them.
+        finish: makes the answer from the result of the engine.
+    """
+
+    columns: Mapping[str, Sequence[Any]]
+    finish: Callable[..., Any]
+    options: Hashable = None
+    truncate: bool = False
+
+    @property
+    def count(self) -> int:
+        """Returns the number of inputs."""
+        return len(next(iter(self.columns.values())))
+
+    @property
+    def characters(self) -> int:
+        """Returns the characters of all texts, an upper bound of their tokens but for unusual vocabularies."""
+        return sum(len(each) for column in self.columns.values() for each in column if isinstance(each, str))
+
+
+class Engine(ABC):
+    """Base class of engines.
+
+    Args:
+        most_tokens: of a request, see `bertkit.serving.limits.Limits.max_request_tokens`.
+    """
+
+    def __init__(self, most_tokens: int):
+        self.most_tokens = most_tokens
+        self.tokens = 0  # computed so far
+
+    @abstractmethod
+    def run(self, jobs: Sequence[Job]) -> list[Answer]:
+        """Returns one answer per job; the jobs have equal ``options``."""
+
+    @property
+    @abstractmethod
+    def longest(self) -> int:
+        """Returns the maximum tokens of an input."""
+
+    @property
+    @abstractmethod
+    def device(self) -> str:
+        """Returns the name of the device that computes."""
+
+    def _too_many(self, tokens: int) -> TooLong | None:
+        if tokens <= self.most_tokens:
+            return None
+        return TooLong(f"inputs: {tokens} tokens; a request may have at most {self.most_tokens}; send less at once")
+
+
+class PredictEngine(Engine):
+    """Predictions of a fine-tuned checkpoint; ``finish(outputs, features, columns)`` makes the answer of a job."""
+
+    def __init__(self, predictor: Predictor, most_tokens: int):
+        super().__init__(most_tokens)
+        self.predictor = predictor
+
+    @property
+    def longest(self) -> int:
+        return int(self.predictor.task.data.max_seq_length)
+
+    @property
+    def device(self) -> str:
+        return str(self.predictor.model.device)
+
+    def run(self, jobs: Sequence[Job]) -> list[Answer]:
+        task, tokenizer = self.predictor.task, self.predictor.tokenizer
+        merged = {name: [each for job in jobs for each in job.columns[name]] for name in jobs[0].columns}
+        features = task.encode(merged, tokenizer)
+        rows = _rows_of_jobs(features, [job.count for job in jobs])
+        answers: list[Answer] = [self._refusal(job, features, of_job) for job, of_job in zip(jobs, rows, strict=True)]
+        chosen = [number for number, answer in enumerate(answers) if answer is None]
+        if not chosen:
+            return answers
+        kept = [row for number in chosen for row in rows[number]]
+        if len(kept) < len(features["length"]):
+            features = _selected(features, kept)
+        self.tokens += sum(features["length"])
+        outputs = self.predictor.outputs(features, unreported)
+        start = 0
+        for number in chosen:
+            end = start + len(rows[number])
+            answers[number] = jobs[number].finish(
+                _slice(outputs, start, end), _of_job(features, start, end), jobs[number].columns
+            )
+            start = end
+        return answers
+
+    def _refusal(self, job: Job, features: Columns, rows: range) -> TooLong | None:
+        lengths, full = ([features[name][row] for row in rows] for name in ("length", "full_length"))
+        if not job.truncate:
+            for length, whole in zip(lengths, full, strict=True):
+                if whole > length:
+                    return _too_long(whole, length)
+        return self._too_many(sum(lengths))
+
+
+class EmbedEngine(Engine):
+    """Vectors of texts of any length; ``finish(vectors, tokens)`` makes the answer of a job.
+
+    Args:
+        embedder: the encoder.
+        pooling: as for `bertkit.embed`.
+    """
+
+    def __init__(self, embedder: Embedder, most_tokens: int, pooling: Any = "mean"):
+        super().__init__(most_tokens)
+        self.embedder = embedder
+        self.pooling = pooling
+
+    @property
+    def longest(self) -> int:
+        return min(longest_input(self.embedder.model.config), 512)
+
+    @property
+    def device(self) -> str:
+        return str(self.embedder.model.device)
+
+    def run(self, jobs: Sequence[Job]) -> list[Answer]:
+        texts = [text for job in jobs for text in job.columns["text"]]
+        counts = [len(ids) for ids in self.embedder.tokenizer(texts, verbose=False)["input_ids"]]
+        borders = np.cumsum([0, *(job.count for job in jobs)]).tolist()
+        tokens = [sum(counts[start:end]) for start, end in pairwise(borders)]
+        answers: list[Answer] = [self._too_many(each) for each in tokens]
+        chosen = [number for number, answer in enumerate(answers) if answer is None]
+        if not chosen:
+            return answers
+        self.tokens += sum(tokens[number] for number in chosen)
+        kept = [text for number in chosen for text in jobs[number].columns["text"]]
+        vectors = self.embedder.pooled(kept, self.pooling, (-1,), None, None, unreported)
+        start = 0
+        for number in chosen:
+            end = start + jobs[number].count
+            answers[number] = jobs[number].finish(vectors[start:end], tokens[number])
+            start = end
+        return answers
+
+
+class FillEngine(Engine):
+    """Tokens for masks; ``finish(found)`` makes the answer of a job, ``options`` are (top_k, targets)."""
+
+    def __init__(self, filler: MaskFiller, most_tokens: int):
+        super().__init__(most_tokens)
+        self.filler = filler
+
+    @property
+    def longest(self) -> int:
+        return longest_input(self.filler.model.config)
+
+    @property
+    def device(self) -> str:
+        return str(self.filler.model.device)
+
+    def run(self, jobs: Sequence[Job]) -> list[Answer]:
+        texts = [text for job in jobs for text in job.columns["text"]]
+        encoded = self.filler.tokenizer(texts, return_offsets_mapping=True, verbose=False)
+        answers: list[Answer] = []
+        kept: list[str] = []
+        at = 0
+        for job in jobs:
+            numbers = range(at, at := at + job.count)
+            lengths = [len(encoded["input_ids"][number]) for number in numbers]
+            answer = self._too_many(sum(min(length, self.longest) for length in lengths))
+            if answer is None and not job.truncate and max(lengths) > self.longest:
+                answer = _too_long(max(lengths), self.longest)
+            answers.append(answer)
+            if answer is None:
+                self.tokens += sum(lengths)
+                for number, length in zip(numbers, lengths, strict=True):
+                    ends = [end for _, end in encoded["offset_mapping"][number]]
+                    # Two special tokens: one before the text, one after it.
+                    kept.append(texts[number] if length <= self.longest else texts[number][: ends[self.longest - 2]])
+        top_k, targets = cast(tuple[int, tuple[str, ...] | None], jobs[0].options)
+        found = iter(self.filler.fill(kept, top_k, targets) if kept else [])
+        return [
+            job.finish([next(found) for _ in range(job.count)]) if answer is None else answer
+            for job, answer in zip(jobs, answers, strict=True)
+        ]
+
+
+def _too_long(tokens: int, read: int) -> TooLong:
+    return TooLong(f'inputs: a text needs {tokens} tokens, and {read} are read; shorten it, or send "truncate": true')
+
+
+def _rows_of_jobs(features: Columns, counts: Sequence[int]) -> list[range]:
+    """Returns the rows of `Task.encode` that belong to each job; an example has one row or several windows."""
+    borders = np.cumsum([0, *counts])
+    if "example" in features:
+        borders = np.searchsorted(np.asarray(features["example"]), borders)
+    return [range(start, end) for start, end in pairwise(borders.tolist())]
+
+
+def _selected(features: Columns, rows: Sequence[int]) -> dict[str, list[Any]]:
+    return {name: [column[row] for row in rows] for name, column in features.items()}
+
+
+def _of_job(features: Columns, start: int, end: int) -> dict[str, Sequence[Any]]:
+    """Returns rows of features with examples counted from 0."""
+    found = {name: column[start:end] for name, column in features.items()}
+    if "example" in found:
+        found["example"] = [example - found["example"][0] for example in found["example"]]
+    return found
+
+
+def _slice(outputs: Outputs, start: int, end: int) -> Outputs:
+    if isinstance(outputs, tuple):
+        return tuple(each[start:end] for each in outputs)
+    return outputs[start:end]

@@ -1,0 +1,157 @@
+"""Bodies of requests, as pydantic models. Unknown keys are refused, except those that clients send to other servers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, create_model
+
+from bertkit.errors import shortened
+from bertkit.serving.errors import InvalidRequest
+
+_MOST_ERRORS = 5
+_LONGEST_PLACE = 80
+
+Body = TypeVar("Body", bound=BaseModel)
+Text = Annotated[str, StringConstraints(strict=True)]
+Texts = Annotated[list[Text], Field(min_length=1)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True, strict=True)
+
+
+class _Inference(_Strict):
+    """Keys of the Inference API that other servers use."""
+
+    truncate: bool | None = None
+    options: dict[str, Any] | None = None
+    model: str | None = None
+
+
+class NoParameters(_Strict):
+    """``parameters`` of routes that have none."""
+
+
+class EmbedBody(_Strict):
+    """POST /embed, and / for feature extraction."""
+
+    inputs: Text | Texts
+    normalize: bool = True
+    truncate: bool | None = None
+    truncation_direction: Literal["left", "right", "Left", "Right"] | None = None
+    prompt_name: None = None
+    dimensions: int | None = None
+    encoding_format: Literal["float"] | None = None
+
+
+class FeatureBody(EmbedBody):
+    """POST / for feature extraction: vectors are normalized only if asked for, as `bertkit embed` gives them."""
+
+    normalize: bool = False
+    parameters: NoParameters | None = None
+    options: dict[str, Any] | None = None
+    model: str | None = None
+
+
+class Sentences(_Strict):
+    """A sentence, and others to compare it with."""
+
+    source_sentence: Text
+    sentences: Texts
+
+
+class SimilarityBody(_Inference):
+    """POST /similarity, and / for sentence similarity."""
+
+    inputs: Sentences
+    parameters: NoParameters | None = None
+
+
+class FillParameters(_Strict):
+    """``parameters`` of masked-token prediction."""
+
+    top_k: Annotated[int, Field(ge=1, le=100)] = 5
+    targets: Texts | None = None
+
+
+class FillBody(_Inference):
+    """POST / for a masked language model."""
+
+    inputs: Text | Texts
+    parameters: FillParameters | None = None
+
+
+class PredictBody(_Strict):
+    """POST /predict of text-embeddings-inference: a text, a pair, or a list of lists of one or two texts."""
+
+    inputs: (
+        Text
+        | Annotated[list[Text], Field(min_length=1, max_length=2)]
+        | Annotated[list[Annotated[list[Text], Field(min_length=1, max_length=2)]], Field(min_length=1)]
+    )
+    raw_scores: bool = False
+    truncate: bool | None = None
+    truncation_direction: Literal["left", "right", "Left", "Right"] | None = None
+
+
+class RerankBody(_Strict):
+    """POST /rerank of text-embeddings-inference."""
+
+    query: Text
+    texts: Texts
+    raw_scores: bool = False
+    return_text: bool = False
+    truncate: bool | None = None
+    truncation_direction: Literal["left", "right", "Left", "Right"] | None = None
+
+
+class OpenAIBody(BaseModel):
+    """POST /v1/embeddings of OpenAI; its clients send more keys, which have no effect."""
+
+    model_config = ConfigDict(extra="ignore", hide_input_in_errors=True, strict=True)
+
+    input: Text | Texts
+    model: str | None = None
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: int | None = None
+    user: str | None = None
+
+
+def task_body(one_input: Any, parameters: type[Any]) -> type[BaseModel]:
+    """Returns the model of POST / for a task.
+
+    Args:
+        one_input: `bertkit.tasks.served.Served.api_input`.
+        parameters: `bertkit.tasks.served.Served.api_parameters`, a dataclass.
+    """
+    for each in (parameters, *getattr(one_input, "__args__", (one_input,))):
+        if each is not str and "__pydantic_config__" not in vars(each):
+            each.__pydantic_config__ = ConfigDict(extra="forbid", hide_input_in_errors=True, strict=True)
+    several: Any = Annotated[list[one_input], Field(min_length=1)]
+    of_request: Any = parameters | None
+    return create_model(
+        "TaskBody",
+        __base__=_Inference,
+        inputs=(one_input | several, ...),
+        parameters=(of_request, None),
+    )
+
+
+def parsed(body: bytes, model: type[Body]) -> Body:
+    """Parses JSON and checks its form.
+
+    Raises:
+        InvalidRequest: the body is no JSON or has another form; the message repeats no texts.
+    """
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        faults = [_fault(each) for each in error.errors(include_url=False, include_context=False, include_input=False)]
+        more = f"; and {len(faults) - _MOST_ERRORS} more" if len(faults) > _MOST_ERRORS else ""
+        raise InvalidRequest("; ".join(faults[:_MOST_ERRORS]) + more) from None
+
+
+def _fault(error: Any) -> str:
+    place = ".".join(str(part) for part in error["loc"])
+    return f"{shortened(place, _LONGEST_PLACE)}: {error['msg']}" if place else str(error["msg"])

@@ -1,0 +1,204 @@
+"""``bertkit serve``: loads a checkpoint and serves it until SIGTERM or Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from bertkit.errors import RecipeError
+from bertkit.inference.loaded import load
+from bertkit.progress import say
+from bertkit.serving.limits import Limits
+
+if TYPE_CHECKING:
+    import uvicorn
+
+    from bertkit.inference.loaded import LoadedCheckpoint
+    from bertkit.serving.services import Service
+
+As = Literal["predict", "fill-mask", "embed"]
+_MASKED_LM_HEADS = ("ForMaskedLM", "ForPreTraining")
+_SWITCH_SECONDS = 0.0005
+_BATCH_SIZE = 32
+
+
+def serve(
+    checkpoint: str | Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    as_: As | None = None,
+    device: Literal["auto", "cpu"] = "auto",
+    token: str | None = None,
+    limits: Limits | None = None,
+) -> None:
+    """Serves a checkpoint over HTTP until SIGTERM or Ctrl-C; then answers the requests that it has taken and returns.
+
+    POST ``/`` takes and gives what Hugging Face's Inference API defines for the task, so that
+    ``huggingface_hub.InferenceClient(model="http://127.0.0.1:8000")`` works; other routes are those of
+    text-embeddings-inference, and OpenAI's ``/v1/embeddings``. Answers are those of ``bertkit predict``, ``fill-mask``
+    and ``embed``.
+
+    Args:
+        checkpoint: a run directory, a folder or a Hub id.
+        host: address to listen on; the default accepts connections of this machine only.
+        port: port to listen on; 0 takes a free one.
+        as_: what the checkpoint is served as; ``None`` decides by its head: ``predict`` if it was fine-tuned,
+            ``fill-mask`` with a masked-LM head, else ``embed``.
+        device: ``auto`` or ``cpu``.
+        token: bearer token that all routes except ``/health`` need; ``None`` needs none.
+        limits: on requests and batches; ``None`` is the default of each.
+
+    Raises:
+        RecipeError: the extra ``serve`` is missing, or the address cannot be listened on.
+        CheckpointError: the checkpoint cannot be loaded.
+    """
+    _check_extra()
+    if token is not None and (not token or not token.isascii() or not token.isprintable()):
+        raise RecipeError("--token: expected printable ASCII characters")
+    limits = limits or Limits()
+    with listening(host, port) as listener:
+        from bertkit.serving.app import build_app
+
+        service = service_of(load(checkpoint, device=device, batch_size=_BATCH_SIZE), as_, limits)
+        if token is None and not _is_loopback(host):
+            say(f"warning: {host} accepts connections of other machines, and no --token protects the server")
+        app = build_app(service, Path(str(checkpoint)).name, limits, token)
+        message = f"serving {checkpoint} ({service.what}) at {{address}}; Ctrl-C ends it"
+        run_app(app, listener, message, limits.shutdown_timeout)
+
+
+def service_of(loaded: LoadedCheckpoint, as_: As | None, limits: Limits) -> Service:
+    """Returns what a checkpoint is served as, with its weights loaded.
+
+    Raises:
+        CheckpointError: the checkpoint cannot be served so.
+    """
+    from bertkit.serving.services import EmbedService, FillService, PredictService
+
+    sizes = (limits.max_client_batch_size, limits.max_request_tokens)
+    as_ = as_ or default_use(loaded)
+    if as_ == "predict":
+        return PredictService(loaded.predictor, *sizes)
+    if as_ == "fill-mask":
+        return FillService(loaded, *sizes)
+    return EmbedService(loaded, Path(loaded.name).name, *sizes)
+
+
+def default_use(loaded: LoadedCheckpoint) -> As:
+    """Returns what a checkpoint is used for by its head: that of its fine-tuning, masks, or vectors."""
+    if loaded.is_fine_tuned:
+        return "predict"
+    return "fill-mask" if loaded.architecture.endswith(_MASKED_LM_HEADS) else "embed"
+
+
+@contextmanager
+def listening(host: str, port: int) -> Iterator[socket.socket]:
+    """Binds a socket, before a model is loaded, so that a port in use is reported at once.
+
+    Raises:
+        RecipeError: the address is in use, not allowed or not of this machine.
+    """
+    if not 0 <= port <= 65535:
+        raise RecipeError(f"--port {port}: expected 0 to 65535")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+    except (OSError, UnicodeError) as error:
+        raise RecipeError(f"--host {host}: {getattr(error, 'strerror', None) or error}") from error
+    with listener:
+        try:
+            if sys.platform != "win32":
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+        except OSError as error:
+            raise RecipeError(
+                f"--host {host} --port {port}: {error.strerror or error}; give another --port, or 0 for a free one"
+            ) from error
+        yield listener
+
+
+def _address(listener: socket.socket) -> str:
+    """Returns the URL of a bound socket."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def run_app(app: Any, listener: socket.socket, message: str, shutdown_timeout: float) -> None:
+    """Runs an ASGI application until SIGTERM or Ctrl-C, and ends the requests that it has taken.
+
+    Args:
+        app: the application.
+        listener: a bound socket.
+        message: printed when connections are accepted, with ``{address}`` replaced.
+        shutdown_timeout: seconds that requests have to end.
+    """
+    import uvicorn
+
+    # No access log: a query string could hold texts.
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=max(1, round(shutdown_timeout)),
+    )
+    server = uvicorn.Server(config)
+    with _signals_end(server), _short_turns():
+        listener.listen(config.backlog)  # connections wait until uvicorn takes them
+        say(message.replace("{address}", _address(listener)))
+        server.run(sockets=[listener])
+
+
+@contextmanager
+def _signals_end(server: uvicorn.Server) -> Iterator[None]:
+    """Lets signals end a server also before it takes them itself, and lets the process go on after its end: uvicorn
+    raises the signal again then."""
+    handlers: dict[int, Any] = {}
+    try:
+        for each in (signal.SIGINT, signal.SIGTERM):
+            handlers[each] = signal.signal(each, server.handle_exit)
+    except ValueError:  # not the main thread: uvicorn takes no signals either
+        pass
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _short_turns() -> Iterator[None]:
+    """Lets the thread that computes take turns with the event loop more often.
+
+    Each operation of torch releases the interpreter's lock; with Python's 5 ms it would wait for as long to get it back
+    whenever the event loop is busy.
+    """
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _check_extra() -> None:
+    try:
+        import fastapi  # noqa: F401
+        import prometheus_client  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise RecipeError("serve: needs the extra serve: pip install 'bertkit[serve]'") from error

@@ -1,0 +1,260 @@
+"""Routes of a served checkpoint, the jobs of a request, and the form of its answer."""
+
+from __future__ import annotations
+
+import base64
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from pydantic import BaseModel
+
+from bertkit.errors import BertkitError
+from bertkit.inference.fill_mask import MaskPrediction
+from bertkit.inference.loaded import LoadedCheckpoint
+from bertkit.inference.predictor import Predictor
+from bertkit.serving import schemas
+from bertkit.serving.engines import EmbedEngine, Engine, FillEngine, Job, PredictEngine
+from bertkit.serving.errors import InvalidRequest, NotServed, TooLong
+from bertkit.tasks.arrays import Outputs
+from bertkit.tasks.classification.decisions import sigmoid
+from bertkit.tasks.splits import Columns
+
+Submit = Callable[[Job], Awaitable[Any]]
+
+
+class Route(NamedTuple):
+    """A POST route: the form of its body, and the function that answers it with plain data for JSON."""
+
+    body: type[BaseModel] | Callable[[bytes], type[BaseModel]]
+    answer: Callable[[Any, Submit], Awaitable[Any]]
+
+
+class Service(ABC):
+    """Base class of what a checkpoint is served as.
+
+    Args:
+        most_texts: of a request.
+
+    Attributes:
+        engine: computes the jobs.
+        what: name of the task on the Hub, such as ``text-classification``.
+    """
+
+    engine: Engine
+    what: str
+
+    def __init__(self, most_texts: int):
+        self._most_texts = most_texts
+
+    @abstractmethod
+    def routes(self) -> Mapping[str, Route]:
+        """Returns the POST routes by path."""
+
+    @abstractmethod
+    def model_type(self) -> dict[str, Any]:
+        """Returns ``model_type`` of ``/info``, as text-embeddings-inference gives it."""
+
+    def _checked(self, count: int) -> None:
+        if count > self._most_texts:
+            raise TooLong(f"{count} texts; a request may have at most {self._most_texts}; send several requests")
+
+
+class PredictService(Service):
+    """Predictions of a fine-tuned checkpoint."""
+
+    def __init__(self, predictor: Predictor, most_texts: int, most_tokens: int):
+        super().__init__(most_texts)
+        self.task = predictor.task
+        self.engine = PredictEngine(predictor, most_tokens)
+        self.what = self.task.pipeline_tag
+        self._parameters = self.task.api_parameters
+
+    def routes(self) -> Mapping[str, Route]:
+        body = schemas.task_body(self.task.api_input, self._parameters)
+        found = {"/": Route(body, self._infer)}
+        if self.task.classifies_texts:
+            found["/predict"] = Route(schemas.PredictBody, self._predict)
+        if self.task.ranks_texts:
+            found["/rerank"] = Route(schemas.RerankBody, self._rerank)
+        return found
+
+    def model_type(self) -> dict[str, Any]:
+        config = self.engine.predictor.model.config  # type: ignore[attr-defined]
+        labels = {str(key): value for key, value in config.id2label.items()}
+        kind = "reranker" if "/rerank" in self.routes() else "classifier"
+        return {kind: {"id2label": labels, "label2id": {name: int(key) for key, name in labels.items()}}}
+
+    async def _infer(self, body: Any, submit: Submit) -> Any:
+        is_list = isinstance(body.inputs, list)
+        inputs = body.inputs if is_list else [body.inputs]
+        parameters = self._parameters() if body.parameters is None else body.parameters
+        answers = await self._answers(self.task.api_columns, inputs, parameters, bool(body.truncate), submit)
+        return answers if is_list or self.task.api_nests else answers[0]
+
+    async def _predict(self, body: Any, submit: Submit) -> Any:
+        given = body.inputs
+        single = isinstance(given, str) or isinstance(given[0], str)
+        rows = [given] if single else given
+        texts = [[row] if isinstance(row, str) else row for row in rows]
+        parameters = self._parameters(function_to_apply="none") if body.raw_scores else self._parameters()
+        answers = await self._answers(self.task.classified_columns, texts, parameters, bool(body.truncate), submit)
+        return answers[0] if single else answers
+
+    async def _answers(
+        self, read: Callable[[Any], Any], inputs: Sequence[Any], parameters: Any, truncate: bool, submit: Submit
+    ) -> list[Any]:
+        self._checked(len(inputs))
+        columns = _or_invalid(read, inputs)
+
+        def finish(outputs: Outputs, features: Columns, examples: Columns) -> list[Any]:
+            return self.task.api_answers(outputs, features, examples, parameters)
+
+        answers: list[Any] = await submit(Job(columns=columns, finish=finish, truncate=truncate))
+        return answers
+
+    async def _rerank(self, body: Any, submit: Submit) -> Any:
+        self._checked(len(body.texts))
+        columns = self.task.classified_columns([[body.query, text] for text in body.texts])
+
+        def finish(logits: Any, *_: Any) -> list[float]:
+            scores = logits[:, 0]
+            return [float(each) for each in (scores if body.raw_scores else sigmoid(scores))]
+
+        scores = await submit(Job(columns=columns, finish=finish, truncate=bool(body.truncate)))
+        best = sorted(range(len(scores)), key=lambda index: -scores[index])
+        texts = [{"text": text} if body.return_text else {} for text in body.texts]
+        return [{"index": index, **texts[index], "score": scores[index]} for index in best]
+
+
+class EmbedService(Service):
+    """Vectors of texts, the mean over their tokens."""
+
+    what = "feature-extraction"
+
+    def __init__(self, loaded: LoadedCheckpoint, name: str, most_texts: int, most_tokens: int):
+        super().__init__(most_texts)
+        self.engine = EmbedEngine(loaded.embedder, most_tokens)
+        self._name = name
+        self._size = int(loaded.embedder.model.config.hidden_size)
+
+    def routes(self) -> Mapping[str, Route]:
+        found = dict.fromkeys(("/v1/embeddings", "/embeddings"), Route(schemas.OpenAIBody, self._openai))
+        found["/embed"] = Route(schemas.EmbedBody, self._embed)
+        found["/similarity"] = Route(schemas.SimilarityBody, self._similarity)
+        return {"/": Route(_feature_or_similarity, self._infer), **found}
+
+    def model_type(self) -> dict[str, Any]:
+        return {"embedding": {"pooling": "mean"}}
+
+    async def _infer(self, body: Any, submit: Submit) -> Any:
+        if isinstance(body, schemas.SimilarityBody):
+            return await self._similarity(body, submit)
+        found = await self._embed(body, submit)
+        return found[0] if isinstance(body.inputs, str) else found
+
+    async def _vectors(self, given: Any, dimensions: int | None, normalize: bool, submit: Submit) -> Any:
+        texts = [given] if isinstance(given, str) else given
+        self._checked(len(texts))
+        if dimensions not in (None, self._size):
+            raise InvalidRequest(f"dimensions: the vectors of this checkpoint have {self._size}; remove it")
+
+        def finish(vectors: np.ndarray, tokens: int) -> tuple[np.ndarray, int]:
+            return normalized(vectors) if normalize else vectors, tokens
+
+        return await submit(Job(columns={"text": texts}, finish=finish))
+
+    async def _embed(self, body: Any, submit: Submit) -> Any:
+        vectors, _ = await self._vectors(body.inputs, body.dimensions, body.normalize, submit)
+        return vectors.tolist()
+
+    async def _similarity(self, body: Any, submit: Submit) -> Any:
+        texts = [body.inputs.source_sentence, *body.inputs.sentences]
+        vectors, _ = await self._vectors(texts, None, True, submit)
+        return (vectors[1:] @ vectors[0]).tolist()
+
+    async def _openai(self, body: Any, submit: Submit) -> Any:
+        vectors, tokens = await self._vectors(body.input, body.dimensions, True, submit)
+        values = [_base64(each) for each in vectors] if body.encoding_format == "base64" else vectors.tolist()
+        data = [{"object": "embedding", "index": index, "embedding": each} for index, each in enumerate(values)]
+        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+        return {"object": "list", "data": data, "model": self._name, "usage": usage}
+
+
+class FillService(Service):
+    """Tokens for masks, of a masked language model."""
+
+    what = "fill-mask"
+
+    def __init__(self, loaded: LoadedCheckpoint, most_texts: int, most_tokens: int):
+        super().__init__(most_texts)
+        self._filler = loaded.mask_filler
+        self.engine = FillEngine(self._filler, most_tokens)
+
+    def routes(self) -> Mapping[str, Route]:
+        return {"/": Route(schemas.FillBody, self._infer)}
+
+    def model_type(self) -> dict[str, Any]:
+        return {"masked_lm": {"mask_token": self._filler.tokenizer.mask_token}}
+
+    async def _infer(self, body: Any, submit: Submit) -> Any:
+        is_list = isinstance(body.inputs, list)
+        texts = body.inputs if is_list else [body.inputs]
+        self._checked(len(texts))
+        parameters = body.parameters or schemas.FillParameters()
+        targets = None if parameters.targets is None else tuple(parameters.targets)
+        options = (parameters.top_k, targets)
+        truncate = bool(body.truncate)
+        answers = await submit(Job(columns={"text": texts}, finish=self._form, options=options, truncate=truncate))
+        return answers if is_list else answers[0]
+
+    def _form(self, found: Sequence[Sequence[Sequence[MaskPrediction]]]) -> list[Any]:
+        """Returns the guesses for the mask of each text, or for several masks a list for each."""
+        tokenizer = self._filler.tokenizer
+        answers = []
+        for masks in found:
+            of_text = [
+                [
+                    {
+                        "score": guess.probability,
+                        "token": token,
+                        "token_str": tokenizer.decode([token]),
+                        "sequence": guess.text,
+                    }
+                    for guess in guesses
+                    for token in [tokenizer.convert_tokens_to_ids(guess.token)]
+                ]
+                for guesses in masks
+            ]
+            answers.append(of_text[0] if len(of_text) == 1 else of_text)
+        return answers
+
+
+def not_served(path: str, service: Service) -> NotServed:
+    """Returns the error for a known route that this checkpoint does not answer."""
+    known = ", ".join(sorted(service.routes()))
+    return NotServed(f"{path}: this checkpoint is served for {service.what}, which answers POST {known}")
+
+
+def normalized(vectors: np.ndarray) -> np.ndarray:
+    """Returns vectors (N, H) of Euclidean length 1; a zero vector stays zero."""
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    unit: np.ndarray = vectors / np.where(lengths == 0, 1, lengths)
+    return unit
+
+
+def _base64(vector: np.ndarray) -> str:
+    """Returns little-endian float32 in base64, as OpenAI's clients decode it."""
+    return base64.b64encode(vector.astype("<f4").tobytes()).decode()
+
+
+def _feature_or_similarity(body: bytes) -> type[BaseModel]:
+    return schemas.SimilarityBody if b'"source_sentence"' in body else schemas.FeatureBody
+
+
+def _or_invalid(convert: Callable[[Any], Any], given: Any) -> Any:
+    try:
+        return convert(given)
+    except BertkitError as error:
+        raise InvalidRequest(str(error)) from None

@@ -1,0 +1,132 @@
+"""Classification over HTTP and on a page, see `bertkit.tasks.served`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from bertkit.errors import DataError
+from bertkit.tasks.arrays import MOST_PROBABLE, Outputs, largest, one_array, softmax
+from bertkit.tasks.classification.decisions import sigmoid
+from bertkit.tasks.served import Served, View
+from bertkit.tasks.splits import Columns
+
+
+@dataclass(frozen=True)
+class TextPair:
+    """One input: a text, or for pairs two."""
+
+    text: str
+    text_pair: str | None = None
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The ``parameters`` of a request.
+
+    Attributes:
+        top_k: number of labels in an answer, the most probable; ``None`` is 10.
+        function_to_apply: function from logits to scores; ``None`` is that of `bertkit predict`.
+    """
+
+    top_k: int | None = None
+    function_to_apply: Literal["sigmoid", "softmax", "none"] | None = None
+
+    def __post_init__(self) -> None:
+        if self.top_k is not None and self.top_k < 1:
+            raise ValueError(f"top_k: expected at least 1, got {self.top_k}")
+
+
+class ServedClassification(Served):
+    """Hooks of text classification and regression."""
+
+    api_input = str | TextPair
+    api_parameters = Parameters
+    api_nests: ClassVar[bool] = True
+    task: Any
+    problem_type: Any
+    probabilities: Any
+    predicted: Any
+
+    @property
+    def has_thresholds(self) -> bool:
+        """Returns whether the most probable label may differ from the predicted one."""
+        return bool(self.problem_type == "multi_label_classification")
+
+    def api_columns(self, inputs: Sequence[Any]) -> dict[str, list[Any]]:
+        return self.classified_columns([_texts(each, len(self.task.text_columns)) for each in inputs])
+
+    def classified_columns(self, rows: Sequence[Sequence[str]]) -> dict[str, list[Any]]:
+        names = self.task.text_columns
+        for number, row in enumerate(rows, start=1):
+            if len(row) != len(names):
+                form = '{"text": …, "text_pair": …}' if len(names) == 2 else "a text"
+                raise DataError(f"input {number}: expected {form}, since this checkpoint reads {' and '.join(names)}")
+        return {name: [row[position] for row in rows] for position, name in enumerate(names)}
+
+    def api_answers(self, outputs: Outputs, features: Columns, examples: Columns, parameters: Any) -> list[Any]:
+        """Returns for each example ``label`` and ``score`` of the best labels in descending order.
+
+        With thresholds, and for multi-label problems, ``predicted`` says which labels `bertkit predict` gives.
+        """
+        logits = one_array(outputs)
+        names = self.task.label_names or [self.task.label_column]
+        scores = self._scores(logits, parameters.function_to_apply)
+        most = parameters.top_k or MOST_PROBABLE
+        answers = [
+            [{"label": names[label], "score": float(row[label])} for label in largest(row, most)] for row in scores
+        ]
+        if self.has_thresholds:
+            for answer, predicted in zip(answers, self._predicted_names(logits), strict=True):
+                for each in answer:
+                    each["predicted"] = each["label"] in predicted
+        return answers
+
+    def _scores(self, logits: np.ndarray, function: str | None) -> np.ndarray:
+        if function == "none" or (function is None and self.problem_type == "regression"):
+            return logits
+        if function is None:
+            scores: np.ndarray = self.probabilities(logits)
+            return scores
+        return sigmoid(logits) if function == "sigmoid" else softmax(logits)
+
+    def _predicted_names(self, logits: np.ndarray) -> list[set[str]]:
+        names, predicted = self.task.label_names, self.predicted(logits)
+        if predicted.ndim == 2:
+            return [{names[label] for label in np.flatnonzero(row)} for row in predicted]
+        return [{names[label]} for label in predicted]
+
+    @property
+    def classifies_texts(self) -> bool:
+        return True
+
+    @property
+    def ranks_texts(self) -> bool:
+        return len(self.task.text_columns) == 2 and len(self.task.label_names) <= 1
+
+    @property
+    def page_fields(self) -> Sequence[str]:
+        return list(self.task.text_columns)
+
+    @property
+    def page_shows(self) -> Literal["line", "bars", "marks"]:
+        return "line" if self.problem_type == "regression" else "bars"
+
+    def page_columns(self, texts: Sequence[str]) -> dict[str, list[Any]]:
+        return {name: [text] for name, text in zip(self.task.text_columns, texts, strict=True)}
+
+    def view(self, prediction: Mapping[str, Any], texts: Sequence[str]) -> View:
+        if "score" in prediction:
+            return View(f"{prediction['score']:.4f}")
+        bars = dict(sorted(prediction["probabilities"].items(), key=lambda each: -each[1]))
+        title = prediction["label"] if "label" in prediction else ", ".join(prediction["labels"]) or "no label"
+        return View(title, bars)
+
+
+def _texts(given: Any, columns: int) -> list[str]:
+    if isinstance(given, str):
+        return given.split("\t") if columns == 2 else [given]
+    return [given.text] if given.text_pair is None else [given.text, given.text_pair]

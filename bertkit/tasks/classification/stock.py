@@ -1,0 +1,121 @@
+"""Classification with stock checkpoints: their labels, and columns that no training has fixed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
+
+from bertkit.errors import CheckpointError, DataError, RecipeError
+from bertkit.tables import Table
+from bertkit.tables.columns import text_columns
+from bertkit.tables.labels import Problem, class_names, texts
+from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
+from bertkit.tasks.label_names import matched_names
+from bertkit.tasks.splits import Columns, Split
+from bertkit.tasks.stock import labels_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedTokenizerBase
+
+_TEXT, _PAIR = ("text",), ("text", "text_pair")
+_PROBLEMS: dict[str, Problem] = {
+    "regression": "regression",
+    "single_label_classification": "single_label",
+    "multi_label_classification": "multi_label",
+}
+_OF_PAIRS = {"entailment", "not_entailment", "contradiction"}  # labels that compare two texts
+
+
+class StockClassification(ClassificationTask):
+    """Classification or regression by a checkpoint that does not record its columns.
+
+    Lines are single texts, or pairs with a tab between them if the labels are of natural language inference. The
+    columns of a table are those that are given, or have usual names: two columns are a pair.
+    """
+
+    _reads_pairs = False
+
+    @classmethod
+    def of_config(cls, config: PreTrainedConfig, name: str, longest: int, data: Mapping[str, Any]) -> Self:
+        """Infers the task from a configuration, see `bertkit.tasks.stock.stock_task`."""
+        labels = labels_of(config, name)
+        # As the model's loss infers it; transformers' pipeline applies a sigmoid to a single output instead.
+        inferred = "regression" if len(labels) == 1 else "single_label_classification"
+        problem = _PROBLEMS[config.problem_type or inferred]
+        if problem == "regression" and len(labels) > 1:
+            raise CheckpointError(
+                f"{name}: problem_type is regression with {len(labels)} outputs; bertkit predicts one number; give a "
+                "checkpoint with one output"
+            )
+        settings = TaskSettings(problem=problem, label_names=[] if problem == "regression" else labels)
+        task = cls(settings, DataSettings(**{"max_seq_length": longest, **data}))
+        task._reads_pairs = bool(_OF_PAIRS & {label.casefold() for label in labels})
+        form = {
+            "regression": "regression (one number, as the model computes it)",
+            "single_label": f"one of {len(labels)} labels",
+            "multi_label": f"any of {len(labels)} labels (a sigmoid for each)",
+        }[problem]
+        task.assumptions = (
+            form,
+            "pairs of texts" if task._reads_pairs else "single texts",
+            f"{task._long_texts()} at {task.data.max_seq_length} tokens",
+        )
+        return task
+
+    def _long_texts(self) -> str:
+        return "cut" if self.data.long_text == "cut" else "windows"
+
+    def with_columns(self, columns: Mapping[str, Any]) -> Self:
+        unknown = columns.keys() - {"text_columns", "label_column"}
+        if unknown:
+            raise RecipeError(f"task.{min(unknown)}: not a column of {self.name}; remove it")
+        return self.with_settings(**columns)
+
+    # ---- load -------------------------------------------------------------------------------------------------------
+
+    def _split_of(self, name: str, table: Table) -> Split:
+        """Builds the examples of a table, with the labels under the names of the checkpoint.
+
+        Raises:
+            DataError: the labels differ; the message has both lists.
+        """
+        column = str(self.task.label_column)
+        if self.task.problem == "regression" or column not in table.columns:
+            return super()._split_of(name, table)
+        values = table.columns[column]
+        names, note = matched_names(class_names(values), self.task.label_names, table.source)
+
+        def renamed(value: Any) -> Any:
+            return list(map(renamed, value)) if isinstance(value, list) else names.get(str(value), value)
+
+        columns = {**table.columns, column: list(map(renamed, values))}
+        found = super()._split_of(name, replace(table, columns=columns))
+        return replace(found, notes=(note, *found.notes)) if note else found
+
+    # ---- encode -----------------------------------------------------------------------------------------------------
+
+    def encode(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Any]]:
+        """Encodes every column of ``examples`` except the labels: one of texts, or two of pairs."""
+        columns = [name for name in examples if name != "labels"]
+        return ClassificationTask.encode(self.with_settings(text_columns=columns), examples, tokenizer)
+
+    # ---- what users give and get ------------------------------------------------------------------------------------
+
+    def read_input(self, lines: Sequence[str], first: int = 1) -> dict[str, list[str]]:
+        columns = list(_PAIR if self._reads_pairs else _TEXT)
+        return ClassificationTask.read_input(self.with_settings(text_columns=columns), lines, first)
+
+    def read_fields(self, fields: Mapping[str, str | Sequence[str]]) -> dict[str, list[str]]:
+        """Converts ``text``, and for pairs ``text_pair``, to columns."""
+        if tuple(sorted(fields)) not in (_TEXT, _PAIR):
+            raise DataError(f"{self.name}: expected text, or text and text_pair, got {', '.join(fields)}")
+        found = {name: [each] if isinstance(each, str) else list(each) for name, each in sorted(fields.items())}
+        if len({len(values) for values in found.values()}) > 1:
+            raise DataError(f"{len(found['text'])} texts, {len(found['text_pair'])} second texts; expected as many")
+        return found
+
+    def columns_of(self, table: Table) -> dict[str, list[str]]:
+        given = self.task.text_columns
+        names = [name for name in table.columns if name != self.task.label_column]
+        return {column: texts(table, column) for column in text_columns(names, given, "", table.source)}

@@ -1,0 +1,223 @@
+"""Token classification with stock checkpoints: their labels, and raw text as their tokenizers split it.
+
+Raw text is tokenized as a whole, as in transformers' pipeline, since most of these checkpoints were trained on text in
+which punctuation follows a word without a space. Words of a table or of columns are tokenized one by one, as in
+training with bertkit.
+
+Dimension letters: T tokens of a text, C labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from bertkit.errors import DataError, RecipeError
+from bertkit.metrics.entities import OUTSIDE, PREFIXES, find_entities, is_entity_tag, split_tag
+from bertkit.tables import Table
+from bertkit.tasks.arrays import Outputs, one_array, softmax
+from bertkit.tasks.label_names import matched_names
+from bertkit.tasks.ner.aggregation import Aggregation, Unit, units_of, word_starts
+from bertkit.tasks.ner.schemes import Scheme, iob2_labels, to_iob2
+from bertkit.tasks.ner.settings import DataSettings, TaskSettings
+from bertkit.tasks.ner.task import NerTask
+from bertkit.tasks.splits import Columns, Split
+from bertkit.tasks.stock import labels_of
+from bertkit.tasks.windows import encode_in_windows, most_context
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedTokenizerBase
+
+_LONGEST = 512  # tokens of a window, at most: longer texts are read in several
+
+
+@dataclass(frozen=True, kw_only=True)
+class StockDataSettings(DataSettings):
+    """Sources of the sentences, and the treatment of raw text.
+
+    Attributes:
+        aggregation: how the labels of tokens become entities: ``first``, ``average`` and ``max`` give every word one
+            label, from its first token, the mean of its tokens' probabilities, or its most certain token; ``simple``
+            joins tokens of one type; ``none`` returns every token with its label.
+    """
+
+    aggregation: Aggregation = "first"
+
+
+class StockNer(NerTask):
+    """Token classification by a checkpoint that does not record its columns and scheme.
+
+    Labels with prefixes (``B-PER``), and types beside ``O``, are entities; other labels are plain tags of words. Entity
+    tags of any scheme are scored as IOB2.
+    """
+
+    data_settings = StockDataSettings
+    data: StockDataSettings
+    _own_labels: Sequence[str] = ()
+
+    @classmethod
+    def of_config(cls, config: PreTrainedConfig, name: str, longest: int, data: Mapping[str, Any]) -> Self:
+        """Infers the task from a configuration, see `bertkit.tasks.stock.stock_task`."""
+        labels = labels_of(config, name)
+        tags = _entity_tags(labels)
+        scheme: Scheme = "plain" if tags is None else "IOB2"
+        settings = TaskSettings(scheme=scheme, label_names=labels if tags is None else iob2_labels(tags))
+        task = cls(settings, StockDataSettings(**{"max_seq_length": min(longest, _LONGEST), **data}))
+        task._own_labels = labels if tags is None else tags
+        kinds = len({split_tag(tag)[1] for tag in tags or () if tag != OUTSIDE})
+        task.assumptions = (
+            f"{len(labels)} plain tags" if tags is None else f"entities of {kinds} types",
+            f"aggregation {task.data.aggregation}",
+            f"windows of {task.data.max_seq_length} tokens",
+        )
+        return task
+
+    @property
+    def model_labels(self) -> Sequence[str]:
+        return self._own_labels
+
+    def with_columns(self, columns: Mapping[str, Any]) -> Self:
+        unknown = columns.keys() - {"token_column", "tag_column"}
+        if unknown:
+            raise RecipeError(f"task.{min(unknown)}: not a column of {self.name}; remove it")
+        return self.with_settings(**columns)
+
+    def _split_of(self, table: Table, words: list[list[str]], tags: list[list[str]] | None) -> Split:
+        """Builds the examples, with the tags under the names of the checkpoint.
+
+        Raises:
+            DataError: the tags or their types differ; the message has both lists.
+        """
+        if tags is None:
+            return super()._split_of(table, words, tags)
+        given = {tag for of_sentence in tags for tag in of_sentence}
+        if self._plain:
+            names, _ = matched_names(given, self.task.label_names, table.source)
+        else:
+            if wrong := sorted(tag for tag in given if not is_entity_tag(tag)):
+                matched_names(wrong, self.task.label_names, table.source)
+                raise DataError(f"{table.source}: {wrong[0]!r} is no tag of an entity")
+            types = sorted({split_tag(tag)[1] for tag in given - {OUTSIDE}})
+            known = list(dict.fromkeys(split_tag(tag)[1] for tag in self.task.label_names if tag != OUTSIDE))
+            found, _ = matched_names(types, known, table.source)
+            names = {tag: tag if tag == OUTSIDE else _renamed(tag, found) for tag in given}
+        return super()._split_of(table, words, [[names[tag] for tag in of_sentence] for of_sentence in tags])
+
+    # ---- encode -----------------------------------------------------------------------------------------------------
+
+    def read_input(self, lines: Sequence[str], first: int = 1) -> dict[str, list[Any]]:
+        """Keeps raw texts whole."""
+        return {"text": list(lines)}
+
+    def encode(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Any]]:
+        """Encodes words as `NerTask.encode`, and raw texts in windows.
+
+        For raw texts a row has the ``positions`` of the tokens that are read from it, their characters ``starts`` and
+        ``ends``, and whether each ``begins`` a word.
+        """
+        if "text" not in examples:
+            return super().encode(examples, tokenizer)
+        names = ("input_ids", "attention_mask", "token_type_ids")
+        features: dict[str, list[Any]] = {
+            name: [] for name in (*names, "example", "length", "full_length", "positions", "starts", "ends", "begins")
+        }
+        texts = list(examples["text"])
+        try:
+            encoded = encode_in_windows(texts, tokenizer, self.data.max_seq_length, self.data.overlap)
+        except ValueError as error:
+            raise RecipeError(f"data.stride: {error}") from error
+        for example, (text, windowed) in enumerate(zip(texts, encoded, strict=True)):
+            owner = most_context(windowed.windows)
+            ids = np.zeros(len(owner), np.int64)
+            for (start, end), inputs in zip(windowed.windows, windowed.inputs, strict=True):
+                before = windowed.special_tokens_before
+                ids[start:end] = inputs["input_ids"][before : before + end - start]
+            begins = word_starts(text, ids, windowed.offsets, tokenizer)
+            for number, ((start, _), inputs) in enumerate(zip(windowed.windows, windowed.inputs, strict=True)):
+                own = np.flatnonzero(owner == number)
+                for name in names:
+                    features[name].append(inputs[name])
+                features["example"].append(example)
+                features["length"].append(len(inputs["input_ids"]))
+                features["positions"].append((own - start + windowed.special_tokens_before).tolist())
+                features["starts"].append(windowed.offsets[own, 0].tolist())
+                features["ends"].append(windowed.offsets[own, 1].tolist())
+                features["begins"].append(begins[own].tolist())
+        features["full_length"] = features["length"]
+        return features
+
+    # ---- decode → score ---------------------------------------------------------------------------------------------
+
+    def decode(self, outputs: Outputs, features: Columns, examples: Columns) -> list[dict[str, Any]]:
+        """Returns predictions in the form of `NerTask.decode`; a probability is that of a token or a word, and of an
+        entity the mean over them."""
+        if "text" not in examples:
+            of_words = self._probabilities(outputs, features, examples)
+            return [
+                {"tags": self._tags_of(rows.argmax(axis=-1)), "probabilities": rows.max(axis=-1, initial=0).tolist()}
+                for rows in of_words
+            ]
+        logits = one_array(outputs)
+        rows: list[list[int]] = [[] for _ in examples["text"]]
+        for row, example in enumerate(features["example"]):
+            rows[example].append(row)
+        predictions = []
+        for text, of_text in zip(examples["text"], rows, strict=True):
+            probabilities = np.concatenate([softmax(logits[row][features["positions"][row]]) for row in of_text])
+            starts, ends, begins = (
+                [value for row in of_text for value in features[name][row]] for name in ("starts", "ends", "begins")
+            )
+            units = units_of(text, probabilities, starts, ends, begins, self.data.aggregation)
+            predictions.append(self._prediction(text, units))
+        return predictions
+
+    def _prediction(self, text: str, units: Sequence[Unit]) -> dict[str, Any]:
+        tags = [self._own_labels[unit.label] for unit in units]
+        spans: Sequence[tuple[str, int, int]] = find_entities(tags) if not self._plain else ()
+        if self._plain or self.data.aggregation == "none":
+            spans = [(tag, n, n + 1) for n, tag in enumerate(tags) if self._plain or tag != OUTSIDE]
+        found = [
+            {
+                "text": text[units[first].start : units[end - 1].end],
+                "tag" if self._plain else "type": kind,
+                "probability": float(np.mean([unit.probability for unit in units[first:end]])),
+                "start": units[first].start,
+                "end": units[end - 1].end,
+            }
+            for kind, first, end in spans
+            if units[first].start < units[end - 1].end  # not of white space alone
+        ]
+        return {"words" if self._plain else "entities": found}
+
+    def judged(self, outputs: Outputs, features: Columns, examples: Columns) -> tuple[Sequence[Any], Sequence[Any]]:
+        predicted, references = super().judged(outputs, features, examples)
+        ids = {name: number for number, name in enumerate(self.task.label_names)}
+        return [np.array([ids[tag] for tag in self._tags_of(labels)]) for labels in predicted], references
+
+    def _tags_of(self, labels: np.ndarray) -> list[str]:
+        """Returns the tags of words, given the model's labels (words,): plain, or in IOB2."""
+        tags = [self._own_labels[label] for label in labels]
+        return tags if self._plain else to_iob2(tags)
+
+
+def _entity_tags(labels: Sequence[str]) -> list[str] | None:
+    """Returns the labels as entity tags, in the same order; None if they are plain tags.
+
+    Types without prefixes beside ``O`` become ``I-TYPE``; labels without a prefix beside others with one, such as
+    ``[PAD]``, are no entities.
+
+    >>> _entity_tags(["O", "PER"]), _entity_tags(["B-PER", "I-PER", "[PAD]"]), _entity_tags(["NOUN", "VERB"])
+    (['O', 'I-PER'], ['B-PER', 'I-PER', 'O'], None)
+    """
+    prefixed = [label for label in labels if label[:2] in {f"{prefix}-" for prefix in PREFIXES} and len(label) > 2]
+    if prefixed:
+        return [label if label in prefixed else OUTSIDE for label in labels]
+    return [label if label == OUTSIDE else f"I-{label}" for label in labels] if OUTSIDE in labels else None
+
+
+def _renamed(tag: str, types: Mapping[str, str]) -> str:
+    prefix, kind = split_tag(tag)
+    return f"{prefix}-{types[kind]}" if types[kind] else prefix

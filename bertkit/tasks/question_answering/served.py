@@ -1,0 +1,118 @@
+"""Question answering over HTTP and on a page, see `bertkit.tasks.served`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from bertkit.tasks.arrays import Outputs
+from bertkit.tasks.question_answering.decoding import Decoded
+from bertkit.tasks.question_answering.files import answer_at
+from bertkit.tasks.served import Mark, Served, View
+from bertkit.tasks.splits import Columns
+
+_LONGEST_ANSWER = 128  # tokens; the scores of all spans of a text are in memory
+
+
+@dataclass(frozen=True)
+class Question:
+    """One input: a question, and the text that contains its answer."""
+
+    question: str
+    context: str
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The ``parameters`` of a request.
+
+    Attributes:
+        top_k: number of answers to each question, at most the checkpoint's ``n_best_size``; several are a list.
+        max_answer_len: maximum tokens of an answer; ``None`` is the value of the checkpoint.
+        handle_impossible_answer: whether no answer is possible; ``None`` as the checkpoint was trained.
+    """
+
+    top_k: int | None = None
+    max_answer_len: int | None = None
+    handle_impossible_answer: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.top_k is not None and self.top_k < 1:
+            raise ValueError(f"top_k: expected at least 1, got {self.top_k}")
+        if self.max_answer_len is not None and not 1 <= self.max_answer_len <= _LONGEST_ANSWER:
+            raise ValueError(f"max_answer_len: expected 1 to {_LONGEST_ANSWER}, got {self.max_answer_len}")
+
+
+class ServedAnswers(Served):
+    """Hooks of question answering."""
+
+    api_input = Question
+    api_parameters = Parameters
+    task: Any
+    read_fields: Any
+    with_settings: Any
+    _decoded: Any
+
+    def api_columns(self, inputs: Sequence[Any]) -> dict[str, list[Any]]:
+        columns: dict[str, list[Any]] = self.read_fields(
+            {"question": [each.question for each in inputs], "context": [each.context for each in inputs]}
+        )
+        return columns
+
+    def api_answers(self, outputs: Outputs, features: Columns, examples: Columns, parameters: Any) -> list[Any]:
+        """Returns ``answer``, ``score``, ``start`` and ``end`` for each question, or a list of them.
+
+        No answer is the empty text at 0, as in transformers.
+        """
+        changes: dict[str, Any] = {}
+        if parameters.max_answer_len is not None:
+            changes["max_answer_length"] = parameters.max_answer_len
+        if parameters.handle_impossible_answer is not None:
+            changes["version_2_with_negative"] = parameters.handle_impossible_answer
+            if not parameters.handle_impossible_answer:
+                changes |= {"null_score_diff_threshold": 0.0, "predict_threshold": None}
+        task = self.with_settings(**changes)
+        threshold = task._threshold if task.task.predict_threshold is None else task.task.predict_threshold
+        answers = [_ranked(each, threshold) for each in task._decoded(outputs, features, examples)]
+        several = parameters.top_k is not None and parameters.top_k > 1
+        return [each[: parameters.top_k] if several else each[0] for each in answers]
+
+    @property
+    def page_fields(self) -> Sequence[str]:
+        return ("question", "context")
+
+    @property
+    def page_shows(self) -> Literal["line", "bars", "marks"]:
+        return "marks"
+
+    def page_columns(self, texts: Sequence[str]) -> dict[str, list[Any]]:
+        columns: dict[str, list[Any]] = self.read_fields(
+            dict(zip(self.page_fields, ([text] for text in texts), strict=True))
+        )
+        return columns
+
+    def view(self, prediction: Mapping[str, Any], texts: Sequence[str]) -> View:
+        """Marks the answer in the context."""
+        if not prediction["answer"]:
+            return View(f"no answer ({prediction['probability']:.4f})", text=texts[1])
+        mark = Mark(prediction["start"], prediction["end"], f"{prediction['probability']:.4f}")
+        return View(prediction["answer"], text=texts[1], marks=[mark])
+
+
+def _score(answer: dict[str, Any]) -> float:
+    return float(answer["score"])
+
+
+def _ranked(decoded: Decoded, threshold: float | None) -> list[dict[str, Any]]:
+    """Returns the answers to a question; the first one is that of `bertkit predict`."""
+    found: list[dict[str, Any]] = [
+        {"answer": span.text, "score": span.probability, "start": span.start, "end": span.end} for span in decoded.spans
+    ]
+    if threshold is None and found:
+        return found
+    nothing = {"answer": "", "score": decoded.null_probability, "start": 0, "end": 0}
+    if not answer_at(decoded, threshold):
+        return [nothing, *found]
+    found.append(nothing)
+    return found[:1] + sorted(found[1:], key=_score, reverse=True)

@@ -1,0 +1,81 @@
+"""Question answering with stock checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
+
+from bertkit.errors import RecipeError
+from bertkit.tables import Table
+from bertkit.tasks.question_answering.task import DataSettings, QuestionAnsweringTask, TaskSettings
+from bertkit.tasks.splits import Split
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
+
+_COLUMNS = {"id_column", "question_column", "context_column", "answers_column"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class StockDataSettings(DataSettings):
+    """Sources of the questions, window sizes, and whether questions may have no answer.
+
+    Attributes:
+        version_2_with_negative: predict no answer where it scores higher than every answer, as for SQuAD 2.0.
+    """
+
+    version_2_with_negative: bool = False
+
+
+class StockQuestionAnswering(QuestionAnsweringTask):
+    """Extractive question answering by a checkpoint that does not record its data.
+
+    Every question is given an answer, unless data to score have questions without one, or the settings say so.
+    """
+
+    data_settings = StockDataSettings
+    data: StockDataSettings
+
+    @classmethod
+    def of_config(cls, config: PreTrainedConfig, name: str, longest: int, data: Mapping[str, Any]) -> Self:
+        """Infers the task from a configuration, see `bertkit.tasks.stock.stock_task`."""
+        usual = DataSettings()
+        length = data.get("max_seq_length", min(longest, usual.max_seq_length))
+        # A short input has room for shares of the usual lengths.
+        sizes = {
+            "max_query_length": min(usual.max_query_length, max(length // 4, 1)),
+            "doc_stride": min(usual.doc_stride, length // 4),
+        }
+        given = StockDataSettings(**{"max_seq_length": length, **sizes, **data})
+        task = cls(TaskSettings(version_2_with_negative=given.version_2_with_negative), given)
+        task.assumptions = (
+            "answers are spans of the text",
+            "a question may have no answer" if given.version_2_with_negative else "every question has an answer",
+            f"windows of {given.max_seq_length} tokens that share {given.doc_stride}",
+        )
+        return task
+
+    def with_columns(self, columns: Mapping[str, Any]) -> Self:
+        unknown = columns.keys() - _COLUMNS
+        if unknown:
+            raise RecipeError(f"task.{min(unknown)}: not a column of {self.name}; remove it")
+        return self.with_settings(**columns)
+
+    def load(self, splits: Sequence[str] | None = None) -> tuple[Self, dict[str, Split]]:
+        """Reads questions as `QuestionAnsweringTask.load`; if one has no answer, they are scored as SQuAD 2.0."""
+        task, found = super().load(splits)
+        answers = [each for split in found.values() for each in split.examples["answers"]]
+        if all(each["text"] for each in answers):
+            return task, found
+        return task.with_settings(version_2_with_negative=True), found
+
+    def _split_of(self, name: str, table: Table) -> Split:
+        given = table.columns.get(self._names.answers, ())
+        unanswered = sum(not (value.get("text") if isinstance(value, dict) else value) for value in given)
+        if not unanswered or self.task.version_2_with_negative:
+            return super()._split_of(name, table)
+        task = self.with_settings(version_2_with_negative=True)
+        found = super(StockQuestionAnswering, task)._split_of(name, table)
+        note = f"{unanswered} of {len(table)} questions have no answer: scored as SQuAD 2.0"
+        return replace(found, notes=(note, *found.notes))

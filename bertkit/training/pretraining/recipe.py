@@ -1,0 +1,109 @@
+"""Recipe of a pre-training run: loaded from the arguments, checked, and made independent of the working folder."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bertkit.corpus.sentences import resolved_name
+from bertkit.errors import RecipeError
+from bertkit.progress import say
+from bertkit.recipe.load import Recipe
+from bertkit.tasks.pretraining import DataSettings
+from bertkit.tasks.registry import load_recipe
+from bertkit.training.run_directory import absolute
+
+
+def pretraining_recipe(
+    recipe: str | Path | Mapping[str, Any] | Recipe | None,
+    corpus: Sequence[str | Path] | None,
+    model: str | None,
+    overrides: Mapping[str, Any] | None,
+) -> Recipe:
+    """Loads the recipe of a run from the arguments of `pretrain`, or the default one.
+
+    Raises:
+        RecipeError: the recipe does not exist or is invalid.
+    """
+    chosen: dict[str, Any] = {"data.corpus": [str(path) for path in corpus]} if corpus else {}
+    if model is not None:
+        chosen["model.name_or_path"] = model
+    values = {**(overrides or {}), **chosen}
+    usual = "pretrain/continue" if "model.name_or_path" in values else "pretrain/bert-base"
+    return load_recipe(usual if recipe is None else recipe, values)
+
+
+def checked_recipe(recipe: Recipe) -> Recipe:
+    """Returns a recipe with absolute paths and a ``max_seq_length`` that a phase uses, after checking its ``data``.
+
+    Raises:
+        RecipeError: the corpus or the source of the tokenizer is missing, or recipe values are inconsistent.
+    """
+    data = _longest_of_phases(_checked_data(recipe))
+    return _with_absolute_paths(dataclasses.replace(recipe, data=data))
+
+
+def _checked_data(recipe: Recipe) -> DataSettings:
+    """Returns the ``data`` block of a pre-training recipe after checking its corpus and source of the tokenizer.
+
+    Raises:
+        RecipeError: one of them is missing, or recipe values are inconsistent.
+    """
+    data = recipe.data
+    if not isinstance(data, DataSettings):
+        raise RecipeError(f"recipe {recipe.name}: task.kind is {recipe.kind!r}; pre-training needs 'pretraining'")
+    data.run_code()  # the sentence splitter is found, or refused, before the text is read
+    if not data.corpus:
+        raise RecipeError(f"recipe {recipe.name}: no text to train on; give --corpus or data.corpus")
+    ways = [data.tokenizer is not None, data.vocab_size is not None]
+    checkpoint = recipe.model.get("name_or_path")
+    if checkpoint is not None and any(ways):
+        raise RecipeError(
+            f"pre-training continues from {checkpoint} with the tokenizer of that checkpoint, which its weights "
+            "need; remove --tokenizer and --vocab-size"
+        )
+    if checkpoint is None and sum(ways) != 1:
+        raise RecipeError("give either --tokenizer (a folder or a Hub id) or --vocab-size (to train one on the corpus)")
+    if recipe.task.pair_objective != "none" and recipe.model.get("type_vocab_size", 2) < 2:
+        raise RecipeError(
+            f"recipe {recipe.name}: model.type_vocab_size: {recipe.task.pair_objective} marks two segments, and the "
+            "model has one; give 2, or task.pair_objective: none"
+        )
+    if data.streaming and recipe.train.get("max_steps", -1) < 1:
+        raise RecipeError("--streaming: the length of an epoch is not known in advance; give --max-steps")
+    for key in ("train_sampling_strategy", "label_names", "dataloader_persistent_workers"):
+        if key in recipe.train:
+            raise RecipeError(f"train.{key}: pre-training sets this; remove it")
+    trained = {
+        "--cased": data.cased,
+        "--merge-score": data.merge_score != "frequency",
+        "--min-pair-frequency": data.min_pair_frequency is not None,
+    }
+    for flag, given in trained.items():
+        if given and data.vocab_size is None:
+            raise RecipeError(f"{flag} needs --vocab-size; an existing tokenizer keeps its settings")
+    return data
+
+
+def _longest_of_phases(data: DataSettings) -> DataSettings:
+    """Reduces ``max_seq_length`` to the length of the longest phase."""
+    longest = max(length for length, _ in data.lengths())
+    if data.max_seq_length > longest:
+        wanted = data.max_seq_length
+        say(f"warning: data.max_seq_length is {wanted}, but no phase is longer than {longest}; set data.phases")
+    return dataclasses.replace(data, max_seq_length=longest)
+
+
+def _with_absolute_paths(recipe: Recipe) -> Recipe:
+    """Returns the recipe with absolute paths, so that ``recipe.yaml`` repeats the run from any folder."""
+    data: DataSettings = recipe.data
+    placed: dict[str, Any] = {
+        "corpus": [absolute(path) for path in data.corpus],
+        "tokenizer": data.tokenizer and absolute(data.tokenizer),
+        "sentence_splitter": resolved_name(data.sentence_splitter),
+    }
+    source = recipe.model.get("name_or_path")
+    checkpoint = {"name_or_path": absolute(source)} if source else {}
+    return dataclasses.replace(recipe, data=dataclasses.replace(data, **placed), model={**recipe.model, **checkpoint})

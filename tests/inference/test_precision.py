@@ -1,0 +1,67 @@
+"""Inference in bf16 and fp16 beside float32."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import bertkit
+from bertkit.errors import PlacementError
+from bertkit.inference.predictor import load
+
+
+def test_bf16_on_the_cpu_stays_near_float32(stock_models, tmp_path):
+    folder = stock_models.stock_checkpoint(
+        tmp_path, "bert", "AutoModelForSequenceClassification", ["a", "b", "c"], initializer_range=0.1
+    )
+    texts = list(stock_models.TEXTS)
+    exact, near = (load(folder, device="cpu", precision=name) for name in ("float32", "bf16"))
+    assert {weight.dtype for weight in near.model.parameters()} == {torch.bfloat16}
+    expected, found = (
+        each.outputs(each.task.encode(each.task.read_input(texts), each.tokenizer)) for each in (exact, near)
+    )
+    assert found.dtype == np.float32
+    assert not np.array_equal(found, expected)
+    np.testing.assert_allclose(found, expected, atol=5e-2, rtol=5e-2)
+
+
+def test_vectors_in_bf16_are_float32_arrays_near_those_of_float32(stock_models, tmp_path):
+    folder = stock_models.stock_checkpoint(tmp_path, "roberta", "AutoModel")
+    exact, near = (
+        bertkit.load(folder, device="cpu", precision=name).embed(list(stock_models.TEXTS)) for name in ("auto", "bf16")
+    )
+    assert near.dtype == np.float32
+    assert not np.array_equal(exact, near)
+    np.testing.assert_allclose(near, exact, atol=5e-2, rtol=5e-2)
+
+
+def test_fp16_on_a_cpu_is_refused(stock_models, tmp_path):
+    folder = stock_models.stock_checkpoint(tmp_path, "bert", "AutoModelForSequenceClassification")
+    with pytest.raises(PlacementError, match="--precision fp16 needs a GPU; on this CPU use float32, bf16 or auto"):
+        bertkit.load(folder, device="cpu", precision="fp16")
+
+
+def test_an_onnx_model_keeps_its_own_precision(stock_models, tmp_path, monkeypatch):
+    pytest.importorskip("onnxruntime")
+    folder = stock_models.stock_checkpoint(tmp_path / "model", "bert", "AutoModelForSequenceClassification")
+    bertkit.export(folder, tmp_path / "onnx", to="onnx")
+    with pytest.raises(PlacementError, match="an ONNX model has its own precision; remove --precision bf16"):
+        bertkit.load(tmp_path / "onnx", precision="bf16")
+    # On a GPU machine auto is bf16 for other checkpoints; an ONNX model runs on the CPU there too.
+    monkeypatch.setattr("bertkit.inference.predictor.inference_dtype", lambda *_: torch.bfloat16)
+    assert bertkit.load(tmp_path / "onnx").predict("a film")[0]["label"] in ("LABEL_0", "LABEL_1")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("precision", ["auto", "bf16", "fp16"])
+def test_on_a_gpu_scores_agree_with_float32(stock_models, tmp_path, precision):
+    folder = stock_models.stock_checkpoint(
+        tmp_path, "bert", "AutoModelForSequenceClassification", ["a", "b", "c"], initializer_range=0.1
+    )
+    texts = list(stock_models.TEXTS)
+    exact, near = (bertkit.load(folder, precision=name).predict(texts) for name in ("float32", precision))
+    for one, other in zip(exact, near, strict=True):
+        expected = list(one["probabilities"].values())
+        np.testing.assert_allclose(list(other["probabilities"].values()), expected, atol=1e-2)

@@ -1,0 +1,65 @@
+"""Imports of a prediction for one text and of an evaluation, in a fresh process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import bertkit
+from bertkit.tasks.construction import task_of_recipe
+
+# Libraries of training, scoring and data sets, and parts of transformers and torch that take longer than a prediction.
+FORBIDDEN = (
+    *("datasets", "evaluate", "scipy", "pandas", "pyarrow", "sklearn", "accelerate", "matplotlib", "onnxruntime"),
+    *("transformers.modeling_utils", "transformers.generation.utils", "transformers.models.auto.modeling_auto"),
+    *("torch._dynamo", "torch.distributed.tensor", "torchvision"),
+)
+PROGRAM = """
+import json, sys
+from bertkit.cli.app import main
+sys.argv = ["bertkit", *sys.argv[1:]]
+try:
+    main()
+except SystemExit as end:
+    assert not end.code
+print(json.dumps([name for name in json.loads(sys.stdin.read()) if name in sys.modules]))
+"""
+
+
+def test_a_prediction_imports_no_more_than_it_needs(stock_models, tmp_path):
+    folder = stock_models.stock_checkpoint(tmp_path, "bert", "AutoModelForSequenceClassification", ["neg", "pos"])
+    predicted, imported = run("predict", folder, "a lovely film")
+    assert predicted.endswith("\ta lovely film")
+    assert json.loads(imported) == []
+
+
+def test_the_accuracy_of_a_tsv_file_needs_no_more(stock_models, tmp_path):
+    folder = stock_models.stock_checkpoint(
+        tmp_path / "model", "bert", "AutoModelForSequenceClassification", ["negative", "positive"]
+    )
+    recipe = bertkit.load_recipe("finetune/glue/sst2")
+    config = json.loads((folder / "config.json").read_text())
+    config["bertkit_task"] = task_of_recipe(recipe).describe()
+    config["bertkit_task"]["data"]["max_seq_length"] = 32
+    (folder / "config.json").write_text(json.dumps(config))
+    (tmp_path / "dev.tsv").write_text("sentence\tlabel\na lovely film\t1\na dull film\t0\na film\t1\n")
+    score, examples, imported = run("evaluate", folder, "--data-dir", tmp_path)
+    right = [row["label"] for row in bertkit.load(folder).predict(["a lovely film", "a dull film", "a film"])]
+    expected = sum(label == given for label, given in zip(right, ("positive", "negative", "positive"), strict=True)) / 3
+    assert score == f"accuracy {expected:.4f}"
+    assert examples == f"3 examples of {tmp_path / 'dev.tsv'}"
+    assert json.loads(imported) == []
+
+
+def run(*arguments):
+    """Runs a command; returns its lines and, as JSON, the names of what it should not have imported."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *map(str, arguments)],
+        input=json.dumps(FORBIDDEN),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()

@@ -1,0 +1,192 @@
+"""Reports of runs: every number equals the results or scikit-learn's, and hostile names do no harm."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+from sklearn.metrics import average_precision_score, confusion_matrix, precision_recall_fscore_support
+
+from bertkit import finetune, report
+from bertkit.errors import CheckpointError, DataError, OutputError, RecipeError
+from bertkit.files import write_json
+from bertkit.inference.outcomes import outcome_of
+from bertkit.tasks.arrays import softmax
+
+
+def test_a_run_leaves_a_page_without_links_to_others(hostile_run, page):
+    found = page(hostile_run.output_dir / "report.html")
+    assert found.tags.count("script") == 1
+    assert all(link.startswith(("#", "data:")) for link in found.links)
+    assert {link[1:] for link in found.links if link.startswith("#")} <= set(found.ids)
+    assert "url(http" not in found.source
+    assert len(found.ids) == len(set(found.ids))
+    pictures = sorted(path.name for path in (hostile_run.output_dir / "figures").iterdir())
+    assert len(found.images) == len(pictures)
+    assert all(found.images)
+    for name in pictures:
+        assert (hostile_run.output_dir / "figures" / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_labels_and_texts_are_escaped(hostile_run, page, hostile):
+    found = page(hostile_run.output_dir / "report.html")
+    assert hostile not in found.source
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in found.source
+    assert "<img" not in found.source
+    assert hostile in [row[0] for row in found.tables["Scores of each class"]]
+    assert len(found.source) < 1_500_000
+    assert "x" * 1000 not in found.source
+    assert "more characters" in found.source
+
+
+def test_the_numbers_are_those_of_the_results_and_of_scikit_learn(hostile_run, page):
+    found = page(hostile_run.output_dir / "report.html")
+    results = json.loads((hostile_run.output_dir / "all_results.json").read_text())
+    shown = {row[0]: row[1] for row in found.tables["All results"][1:]}
+    assert shown.keys() == results.keys()
+    assert found.tiles["accuracy"] == f"{results['eval_accuracy']:.4f}"
+    outcome = outcome_of(hostile_run.output_dir)
+    labels, names = np.asarray(outcome.features["labels"]), outcome.task.task.label_names
+    probabilities = softmax(outcome.outputs)
+    predicted = probabilities.argmax(axis=1)
+    scores = precision_recall_fscore_support(labels, predicted, labels=range(len(names)), zero_division=0)
+    for c, row in enumerate(found.tables["Scores of each class"][1:]):
+        assert row[0] == names[c]
+        ap = average_precision_score(labels == c, probabilities[:, c])
+        assert [float(cell) for cell in row[1:5]] == pytest.approx([*(each[c] for each in scores[:3]), ap], abs=2e-4)
+        assert row[5:7] == [str(scores[3][c]), str((predicted == c).sum())]
+    right = np.trace(confusion_matrix(labels, predicted))
+    assert any(f"{right} of {len(labels)} on the diagonal" in alt for alt in found.images)
+    wrong = found.tables["Wrong predictions"][1:]
+    assert len(wrong) == (predicted != labels).sum()
+    surest = np.lexsort((np.arange(len(labels)), -probabilities.max(axis=1)))
+    assert [int(row[0].split()[0]) for row in wrong] == [row + 1 for row in surest if predicted[row] != labels[row]]
+
+
+def test_the_model_card_shows_the_figure_and_the_classes(hostile_run):
+    card = (hostile_run.output_dir / "README.md").read_text()
+    assert "(figures/confusion.png)" in card
+    assert "[report.html](report.html)" in card
+    assert "| class | precision | recall |" in card
+
+
+@pytest.mark.slow
+def test_the_same_run_gives_the_same_bytes(copied):
+    run = copied()
+    first = [report(run).read_bytes(), *(path.read_bytes() for path in sorted((run / "figures").iterdir()))]
+    again = [report(run).read_bytes(), *(path.read_bytes() for path in sorted((run / "figures").iterdir()))]
+    assert first == again
+
+
+def test_texts_can_be_left_out(hostile_run, page, tmp_path):
+    path = report(hostile_run.output_dir, output=tmp_path / "without.html", texts=False)
+    source = path.read_text()
+    assert "Wrong predictions" not in source
+    assert "more characters" not in source
+    rows = [json.loads(line) for line in (hostile_run.output_dir.parent / "validation.jsonl").read_text().splitlines()]
+    assert not [row for row in rows if len(row["text"]) > 20 and row["text"] in source]
+    assert "Scores of each class" in page(path).tables
+
+
+def test_an_unfinished_run_gives_a_partial_report_that_says_so(copied, page):
+    run = copied()
+    for name in ("trainer_state.json", "all_results.json", "eval_results.json", "model.safetensors"):
+        (run / name).unlink()
+    write_json(run / "run.json", {**json.loads((run / "run.json").read_text()), "finished": False})
+    found = page(report(run))
+    assert "This run has not finished: the report shows its last checkpoint, after step 6 of 6" in found.source
+    assert "unfinished" in found.source
+    assert "Loss" in found.source
+    assert "Scores of each class" not in found.tables
+
+
+def test_what_is_no_run_is_refused(tmp_path, copied):
+    with pytest.raises(CheckpointError, match=r"contains no recipe\.yaml and no run\.json"):
+        report(tmp_path)
+    with pytest.raises(CheckpointError, match="no such folder"):
+        report(tmp_path / "missing")
+    with pytest.raises(RecipeError, match="give one or more"):
+        report()
+    run = copied()
+    with pytest.raises(RecipeError, match="each run once"):
+        report(run, run / ".." / run.name)
+    with pytest.raises(OutputError, match="already exists"):
+        report(run, output=run / "run.json")
+    (run / "run.json").write_text("{")
+    with pytest.raises(DataError, match=r"run\.json: damaged"):
+        report(run)
+
+
+def test_changed_data_are_refused_and_the_report_stays(copied, tmp_path):
+    run = copied()
+    record = json.loads((run / "run.json").read_text())
+    record["data"]["validation"]["fingerprint"] = "sha256:other"
+    write_json(run / "run.json", record)
+    before = (run / "report.html").read_bytes()
+    with pytest.raises(DataError, match="has changed since the run"):
+        report(run)
+    assert (run / "report.html").read_bytes() == before
+
+
+def test_two_runs_show_the_difference_with_its_interval(copied, page, tmp_path):
+    """Two copies of one run differ by 0; of a run with other predictions the difference is that of the scores."""
+    one, two = copied("one"), copied("two")
+    found = page(report(one, two, output=tmp_path / "both.html"))
+    assert "two − one:" in found.source
+    assert re.search(r"f?\w+ \+0\.0000, 95 % interval \+0\.0000 to \+0\.0000", found.source)
+    assert "The interval contains 0" in found.source
+    assert len(found.ids) == len(set(found.ids))
+    scores = {row[0]: row[1:] for row in found.tables["Scores on the validation set, with 95 % intervals"][1:]}
+    assert scores["accuracy"][0] == scores["accuracy"][1]
+    accuracy = json.loads((one / "all_results.json").read_text())["eval_accuracy"]
+    assert scores["accuracy"][0].startswith(f"{accuracy:.4f}")
+
+
+@pytest.fixture
+def glue(tmp_path):
+    """Verdicts in GLUE's layout: 16 to train on, 8 to score."""
+    folder = tmp_path / "glue" / "SST-2"
+    folder.mkdir(parents=True)
+    for name, number in (("train", 16), ("dev", 8)):
+        rows = [f"the film is {('awful', 'lovely')[row % 2]}\t{row % 2}" for row in range(number)]
+        (folder / f"{name}.tsv").write_text("\n".join(["sentence\tlabel", *rows]) + "\n")
+    return folder.parent
+
+
+def test_a_report_that_fails_does_not_lose_the_run(glue, checkpoint, tmp_path, monkeypatch, capfd):
+    from bertkit.reporting import report as module
+
+    def fails(*given, **options):
+        raise ValueError("no fonts\nat all")
+
+    monkeypatch.setattr(module, "draw_run", fails)
+    run = finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / "run", overrides=FEW)
+    assert json.loads((run.output_dir / "run.json").read_text())["finished"] is True
+    assert not (run.output_dir / "report.html").exists()
+    assert "report.html" not in (run.output_dir / "README.md").read_text()
+    said = [line for line in capfd.readouterr().err.splitlines() if "its report failed" in line]
+    assert said == [
+        "warning: the run is complete, but its report failed: ValueError: no fonts at all; to try again: "
+        f"bertkit report {run.output_dir}"
+    ]
+
+
+def test_no_report_is_made_if_it_is_turned_off(glue, checkpoint, tmp_path):
+    overrides = {**FEW, "train.report": False}
+    run = finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / "run", overrides=overrides)
+    assert not (run.output_dir / "report.html").exists()
+    assert not (run.output_dir / "figures").exists()
+
+
+FEW = {
+    "data.max_seq_length": 16,
+    "train.max_steps": 2,
+    "train.global_train_batch_size": 8,
+    "train.eval_strategy": "no",
+    "train.save_strategy": "no",
+    "train.load_best_model_at_end": False,
+    "placement.mixed_precision": "no",
+    "placement.device": "cpu",
+}

@@ -1,0 +1,245 @@
+"""The server as a process: real connections, signals, InferenceClient, and thousands of generated bodies."""
+
+from __future__ import annotations
+
+import http.client
+import importlib.util
+import json
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bertkit
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("serve_extra")]
+TEXT = "the film is lovely"
+
+
+class Server:
+    """A running ``bertkit serve``."""
+
+    def __init__(self, folder: Path, *options: str, **environment: str):
+        command = [sys.executable, "-m", "bertkit", "serve", str(folder), "--port", "0", "--device", "cpu", *options]
+        self.process = subprocess.Popen(
+            command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}
+        )
+        assert self.process.stderr is not None
+        self.said = ""
+        while "serving" not in self.said:
+            line = self.process.stderr.readline()
+            assert line, self.said
+            self.said += line
+        self.url = re.search(r"http://\S+:\d+", self.said)[0]
+        self.port = int(self.url.rpartition(":")[2])
+
+    def connection(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+
+    def post(self, body: Any, path: str = "/", headers: Any = None) -> tuple[int, Any]:
+        connection = self.connection()
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        connection.request("POST", path, data, {"Content-Type": "application/json", **(headers or {})})
+        response = connection.getresponse()
+        found = response.read().decode()
+        connection.close()
+        return response.status, json.loads(found)
+
+    def end(self, number: int = signal.SIGTERM) -> tuple[int, str, str]:
+        """Returns the exit code, and what was written to stdout and stderr."""
+        self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=200)
+        return self.process.returncode, out, self.said + err
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Server]]:
+    servers: list[Server] = []
+
+    def started(*given: Any, **environment: str) -> Server:
+        servers.append(Server(*given, **environment))
+        return servers[-1]
+
+    yield started
+    for server in servers:
+        if server.process.poll() is None:
+            server.process.kill()
+            server.process.communicate()
+
+
+def test_inference_client_of_every_task(start, fine_tuned, checkpoint):
+    from huggingface_hub import InferenceClient
+
+    def client(*given: Any) -> Any:
+        return InferenceClient(provider="hf-inference", model=start(*given).url)
+
+    film = client(fine_tuned("film"))
+    (expected,) = bertkit.load(fine_tuned("film")).predict(TEXT)
+    found = film.text_classification(TEXT, top_k=2, function_to_apply="softmax")
+    assert (len(found), found[0].label) == (2, expected["label"])
+    assert found[0].score == pytest.approx(expected["probability"], abs=1e-4)
+    assert film.health_check()
+    assert film.get_endpoint_info()["task"] == "text-classification"
+
+    (expected,) = bertkit.load(fine_tuned("entities")).predict("a good film, a bad plot")
+    entities = client(fine_tuned("entities")).token_classification(
+        "a good film, a bad plot", aggregation_strategy="simple"
+    )
+    assert [(each.entity_group, each.start, each.end) for each in entities] == [
+        (each["type"], each["start"], each["end"]) for each in expected["entities"]
+    ]
+
+    answers = client(fine_tuned("answers"))
+    (expected,) = bertkit.load(fine_tuned("answers")).predict(question="what is lovely", context=TEXT)
+    assert answers.question_answering("what is lovely", TEXT).answer == expected["answer"]
+    assert len(answers.question_answering("what is lovely", TEXT, top_k=3)) == 3
+
+    (guesses,) = bertkit.load(checkpoint).fill_mask("the [MASK] is")[0]
+    masks = client(checkpoint).fill_mask("the [MASK] is", top_k=2)
+    assert [each.sequence for each in masks] == [guess.text for guess in guesses[:2]]
+
+    vectors = client(checkpoint, "--as", "embed")
+    assert vectors.feature_extraction(TEXT) == pytest.approx(bertkit.load(checkpoint).embed(TEXT)[0], abs=1e-4)
+    assert np.linalg.norm(vectors.feature_extraction(TEXT, normalize=True, truncate=True)) == pytest.approx(1, abs=1e-4)
+    assert vectors.sentence_similarity(TEXT, [TEXT, "bad"])[0] == pytest.approx(1, abs=1e-4)
+
+
+def test_sigterm_answers_what_was_taken_and_ends_with_0(start, fine_tuned):
+    server = start(fine_tuned("film"))
+    found: list[int] = []
+    texts = {"inputs": ["the film is lovely " * 4] * 32}
+    threads = [threading.Thread(target=lambda: found.append(server.post(texts)[0])) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for _ in range(100):  # until the server has taken them all
+        connection = server.connection()
+        connection.request("GET", "/metrics")
+        text = connection.getresponse().read().decode()
+        connection.close()
+        waiting = float(re.search(r"^bertkit_queue_size (\S+)", text, re.M)[1])
+        done = re.search(r'^bertkit_requests_total{route="/",status="200"} (\S+)', text, re.M)
+        if waiting + (float(done[1]) if done else 0) == 12:
+            break
+    code, out, err = server.end()
+    for thread in threads:
+        thread.join()
+    assert found == [200] * 12
+    assert (code, out) == (0, "")
+    assert "lovely" not in err
+    assert "Traceback" not in err
+
+
+def test_ctrl_c_ends_with_0_also_with_an_idle_connection(start, fine_tuned):
+    server = start(fine_tuned("film"))
+    idle = server.connection()
+    idle.connect()
+    code, _, err = server.end(signal.SIGINT)
+    idle.close()
+    assert code == 0
+    assert "Traceback" not in err
+
+
+def test_clients_that_go_away_leave_the_server_answering(start, fine_tuned):
+    server = start(fine_tuned("film"))
+    body = json.dumps({"inputs": [TEXT] * 32}).encode()
+    head = (
+        f"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    )
+    for sent in (head + body, head + body[:10], head, head[:20]) * 10:
+        with socket.create_connection(("127.0.0.1", server.port)) as connection:
+            connection.sendall(sent)
+    assert server.post({"inputs": TEXT})[0] == 200
+    code, _, err = server.end()
+    assert (code, "Traceback" in err) == (0, False)
+
+
+def test_a_large_body_is_refused_before_it_is_read(start, fine_tuned):
+    server = start(fine_tuned("film"), "--max-body-bytes", "1000")
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
+        connection.sendall(
+            b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 999999999\r\n\r\n"
+        )
+        assert connection.recv(100).startswith(b"HTTP/1.1 413")  # nothing of the body was sent
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
+        connection.sendall(
+            b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+        )
+        connection.sendall(b"400\r\n" + b" " * 0x400 + b"\r\n")
+        assert connection.recv(100).startswith(b"HTTP/1.1 413")
+
+
+def test_wrong_options_end_with_one_message(fine_tuned, start, tmp_path):
+    server = start(fine_tuned("film"), BERTKIT_SERVE_TOKEN="sesame")
+    assert server.post({"inputs": TEXT})[0] == 401
+    assert server.post({"inputs": TEXT}, headers={"Authorization": "Bearer sesame"})[0] == 200
+    film = str(fine_tuned("film"))
+    for given, message in {
+        (film, "--port", str(server.port)): f"--port {server.port}: Address already in use; give another --port",
+        (film, "--port", "70000"): "--port 70000: expected 0 to 65535",
+        (film, "--host", "no such host"): "--host no such host: ",
+        (film, "--token", "é"): "--token: expected printable ASCII",
+        (film, "--max-batch-tokens", "0"): "--max-batch-tokens: expected a positive number, got 0",
+        (str(tmp_path / "absent"),): "absent",
+        (film, "--as", "fill-mask", "--port", "0"): "film",
+    }.items():
+        done = subprocess.run([sys.executable, "-m", "bertkit", "serve", *given], capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (2, ""), given
+        assert message in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_int8_and_onnx_are_served(start, fine_tuned, tmp_path):
+    for package in ("onnx", "onnxscript", "onnxruntime"):
+        pytest.importorskip(package, reason=f"{package} is of the extra onnx, which is not installed")
+    out = tmp_path / "onnx"
+    bertkit.export(fine_tuned("film"), out, to="onnx")
+    status, found = start(out).post({"inputs": TEXT})
+    (expected,) = bertkit.load(out).predict(TEXT)
+    assert (status, found[0][0]["label"]) == (200, expected["label"])
+    assert found[0][0]["score"] == pytest.approx(expected["probability"], abs=1e-3)
+
+
+def test_two_thousand_generated_bodies(start, fine_tuned):
+    """Over real connections, in four threads at once; then the server still gives the answers of `predict`."""
+    spec = importlib.util.spec_from_file_location("bodies", Path(__file__).with_name("test_requests.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    server = start(fine_tuned("film"))
+    faults: list[Any] = []
+    statuses: list[int] = []
+
+    def send(seed: int) -> None:
+        source = random.Random(seed)
+        for _ in range(500):
+            body, path = module.random_body(source), source.choice(module.PATHS)
+            status, answer = server.post(body, path)
+            statuses.append(status)
+            if not (status == 200 or 400 <= status < 500):
+                faults.append((path, body, status, answer))
+
+    threads = [threading.Thread(target=send, args=(seed,)) for seed in range(4)]
+    started = time.monotonic()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not faults, faults[:3]
+    assert len(statuses) == 2000
+    assert {200, 413, 422, 424} <= set(statuses)
+    assert time.monotonic() - started < 600
+    (expected,) = bertkit.load(fine_tuned("film")).predict(TEXT)
+    _, found = server.post({"inputs": TEXT})
+    assert found[0][0]["score"] == pytest.approx(expected["probability"], abs=1e-4)
+    code, _, err = server.end()
+    assert (code, "Traceback" in err) == (0, False)

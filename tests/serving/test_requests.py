@@ -1,0 +1,243 @@
+"""Requests that are refused: each with its status, in one form, and none of them a fault of the server."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+JSON = {"Content-Type": "application/json"}
+
+BAD_BODIES = {
+    "empty": b"",
+    "no JSON": b"{",
+    "a list": b"[1, 2]",
+    "a number": b"1",
+    "no inputs": b"{}",
+    "null": b'{"inputs": null}',
+    "a number as text": b'{"inputs": 3}',
+    "no texts": b'{"inputs": []}',
+    "nested texts": b'{"inputs": [["a"]]}',
+    "one wrong text of several": b'{"inputs": ["a", 3]}',
+    "an unknown key": b'{"inputs": "a", "input": "b"}',
+    "an unknown parameter": b'{"inputs": "a", "parameters": {"topk": 1}}',
+    "a wrong parameter": b'{"inputs": "a", "parameters": {"top_k": "3"}}',
+    "a parameter out of its range": b'{"inputs": "a", "parameters": {"top_k": 0}}',
+    "a huge number": b'{"inputs": "a", "parameters": {"top_k": -' + b"9" * 5000 + b"}}",
+    "NaN": b'{"inputs": "a", "parameters": {"top_k": NaN}}',
+    "half a surrogate pair": b'{"inputs": "\\ud800"}',
+    "another half": b'{"inputs": "a\\udc00"}',
+    "invalid UTF-8": b'{"inputs": "\xff\xfe"}',
+    "UTF-16": '{"inputs": "a"}'.encode("utf-16"),
+    "deep nesting": b'{"inputs": ' * 100_000,
+    "deep lists": b"[" * 100_000,
+    "trailing text": b'{"inputs": "a"} x',
+}
+
+
+@pytest.fixture
+def client(client_of, fine_tuned):
+    return client_of(fine_tuned("film"))
+
+
+def refusal(response, status):
+    assert response.status_code == status, response.text
+    answer = response.json()
+    assert answer.keys() == {"error", "error_type"}
+    return answer["error"]
+
+
+@pytest.mark.parametrize("name", BAD_BODIES)
+def test_malformed_bodies(name, client):
+    assert refusal(client.post("/", content=BAD_BODIES[name], headers=JSON), 422)
+
+
+def test_errors_repeat_no_texts(client):
+    """Errors may be logged by others on the way."""
+    response = client.post("/", {"inputs": ["a secret", 3], "parameters": {"top_k": "a secret"}})
+    assert "secret" not in refusal(response, 422)
+
+
+def test_texts_that_are_too_long_are_refused_or_cut(client):
+    body = {"inputs": ["fine", "film " * 30]}
+    error = refusal(client.post("/", body), 413)
+    assert "needs 32 tokens, and 24 are read" in error
+    cut = client.post("/", {**body, "truncate": True}).json()
+    by_hand = client.post("/", {"inputs": "film " * 22}).json()
+    assert [each["score"] for each in cut[1]] == pytest.approx([each["score"] for each in by_hand[0]], abs=1e-4)
+
+
+def test_too_many_texts_and_tokens(client_of, fine_tuned):
+    client = client_of(fine_tuned("film"), max_client_batch_size=2, max_request_tokens=20)
+    assert "at most 2" in refusal(client.post("/", {"inputs": ["a", "b", "c"]}), 413)
+    assert "at most 20" in refusal(client.post("/", {"inputs": ["film " * 10, "film " * 10]}), 413)
+    assert client.post("/", {"inputs": ["a", "b"]}).status_code == 200
+
+
+def test_large_bodies_are_refused_before_they_are_read(client_of, fine_tuned):
+    """By the header, and at the limit where the size is not declared."""
+    client = client_of(fine_tuned("film"), max_body_bytes=1000)
+    read = []
+
+    async def endless():
+        while True:
+            read.append(1)
+            assert len(read) < 50
+            yield b" " * 100
+
+    response = client.post("/", content=endless(), headers=JSON)
+    refusal(response, 413)
+    assert response.headers["connection"] == "close"
+    assert len(read) < 15
+    refusal(client.post("/", content=b"", headers={**JSON, "Content-Length": "1001"}), 413)
+    refusal(client.post("/", content=b"", headers={**JSON, "Content-Length": "9" * 400}), 413)
+
+
+def test_bodies_that_do_not_arrive(client_of, fine_tuned):
+    import asyncio
+
+    client = client_of(fine_tuned("film"), body_timeout=0.05)
+
+    async def slow():
+        await asyncio.sleep(10)
+        yield b"{}"
+
+    assert "0.05 seconds" in refusal(client.post("/", content=slow(), headers=JSON), 408)
+
+
+def test_only_json_is_taken(client):
+    for kind in ("text/plain", "application/x-www-form-urlencoded"):
+        refusal(client.post("/", content=b'{"inputs": "a"}', headers={"Content-Type": kind}), 415)
+    utf8 = {"Content-Type": "application/json; charset=utf-8"}
+    assert client.post("/", content=b'{"inputs": "a"}', headers=utf8).status_code == 200
+
+
+def test_overload(client_of, fine_tuned):
+    client = client_of(fine_tuned("film"), max_concurrent_requests=3)
+    responses = client.together([("/", {"inputs": "the film"})] * 12)
+    refused = [response for response in responses if response.status_code != 200]
+    assert refused
+    assert len(responses) - len(refused) >= 3
+    for response in refused:
+        assert "try again" in refusal(response, 429)
+        assert response.headers["retry-after"] == "1"
+    assert client.post("/", {"inputs": "the film"}).status_code == 200
+
+
+def test_routes_of_other_checkpoints(client, client_of, checkpoint):
+    error = refusal(client.post("/embed", {"inputs": "a"}), 424)
+    assert error == "/embed: this checkpoint is served for text-classification, which answers POST /, /predict"
+    refusal(client.post("/rerank", {"query": "a", "texts": ["b"]}), 424)
+    refusal(client_of(checkpoint, "embed").post("/predict", {"inputs": "a"}), 424)
+    refusal(client.get("/nothing"), 404)
+    refusal(client.get("/predict"), 405)
+
+
+def test_the_token(client_of, fine_tuned):
+    client = client_of(fine_tuned("film"), token="open sesame")
+    body = {"inputs": "a"}
+    for given in ("", "Bearer", "Bearer open", "Basic open sesame", "Bearer open sesame!", "Bearer öffne".encode()):
+        response = client.post("/", body, headers={"Authorization": given})
+        refusal(response, 401)
+        assert response.headers["www-authenticate"] == "Bearer"
+    right = {"Authorization": "Bearer open sesame"}
+    assert client.post("/", body, headers=right).status_code == 200
+    for path in ("/info", "/metrics"):
+        refusal(client.get(path), 401)
+        assert client.get(path, headers=right).status_code == 200
+    assert client.get("/health").status_code == 200
+    refusal(client.post("/embed", body), 401)
+
+
+def test_information_and_metrics(client):
+    client.post("/", {"inputs": ["a secret", "b"]})
+    info = client.get("/info").json()
+    assert info["model_id"] == "film"  # no path
+    assert info["model_type"]["classifier"]["id2label"] == {"0": "bad", "1": "fair", "2": "good"}
+    assert info["max_input_length"] == 24
+    text = client.get("/metrics").text
+    assert "secret" not in text
+    assert 'bertkit_requests_total{route="/",status="200"}' in text
+    assert "bertkit_batch_texts_bucket" in text
+
+
+def test_a_failing_model_fails_its_own_request_only(client_of, fine_tuned, monkeypatch, capfd):
+    """Requests of one batch: the one whose text breaks the model gets the error, the others their answers."""
+    client = client_of(fine_tuned("film"), max_client_batch_size=9)
+    (engine,) = {cell.cell_contents.service.engine for cell in _server_cells(client.app)}
+    encode = engine.predictor.task.encode
+
+    def broken(examples: Any, tokenizer: Any) -> Any:
+        if any("break" in text for text in examples["text"]):
+            raise SystemExit("with the text: a secret")
+        return encode(examples, tokenizer)
+
+    monkeypatch.setattr(engine.predictor.task, "encode", broken)
+    requests = [("/", {"inputs": text}) for text in ("the film", "break", "a plot", "bad")]
+    responses = client.together(requests)
+    assert [response.status_code for response in responses] == [200, 500, 200, 200]
+    assert "secret" not in responses[1].text + capfd.readouterr().err
+    assert client.post("/", {"inputs": "the film"}).status_code == 200
+
+
+def _server_cells(app: Any) -> list[Any]:
+    cells = [cell for route in app.routes for cell in route.endpoint.__closure__ or ()]
+    return [cell for cell in cells if hasattr(cell.cell_contents, "batcher")]
+
+
+def test_weights_that_are_not_finite_are_no_fault_of_the_server(client_of, fine_tuned, monkeypatch):
+    import torch
+
+    client = client_of(fine_tuned("film"), max_client_batch_size=8)
+    (engine,) = {cell.cell_contents.service.engine for cell in _server_cells(client.app)}
+    with torch.no_grad():
+        engine.predictor.model.classifier.bias.fill_(float("nan"))
+    refusal(client.post("/", {"inputs": "a"}), 424)
+
+
+def random_body(source: random.Random) -> bytes:
+    """JSON that is close to a request, with faults of all kinds, or bytes."""
+    texts = ["", "a film", "\x00", "\t", "😀" * 9, "film " * 40, "\u202e", "[MASK]", "a" * 3000, "\n\r"]
+
+    def value(depth: int) -> Any:
+        kinds = ["text", "text", "text", "number", "list", "object", "other"]
+        kind = source.choice(kinds[:4] if depth > 3 else kinds)
+        if kind == "text":
+            return source.choice(texts)
+        if kind == "number":
+            return source.choice([0, -1, 1, 5, 10**9, 10**30, 1.5, float("nan"), float("inf"), 1e308])
+        if kind == "list":
+            return [value(depth + 1) for _ in range(source.randrange(5))]
+        if kind == "object":
+            return {source.choice([*KEYS, "x"]): value(depth + 1) for _ in range(source.randrange(5))}
+        return source.choice([None, True, False])
+
+    body = {source.choice(KEYS): value(1) for _ in range(source.randrange(4))}
+    if source.random() < 0.7:
+        body["inputs"] = value(0)
+    data = json.dumps(body, ensure_ascii=source.random() < 0.5).encode()
+    if source.random() < 0.3:
+        data = bytearray(data)
+        for _ in range(source.randrange(1, 4)):
+            data[source.randrange(len(data))] = source.randrange(256)
+    return bytes(data[: source.randrange(len(data) + 1)] if source.random() < 0.1 else data)
+
+
+KEYS = "inputs parameters truncate options model normalize question context source_sentence sentences query".split()
+KEYS += "texts raw_scores return_text input encoding_format dimensions text text_pair top_k targets".split()
+KEYS += "function_to_apply aggregation_strategy ignore_labels max_answer_len handle_impossible_answer".split()
+PATHS = ["/", "/", "/", "/predict", "/embed", "/rerank", "/similarity", "/v1/embeddings"]
+
+
+@pytest.mark.parametrize("kind", ["film", "entities", "answers", "pairs", "fill-mask", "embed"])
+def test_fuzzed_bodies_get_an_answer_or_a_refusal(kind, client_of, fine_tuned, checkpoint):
+    """Never a fault of the server; `test_process.py` sends more to a real one."""
+    client = client_of(checkpoint, kind) if kind in ("fill-mask", "embed") else client_of(fine_tuned(kind))
+    source = random.Random(kind)
+    for _ in range(60):
+        body, path = random_body(source), source.choice(PATHS)
+        response = client.post(path, content=body, headers=JSON)
+        assert response.status_code == 200 or 400 <= response.status_code < 500, (path, body, response.text)
+        json.loads(response.text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))

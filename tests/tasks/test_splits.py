@@ -1,0 +1,34 @@
+"""Examples of a split, in memory and as a data set."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+from datasets import Dataset
+
+from bertkit.tasks.splits import ColumnsOf, Rows, Truncation
+
+
+def test_rows_give_what_the_data_set_of_the_same_columns_gives():
+    columns = {"sentence": ["a", "b", "c"], "labels": [1, None, 0]}
+    rows, dataset = Rows(columns), Dataset.from_dict(columns)
+    for each in (rows, pickle.loads(pickle.dumps(rows)), copy.deepcopy(rows)):
+        for _ in range(2):  # in memory, and as a data set
+            assert len(each) == 3
+            assert each.column_names == dataset.column_names
+            assert {**ColumnsOf(each)} == columns
+            assert {**ColumnsOf(each.select([2, 0]))} == {"sentence": ["c", "a"], "labels": [0, 1]}
+            assert each[1] == dataset[1]
+        assert each.map(lambda row: {"longer": row["sentence"] * 2})["longer"][:] == ["aa", "bb", "cc"]
+        assert isinstance(each.dataset, Dataset)
+
+
+def test_rows_of_no_columns_or_no_rows():
+    assert len(Rows({})) == 0
+    assert len(Rows({"sentence": []})) == 0
+    assert len(Rows({"sentence": ["a"]}).select([])) == 0
+
+
+def test_truncation_counts_inputs_and_tokens():
+    assert Truncation.of_lengths([8, 8, 3], [8, 20, 3]) == Truncation(1, 12, 3, 31)
