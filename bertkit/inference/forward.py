@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Kept = TypeVar("Kept")
 _USUAL_LENGTH = 512  # tokens; some encoders read 8,192, and a batch of such inputs would fill the memory
+_SHORTEST = 0.75  # shortest input of a batch, as a part of the longest
 
 
 def forward_in_batches(
@@ -60,6 +61,8 @@ def forward_in_batches(
     while start < len(order):
         longest = max(lengths[order[start]], 1)
         chosen = order[start : start + max(1, min(batch_size, batch_size * _USUAL_LENGTH // longest))]
+        if model.device.type == "cpu":  # padding costs more there than small batches
+            chosen = [number for number in chosen if lengths[number] >= _SHORTEST * longest]
         batch = {name: values.to(model.device) for name, values in collate(chosen).items()}
         with torch.inference_mode():
             outputs = model(**batch, **options)
