@@ -21,6 +21,9 @@ BERT = ("bertkit", "bert")
 MOST_LAYERS = 1000
 """Largest number of layers of a new model or a checkpoint; more are slips, or faults of a file."""
 
+FROM_CODE: set[str] = set()
+"""Model types that `bertkit.checkpoint.remote_code` has registered with the Auto classes."""
+
 _LEAST_TOKENS = 3  # [CLS], a token of text, [SEP]
 # RoBERTa numbers positions from padding_idx + 1, and these families share its code.
 _POSITIONS_AFTER_PADDING = frozenset(
@@ -48,12 +51,12 @@ def config_class(model_type: str | None, name: str) -> type[PreTrainedConfig]:
 
     if model_type not in CONFIG_MAPPING:
         raise CheckpointError(
-            f"{name}: a checkpoint of type {model_type!r}, which transformers does not support; code in a "
-            "checkpoint is not executed"
+            f"{name}: a checkpoint of type {model_type!r}, which transformers does not support; code in a checkpoint "
+            "is not executed, unless --trust-remote-code (trust_remote_code=True) is given"
         )
     # Masked language models read both sides of every token; a configuration does not tell that of itself (GPT-2's says
     # is_decoder=False).
-    if model_type not in MODEL_FOR_MASKED_LM_MAPPING_NAMES:
+    if model_type not in MODEL_FOR_MASKED_LM_MAPPING_NAMES and model_type not in FROM_CODE:
         raise _no_encoder(
             name, f"a checkpoint of type {model_type!r}, for which transformers has no masked language model"
         )

@@ -46,6 +46,7 @@ def embed(
     ] = None,
     precision: options.Precision = "auto",
     revision: options.Revision = None,
+    trust_remote_code: options.TrustRemoteCode = False,
     json: options.AsJson = False,
 ) -> None:
     """Compute vectors of texts, or of their tokens, with any encoder; long texts are read in windows."""
@@ -61,6 +62,7 @@ def embed(
         stride,
         precision,
         revision,
+        trust_remote_code,
     )
     if json:
         print_text(dumps({"texts": count, "size": size, "output": str(output_file)}))

@@ -43,6 +43,7 @@ def evaluate(
     ] = "validation",
     precision: options.Precision = "auto",
     revision: options.Revision = None,
+    trust_remote_code: options.TrustRemoteCode = False,
     json: options.AsJson = False,
 ) -> None:
     """Score a fine-tuned checkpoint, of bertkit or stock, on data of its task."""
@@ -55,6 +56,7 @@ def evaluate(
         columns=settings.block("task"),
         precision=precision,
         revision=revision,
+        trust_remote_code=trust_remote_code,
         **data,
     )
     if json:

@@ -35,12 +35,22 @@ def export(
         bool, typer.Option("--int8", help="With --to onnx: quantize matrices to int8, and score before and after.")
     ] = False,
     revision: options.Revision = None,
+    trust_remote_code: options.TrustRemoteCode = False,
     json: options.AsJson = False,
 ) -> None:
     """Write a checkpoint in a format that does not need bertkit, and check that it computes the same."""
     data = settings.block("data")
     most = data.pop("max_eval_samples", None)
-    result = bertkit.export(checkpoint, out, to=to, int8=int8, max_samples=most, revision=revision, **data)
+    result = bertkit.export(
+        checkpoint,
+        out,
+        to=to,
+        int8=int8,
+        max_samples=most,
+        revision=revision,
+        trust_remote_code=trust_remote_code,
+        **data,
+    )
     if json:
         print_text(dumps(asdict(result), default=str))
         return

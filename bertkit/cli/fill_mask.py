@@ -21,10 +21,13 @@ def fill_mask(
     ],
     top_k: Annotated[int, typer.Option(help="Number of predictions per mask.")] = 5,
     revision: options.Revision = None,
+    trust_remote_code: options.TrustRemoteCode = False,
     json: options.AsJson = False,
 ) -> None:
     """Predict the tokens at [MASK] with a masked language model: probability, token, and the text with it."""
-    found = bertkit.load(checkpoint, revision=revision).fill_mask(texts, top_k=top_k)
+    found = bertkit.load(checkpoint, revision=revision, trust_remote_code=trust_remote_code).fill_mask(
+        texts, top_k=top_k
+    )
     if json:
         print_text(dumps([[[asdict(guess) for guess in mask] for mask in text] for text in found], ensure_ascii=False))
         return

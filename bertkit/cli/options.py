@@ -28,6 +28,7 @@ Port = Annotated[int, typer.Option("--port", help="Port to listen on; 0 takes a 
 Revision = Annotated[
     str | None, typer.Option("--revision", help="Branch, tag or commit of a Hub id.", show_default=False)
 ]
+TrustRemoteCode = Annotated[bool, typer.Option("--trust-remote-code", help="Run the code that the checkpoint brings.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object.")]
 # Settings that `tokenizer train` and `pretrain` share: of the text and of a vocabulary learned from it.
 VOCABULARY_AND_TEXT = (

@@ -66,6 +66,7 @@ def predict(
     ] = None,
     precision: options.Precision = "auto",
     revision: options.Revision = None,
+    trust_remote_code: options.TrustRemoteCode = False,
     json: options.AsJson = False,
 ) -> None:
     """Predict with a fine-tuned checkpoint, of bertkit or stock; the task is read from it."""
@@ -88,6 +89,7 @@ def predict(
         aggregation=aggregation,
         precision=precision,
         revision=revision,
+        trust_remote_code=trust_remote_code,
     )
     if json:
         print_list("predictions", (block.rows for block in found))

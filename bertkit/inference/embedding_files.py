@@ -38,6 +38,7 @@ def embed_texts(
     stride: int | None = None,
     precision: Precision = "auto",
     revision: str | None = None,
+    trust_remote_code: bool = False,
 ) -> tuple[int, int]:
     """Writes the vectors of texts to a file, block by block in the order of the texts.
 
@@ -57,7 +58,7 @@ def embed_texts(
         input_file: a table, any other UTF-8 file of one text a line, ``-`` for stdin, or ``None``.
         text_column: of a table; ``text`` unless given.
         pooling, layers, max_seq_length, stride: as for `bertkit.inference.loaded.LoadedCheckpoint.embed`.
-        precision, revision: as for `bertkit.load`.
+        precision, revision, trust_remote_code: as for `bertkit.load`.
 
     Returns:
         The number of texts and the length of their vectors.
@@ -76,7 +77,7 @@ def embed_texts(
         raise DataError(f"--text-column {text_column}: {input_file} is not a table; remove it")
     at_once = TEXTS_AT_ONCE if pooling == "none" else BLOCK
     blocks = read_inputs(input_file, at_once) if input_file is not None else blocks_of(texts or (), at_once)
-    embedder = load(checkpoint, precision=precision, revision=revision).embedder
+    embedder = load(checkpoint, precision=precision, revision=revision, trust_remote_code=trust_remote_code).embedder
 
     def embed(block: Block, reached: Reached) -> tuple[list[str], Vectors]:
         given = block.given

@@ -38,6 +38,19 @@ def members_of(checkpoint: str) -> list[str]:
     return [str(Path(checkpoint) / name) for name in names]
 
 
+def refuse_ensemble(checkpoint: str) -> None:
+    """Checks that a checkpoint has one network, as exporting and pushing need.
+
+    Raises:
+        CheckpointError: it is an ensemble.
+    """
+    if is_ensemble(checkpoint):
+        raise CheckpointError(
+            f"{checkpoint}: an ensemble, whose {len(members_of(checkpoint))} networks have no common form in "
+            "transformers; give a single run, such as the folder best/ of the grid"
+        )
+
+
 class EnsembleModel:
     """The part of a network's interface that `bertkit.inference` uses; each output is the mean over the members.
 

@@ -56,6 +56,7 @@ def predict_stream(
     aggregation: str | None = None,
     precision: Precision = "auto",
     revision: str | None = None,
+    trust_remote_code: bool = False,
 ) -> Iterator[Predictions]:
     """Predicts for texts given directly or in a file; checks what it can before the model is loaded.
 
@@ -88,7 +89,7 @@ def predict_stream(
             its columns; ``None`` for the usual names.
         aggregation: how a token classifier that bertkit did not write joins tokens to entities, see
             `bertkit.tasks.ner.stock.StockDataSettings`; ``None`` for its default.
-        precision, revision: as for `bertkit.load`.
+        precision, revision, trust_remote_code: as for `bertkit.load`.
 
     Raises:
         BertkitError: no input, two inputs, an output that exists, an unusable checkpoint; or, after the blocks before
@@ -112,13 +113,13 @@ def predict_stream(
             raise DataError("--threshold is for classification; remove it, or --question")
         if aggregation is not None:
             raise DataError("--aggregation is for token classification; remove it, or --question")
-        predictor = load(checkpoint, precision=precision, revision=revision)
+        predictor = load(checkpoint, precision=precision, revision=revision, trust_remote_code=trust_remote_code)
         _check_form(form, predictor.task)
         columns = predictor.task.read_fields({"question": questions, "context": passage})
         shown = predictor.task.shown(columns)
         asked = one_block(list(questions))
         return _stream(predictor, asked, lambda block: (columns, shown), output_file, colours, csv_safe, form)
-    name = at_revision(checkpoint, revision)
+    name = at_revision(checkpoint, revision, trust_remote_code)
     task, config = load_task(name, {} if aggregation is None else {"aggregation": aggregation})
     if text_columns:
         task = task.with_columns({"text_columns": list(text_columns)})

@@ -31,6 +31,7 @@ def load(
     batch_size: int = 64,
     precision: Precision = "auto",
     revision: str | None = None,
+    trust_remote_code: bool = False,
     **data: Any,
 ) -> LoadedCheckpoint:
     """Loads a checkpoint for use: of bertkit or stock, fine-tuned or not, of BERT or of another encoder.
@@ -41,12 +42,13 @@ def load(
         batch_size: inputs per batch; does not change any result.
         precision: ``auto`` is float32 on CPUs, and on GPUs bf16, or fp16 where the GPU has no bf16.
         revision: branch, tag or commit of a Hub id; ``None`` for ``main``.
+        trust_remote_code: run the code that the checkpoint brings; the revision is said on stderr.
         data: values of the task's ``data`` block, such as ``data_dir``; only for a fine-tuned checkpoint.
 
     Raises:
         CheckpointError: it cannot be loaded.
     """
-    loaded = LoadedCheckpoint(at_revision(checkpoint, revision), device, batch_size, data, precision)
+    loaded = LoadedCheckpoint(at_revision(checkpoint, revision, trust_remote_code), device, batch_size, data, precision)
     if loaded.is_fine_tuned or data:
         loaded.predictor  # noqa: B018 - reports faults of the checkpoint now
     return loaded

@@ -161,6 +161,7 @@ def load(
     batch_size: int = 64,
     precision: Precision = "auto",
     revision: str | None = None,
+    trust_remote_code: bool = False,
     **data: Any,
 ) -> Predictor:
     """Loads a fine-tuned checkpoint for use.
@@ -171,12 +172,13 @@ def load(
         batch_size: inputs per batch; does not change any result.
         precision: ``auto`` is float32 on CPUs, and on GPUs bf16, or fp16 where the GPU has no bf16.
         revision: branch, tag or commit of a Hub id; ``None`` for ``main``.
+        trust_remote_code: run the code that the checkpoint brings; the revision is said on stderr.
         data: values of the task's ``data`` block, such as ``data_dir``.
 
     Raises:
         CheckpointError: the checkpoint cannot be loaded, or does not record its task.
     """
-    name = at_revision(checkpoint, revision)
+    name = at_revision(checkpoint, revision, trust_remote_code)
     task, config = load_task(name, data)
     return build_predictor(name, task, config, device, batch_size, precision)
 
@@ -253,6 +255,7 @@ def evaluate(
     columns: Mapping[str, Any] | None = None,
     precision: Precision = "auto",
     revision: str | None = None,
+    trust_remote_code: bool = False,
     **data: Any,
 ) -> Evaluation:
     """Scores a fine-tuned checkpoint on a labelled split of its task.
@@ -267,6 +270,7 @@ def evaluate(
             ``text_columns``, ``label_column``, ``token_column``, ``tag_column``. By default columns of usual names.
         precision: ``auto`` is float32 on CPUs, and on GPUs bf16, or fp16 where the GPU has no bf16.
         revision: branch, tag or commit of a Hub id; ``None`` for ``main``.
+        trust_remote_code: run the code that the checkpoint brings; the revision is said on stderr.
         data: values of the task's ``data`` block: ``data_dir``, ``validation_file``, ``max_seq_length``, …; ``None`` is
             not given.
 
@@ -275,7 +279,7 @@ def evaluate(
     """
     given = {"max_train_samples" if split == "train" else "max_eval_samples": max_samples, **data}
     given = {key: str(value) if isinstance(value, Path) else value for key, value in given.items() if value is not None}
-    name = at_revision(checkpoint, revision)
+    name = at_revision(checkpoint, revision, trust_remote_code)
     task, config = load_task(name, given)
     if columns:
         task = task.with_columns(columns)

@@ -11,6 +11,7 @@ from bertkit.checkpoint.load import load_config, load_model, load_tokenizer
 from bertkit.checkpoint.revision import at_revision
 from bertkit.errors import CheckpointError, OutputError, RecipeError
 from bertkit.files import check_links, new_folder
+from bertkit.inference.ensemble import refuse_ensemble
 from bertkit.inference.predictor import evaluate
 from bertkit.progress import without_library_bars
 from bertkit.sharing.same_outputs import Comparison
@@ -52,6 +53,7 @@ def export(
     int8: bool = False,
     max_samples: int | None = None,
     revision: str | None = None,
+    trust_remote_code: bool = False,
     **data: Any,
 ) -> Export:
     """Writes a checkpoint in a form that other libraries load, and compares the two on texts of several lengths.
@@ -65,6 +67,7 @@ def export(
         int8: for ``onnx``, quantize the matrices to int8, for CPUs. A fine-tuned checkpoint is scored before and after.
         max_samples: number of examples to score, from the first; ``None`` scores all.
         revision: branch, tag or commit of a Hub id; ``None`` for ``main``.
+        trust_remote_code: run the code that the checkpoint brings; the revision is said on stderr.
         data: values of the task's ``data`` block that locate the examples, as for `bertkit.evaluate`.
 
     Returns:
@@ -81,7 +84,8 @@ def export(
     check_links(Path(out), str(out))
     if Path(out).exists() and not (Path(out).is_dir() and not any(Path(out).iterdir())):
         raise OutputError(f"{out}: already exists; give a new or an empty folder")
-    name = at_revision(checkpoint, revision)
+    name = at_revision(checkpoint, revision, trust_remote_code)
+    refuse_ensemble(name)
     with new_folder(Path(out)) as folder:
         if to == "bert":
             model_class, comparison, notes = export_stock(name, folder)

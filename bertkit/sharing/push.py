@@ -18,6 +18,7 @@ from bertkit.checkpoint.encoders import BERT, head_of
 from bertkit.checkpoint.load import load_config, load_model, load_tokenizer, save_tokenizer
 from bertkit.errors import BertkitError, HubError, RecipeError
 from bertkit.files import disk_faults, write_whole
+from bertkit.inference.ensemble import refuse_ensemble
 from bertkit.progress import without_library_bars
 from bertkit.recipe.hub import Form, HubSettings
 from bertkit.recipe.yaml_files import read_recipe_file, to_yaml
@@ -116,6 +117,7 @@ def push(
         )
     except ValueError as error:
         raise RecipeError(f"push: {error}") from error
+    refuse_ensemble(str(checkpoint))
     _check_name(repo_id)
     if space is not None:
         _check_name(space)

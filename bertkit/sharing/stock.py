@@ -61,7 +61,12 @@ def write_stock(
     """
     import transformers
 
-    stock_class = getattr(transformers, type(model).__name__)
+    stock_class = getattr(transformers, type(model).__name__, None)
+    if stock_class is None:
+        raise CheckpointError(
+            f"{name}: {type(model).__name__} is code of the checkpoint, without a form of transformers; export it with "
+            "--to onnx"
+        )
     stock = stock_class(stock_config(model.config))
     report = stock.load_state_dict(model.state_dict(), strict=False)
     if report.missing_keys or report.unexpected_keys:

@@ -1,75 +1,147 @@
-"""Code that comes with a checkpoint: never run, never asked about."""
+"""Code of checkpoints: run only where it is asked for, from one revision, which is said."""
 
 from __future__ import annotations
 
-import ast
-import io
 import json
-import shutil
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-import bertkit as package
-from bertkit.checkpoint.load import load_tokenizer
-from bertkit.errors import CheckpointError
+CONFIGURATION = """
+import pathlib
+from transformers import BertConfig
+(pathlib.Path.home() / "ran").touch()
 
-ROOT = Path(package.__file__).parent
+
+class TheirConfig(BertConfig):
+    model_type = "theirs"
+"""
+MODEL = """
+import torch
+from transformers import BertForSequenceClassification
+from .configuration_theirs import TheirConfig
+
+
+class TheirModelForSequenceClassification(BertForSequenceClassification):
+    config_class = TheirConfig
+
+    def forward(self, input_ids=None, attention_mask=None, **kwargs):
+        outputs = super().forward(input_ids, attention_mask, **kwargs)
+        outputs.logits = torch.zeros_like(outputs.logits) + torch.tensor([0.0, 9.0])  # as no other network does
+        return outputs
+"""
+PROGRAM = """
+import json, sys
+import bertkit
+from bertkit.errors import BertkitError
+for revision, trust in json.loads(sys.argv[1]):
+    try:
+        found = bertkit.load("ada/film", revision=revision, trust_remote_code=trust).predict("a film")[0]
+        print(json.dumps(found["label"]))
+    except BertkitError as error:
+        print(json.dumps(str(error)))
+"""
 
 
 @pytest.fixture
-def with_code(checkpoint, tmp_path):
-    """A checkpoint whose tokenizer is a class in a file of its own, which leaves a trace when it is imported."""
-
-    def build(of_tokenizer, of_config=None):
-        folder = Path(shutil.copytree(checkpoint, tmp_path / "copy"))
-        (folder / "theirs.py").write_text(
-            f"from pathlib import Path\nPath({str(tmp_path / 'ran')!r}).touch()\n"
-            "from transformers import PreTrainedTokenizerFast\n\n\n"
-            "class Theirs(PreTrainedTokenizerFast):\n    pass\n"
-        )
-        file = folder / "tokenizer_config.json"
-        stored = {**json.loads(file.read_text()), "tokenizer_class": "Theirs", "auto_map": of_tokenizer}
-        file.write_text(json.dumps(stored))
-        file = folder / "config.json"
-        file.write_text(json.dumps({**json.loads(file.read_text()), **(of_config or {})}))
-        return folder
-
-    return build
+def with_code(stock_models, tmp_path) -> Path:
+    """A classifier of a type of its own, with its code."""
+    names = ["bad", "good"]
+    folder = stock_models.stock_checkpoint(tmp_path / "theirs", "bert", "AutoModelForSequenceClassification", names)
+    add_code(folder, "AutoModelForSequenceClassification", "modeling_theirs.TheirModelForSequenceClassification")
+    return folder
 
 
-AUTO_MAPS = [
-    {"AutoTokenizer": ["theirs.Theirs", None]},
-    {"AutoTokenizer": [None, "theirs.Theirs"]},
-    ["theirs.Theirs", "theirs.Theirs"],
-    {"AutoTokenizer": ["elsewhere/code--theirs.Theirs", None]},
-]
+def add_code(folder: Path, auto_class: str, reference: str, family: str = "theirs") -> None:
+    (folder / "configuration_theirs.py").write_text(CONFIGURATION)
+    (folder / "modeling_theirs.py").write_text(MODEL)
+    config = json.loads((folder / "config.json").read_text())
+    code = {"AutoConfig": "configuration_theirs.TheirConfig", auto_class: reference}
+    config |= {"model_type": family, "architectures": [reference.rpartition(".")[2]], "auto_map": code}
+    (folder / "config.json").write_text(json.dumps(config))
 
 
-@pytest.mark.parametrize("auto_map", AUTO_MAPS)
-@pytest.mark.parametrize("config", [{}, {"model_type": "theirs", "auto_map": {"AutoConfig": "theirs.Config"}}])
-def test_code_of_a_tokenizer_is_refused_without_a_question(with_code, auto_map, config, tmp_path, monkeypatch):
-    folder = with_code(auto_map, config)
-    monkeypatch.setattr("sys.stdin", io.StringIO("y\ny\n"))
-    with pytest.raises(CheckpointError, match=r"names code in the checkpoint as its tokenizer \(auto_map\)"):
-        load_tokenizer(folder)
-    assert not (tmp_path / "ran").exists()
+def run(home: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "bertkit", *map(str, arguments)]
+    home.mkdir(exist_ok=True)
+    environment = {**os.environ, "HOME": str(home), "HF_MODULES_CACHE": str(home / "modules")}
+    return subprocess.run(command, capture_output=True, text=True, env=environment)
 
 
-def test_code_of_other_classes_does_not_concern_the_tokenizer(with_code):
-    folder = with_code({"AutoProcessor": "theirs.Theirs"})
-    assert load_tokenizer(folder)("film")["input_ids"]
+def test_code_is_run_only_where_it_is_asked_for(with_code, tmp_path):
+    home = tmp_path / "home"
+    refused = run(home, "predict", with_code, "a film")
+    assert refused.returncode == 2
+    assert "--trust-remote-code" in refused.stderr
+    assert not (home / "ran").exists()
+    done = run(home, "predict", with_code, "a film", "--trust-remote-code", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["predictions"][0]["label"] == "good"
+    assert f"{with_code}: running code, configuration_theirs.py of the folder {with_code}\n" in done.stderr
+    assert "modeling_theirs.py of the folder" in done.stderr
+    assert (home / "ran").exists()
 
 
-def test_nothing_is_loaded_without_saying_that_code_is_not_trusted():
-    calls = [
-        (path, node)
-        for path in ROOT.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "from_pretrained"
-    ]
-    assert len(calls) >= 3
-    for path, call in calls:
-        trusted = {keyword.arg: keyword.value for keyword in call.keywords}.get("trust_remote_code")
-        assert isinstance(trusted, ast.Constant), f"{path}, line {call.lineno}: give trust_remote_code=False"
-        assert trusted.value is False
+@pytest.mark.slow
+def test_the_other_commands_run_it_too(with_code, tmp_path):
+    home, rest = tmp_path / "home", ("--trust-remote-code",)
+    (tmp_path / "validation.csv").write_text("sentence,label\na film,good\na plot,bad\n")
+    data = ("--validation-file", tmp_path / "validation.csv", "--text-column", "sentence")
+    scored = run(home, "evaluate", with_code, *data, *rest, "--json")
+    assert scored.returncode == 0, scored.stderr
+    assert json.loads(scored.stdout)["metrics"]["eval_accuracy"] == 0.5
+    exported = run(home, "export", with_code, tmp_path / "stock", *rest)
+    assert exported.returncode == 2
+    assert "export it with --to onnx" in exported.stderr
+    assert not (tmp_path / "stock").exists()
+    filled = run(home, "fill-mask", with_code, "a [MASK]", *rest)
+    assert filled.returncode == 2
+    assert "AutoModelForMaskedLM" in filled.stderr
+
+
+@pytest.mark.parametrize(
+    ("family", "code", "said"),
+    [
+        ("theirs", "class TheirConfig: model_type = 'others'", "its code defines 'others'"),
+        ("theirs", "import no_such_package_at_all", "no_such_package_at_all"),
+        ("theirs", "raise ValueError('theirs is broken')", "theirs is broken"),
+        ("roberta", CONFIGURATION, "its code redefines the type 'roberta'"),
+    ],
+)
+@pytest.mark.slow
+def test_code_that_cannot_be_run_is_one_message(with_code, tmp_path, family, code, said):
+    reference = "modeling_theirs.TheirModelForSequenceClassification"
+    add_code(with_code, "AutoModelForSequenceClassification", reference, family)
+    (with_code / "configuration_theirs.py").write_text(code)
+    done = run(tmp_path / "home", "predict", with_code, "a film", "--trust-remote-code")
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_checkpoint_without_code_says_so(stock_models, tmp_path):
+    folder = stock_models.stock_checkpoint(tmp_path / "bert", "bert", "AutoModelForSequenceClassification")
+    done = run(tmp_path / "home", "predict", folder, "a film", "--trust-remote-code")
+    assert done.returncode == 0
+    assert f"{folder} needs no code of its own; --trust-remote-code changes nothing" in done.stderr
+
+
+def test_the_revision_of_a_hub_id_is_said(with_code, hub_models, with_hub):
+    files = {path.name: path.read_bytes() for path in with_code.iterdir()}
+    with hub_models.ModelHub() as hub:
+        hub.repositories["ada/film"] = hub_models.Repository(branches={"main": files})
+        refused, label = with_hub(hub.endpoint, PROGRAM, [[None, False], [None, True]])
+    assert "--trust-remote-code" in refused
+    assert label == "good"
+
+
+def test_the_line_names_repository_and_commit():
+    from bertkit.checkpoint.remote_code import _described
+
+    place = "/cache/models--ada--film/snapshots/0123abcd"
+    assert _described(place, "modeling.Net") == "modeling.py of ada/film at revision 0123abcd"
+    assert re.fullmatch(r"net\.py of the folder /home/ada", _described("/home/ada", "net.Net"))
