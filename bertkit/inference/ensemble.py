@@ -62,6 +62,7 @@ class EnsembleModel:
         self.members = members
         self.config = members[0].config
         self.device = members[0].device
+        self.dtype = members[0].dtype
 
     def eval(self) -> EnsembleModel:
         """Switches all members to evaluation."""

@@ -130,7 +130,7 @@ class PlainBert(nn.Module):
     def __init__(self, head: str, config: PreTrainedConfig, weights: Mapping[str, Tensor]):
         super().__init__()
         self.config = config
-        self.device = torch.device("cpu")
+        self.device, self.dtype = torch.device("cpu"), torch.float32
         self._weights = _packed(weights) if _has_onednn() else weights
         self._activation = _ACTIVATIONS[config.hidden_act]
         self._name, self._pooled = _HEADS[head]

@@ -84,7 +84,7 @@ class _Server:
         return {
             "model_id": self.name,
             "model_sha": None,
-            "model_dtype": "float32",
+            "model_dtype": self.service.engine.dtype,
             "model_type": self.service.model_type(),
             "task": self.service.what,
             "routes": sorted(self.service.routes()),

@@ -59,10 +59,12 @@ class Engine(ABC):
     """Base class of engines.
 
     Args:
+        model: the network, with a ``device``.
         most_tokens: of a request, see `bertkit.serving.limits.Limits.max_request_tokens`.
     """
 
-    def __init__(self, most_tokens: int):
+    def __init__(self, model: Any, most_tokens: int):
+        self.model = model
         self.most_tokens = most_tokens
         self.tokens = 0  # computed so far
 
@@ -76,9 +78,15 @@ class Engine(ABC):
         """Returns the maximum tokens of an input."""
 
     @property
-    @abstractmethod
     def device(self) -> str:
         """Returns the name of the device that computes."""
+        return str(self.model.device)
+
+    @property
+    def dtype(self) -> str | None:
+        """Returns the type of the weights; None for ONNX, where each matrix may have its own."""
+        dtype = getattr(self.model, "dtype", None)
+        return None if dtype is None else str(dtype).removeprefix("torch.")
 
     def _too_many(self, tokens: int) -> TooLong | None:
         if tokens <= self.most_tokens:
@@ -90,16 +98,12 @@ class PredictEngine(Engine):
     """Predictions of a fine-tuned checkpoint; ``finish(outputs, features, columns)`` makes the answer of a job."""
 
     def __init__(self, predictor: Predictor, most_tokens: int):
-        super().__init__(most_tokens)
+        super().__init__(predictor.model, most_tokens)
         self.predictor = predictor
 
     @property
     def longest(self) -> int:
         return int(self.predictor.task.data.max_seq_length)
-
-    @property
-    def device(self) -> str:
-        return str(self.predictor.model.device)
 
     def run(self, jobs: Sequence[Job]) -> list[Answer]:
         task, tokenizer = self.predictor.task, self.predictor.tokenizer
@@ -142,17 +146,13 @@ class EmbedEngine(Engine):
     """
 
     def __init__(self, embedder: Embedder, most_tokens: int, pooling: Any = "mean"):
-        super().__init__(most_tokens)
+        super().__init__(embedder.model, most_tokens)
         self.embedder = embedder
         self.pooling = pooling
 
     @property
     def longest(self) -> int:
         return min(longest_input(self.embedder.model.config), 512)
-
-    @property
-    def device(self) -> str:
-        return str(self.embedder.model.device)
 
     def run(self, jobs: Sequence[Job]) -> list[Answer]:
         texts = [text for job in jobs for text in job.columns["text"]]
@@ -178,16 +178,12 @@ class FillEngine(Engine):
     """Tokens for masks; ``finish(found)`` makes the answer of a job, ``options`` are (top_k, targets)."""
 
     def __init__(self, filler: MaskFiller, most_tokens: int):
-        super().__init__(most_tokens)
+        super().__init__(filler.model, most_tokens)
         self.filler = filler
 
     @property
     def longest(self) -> int:
         return longest_input(self.filler.model.config)
-
-    @property
-    def device(self) -> str:
-        return str(self.filler.model.device)
 
     def run(self, jobs: Sequence[Job]) -> list[Answer]:
         texts = [text for job in jobs for text in job.columns["text"]]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import accumulate, pairwise
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -38,8 +40,12 @@ def test_results_stand_where_their_inputs_stood(lengths, batch_size):
     order = [number for batch in batches for number in batch]
     assert sorted(order) == list(range(len(lengths)))
     assert [lengths[number] for number in order] == sorted(lengths, reverse=True)
-    assert all(len(batch) == batch_size for batch in batches[:-1])
-    assert told == [(min(batch_size * number, len(order)), len(order)) for number in range(1, len(batches) + 1)]
+    for batch, following in pairwise([*batches, []]):
+        longest = lengths[batch[0]]
+        assert lengths[batch[-1]] >= 0.75 * longest
+        is_full = len(batch) == batch_size
+        assert is_full if following and lengths[following[0]] >= 0.75 * longest else len(batch) <= batch_size
+    assert told == [(done, len(order)) for done in accumulate(map(len, batches))]
 
 
 def test_a_value_is_kept_for_each_input():

@@ -157,6 +157,7 @@ def test_information_and_metrics(client):
     assert info["model_id"] == "film"  # no path
     assert info["model_type"]["classifier"]["id2label"] == {"0": "bad", "1": "fair", "2": "good"}
     assert info["max_input_length"] == 24
+    assert info["model_dtype"] == "float32"
     text = client.get("/metrics").text
     assert "secret" not in text
     assert 'bertkit_requests_total{route="/",status="200"}' in text
