@@ -131,6 +131,80 @@ def test_grids_runs_and_ensembles(grid, tmp_path, table):
         bertkit.load(made.output_dir)
 
 
+@pytest.fixture
+def words_file(tmp_path):
+    """Twelve sentences with entities, in the form of CoNLL."""
+    rows = ["a\tO", "lovely\tB-FILM", "film\tI-FILM", "the\tO", "plot\tB-FILM"]
+    path = tmp_path / "train.conll"
+    path.write_text("\n\n".join("\n".join([*rows[:3], *rows[3:][: 1 + number % 2]]) for number in range(12)) + "\n")
+    return path
+
+
+@pytest.fixture
+def questions_file(tmp_path):
+    """Eight questions in the form of SQuAD 1.1."""
+    context = "the lovely film has an awful plot"
+    answers = ["lovely film", "awful", "plot", "film"]
+    asked = [
+        {"id": str(n), "question": f"the plot {n}", "answers": [{"text": text, "answer_start": context.index(text)}]}
+        for n, text in enumerate(answers * 2)
+    ]
+    path = tmp_path / "train.json"
+    paragraphs = [{"context": context, "qas": asked}]
+    path.write_text(json.dumps({"version": "1.1", "data": [{"title": "films", "paragraphs": paragraphs}]}))
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("recipe", "file", "metric"),
+    [("finetune/ner", "words_file", "f1"), ("finetune/squad/v1", "questions_file", "f1")],
+)
+def test_entities_and_answers(request, tmp_path, checkpoint, quick, recipe, file, metric):
+    """The difference of two runs is that of the scores which `evaluate` gives them."""
+    path = str(request.getfixturevalue(file))
+    files = {"data.train_file": path, "data.validation_file": path}
+    if "squad" in recipe:
+        files |= {"data.doc_stride": 4, "data.max_query_length": 6}
+    runs = []
+    for seed in (1, 2):
+        overrides = {**quick, **files, "train.max_steps": 40, "train.learning_rate": 5e-3, "train.seed": seed}
+        bertkit.finetune(recipe, model=str(checkpoint), output_dir=tmp_path / str(seed), overrides=overrides)
+        runs.append(tmp_path / str(seed))
+    results = bertkit.compare(*runs)
+    [found] = results.comparisons
+    assert results.metric.rpartition("_")[2] == metric
+    scores = [bertkit.evaluate(run, validation_file=path).metrics[f"eval_{results.metric}"] for run in runs]
+    assert [*found.scores_a, *found.scores_b] == pytest.approx(scores)
+    assert found.by_example.difference == pytest.approx(scores[1] - scores[0])
+    assert results.examples == (12 if file == "words_file" else 8)
+    assert bertkit.compare(runs[0], runs[0]).comparisons[0].by_example.p == 1
+
+
+@pytest.mark.real
+def test_a_grid_on_rte(real_data, tmp_path, checkpoint, quick):
+    """Cells of real data, whose table, best run and comparison agree."""
+    overrides = {key: value for key, value in quick.items() if key != "train.learning_rate"}
+    few = {"data.data_dir": str(real_data / "glue"), "data.max_train_samples": 64, "data.max_eval_samples": 100}
+    rates = ["train.learning_rate=1e-4,1e-3"]
+    found = bertkit.finetune_grid(
+        "finetune/glue/rte",
+        output_dir=tmp_path,
+        model=str(checkpoint),
+        overrides={**overrides, **few},
+        grid=rates,
+        seeds=2,
+    )
+    assert len(found.runs) == 4
+    assert {each.n for each in found.settings} == {2}
+    best = bertkit.evaluate(tmp_path / "best", max_samples=100, data_dir=str(real_data / "glue"))
+    assert best.metrics["eval_accuracy"] == found.runs[found.best_run]["score"]
+    first, second = sorted(found.runs)[:2]
+    results = bertkit.compare(tmp_path / "runs" / first, tmp_path / "runs" / second)
+    assert results.examples == 100
+    assert results.comparisons[0].agreement.mcnemar_p > 0
+
+
 def test_no_grid_no_ensemble(tmp_path):
     with pytest.raises(BertkitError, match=r"contains no grid \(grid\.json\)"):
         bertkit.ensemble(tmp_path, output_dir=tmp_path / "ensemble")
