@@ -129,6 +129,11 @@ class ProcessesNeeded(PlacementError):
         self.num_processes = num_processes
 
 
+def is_restarted_by_launcher() -> bool:
+    """Returns whether the launcher repeats the command if a process or a machine fails: ``torchrun --max-restarts``."""
+    return os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") not in ("", "0")
+
+
 def is_main_process() -> bool:
     """Returns whether this is the process that writes files and logs: rank 0, or the only process."""
     return os.environ.get("RANK", "0") == "0"

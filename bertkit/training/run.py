@@ -18,7 +18,7 @@ from bertkit.checkpoint.load import save_tokenizer
 from bertkit.errors import PlacementError, RecipeError, shortened
 from bertkit.files import clean_run_folder, disk_faults, into_folder, write_whole
 from bertkit.inference.outcomes import Outcome
-from bertkit.placement.resolve import is_main_process, place
+from bertkit.placement.resolve import is_main_process, is_restarted_by_launcher, place
 from bertkit.progress import say, without_library_bars
 from bertkit.recipe.load import Recipe
 from bertkit.sharing.model_card import CardFacts, CardReport, model_card, recorded_card
@@ -34,6 +34,7 @@ from bertkit.training.run_directory import (
     check_output_dir,
     check_same_data,
     check_same_recipe,
+    contents,
     plain,
     write_results,
 )
@@ -48,7 +49,8 @@ class RunInProgress:
     Args:
         recipe: recipe of the run.
         output_dir: a new or empty folder; with ``resume`` the directory of the run to continue.
-        resume: continue from the last checkpoint in ``output_dir``.
+        resume: continue from the last checkpoint in ``output_dir``. In a new folder a run is started if the launcher may
+            restart the processes.
         push_to_hub: Hub repository to push the finished run to, or ``None``.
         scratch: folder for the files of the Trainer in place of ``output_dir``, for a run that is only checked.
         fixed: ``TrainingArguments`` determined by the kind of run instead of the recipe.
@@ -70,10 +72,11 @@ class RunInProgress:
         self.recipe = recipe
         self.output_dir = Path(output_dir)
         self._folder_of_trainer = scratch or self.output_dir
-        self.resume = resume
+        # A launcher that restarts processes repeats the command with which it first started them.
+        self.resume = resume and not (is_restarted_by_launcher() and not contents(self.output_dir))
         self.push_to_hub = push_to_hub
-        check_output_dir(self.output_dir, resume)
-        self.changed = check_same_recipe(recipe, self.output_dir) if resume else []
+        check_output_dir(self.output_dir, self.resume)
+        self.changed = check_same_recipe(recipe, self.output_dir) if self.resume else []
         settings = recipe.placement
         self.placement = place(settings, recipe.train["global_train_batch_size"], recipe.data.max_seq_length)
         self.record = RunRecord(recipe, self.placement)
