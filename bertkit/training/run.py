@@ -49,8 +49,8 @@ class RunInProgress:
     Args:
         recipe: recipe of the run.
         output_dir: a new or empty folder; with ``resume`` the directory of the run to continue.
-        resume: continue from the last checkpoint in ``output_dir``. In a new folder a run is started if the launcher may
-            restart the processes.
+        resume: continue from the last checkpoint in ``output_dir``. In a new folder a run is started, if the launcher
+            may restart the processes.
         push_to_hub: Hub repository to push the finished run to, or ``None``.
         scratch: folder for the files of the Trainer in place of ``output_dir``, for a run that is only checked.
         fixed: ``TrainingArguments`` determined by the kind of run instead of the recipe.
