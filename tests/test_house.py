@@ -32,6 +32,7 @@ LAYERS = {
     "training": 8,
     "checks": 9,
     "grids": 9,
+    "scaling": 9,
     "serving": 9,
     "tour": 9,
     "demo": 10,
