@@ -67,8 +67,13 @@ class Model(Protocol):
 
     at_once: int
 
-    def compute(self, rows: Sequence[Row], file: InputFile) -> list[dict[str, Any]]:
+    def compute(self, rows: Sequence[Row], names: Sequence[str], file: InputFile) -> list[dict[str, Any]]:
         """Returns what is computed for rows that could be read, in their order.
+
+        Args:
+            rows: of one file.
+            names: the columns of all rows of the block that they are from; those that a row lacks are missing values.
+            file: the file.
 
         Raises:
             DataError: a row is no input of the model.
@@ -83,11 +88,11 @@ class _Predicting:
         self._predictor = build_predictor(job.checkpoint, self._task, config, precision=precision)
         self.at_once = inputs_at_once(config)
 
-    def compute(self, rows: Sequence[Row], file: InputFile) -> list[dict[str, Any]]:
+    def compute(self, rows: Sequence[Row], names: Sequence[str], file: InputFile) -> list[dict[str, Any]]:
         if file.form == TEXT:
             columns = self._task.read_input([_values(row)["text"] for row in rows], rows[0].line or 1)
         else:
-            columns = self._task.columns_of(_table(rows, file))
+            columns = self._task.columns_of(_table(rows, names, file))
         return self._predictor.predict_columns(columns, unreported)
 
 
@@ -99,8 +104,8 @@ class _Embedding:
         self._embedder = load(job.checkpoint, precision=self._options.pop("precision")).embedder
         self.at_once = TEXTS_AT_ONCE if self._pooling == "none" else BLOCK
 
-    def compute(self, rows: Sequence[Row], file: InputFile) -> list[dict[str, Any]]:
-        texts = texts_of_column(_table(rows, file), "text" if file.form == TEXT else self._column)
+    def compute(self, rows: Sequence[Row], names: Sequence[str], file: InputFile) -> list[dict[str, Any]]:
+        texts = texts_of_column(_table(rows, names, file), "text" if file.form == TEXT else self._column)
         if self._pooling != "none":
             found = self._embedder.pooled(texts, self._pooling, **self._options, reached=unreported)
             return [{_VECTOR: vector} for vector in found]
@@ -138,7 +143,8 @@ class Computer:
             for row in block:
                 if isinstance(row.values, str):
                     self._reject(row, f"{_place(row, shard.file)}: {row.values}", shard.file, rejected)
-            found += self._computed(readable, shard.file, rejected)
+            names = list(dict.fromkeys(name for row in readable for name in _values(row)))
+            found += self._computed(readable, names, shard.file, rejected)
         if rejected:
             lines = [
                 _rejection(row, reason, shard.file) for row, reason in sorted(rejected, key=lambda each: each[0].row)
@@ -149,20 +155,25 @@ class Computer:
             self._job.folder.write(shard.name + self._job.folder.suffix, file_bytes(self._job.form, found, vectors))
         return len(rejected)
 
-    def _computed(self, rows: list[Row], file: InputFile, rejected: list[tuple[Row, str]]) -> list[dict[str, Any]]:
+    def _computed(
+        self, rows: list[Row], names: Sequence[str], file: InputFile, rejected: list[tuple[Row, str]]
+    ) -> list[dict[str, Any]]:
         """Returns the results of rows; halves them to find those that the model does not take."""
         if not rows:
             return []
         try:
-            computed = self._model.compute(rows, file)
+            computed = self._model.compute(rows, names, file)
         except DataError as error:
             if len(rows) == 1:
-                reason = str(error)
-                place = _place(rows[0], file)
-                self._reject(rows[0], reason if reason.startswith(file.path) else f"{place}: {reason}", file, rejected)
+                place = f"{_place(rows[0], file)}: "
+                reason = str(error).removeprefix(place).removeprefix(f"{file.path}: ")
+                self._reject(rows[0], place + reason, file, rejected)
                 return []
             middle = len(rows) // 2
-            return self._computed(rows[:middle], file, rejected) + self._computed(rows[middle:], file, rejected)
+            return [
+                *self._computed(rows[:middle], names, file, rejected),
+                *self._computed(rows[middle:], names, file, rejected),
+            ]
         return [_joined(_values(row), new) for row, new in zip(rows, computed, strict=True)]
 
     def _reject(self, row: Row, reason: str, file: InputFile, rejected: list[tuple[Row, str]]) -> None:
@@ -176,8 +187,7 @@ def _values(row: Row) -> dict[str, Any]:
     return row.values
 
 
-def _table(rows: Sequence[Row], file: InputFile) -> Table:
-    names = dict.fromkeys(name for row in rows for name in _values(row))
+def _table(rows: Sequence[Row], names: Sequence[str], file: InputFile) -> Table:
     columns = {name: [_values(row).get(name) for row in rows] for name in names}
     lines = [row.line for row in rows if row.line is not None]
     # Row numbers are right for a single row only, of which messages are.

@@ -201,9 +201,11 @@ def _run(job: Job, given: str, workers: Workers, shard_rows: int, revision: str 
     if workers.engine == "ray":
         import_ray()  # a missing extra is said before anything is read
     job = Job(**{**vars(job), "threads": workers.threads})
-    files = find_inputs(given)
-    if any(f"{file.path}/".startswith(f"{job.output}/") for file in files):
-        raise OutputError(f"--output-dir {job.output}: is part of the input {given}; give a folder elsewhere")
+    found = find_inputs(given)
+    # The output may lie in the folder of the input: its files are no inputs when the command is repeated.
+    files = [file for file in found if not file.path.startswith(f"{job.output}/")]
+    if not files:
+        raise OutputError(f"--output-dir {job.output}: holds the input {given}; give a new folder")
     record = {
         "bertkit": bertkit.__version__,
         "command": job.kind,

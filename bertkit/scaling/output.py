@@ -147,8 +147,8 @@ class OutputFolder:
 
 def _difference(known: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Describes the first difference of two records; empty if they are equal."""
-    for key in now:
-        before, after = known.get(key), now[key]
+    for key, after in now.items():
+        before: Any = known.get(key)
         if before == after:
             continue
         if key == "files":
