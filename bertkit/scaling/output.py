@@ -1,6 +1,6 @@
 """The output folder: finished shards, rejected rows, and the record of the command that fills it.
 
-``bertkit.json``   the command, its settings and its files; a command that differs is refused
+``command.json``   the command, its settings and its files; a command that differs is refused
 ``shards.json``    the shards of the files, so that a repeated command does not cut them again
 ``NAME.jsonl``     or ``.parquet``: the results of a shard; it exists only when it is complete
 ``rejected/``      for each shard with rows that could not be read: their file, row and reason, one JSON object a line
@@ -20,7 +20,7 @@ from bertkit.files import check_links, remove_unfinished, write_whole
 from bertkit.json_text import dumps
 from bertkit.scaling.inputs import InputFile, Shard, described, filesystem, is_url
 
-RECORD, SHARDS, REJECTED = "bertkit.json", "shards.json", "rejected"
+RECORD, SHARDS, REJECTED = "command.json", "shards.json", "rejected"
 
 
 @dataclass(frozen=True)

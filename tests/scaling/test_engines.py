@@ -115,7 +115,7 @@ def test_a_killed_driver_loses_and_repeats_nothing(command, expected, contents, 
         with subprocess.Popen(given, stderr=subprocess.DEVNULL) as process:
             wait_for_a_shard(out, process)
             time.sleep(chosen.random() * 0.2)
-            below = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
+            below = workers_of(process, engine) if process.poll() is None else []
             os.kill(process.pid, signal.SIGKILL)
         psutil.wait_procs(below, timeout=20)
         assert not [each for each in below if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
