@@ -32,6 +32,7 @@ LAYERS = {
     "training": 9,
     "checks": 10,
     "grids": 10,
+    "scaling": 10,
     "serving": 10,
     "tour": 10,
     "demo": 11,

@@ -9,6 +9,7 @@ import typer
 
 import bertkit
 from bertkit.cli import options
+from bertkit.cli.folders import flags, folder_options, print_folder, refuse
 from bertkit.cli.printing import print_text
 from bertkit.errors import RecipeError
 from bertkit.json_text import dumps
@@ -21,10 +22,13 @@ def embed(
     ] = None,
     *,
     output_file: Annotated[
-        Path, typer.Option("--output", help="A new file: .npz, .parquet or .jsonl.", show_default=False)
-    ],
+        Path | None, typer.Option("--output", help="A new file: .npz, .parquet or .jsonl.", show_default=False)
+    ] = None,
     input_file: Annotated[
-        Path | None, typer.Option("--input", help="Texts, one per line, or a table; - is stdin.", show_default=False)
+        str | None,
+        typer.Option(
+            "--input", metavar="PATH", help="Texts, one per line, or a table; - is stdin.", show_default=False
+        ),
     ] = None,
     text_column: Annotated[
         str | None, typer.Option(help="Text column of a table; text by default.", show_default=False)
@@ -44,17 +48,56 @@ def embed(
             help="Tokens that neighbouring windows share; by default a quarter of a window.", show_default=False
         ),
     ] = None,
+    output_dir: options.FolderOut = None,
+    output_format: options.OutputFormat = None,
+    on_error: options.OnError = None,
+    engine: options.Engine = None,
+    ray_address: options.RayAddress = None,
+    workers: options.Workers = None,
+    num_processes: options.NumProcesses = None,
+    threads: options.Threads = None,
+    shard_rows: options.ShardRows = None,
     precision: options.Precision = "auto",
     revision: options.Revision = None,
     trust_remote_code: options.TrustRemoteCode = False,
     json: options.AsJson = False,
 ) -> None:
     """Compute vectors of texts, or of their tokens, with any encoder; long texts are read in windows."""
+    only_folders = {
+        "output_format": output_format,
+        "on_error": on_error,
+        "engine": engine,
+        "ray_address": ray_address,
+        "workers": workers,
+        "num_processes": num_processes,
+        "threads": threads,
+        "shard_rows": shard_rows,
+    }
+    if output_dir is not None:
+        others = {"TEXT": texts, "--output": output_file, "--trust-remote-code": trust_remote_code}
+        refuse(others, "is not for --output-dir; remove it")
+        done = bertkit.embed_folder(
+            checkpoint,
+            output_dir=output_dir,
+            text_column=text_column,
+            pooling=pooling,
+            layers=numbers(layers, "--layers"),
+            max_seq_length=max_seq_length,
+            stride=stride,
+            precision=precision,
+            revision=revision,
+            **folder_options(input_file, **only_folders),
+        )
+        print_folder(done, json)
+        return
+    refuse(flags(only_folders), "is for --output-dir DIR; give it, or remove this")
+    if output_file is None:
+        raise RecipeError("give --output FILE, or --output-dir DIR for a folder of files")
     count, size = bertkit.embed(
         checkpoint,
         output_file,
         texts,
-        input_file,
+        None if input_file is None else Path(input_file),
         text_column,
         pooling,
         numbers(layers, "--layers"),

@@ -29,6 +29,80 @@ Revision = Annotated[
     str | None, typer.Option("--revision", help="Branch, tag or commit of a Hub id.", show_default=False)
 ]
 TrustRemoteCode = Annotated[bool, typer.Option("--trust-remote-code", help="Run the code that the checkpoint brings.")]
+# Of commands over folders of files.
+FOLDER_PANEL = "Folders of files"
+FolderOut = Annotated[
+    str | None,
+    typer.Option(
+        "--output-dir",
+        metavar="DIR",
+        help="Write a folder of files, for --input of a folder, a pattern or a URL; the same one continues.",
+        rich_help_panel=FOLDER_PANEL,
+        show_default=False,
+    ),
+]
+OutputFormat = Annotated[
+    Literal["jsonl", "parquet"] | None,
+    typer.Option("--output-format", help="Of its files.", rich_help_panel=FOLDER_PANEL, show_default=False),
+]
+OnError = Annotated[
+    Literal["stop", "skip"] | None,
+    typer.Option(
+        "--on-error",
+        help="For a row that cannot be read: stop (the default), or skip it with its reason in rejected/.",
+        rich_help_panel=FOLDER_PANEL,
+        show_default=False,
+    ),
+]
+Engine = Annotated[
+    Literal["local", "ray"] | None,
+    typer.Option("--engine", help="Who computes; local by default.", rich_help_panel=FOLDER_PANEL, show_default=False),
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--ray-address",
+        help="A running Ray cluster; by default RAY_ADDRESS, or one of this machine.",
+        rich_help_panel=FOLDER_PANEL,
+        show_default=False,
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        help="Workers of Ray; by default one per GPU, or per core where there is none.",
+        rich_help_panel=FOLDER_PANEL,
+        show_default=False,
+    ),
+]
+NumProcesses = Annotated[
+    int | None,
+    typer.Option(
+        "--num-processes",
+        help="Processes of this machine without Ray; by default one per GPU, or 1.",
+        rich_help_panel=FOLDER_PANEL,
+        show_default=False,
+    ),
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        "--threads",
+        help="Threads of each worker on a CPU, 1 by default; last digits depend on it.",
+        rich_help_panel=FOLDER_PANEL,
+        show_default=False,
+    ),
+]
+ShardRows = Annotated[
+    int | None,
+    typer.Option(
+        "--shard-rows",
+        help="Rows of a file of results, 8192 by default.",
+        rich_help_panel=FOLDER_PANEL,
+        show_default=False,
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object.")]
 # Settings that `tokenizer train` and `pretrain` share: of the text and of a vocabulary learned from it.
 VOCABULARY_AND_TEXT = (

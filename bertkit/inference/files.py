@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bertkit.checkpoint.revision import at_revision
 from bertkit.errors import DataError
@@ -20,6 +20,9 @@ from bertkit.reading.utf8 import read_text
 from bertkit.tables import Table, is_table, read_table
 from bertkit.tasks.base import Task
 from bertkit.tasks.splits import Columns
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
 
 Row = dict[str, Any]
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
@@ -120,18 +123,39 @@ def predict_stream(
         asked = one_block(list(questions))
         return _stream(predictor, asked, lambda block: (columns, shown), output_file, colours, csv_safe, form)
     name = at_revision(checkpoint, revision, trust_remote_code)
+    task, config = load_configured_task(name, all_probabilities, threshold, text_columns, aggregation)
+    _check_form(form, task)
+    at_once = inputs_at_once(config)
+    blocks = _read(input_file, task, at_once) if input_file is not None else blocks_of(texts or (), at_once)
+    predictor = build_predictor(name, task, config, precision=precision)
+    return _stream(predictor, blocks, lambda block: _columns(task, block), output_file, colours, csv_safe, form)
+
+
+def load_configured_task(
+    name: str,
+    all_probabilities: bool = False,
+    threshold: float | None = None,
+    text_columns: Sequence[str] | None = None,
+    aggregation: str | None = None,
+) -> tuple[Task, PreTrainedConfig]:
+    """Returns the task of a checkpoint with the options of `predict_stream`, and its configuration; loads no weights.
+
+    Raises:
+        BertkitError: the checkpoint cannot be read, or its task does not have an option.
+    """
     task, config = load_task(name, {} if aggregation is None else {"aggregation": aggregation})
     if text_columns:
         task = task.with_columns({"text_columns": list(text_columns)})
-    _check_form(form, task)
     if all_probabilities:
         task = task.with_all_probabilities()
     if threshold is not None:
         task = task.with_threshold(threshold)
-    at_once = max(1, min(BLOCK, _OUTPUTS_AT_ONCE // config.num_labels))
-    blocks = _read(input_file, task, at_once) if input_file is not None else blocks_of(texts or (), at_once)
-    predictor = build_predictor(name, task, config, precision=precision)
-    return _stream(predictor, blocks, lambda block: _columns(task, block), output_file, colours, csv_safe, form)
+    return task, config
+
+
+def inputs_at_once(config: PreTrainedConfig) -> int:
+    """Returns the number of inputs of a block for a model of this configuration."""
+    return max(1, min(BLOCK, _OUTPUTS_AT_ONCE // config.num_labels))
 
 
 def _check_form(form: str | None, task: Task) -> None:

@@ -67,6 +67,8 @@ def read_inputs(input_file: Path, size: int = BLOCK) -> Iterator[Block]:
     Raises:
         DataError: there is no input, or the file is invalid; raised after the blocks before the fault.
     """
+    if input_file.is_dir():
+        raise DataError(f"--input {input_file}: is a folder; give --output-dir DIR, for a folder of results")
     blocks = _read(input_file, size)
     return blocks if str(input_file) == _STDIN else chain([next(blocks)], blocks)
 

@@ -1,0 +1,212 @@
+"""The computation of one shard, the same in this process, in a process of a pool and in an actor of Ray.
+
+Rows are computed in blocks, whose limits depend on the shard alone, and with a fixed number of threads: so the results
+do not depend on the number of workers, nor on which of them computes a shard.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from bertkit.errors import DataError
+from bertkit.inference.embedding import TEXTS_AT_ONCE
+from bertkit.inference.files import inputs_at_once, load_configured_task
+from bertkit.inference.inputs import BLOCK
+from bertkit.inference.loaded import load
+from bertkit.inference.predictor import build_predictor
+from bertkit.json_text import dumps
+from bertkit.progress import unreported
+from bertkit.reading.text_files import TEXT
+from bertkit.scaling.inputs import InputFile, Shard
+from bertkit.scaling.output import REJECTED, OutputFolder
+from bertkit.scaling.rows import Row, rows_of
+from bertkit.scaling.tables import Form, file_bytes
+from bertkit.tables import Table
+from bertkit.tables.labels import texts as texts_of_column
+
+_VECTOR = "embedding"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the workers of a command compute; made of values of JSON.
+
+    Attributes:
+        kind: ``predict`` or ``embed``.
+        checkpoint: a folder or a Hub id.
+        output: path or URL of the output folder.
+        form: of the files of results.
+        on_error: ``skip`` writes rows that cannot be read to ``rejected/``; ``stop`` ends the run at the first.
+        threads: of a worker, for computation on a CPU.
+        options: those of the kind, such as ``precision``.
+    """
+
+    kind: Literal["predict", "embed"]
+    checkpoint: str
+    output: str
+    form: Form
+    on_error: Literal["stop", "skip"] = "stop"
+    threads: int = 1
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> OutputFolder:
+        """Returns the output folder."""
+        return OutputFolder(self.output, f".{self.form}")
+
+
+class Model(Protocol):
+    """A loaded checkpoint.
+
+    Attributes:
+        at_once: rows of a block.
+    """
+
+    at_once: int
+
+    def compute(self, rows: Sequence[Row], names: Sequence[str], file: InputFile) -> list[dict[str, Any]]:
+        """Returns what is computed for rows that could be read, in their order.
+
+        Args:
+            rows: of one file.
+            names: the columns of all rows of the block that they are from; those that a row lacks are missing values.
+            file: the file.
+
+        Raises:
+            DataError: a row is no input of the model.
+        """
+
+
+class _Predicting:
+    def __init__(self, job: Job):
+        options = dict(job.options)
+        precision = options.pop("precision")
+        self._task, config = load_configured_task(job.checkpoint, **options)
+        self._predictor = build_predictor(job.checkpoint, self._task, config, precision=precision)
+        self.at_once = inputs_at_once(config)
+
+    def compute(self, rows: Sequence[Row], names: Sequence[str], file: InputFile) -> list[dict[str, Any]]:
+        if file.form == TEXT:
+            columns = self._task.read_input([_values(row)["text"] for row in rows], rows[0].line or 1)
+        else:
+            columns = self._task.columns_of(_table(rows, names, file))
+        return self._predictor.predict_columns(columns, unreported)
+
+
+class _Embedding:
+    def __init__(self, job: Job):
+        self._options = dict(job.options)
+        self._column = self._options.pop("text_column") or "text"
+        self._pooling = self._options.pop("pooling")
+        self._embedder = load(job.checkpoint, precision=self._options.pop("precision")).embedder
+        self.at_once = TEXTS_AT_ONCE if self._pooling == "none" else BLOCK
+
+    def compute(self, rows: Sequence[Row], names: Sequence[str], file: InputFile) -> list[dict[str, Any]]:
+        texts = texts_of_column(_table(rows, names, file), "text" if file.form == TEXT else self._column)
+        if self._pooling != "none":
+            found = self._embedder.pooled(texts, self._pooling, **self._options, reached=unreported)
+            return [{_VECTOR: vector} for vector in found]
+        computed = []
+        for each in self._embedder.tokens(texts, **self._options, reached=unreported):
+            tokens = zip(each.tokens, each.offsets.tolist(), each.vectors, strict=True)
+            computed.append(
+                {"tokens": [{"token": name, "start": at[0], "end": at[1], _VECTOR: row} for name, at, row in tokens]}
+            )
+        return computed
+
+
+class Computer:
+    """A worker: loads the model once, then computes shards and writes their results."""
+
+    def __init__(self, job: Job):
+        import torch
+
+        torch.set_num_threads(job.threads)
+        self._job = job
+        self._model: Model = _Predicting(job) if job.kind == "predict" else _Embedding(job)
+
+    def compute(self, shard: Shard) -> int:
+        """Computes a shard and writes its results; returns the number of its rejected rows.
+
+        Raises:
+            DataError: a row cannot be read and ``on_error`` is ``stop``, or the file cannot be read.
+            OutputError: the results cannot be written.
+        """
+        found: list[dict[str, Any]] = []
+        rejected: list[tuple[Row, str]] = []
+        rows = rows_of(shard)
+        while block := list(itertools.islice(rows, self._model.at_once)):
+            readable = [row for row in block if isinstance(row.values, dict)]
+            for row in block:
+                if isinstance(row.values, str):
+                    self._reject(row, f"{_place(row, shard.file)}: {row.values}", shard.file, rejected)
+            names = list(dict.fromkeys(name for row in readable for name in _values(row)))
+            found += self._computed(readable, names, shard.file, rejected)
+        if rejected:
+            lines = [
+                _rejection(row, reason, shard.file) for row, reason in sorted(rejected, key=lambda each: each[0].row)
+            ]
+            self._job.folder.write(f"{REJECTED}/{shard.name}.jsonl", "".join(lines).encode())
+        if found:
+            vectors = _VECTOR if _VECTOR in found[0] else None
+            self._job.folder.write(shard.name + self._job.folder.suffix, file_bytes(self._job.form, found, vectors))
+        return len(rejected)
+
+    def _computed(
+        self, rows: list[Row], names: Sequence[str], file: InputFile, rejected: list[tuple[Row, str]]
+    ) -> list[dict[str, Any]]:
+        """Returns the results of rows; halves them to find those that the model does not take."""
+        if not rows:
+            return []
+        try:
+            computed = self._model.compute(rows, names, file)
+        except DataError as error:
+            if len(rows) == 1:
+                place = f"{_place(rows[0], file)}: "
+                reason = str(error).removeprefix(place).removeprefix(f"{file.path}: ")
+                self._reject(rows[0], place + reason, file, rejected)
+                return []
+            middle = len(rows) // 2
+            return [
+                *self._computed(rows[:middle], names, file, rejected),
+                *self._computed(rows[middle:], names, file, rejected),
+            ]
+        return [_joined(_values(row), new) for row, new in zip(rows, computed, strict=True)]
+
+    def _reject(self, row: Row, reason: str, file: InputFile, rejected: list[tuple[Row, str]]) -> None:
+        if self._job.on_error == "stop":
+            raise DataError(f"{reason}\n--on-error skip leaves out such rows and writes their reasons to {REJECTED}/")
+        rejected.append((row, reason.removeprefix(f"{_place(row, file)}: ")))
+
+
+def _values(row: Row) -> dict[str, Any]:
+    assert isinstance(row.values, dict)
+    return row.values
+
+
+def _table(rows: Sequence[Row], names: Sequence[str], file: InputFile) -> Table:
+    columns = {name: [_values(row).get(name) for row in rows] for name in names}
+    lines = [row.line for row in rows if row.line is not None]
+    # Row numbers are right for a single row only, of which messages are.
+    return Table(columns, file.path, "", lines or None, first_row=rows[0].row - 1)
+
+
+def _place(row: Row, file: InputFile) -> str:
+    return f"{file.path}, row {row.row}" if row.line is None else f"{file.path}, line {row.line}"
+
+
+def _rejection(row: Row, reason: str, file: InputFile) -> str:
+    line = {} if row.line is None else {"line": row.line}
+    return dumps({"file": file.relative, "row": row.row, **line, "reason": reason}, ensure_ascii=False) + "\n"
+
+
+def _joined(given: dict[str, Any], computed: dict[str, Any]) -> dict[str, Any]:
+    """Returns the columns of a row and what was computed for it; a given column of the same name gets a prefix.
+
+    >>> _joined({"id": 7, "label": "good"}, {"label": "bad"})
+    {'id': 7, 'input_label': 'good', 'label': 'bad'}
+    """
+    return {(f"input_{name}" if name in computed else name): value for name, value in given.items()} | computed

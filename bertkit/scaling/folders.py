@@ -1,0 +1,313 @@
+"""`predict_folder` and `embed_folder`: folders, patterns and URLs of files in, a folder of files out."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import bertkit
+from bertkit.checkpoint.revision import at_revision
+from bertkit.errors import DataError, OutputError, RecipeError, listed, noted
+from bertkit.inference.files import load_configured_task
+from bertkit.placement.resolve import Precision, visible_gpus
+from bertkit.progress import Bar, say
+from bertkit.scaling.computing import Computer, Job
+from bertkit.scaling.inputs import InputFile, Shard, find_inputs, is_url, shards_of
+from bertkit.scaling.output import OutputFolder
+from bertkit.scaling.pool import Done, Worker, compute_shards
+from bertkit.scaling.processes import ProcessWorker
+from bertkit.scaling.ray_actors import import_ray, ray_workers
+from bertkit.scaling.tables import Form
+from bertkit.training.recovery.run_lock import RunLock
+
+Engine = Literal["local", "ray"]
+OnError = Literal["stop", "skip"]
+SHARD_ROWS = 8192
+"""Rows of a shard: some seconds to minutes of work, and eight blocks of the computation."""
+_SHARD_ROWS_OF_TOKENS = 256  # a vector for each token fills the memory
+
+
+@dataclass(frozen=True)
+class FolderResult:
+    """What a command over a folder has done, in all its runs.
+
+    Attributes:
+        output_dir: path or URL.
+        files: number of input files.
+        shards: number of shards; of which ``computed`` by this run.
+        rows: rows with results.
+        rejected: rows that could not be read, in ``rejected/``.
+    """
+
+    output_dir: str
+    files: int
+    shards: int
+    computed: int
+    rows: int
+    rejected: int
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Who computes.
+
+    Attributes:
+        engine: ``local``, or ``ray`` for actors of Ray.
+        ray_address: of a running Ray cluster; None for that of ``RAY_ADDRESS``, or an own one on this machine.
+        workers: actors of Ray; None for one per GPU, or per core where there is none.
+        num_processes: local processes; None for one per GPU, or 1 where there is none.
+        threads: of each worker for the computation on a CPU. It does not follow from the number of workers, since the
+            last digits of results depend on it.
+    """
+
+    engine: Engine = "local"
+    ray_address: str | None = None
+    workers: int | None = None
+    num_processes: int | None = None
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        if self.engine == "local" and (self.ray_address is not None or self.workers is not None):
+            raise RecipeError("--ray-address and --workers are for --engine ray; --num-processes is the local one")
+        if self.engine == "ray" and self.num_processes is not None:
+            raise RecipeError("--num-processes is for --engine local; give --workers")
+        for name, number in (
+            ("workers", self.workers),
+            ("num-processes", self.num_processes),
+            ("threads", self.threads),
+        ):
+            if number is not None and number < 1:
+                raise RecipeError(f"--{name} {number}: expected at least 1")
+
+
+def predict_folder(
+    checkpoint: str | Path,
+    input: str,
+    output_dir: str,
+    *,
+    output_format: Form = "jsonl",
+    on_error: OnError = "stop",
+    workers: Workers | None = None,
+    shard_rows: int = SHARD_ROWS,
+    all_probabilities: bool = False,
+    threshold: float | None = None,
+    text_columns: Sequence[str] | None = None,
+    aggregation: str | None = None,
+    precision: Precision = "auto",
+    revision: str | None = None,
+) -> FolderResult:
+    """Predicts for the rows of files and writes a folder of files with the columns of the rows and the predictions.
+
+    An input file gives one file of results for each ``shard_rows`` rows, in order: ``a/x.csv`` gives
+    ``a/x.csv.000000.jsonl``, ``a/x.csv.000001.jsonl``, …. If the call is repeated, shards that are finished are not
+    computed again. The files do not depend on ``workers``, except for its ``threads``.
+
+    Args:
+        checkpoint: a run directory or a Hub id.
+        input: a file, folder or pattern of ``.parquet``, ``.jsonl``, ``.csv``, ``.tsv`` and ``.txt`` (one text a line)
+            files, or a URL of `fsspec` of one of these.
+        output_dir: a new or empty folder, or the folder of the same call; or a URL.
+        output_format: ``jsonl`` or ``parquet``.
+        on_error: ``stop`` ends at a row that cannot be read; ``skip`` writes it to ``rejected/`` with the reason.
+        workers: who computes; this process, unless given.
+        shard_rows: rows of a shard.
+        all_probabilities, threshold, text_columns, aggregation, precision, revision: as for
+            `bertkit.inference.files.predict_stream`.
+
+    Raises:
+        DataError: there is no input; a row cannot be read; or all rows were rejected.
+        OutputError: the output folder holds something else, or cannot be written.
+        BertkitError: the checkpoint or an option is unusable; or workers keep dying.
+    """
+    configured: dict[str, Any] = {
+        "all_probabilities": all_probabilities,
+        "threshold": threshold,
+        "text_columns": None if text_columns is None else list(text_columns),
+        "aggregation": aggregation,
+    }
+    name = at_revision(_absolute(checkpoint), revision)
+    task, _ = load_configured_task(name, **configured)
+    if task.reads_neighbours:
+        raise DataError(
+            f"{checkpoint}: its rows depend on their neighbours; predict for one file at a time, by --output"
+        )
+    job = Job(
+        "predict", name, _output(output_dir), output_format, on_error, options={**configured, "precision": precision}
+    )
+    return _run(job, input, workers or Workers(), shard_rows, revision)
+
+
+def embed_folder(
+    checkpoint: str | Path,
+    input: str,
+    output_dir: str,
+    *,
+    output_format: Form = "parquet",
+    on_error: OnError = "stop",
+    workers: Workers | None = None,
+    shard_rows: int | None = None,
+    text_column: str | None = None,
+    pooling: Literal["cls", "mean", "max", "none"] = "mean",
+    layers: Sequence[int] = (-1,),
+    max_seq_length: int | None = None,
+    stride: int | None = None,
+    precision: Precision = "auto",
+    revision: str | None = None,
+) -> FolderResult:
+    """Computes vectors of the texts of files; writes their rows with ``embedding``, or ``tokens`` without pooling.
+
+    Args:
+        checkpoint, input, output_dir, output_format, on_error, workers: as for `predict_folder`.
+        shard_rows: rows of a shard; 8,192, or 256 without pooling, unless given.
+        text_column, pooling, layers, max_seq_length, stride, precision, revision: as for
+            `bertkit.inference.embedding_files.embed_texts`.
+
+    Raises:
+        BertkitError: as for `predict_folder`.
+    """
+    if pooling == "none" and output_format == "parquet":
+        raise RecipeError("--pooling none in a folder is written as JSON lines only; give --output-format jsonl")
+    options = {
+        "text_column": text_column,
+        "pooling": pooling,
+        "layers": list(layers),
+        "max_seq_length": max_seq_length,
+        "stride": stride,
+        "precision": precision,
+    }
+    name = at_revision(_absolute(checkpoint), revision)
+    job = Job("embed", name, _output(output_dir), output_format, on_error, options=options)
+    rows = shard_rows or (_SHARD_ROWS_OF_TOKENS if pooling == "none" else SHARD_ROWS)
+    return _run(job, input, workers or Workers(), rows, revision)
+
+
+def _absolute(path: str | Path) -> str:
+    """Returns the absolute path of an existing folder, since workers may run in other folders; else the name."""
+    return os.path.abspath(path) if os.path.isdir(path) else str(path)
+
+
+def _output(path: str) -> str:
+    return path.rstrip("/") if is_url(path) else os.path.abspath(os.path.expanduser(path))
+
+
+def _run(job: Job, given: str, workers: Workers, shard_rows: int, revision: str | None) -> FolderResult:
+    if shard_rows < 1:
+        raise RecipeError(f"--shard-rows {shard_rows}: expected at least 1")
+    if workers.engine == "ray":
+        import_ray()  # a missing extra is said before anything is read
+    job = Job(**{**vars(job), "threads": workers.threads})
+    found = find_inputs(given)
+    # The output may lie in the folder of the input: its files are no inputs when the command is repeated.
+    files = [file for file in found if not file.path.startswith(f"{job.output}/")]
+    if not files:
+        raise OutputError(f"--output-dir {job.output}: holds the input {given}; give a new folder")
+    record = {
+        "bertkit": bertkit.__version__,
+        "command": job.kind,
+        "checkpoint": checkpoint_digest(job.checkpoint, revision),
+        "settings": {
+            **job.options,
+            "output_format": job.form,
+            "shard_rows": shard_rows,
+            "threads": job.threads,
+        },
+    }
+    with RunLock(job.folder.local) if job.folder.local is not None else nullcontext():
+        job.folder.prepare(record, files)
+        shards = _shards(job.folder, files, shard_rows)
+        return _compute(job, files, shards, workers)
+
+
+def _shards(folder: OutputFolder, files: Sequence[InputFile], shard_rows: int) -> list[Shard]:
+    shards = folder.read_shards()
+    if shards is not None:
+        paths = {file.relative: file for file in files}  # the input may have been moved
+        return [Shard(**{**vars(shard), "file": paths[shard.file.relative]}) for shard in shards]
+    shards = []
+    faults: list[str] = []
+    with Bar("counting rows", "files") as bar:
+        for number, file in enumerate(files, 1):
+            with noted(faults):
+                shards += shards_of(file, shard_rows)
+            bar(number, len(files))
+    if faults:
+        raise DataError(listed(faults))
+    folder.write_shards(shards)
+    return shards
+
+
+def _compute(job: Job, files: Sequence[InputFile], shards: Sequence[Shard], workers: Workers) -> FolderResult:
+    finished = job.folder.finished(shards)
+    left = [shard for shard in shards if shard not in finished]
+    rejected = sum(finished.values())
+    total = sum(shard.rows for shard in shards)
+    before = done = total - sum(shard.rows for shard in left)
+    if before:
+        say(f"{job.output}: {len(finished)} of {len(shards)} shards are finished already")
+    what = "predicting" if job.kind == "predict" else "embedding"
+    with Bar(what, "rows") as bar, _engine(job, workers, len(left)) as compute:
+        for each in compute(left) if left else ():
+            done += each.shard.rows
+            rejected += each.rejected
+            bar(done - before, total - before)
+    if rejected == total:
+        raise DataError(f"{job.output}: all {total} rows were rejected; the reasons are in rejected/")
+    return FolderResult(job.output, len(files), len(shards), len(left), total - rejected, rejected)
+
+
+Compute = Callable[[Sequence[Shard]], Iterator[Done]]
+
+
+@contextmanager
+def _engine(job: Job, workers: Workers, at_most: int) -> Iterator[Compute]:
+    """Yields the function that computes shards; there are no more workers than shards."""
+    if not at_most:
+        yield lambda shards: iter(())
+        return
+    if workers.engine == "ray":
+        with ray_workers(job, workers.ray_address, workers.workers) as (make, count):
+            yield lambda shards: compute_shards(make, min(count, at_most), shards)
+        return
+    gpus = visible_gpus()
+    count = min(workers.num_processes or gpus or 1, at_most)
+    if (workers.num_processes or gpus or 1) > 1:
+
+        def make_process(number: int) -> Worker:
+            return ProcessWorker(job, number, gpus)
+
+        yield lambda shards: compute_shards(make_process, count, shards)
+        return
+    yield lambda shards: _in_this_process(job, shards)
+
+
+def _in_this_process(job: Job, shards: Sequence[Shard]) -> Iterator[Done]:
+    import torch
+
+    threads = torch.get_num_threads()
+    try:
+        computer = Computer(job)
+        for shard in shards:
+            yield Done(shard, computer.compute(shard))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def checkpoint_digest(checkpoint: str, revision: str | None) -> str:
+    """Returns what tells one checkpoint from another: of a folder, a digest of its files; of a Hub id, its name."""
+    folder = Path(checkpoint)
+    if not folder.is_dir():
+        return checkpoint if revision is None else f"{checkpoint}@{revision}"
+    digest = hashlib.sha256()
+    kinds = (".json", ".safetensors", ".bin", ".onnx", ".txt", ".model", ".data")
+    for path in sorted(each for each in folder.rglob("*") if each.suffix in kinds and each.is_file()):
+        name = path.relative_to(folder)
+        if name.parts[0].startswith("checkpoint-") or path.name.endswith("_results.json"):
+            continue  # states of the training, which inference does not read
+        with path.open("rb") as stream:
+            digest.update(f"{name}:{hashlib.file_digest(stream, 'sha256').hexdigest()}\n".encode())
+    return f"sha256:{digest.hexdigest()[:16]}"

@@ -1,0 +1,154 @@
+"""Workers that take shards one after another and are replaced when they die.
+
+Each worker has a thread of this process, which hands it one shard at a time: a shard is given to another worker only
+when the first is dead, and results are written once.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from bertkit import errors
+from bertkit.errors import BertkitError, PlacementError
+from bertkit.progress import say
+from bertkit.scaling.inputs import Shard
+
+_DEATHS = 3  # of workers with one shard, or before their first, until the run ends
+_POLL = 0.5  # seconds between two looks for Ctrl-C
+
+
+class WorkerDiedError(Exception):
+    """Raised by a worker that has ended without an answer; the message says how."""
+
+
+class Worker(Protocol):
+    """A process that has loaded the model."""
+
+    def compute(self, shard: Shard) -> dict[str, Any]:
+        """Computes a shard; returns the reply of `answer`.
+
+        Raises:
+            WorkerDiedError: the process has ended.
+        """
+
+    def end(self) -> None:
+        """Ends the process, also while it computes; has no effect on one that has ended."""
+
+
+class Done(NamedTuple):
+    """A shard that a worker has finished, with the number of its rejected rows."""
+
+    shard: Shard
+    rejected: int
+
+
+def answer(compute: Callable[[], Any]) -> dict[str, Any]:
+    """Calls a function and returns its result, or its error, as values of JSON for `result_of`."""
+    try:
+        return {"result": compute()}
+    except BertkitError as error:
+        return {"error": type(error).__name__, "message": str(error)}
+
+
+def result_of(reply: dict[str, Any]) -> Any:
+    """Returns the result in a reply of `answer`, or raises the error in it."""
+    if "error" in reply:
+        kind = getattr(errors, reply["error"], PlacementError)  # an error class of another module is raised as this
+        raise kind(reply["message"])
+    return reply["result"]
+
+
+def compute_shards(make: Callable[[int], Worker], count: int, shards: Sequence[Shard]) -> Iterator[Done]:
+    """Yields each shard when a worker has finished it, in the order in which they end.
+
+    Args:
+        make: called with the number of a worker, from 0, in a thread of its own; starts it and waits until it has
+            loaded the model.
+        count: number of workers.
+        shards: the shards, in the order in which they are begun.
+
+    Raises:
+        BertkitError: a worker reports an error; or workers keep dying with one shard, or while they start.
+    """
+    pool = _Pool(make, shards)
+    threads = [threading.Thread(target=pool.work, args=(number,), daemon=True) for number in range(count)]
+    try:
+        for thread in threads:
+            thread.start()
+        for _ in shards:
+            yield pool.next_result()
+    finally:
+        pool.end()
+
+
+class _Pool:
+    def __init__(self, make: Callable[[int], Worker], shards: Sequence[Shard]):
+        self._make = make
+        self._waiting: queue.SimpleQueue[Shard | None] = queue.SimpleQueue()
+        for shard in shards:
+            self._waiting.put(shard)
+        self._results: queue.SimpleQueue[Done | BaseException] = queue.SimpleQueue()
+        self._deaths: Counter[str] = Counter()
+        self._workers: list[Worker] = []
+        self._lock = threading.Lock()
+        self._is_over = False
+
+    def next_result(self) -> Done:
+        while True:
+            try:
+                found = self._results.get(timeout=_POLL)
+            except queue.Empty:
+                continue
+            if isinstance(found, BaseException):
+                raise found
+            return found
+
+    def end(self) -> None:
+        with self._lock:
+            self._is_over = True
+        for worker in self._workers:
+            self._waiting.put(None)
+            worker.end()
+
+    def work(self, number: int) -> None:
+        """Computes shards in one worker after another until the pool ends; errors are results too."""
+        try:
+            while not self._is_over:
+                self._with_one_worker(number)
+        except BaseException as error:
+            self._results.put(error)
+
+    def _with_one_worker(self, number: int) -> None:
+        try:
+            worker = self._make(number)
+        except WorkerDiedError as error:
+            self._count_death(f"worker {number} while it starts", error)
+            return
+        with self._lock:
+            self._workers.append(worker)
+            if self._is_over:
+                worker.end()
+                return
+        while (shard := self._waiting.get()) is not None:
+            try:
+                rejected = result_of(worker.compute(shard))
+            except WorkerDiedError as error:
+                self._waiting.put(shard)
+                self._count_death(shard.name, error)
+                return
+            self._results.put(Done(shard, rejected))
+
+    def _count_death(self, what: str, error: WorkerDiedError) -> None:
+        if self._is_over:
+            return
+        self._deaths[what] += 1
+        if self._deaths[what] >= _DEATHS:
+            raise PlacementError(
+                f"{what}: {_DEATHS} workers have died, the last one {error}; use fewer workers if memory was short. "
+                "The same command continues with the shards that are not finished"
+            )
+        say(f"warning: a worker has died ({what}), {error}; another one takes its place")

@@ -1,0 +1,118 @@
+"""Workers that are actors of Ray (https://docs.ray.io), on this machine or on a cluster.
+
+Ray Core is used, not Ray Data: ``map_batches`` cuts and names its output files by itself, and computes all of them
+again when a job is repeated. Here a shard is a call of an actor, so that files, their order and repeated commands are
+the same with and without Ray; from Ray come the placement of the workers, their GPUs, and the notice of dead ones.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from typing import Any
+
+from bertkit.errors import PlacementError
+from bertkit.scaling.computing import Computer, Job
+from bertkit.scaling.inputs import Shard
+from bertkit.scaling.pool import Worker, WorkerDiedError, answer, result_of
+from bertkit.scaling.processes import worker_environment
+
+
+def import_ray() -> Any:
+    """Returns the module ``ray``.
+
+    Raises:
+        PlacementError: it is not installed; the message has the command.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise PlacementError("--engine ray needs the extra ray: pip install 'bertkit[ray]'") from error
+    return ray
+
+
+class ShardActor:
+    """What runs in an actor; its methods reply as `bertkit.scaling.pool.answer`, since Ray wraps exceptions."""
+
+    def __init__(self) -> None:
+        self._computers: list[Computer] = []
+
+    def load(self, described: dict[str, Any]) -> dict[str, Any]:
+        """Loads the model of a job."""
+        return answer(lambda: self._computers.append(Computer(Job(**described))))
+
+    def compute(self, described: dict[str, Any]) -> dict[str, Any]:
+        """Computes a shard."""
+        return answer(lambda: self._computers[0].compute(Shard.from_json(described)))
+
+
+class RayWorker:
+    """One actor; `Worker` of a pool.
+
+    Raises:
+        WorkerDiedError: it has ended before it had loaded the model.
+        BertkitError: the model cannot be loaded.
+    """
+
+    def __init__(self, job: Job, gpus: int):
+        self._ray = import_ray()
+        resources = {"num_gpus": 1, "num_cpus": 1} if gpus else {"num_cpus": job.threads}
+        # The GPU of an actor is chosen by Ray. An actor is not restarted by Ray: the pool counts deaths with a shard.
+        variables = worker_environment(0, 0, job.threads, os.environ)
+        remote = self._ray.remote(max_restarts=0, runtime_env={"env_vars": variables}, **resources)
+        self._actor = remote(ShardActor).remote()
+        try:
+            result_of(self._reply(self._actor.load.remote(asdict(job))))
+        except BaseException:
+            self.end()
+            raise
+
+    def compute(self, shard: Shard) -> dict[str, Any]:
+        return self._reply(self._actor.compute.remote(asdict(shard)))
+
+    def end(self) -> None:
+        with suppress(Exception):  # the connection to Ray may be closed
+            self._ray.kill(self._actor)
+
+    def _reply(self, reference: Any) -> dict[str, Any]:
+        try:
+            reply: dict[str, Any] = self._ray.get(reference)
+        except self._ray.exceptions.RayActorError as error:
+            reason = next((line.strip() for line in str(error).splitlines() if "SIGKILL" in line), "")
+            raise WorkerDiedError(reason or "its process has ended") from error
+        return reply
+
+
+@contextmanager
+def ray_workers(job: Job, address: str | None, workers: int | None) -> Iterator[tuple[Callable[[int], Worker], int]]:
+    """Connects to Ray; yields a function that starts a worker, and the number of workers.
+
+    Args:
+        job: what is computed.
+        address: of a cluster; None for that of ``RAY_ADDRESS``, or else an own Ray on this machine, which ends with the
+            block.
+        workers: number of workers; None for one per GPU of the cluster, or one per CPU core if there is no GPU.
+
+    Raises:
+        PlacementError: Ray is not installed, or the cluster does not answer.
+    """
+    ray = import_ray()
+    is_own = not ray.is_initialized()
+    if is_own:
+        at = address or os.environ.get("RAY_ADDRESS")
+        # On an own Ray the number of workers may exceed that of the cores, as with --num-processes.
+        local = {} if at else {"num_cpus": max(workers or 1, os.cpu_count() or 1), "include_dashboard": False}
+        try:
+            ray.init(address=at or "local", logging_level="WARNING", log_to_driver=False, **local)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            reason = str(error).strip().split("\n")[0]
+            raise PlacementError(f"--ray-address {at}: Ray does not answer: {reason}") from error
+    try:
+        found = ray.cluster_resources()
+        gpus = int(found.get("GPU", 0))
+        yield lambda number: RayWorker(job, gpus), workers or gpus or int(found.get("CPU", 1))
+    finally:
+        if is_own:
+            ray.shutdown()

@@ -1,0 +1,274 @@
+"""The rows of a range of a file, one by one: a row that cannot be read does not hide those after it.
+
+Text is read as Latin-1, one character per byte, and each field is decoded as UTF-8 afterwards: so the place of every
+row in bytes is known, and a byte that is not UTF-8 spoils its own row only.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import IO, Any, NamedTuple
+
+from bertkit.errors import DataError
+from bertkit.reading.row_files import json_object, lone_surrogate
+from bertkit.reading.text_files import JSON_LINES, PARQUET, TEXT
+
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf".decode("latin-1")
+_LONGEST_FIELD = 2**31 - 1  # the largest limit of the csv module
+_BATCH = 1024  # rows of Parquet in memory at a time
+
+
+class RawRow(NamedTuple):
+    """A row before its text is decoded.
+
+    Attributes:
+        fields: its fields, or its whole line as the only one; a string is the reason why it cannot be read.
+        line: the line it begins in, from 1.
+        last_line: the line it ends in.
+        end: bytes of the file up to its end.
+    """
+
+    fields: list[str] | str
+    line: int
+    last_line: int
+    end: int
+
+
+class Row(NamedTuple):
+    """A row of a file.
+
+    Attributes:
+        values: its columns; a string is the reason why it cannot be read.
+        row: its number in the file, from 1.
+        line: the line it begins in, from 1; None for Parquet.
+    """
+
+    values: dict[str, Any] | str
+    row: int
+    line: int | None
+
+
+@contextmanager
+def opened(path: str, packing: str, offset: int = 0) -> Iterator[IO[str]]:
+    """Yields the text of a file, decompressed and decoded as Latin-1 with its line endings, from a place on.
+
+    Args:
+        path: path or URL.
+        packing: suffix of the compression, or empty.
+        offset: bytes of the decompressed file to skip.
+
+    Raises:
+        DataError: the file cannot be read, also in the block.
+    """
+    import fsspec
+    import pyarrow as pa
+
+    try:
+        with fsspec.open(path, "rb", compression="gzip" if packing == ".gz" else None) as stored:
+            stream = stored
+            if packing == ".zst":
+                stream = io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(stored, mode="r"), "zstd"))
+                _skip(stream, offset)
+            else:
+                stream.seek(offset)
+            with io.TextIOWrapper(stream, encoding="latin-1", newline="") as text:
+                yield text
+    except DataError:
+        raise
+    except Exception as error:  # of gzip, zlib, Arrow and the clients of object stores
+        raise unreadable(path, error) from error
+
+
+def _skip(stream: IO[bytes], count: int) -> None:
+    while count > 0 and (block := stream.read(min(count, 1 << 20))):
+        count -= len(block)
+
+
+def unreadable(path: str, error: Exception) -> DataError:
+    """Returns the error of a file that cannot be read."""
+    reason = getattr(error, "strerror", None) or str(error).strip().split("\n")[0] or type(error).__name__
+    return DataError(f"{path}: cannot be read: {reason}")
+
+
+def delimited_header(stream: IO[str], path: str, form: str) -> tuple[tuple[str, ...], int, int]:
+    """Reads what precedes the first row: a byte order mark, and the names of the columns of CSV and TSV.
+
+    Returns:
+        The names, none for other formats; and the bytes and the lines before the first row.
+
+    Raises:
+        DataError: the header is missing or not UTF-8, or two columns have one name.
+    """
+    if form not in _DELIMITERS:
+        return (), 0, 0
+    first = next(stream, "")
+    bare = first.removeprefix(_BYTE_ORDER_MARK)
+    for raw in _delimited(itertools.chain([bare], stream), form, len(first) - len(bare), 0, False):
+        fields = raw.fields if isinstance(raw.fields, str) else _decoded(raw.fields)
+        if isinstance(fields, str):
+            raise DataError(f"{path}, line 1: the names of the columns cannot be read: {fields}")
+        names = tuple(fields)
+        named = [name for name in names if name]
+        if not named or len(set(named)) < len(named):
+            raise DataError(f"{path}, line 1: expected one name for each column, each only once; found {list(names)}")
+        return names, raw.end, raw.last_line
+    raise DataError(f"{path}, line 1: empty; expected a header line with the names of the columns")
+
+
+def raw_rows(stream: IO[str], form: str, columns: tuple[str, ...], offset: int, line: int) -> Iterator[RawRow]:
+    """Yields the rows of a stream of `opened` in order; a blank line is a row of text and of tables of one column only.
+
+    Args:
+        stream: positioned at the start of a row.
+        form: suffix of the format.
+        columns: names of the columns of CSV and TSV.
+        offset, line: bytes and lines of the file before this position.
+    """
+    if form in _DELIMITERS:
+        yield from _delimited(stream, form, offset, line, len(columns) == 1)
+        return
+    for text in stream:
+        offset, line = offset + len(text), line + 1
+        if form == TEXT or text.strip():
+            yield RawRow([text.rstrip("\r\n")], line, line, offset)
+
+
+def _delimited(lines: Iterable[str], form: str, offset: int, line: int, blank_rows: bool) -> Iterator[RawRow]:
+    begins = line
+    read = [offset, line]
+
+    def noted() -> Iterator[str]:
+        for text in lines:
+            read[0] += len(text)
+            read[1] += 1
+            yield text
+
+    if form == ".tsv":
+        for text in noted():
+            bare = text.rstrip("\r\n")
+            if bare or blank_rows:
+                yield RawRow(bare.split("\t"), read[1], read[1], read[0])
+        return
+    csv.field_size_limit(_LONGEST_FIELD)
+    reader = csv.reader(noted(), strict=True)
+    while True:
+        try:
+            fields: list[str] | str = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            fields = f"a quoted field is not closed, or text follows its closing quote ({error})"
+        if fields or blank_rows:
+            yield RawRow(fields or [""], begins + 1, read[1], read[0])
+        begins = read[1]
+
+
+def _decoded(fields: list[str]) -> list[str] | str:
+    try:
+        texts = [field.encode("latin-1").decode() for field in fields]
+    except UnicodeDecodeError as error:
+        return f"not UTF-8: byte 0x{error.object[error.start]:02x}; convert the file with iconv"
+    if any("\0" in text for text in texts):
+        return "it has a NUL byte; this is not text, or its encoding is UTF-16"
+    return texts
+
+
+def rows_of(shard: Any) -> Iterator[Row]:
+    """Yields the rows of a `bertkit.scaling.inputs.Shard` in order.
+
+    Raises:
+        DataError: the file cannot be read, or has changed since it was cut into shards.
+    """
+    file = shard.file
+    if file.form == PARQUET:
+        yield from _parquet_shard(shard)
+        return
+    count = 0
+    with opened(file.path, file.packing, shard.offset) as stream:
+        for raw in raw_rows(stream, file.form, shard.columns, shard.offset, shard.first_line):
+            count += 1
+            yield Row(_values(raw, file.form, shard.columns), shard.first_row + count, raw.line)
+            if count == shard.rows:
+                return
+    raise DataError(f"{file.path}: has fewer rows than when the work began; give another output folder")
+
+
+def _values(raw: RawRow, form: str, columns: tuple[str, ...]) -> dict[str, Any] | str:
+    fields = raw.fields if isinstance(raw.fields, str) else _decoded(raw.fields)
+    if isinstance(fields, str):
+        return fields
+    if raw.line == 1 and not columns:
+        fields = [fields[0].removeprefix("\ufeff")]
+    if form == TEXT:
+        return {"text": fields[0]}
+    if form == JSON_LINES:
+        try:
+            values = json_object(fields[0], "text")
+        except DataError as error:
+            return str(error)
+        half = lone_surrogate(values, fields[0])
+        return f"it {half}" if half else values
+    if len(fields) != len(columns):
+        return f"{len(fields)} field{'s' * (len(fields) != 1)} where the header has {len(columns)}"
+    return {name: value for name, value in zip(columns, fields, strict=True) if name}
+
+
+def parquet_rows(path: str) -> int:
+    """Returns the number of rows of a Parquet file; reads its footer only.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    with _parquet(path) as file:
+        return int(file.metadata.num_rows)
+
+
+@contextmanager
+def _parquet(path: str) -> Iterator[Any]:
+    import fsspec
+    import pyarrow.parquet as pq
+
+    try:
+        with fsspec.open(path, "rb") as stored, pq.ParquetFile(stored, pre_buffer=False) as file:
+            yield file
+    except DataError:
+        raise
+    except Exception as error:  # of Arrow and the clients of object stores
+        raise unreadable(path, error) from error
+
+
+def _parquet_shard(shard: Any) -> Iterator[Row]:
+    with _parquet(shard.file.path) as file:
+        groups, before, skipped = [], 0, 0
+        last = shard.first_row + shard.rows
+        for group in range(file.metadata.num_row_groups):
+            after = before + file.metadata.row_group(group).num_rows
+            if after <= shard.first_row:
+                skipped = after
+            elif before < last:
+                groups.append(group)
+            before = after
+        at = skipped
+        for batch in file.iter_batches(_BATCH, row_groups=groups, use_threads=False):
+            begin, end = max(shard.first_row - at, 0), min(last - at, batch.num_rows)
+            for index in range(begin, end):
+                yield Row(_arrow_values(batch, index), at + index + 1, None)
+            at += batch.num_rows
+            if at >= last:
+                return
+    raise DataError(f"{shard.file.path}: has fewer rows than when the work began; give another output folder")
+
+
+def _arrow_values(batch: Any, index: int) -> dict[str, Any] | str:
+    values = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            values[name] = column[index].as_py()
+        except (ValueError, OverflowError) as error:  # such as text that is not UTF-8
+            return f"{name!r} cannot be read ({error})"
+    return values

@@ -1,0 +1,171 @@
+"""Folders in, folders out: rows in order with their columns, finished shards kept, changed commands refused."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from bertkit.errors import DataError, OutputError, PlacementError, RecipeError
+from bertkit.scaling.folders import Workers, embed_folder, predict_folder
+
+
+@pytest.fixture
+def film(fine_tuned):
+    return fine_tuned("film")
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_rows_keep_their_order_and_columns(corpus, film, tmp_path):
+    found = predict_folder(film, str(corpus), str(tmp_path / "out"), shard_rows=8)
+    assert (found.files, found.shards, found.computed, found.rows, found.rejected) == (4, 12, 12, 80, 0)
+    for name, letter in (("b.csv", "b"), ("part/c.jsonl", "c"), ("part/d.parquet", "d")):
+        rows = [row for number in range(3) for row in lines(tmp_path / "out" / f"{name}.{number:06d}.jsonl")]
+        assert [row["id"] for row in rows] == [f"{letter}{row}" for row in range(20)]
+        assert {row["label"] for row in rows} <= {"bad", "fair", "good"}
+    first = lines(tmp_path / "out" / "b.csv.000000.jsonl")[0]
+    assert list(first) == ["id", "text", "input_label", "label", "probability", "probabilities"]
+
+
+def test_a_table_gives_the_predictions_of_the_form_for_one_file(corpus, film, tmp_path):
+    from bertkit.inference.files import predict_stream
+
+    predict_folder(film, str(corpus / "part" / "c.jsonl"), str(tmp_path / "out"))
+    (block,) = predict_stream(film, input_file=corpus / "part" / "c.jsonl")
+    rows = lines(tmp_path / "out" / "c.jsonl.000000.jsonl")
+    assert [row["label"] for row in rows] == [row["label"] for row in block.rows]
+    np.testing.assert_allclose(
+        [row["probability"] for row in rows], [row["probability"] for row in block.rows], rtol=1e-5
+    )
+
+
+def test_a_repeated_command_computes_what_is_missing_only(corpus, film, tmp_path, contents):
+    out = tmp_path / "out"
+    predict_folder(film, str(corpus), str(out), shard_rows=8)
+    before = contents(out)
+    times = {path: path.stat().st_mtime_ns for path in out.rglob("*.jsonl")}
+    lost = out / "part" / "c.jsonl.000001.jsonl"
+    lost.unlink()
+    assert predict_folder(film, str(corpus), str(out), shard_rows=8).computed == 1
+    assert contents(out) == before
+    assert {path for path in times if path.stat().st_mtime_ns != times[path]} == {lost}
+
+
+def test_a_changed_command_is_refused(corpus, film, fine_tuned, tmp_path):
+    out = str(tmp_path / "out")
+    predict_folder(film, str(corpus), out, shard_rows=8)
+    with pytest.raises(OutputError, match="shard_rows was 8 and is 9"):
+        predict_folder(film, str(corpus), out, shard_rows=9)
+    with pytest.raises(OutputError, match="checkpoint was"):
+        predict_folder(fine_tuned("threshold"), str(corpus), out, shard_rows=8)
+    with pytest.raises(OutputError, match="command was 'predict' and is 'embed'"):
+        embed_folder(film, str(corpus), out, shard_rows=8)
+    (corpus / "f.txt").write_text("a\n")
+    with pytest.raises(OutputError, match=r"the input f\.txt is new"):
+        predict_folder(film, str(corpus), out, shard_rows=8)
+
+
+def test_the_output_may_lie_in_the_folder_of_the_input(corpus, film):
+    for computed in (12, 0):
+        assert predict_folder(film, str(corpus), str(corpus / "out"), shard_rows=8).computed == computed
+
+
+def test_a_folder_with_other_files_is_refused(corpus, film, tmp_path):
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / "mine.txt").write_text("a")
+    with pytest.raises(OutputError, match=r"other files, such as .*mine\.txt"):
+        predict_folder(film, str(corpus / "b.csv"), str(tmp_path / "used"))
+    with pytest.raises(OutputError, match="holds the input"):
+        predict_folder(film, str(corpus), str(corpus))
+
+
+BAD = '{"id": 1, "text": "a film"}\n{"id": 2}\n{"id": 3, "text": 5}\nno json\n{"id": 5, "text": "a plot"}\n'
+
+
+def test_bad_rows_are_skipped_with_their_reasons(film, tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "x.jsonl").write_text(BAD)
+    out = tmp_path / "out"
+    found = predict_folder(film, str(tmp_path / "in"), str(out), on_error="skip", shard_rows=3)
+    assert (found.rows, found.rejected) == (2, 3)
+    assert [row["id"] for number in (0, 1) for row in lines(out / f"x.jsonl.{number:06d}.jsonl")] == [1, 5]
+    rejected = [row for number in (0, 1) for row in lines(out / "rejected" / f"x.jsonl.{number:06d}.jsonl")]
+    assert [(row["file"], row["row"], row["line"]) for row in rejected] == [("x.jsonl", at, at) for at in (2, 3, 4)]
+    assert all("x.jsonl" not in row["reason"] for row in rejected)
+    again = predict_folder(film, str(tmp_path / "in"), str(out), on_error="skip", shard_rows=3)
+    assert (again.computed, again.rows, again.rejected) == (0, 2, 3)
+
+
+def test_a_bad_row_stops_the_run_with_file_and_row(film, tmp_path):
+    (tmp_path / "x.jsonl").write_text(BAD)
+    with pytest.raises(DataError, match=r"x\.jsonl, line 2: no value for 'text'"):
+        predict_folder(film, str(tmp_path / "x.jsonl"), str(tmp_path / "out"), shard_rows=2)
+    found = predict_folder(film, str(tmp_path / "x.jsonl"), str(tmp_path / "out"), shard_rows=2, on_error="skip")
+    assert (found.rows, found.rejected) == (2, 3)
+
+
+def test_a_shard_without_a_readable_row_is_finished_too(film, tmp_path):
+    (tmp_path / "x.jsonl").write_text('{"text": "a"}\n1\n2\n')
+    for computed in (2, 0):
+        found = predict_folder(film, str(tmp_path / "x.jsonl"), str(tmp_path / "out"), on_error="skip", shard_rows=2)
+        assert (found.computed, found.rows, found.rejected) == (computed, 1, 2)
+    (tmp_path / "y.jsonl").write_text("1\n")
+    with pytest.raises(DataError, match="all 1 rows were rejected"):
+        predict_folder(film, str(tmp_path / "y.jsonl"), str(tmp_path / "out y"), on_error="skip")
+
+
+def test_vectors_in_parquet(corpus, checkpoint, tmp_path):
+    out = tmp_path / "out"
+    embed_folder(checkpoint, str(corpus / "part"), str(out), shard_rows=16)
+    table = pq.read_table(out / "d.parquet.000001.parquet")
+    assert table.column("id").to_pylist() == ["d16", "d17", "d18", "d19"]
+    assert {len(vector) for vector in table.column("embedding").to_pylist()} == {32}
+
+
+def test_vectors_of_tokens_are_json_lines(corpus, checkpoint, tmp_path):
+    with pytest.raises(RecipeError, match="--output-format jsonl"):
+        embed_folder(checkpoint, str(corpus), str(tmp_path / "out"), pooling="none")
+    embed_folder(checkpoint, str(corpus / "e.txt"), str(tmp_path / "out"), pooling="none", output_format="jsonl")
+    first = lines(tmp_path / "out" / "e.txt.000000.jsonl")[0]
+    assert list(first["tokens"][0]) == ["token", "start", "end", "embedding"]
+    assert len(first["tokens"][0]["embedding"]) == 32
+
+
+def test_urls_are_read_and_written(corpus, film, tmp_path, contents):
+    import fsspec
+
+    memory = fsspec.filesystem("memory")
+    memory.put(str(corpus), "/bucket/in", recursive=True)
+    for computed in (12, 0):
+        found = predict_folder(film, "memory://bucket/in", "memory://bucket/out", shard_rows=8, output_format="parquet")
+        assert (found.shards, found.computed) == (12, computed)
+    predict_folder(film, str(corpus), str(tmp_path / "out"), shard_rows=8, output_format="parquet")
+    here = {name: data for name, data in contents(tmp_path / "out").items() if name.endswith(".parquet")}
+    assert {name: memory.cat_file(f"/bucket/out/{name}") for name in here} == here
+    memory.rm("/bucket", recursive=True)
+
+
+def test_missing_ray_is_said_with_the_command(corpus, film, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(PlacementError, match=r"pip install 'bertkit\[ray\]'"):
+        predict_folder(film, str(corpus), str(tmp_path / "out"), workers=Workers(engine="ray"))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"workers": 2}, "--engine ray"),
+        ({"engine": "ray", "num_processes": 2}, "--engine local"),
+        ({"num_processes": 0}, "at least 1"),
+    ],
+)
+def test_options_of_the_other_engine_are_refused(given, message):
+    with pytest.raises(RecipeError, match=message):
+        Workers(**given)

@@ -1,0 +1,64 @@
+"""The pool: a shard of a worker that dies goes to another one; a shard that kills its workers ends the run."""
+
+from __future__ import annotations
+
+import pytest
+
+from bertkit.errors import DataError, PlacementError
+from bertkit.scaling.inputs import InputFile, Shard
+from bertkit.scaling.pool import WorkerDiedError, answer, compute_shards
+
+FILE = InputFile("x.csv", "x.csv", ".csv", "", 1, "")
+SHARDS = [Shard(FILE, number, 1, number) for number in range(12)]
+
+
+class Fake:
+    """A worker that dies after ``lives`` shards, and fails or dies at one shard."""
+
+    def __init__(self, log, lives=99, dies_at=None, fails_at=None):
+        self.log, self.lives, self.dies_at, self.fails_at = log, lives, dies_at, fails_at
+
+    def compute(self, shard):
+        self.lives -= 1
+        if not self.lives or shard.number == self.dies_at:
+            raise WorkerDiedError("by SIGKILL")
+
+        def work():
+            if shard.number == self.fails_at:
+                raise DataError("x.csv, line 9: no")
+            self.log.append(shard.number)
+            return shard.number
+
+        return answer(work)
+
+    def end(self):
+        self.log.append("ended")
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_every_shard_is_computed_once_though_workers_die(count, capsys):
+    log = []
+    found = list(compute_shards(lambda number: Fake(log, lives=4), count, SHARDS))
+    assert sorted(each.shard.number for each in found) == list(range(12))
+    assert sorted(each for each in log if each != "ended") == list(range(12))
+    assert "by SIGKILL; another one takes its place" in capsys.readouterr().err
+
+
+def test_a_shard_that_kills_its_workers_ends_the_run():
+    with pytest.raises(PlacementError, match=r"x\.csv\.000005: 3 workers have died"):
+        list(compute_shards(lambda number: Fake([], dies_at=5), 2, SHARDS))
+
+
+def test_workers_that_die_at_the_start_end_the_run():
+    def make(number):
+        raise WorkerDiedError("with exit code 1")
+
+    with pytest.raises(PlacementError, match="while it starts: 3 workers"):
+        list(compute_shards(make, 1, SHARDS))
+
+
+def test_an_error_of_a_worker_ends_the_run_and_the_workers():
+    log = []
+    with pytest.raises(DataError, match="line 9"):
+        list(compute_shards(lambda number: Fake(log, fails_at=3), 2, SHARDS))
+    assert "ended" in log

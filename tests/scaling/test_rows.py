@@ -1,0 +1,120 @@
+"""Shards and their rows: every row of a file once, in order, whatever its neighbours are."""
+
+from __future__ import annotations
+
+import gzip
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from bertkit.errors import DataError
+from bertkit.scaling.inputs import Shard, described, find_inputs, shards_of
+from bertkit.scaling.rows import rows_of
+from bertkit.tables import read_table
+
+
+def cut(path, size):
+    (file,) = find_inputs(str(path))
+    return shards_of(file, size)
+
+
+def rows(path, size):
+    return [row for shard in cut(path, size) for row in rows_of(shard)]
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 20, 100])
+@pytest.mark.parametrize("name", ["b.csv", "part/c.jsonl", "part/d.parquet"])
+def test_shards_have_the_rows_of_the_table(corpus, name, size):
+    table = read_table(corpus / name)
+    found = rows(corpus / name, size)
+    assert [row.values for row in found] == [
+        {column: values[at] for column, values in table.columns.items()} for at in range(len(table))
+    ]
+    assert [row.row for row in found] == list(range(1, len(table) + 1))
+    assert [row.line for row in found] == (list(table.lines) if table.lines else [None] * len(table))
+
+
+@pytest.mark.parametrize("size", [1, 2, 50])
+@pytest.mark.parametrize("packed", [False, True])
+def test_bad_rows_do_not_hide_the_others(tmp_path, size, packed):
+    data = b'\xef\xbb\xbfid,text\r\n1,"a, ""b""\r\nc"\r\n2,\xff\r\n\r\n3,x,y\r\n4,"ok"z\r\n5,\xc3\xa9\r\n6,"open\r\n'
+    path = tmp_path / ("x.csv.gz" if packed else "x.csv")
+    path.write_bytes(gzip.compress(data) if packed else data)
+    found = rows(path, size)
+    assert [row.line for row in found] == [2, 4, 6, 7, 8, 9]
+    assert [row.values for row in found if isinstance(row.values, dict)] == [
+        {"id": "1", "text": 'a, "b"\r\nc'},
+        {"id": "5", "text": "é"},
+    ]
+    reasons = [row.values for row in found if isinstance(row.values, str)]
+    assert [reason.split(":")[0].split(" where")[0] for reason in reasons[:2]] == ["not UTF-8", "3 fields"]
+    assert all("quoted field" in reason for reason in reasons[2:])
+
+
+def test_bad_lines_of_json(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(
+        b'\xef\xbb\xbf{"text": "a"}\n\n[1]\n{"text": "\\ud83d"}\n{"text"\n{"text": "b\x00"}\n{"text": "c"}'
+    )
+    found = rows(path, 2)
+    assert [(row.row, row.line, isinstance(row.values, dict)) for row in found] == [
+        (1, 1, True), (2, 3, False), (3, 4, False), (4, 5, False), (5, 6, False), (6, 7, True),
+    ]  # fmt: skip
+
+
+def test_lines_of_text_may_be_empty(tmp_path):
+    (tmp_path / "x.txt").write_bytes(b"a\r\n\r\nb\rc")
+    assert [row.values["text"] for row in rows(tmp_path / "x.txt", 2)] == ["a", "", "b", "c"]
+
+
+def test_a_value_of_parquet_that_is_not_utf8(tmp_path):
+    bad = pa.array([b"ok", b"\xff"]).view(pa.string())
+    pq.write_table(pa.table({"text": bad}), tmp_path / "x.parquet")
+    first, second = rows(tmp_path / "x.parquet", 5)
+    assert first.values == {"text": "ok"}
+    assert second.values.startswith("'text' cannot be read")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("x.csv", b"", "x.csv, line 1: empty"),
+        ("x.csv", b"a,a\n1,2\n", "one name for each column"),
+        ("x.csv", b"a,b\n", "x.csv: no rows"),
+        ("x.jsonl.gz", b"no gzip", "x.jsonl.gz: cannot be read"),
+        ("x.parquet", b"no parquet", "x.parquet: cannot be read"),
+    ],
+)
+def test_files_that_cannot_be_read(tmp_path, name, data, message):
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(DataError, match=message):
+        cut(tmp_path / name, 5)
+
+
+def test_a_file_that_became_shorter_is_a_fault(tmp_path):
+    (tmp_path / "x.txt").write_text("a\nb\nc\n")
+    (shard,) = cut(tmp_path / "x.txt", 5)
+    (tmp_path / "x.txt").write_text("a\n")
+    with pytest.raises(DataError, match="fewer rows"):
+        list(rows_of(shard))
+
+
+def test_shards_survive_json(corpus):
+    shards = cut(corpus / "b.csv", 3)
+    assert [Shard.from_json(each) for each in described(shards)] == shards
+
+
+def test_folders_patterns_and_urls_name_files(corpus):
+    names = ["b.csv", "e.txt", "part/c.jsonl", "part/d.parquet"]
+    assert [file.relative for file in find_inputs(str(corpus))] == names
+    assert [file.relative for file in find_inputs(f"file://{corpus}")] == names
+    assert [file.relative for file in find_inputs(f"{corpus}/*")] == names
+    assert [file.relative for file in find_inputs(f"{corpus}/**/*.parquet")] == ["part/d.parquet"]
+    assert [file.relative for file in find_inputs(f"{corpus}/b.csv")] == ["b.csv"]
+
+
+@pytest.mark.parametrize("given", ["missing", "missing/*.csv", "nothing://bucket/x", "notes.md"])
+def test_inputs_that_name_nothing(corpus, given):
+    with pytest.raises(DataError, match="--input"):
+        find_inputs(given if "://" in given else str(corpus / given))
