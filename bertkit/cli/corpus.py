@@ -40,7 +40,10 @@ def build(
     settings: Settings,
     more: options.MorePaths = None,
     engine: Annotated[Engine, typer.Option(help="Processes of this machine, or of Ray (extra ray).")] = "local",
-    workers: Annotated[int, typer.Option(help="Number of processes that split and tokenize.")] = 1,
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Number of processes that split and tokenize; by default one per core.", show_default=False),
+    ] = None,
     ray_address: Annotated[
         str | None,
         typer.Option(help="Address of a running Ray cluster; by default Ray is started here.", show_default=False),

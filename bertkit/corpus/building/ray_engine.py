@@ -30,9 +30,11 @@ def encode_with_ray(batches: Iterable[Batch], encode: SentenceEncoder, workers: 
     ray = _ray()
     with _started(ray, workers):
         _send_by_value(ray, encode)
-        actor = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=3)(_Encoder)
-        shared = ray.put(encode)
-        actors = [actor.remote(shared) for _ in range(workers.number)]
+        # The encoder is part of the class, which Ray keeps for restarts; an argument of the constructor may be gone.
+        actor = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=3)(
+            type("Encoder", (_Encoder,), {"encode": encode})
+        )
+        actors = [actor.remote() for _ in range(workers.number)]
         out: deque[Any] = deque()
         try:
             for number, batch in enumerate(batches):
@@ -48,14 +50,15 @@ def encode_with_ray(batches: Iterable[Batch], encode: SentenceEncoder, workers: 
 
 
 class _Encoder:
-    """Actor with one copy of the encoder."""
+    """Actor; ``encode`` is an attribute of its class."""
 
-    def __init__(self, encode: SentenceEncoder):
+    encode: SentenceEncoder
+
+    def __init__(self) -> None:
         os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one core for each actor
-        self._encode = encode
 
     def encoded(self, batch: Batch) -> EncodedBatch:
-        return self._encode(batch)
+        return self.encode(batch)
 
 
 def _ray() -> Any:
@@ -72,9 +75,16 @@ def _started(ray: Any, workers: Workers) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     local = {"num_cpus": workers.number} if workers.ray_address is None else {}
     try:
-        ray.init(address=workers.ray_address or "local", include_dashboard=False, log_to_driver=False, **local)
+        ray.init(
+            address=workers.ray_address or "local",
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level="error",
+            **local,
+        )
     except Exception as error:  # ConnectionError, ValueError, RuntimeError, …
         raise PlacementError(f"Ray cannot be used at {workers.ray_address or 'this machine'}: {error}") from error
     try:

@@ -1,6 +1,6 @@
 """Building of a token store in shards, so that a killed build continues where it was.
 
-A shard is a fixed part of the corpus: `_SHARD_BATCHES` consecutive batches of paragraphs, about 16 million characters,
+A shard is a fixed part of the corpus: `_SHARD_BATCHES` consecutive batches of paragraphs, about 4 million characters,
 independent of the number of workers. The driver reads the text in order, workers split and tokenize batches, and a
 finished shard is one file in the folder ``NAME.building`` beside the store. At the end the shards become the store,
 one memory-mapped file, by the code that writes the stores of pre-training itself.
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from bertkit.corpus.documents import DocumentForm
     from bertkit.corpus.sources import Source
 
-_SHARD_BATCHES = 64
+_SHARD_BATCHES = 16
 _PLAN_FILE = "plan.json"
 _REPEATED_FILE = "repeated.json"
 

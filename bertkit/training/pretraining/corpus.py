@@ -15,6 +15,7 @@ from bertkit.corpus.sentences import find_splitter
 from bertkit.corpus.store.token_store import TokenStore
 from bertkit.errors import DataError, RecipeError
 from bertkit.model.configuration_bert import BertConfig
+from bertkit.placement.resolve import usable_cores
 from bertkit.progress import Bar
 from bertkit.tasks.pretraining import DataSettings
 from bertkit.training.pretraining.initialization import corpus_tokenizer
@@ -27,7 +28,7 @@ def build_corpus(
     output_dir: str | Path,
     *,
     engine: Engine = "local",
-    workers: int = 1,
+    workers: int | None = None,
     ray_address: str | None = None,
     min_tokens: int = 1,
     deduplicate: Deduplication | None = None,
@@ -42,7 +43,8 @@ def build_corpus(
         corpus: text files, folders, patterns and Hub ids.
         output_dir: folder of the store; new or empty, or the store of an earlier call with the same arguments.
         engine: ``local``: processes of this machine; ``ray``: tasks of Ray (extra ``ray``).
-        workers: number of processes that split and tokenize; the text is read and the store written by the caller.
+        workers: number of processes that split and tokenize, by default one per core of this machine. The
+            text is read and the store is written by the calling process.
         ray_address: address of a running Ray cluster; ``None`` starts Ray on this machine for this call.
         min_tokens: leave out documents with fewer tokens.
         deduplicate: leave out documents that repeat an earlier one: ``exact``, or ``minhash`` for near duplicates too
@@ -60,7 +62,7 @@ def build_corpus(
     """
     data = _data([str(path) for path in corpus], settings)
     chosen = DocumentFilter(min_tokens=min_tokens, deduplicate=deduplicate)
-    processes = Workers(engine=engine, number=workers, ray_address=ray_address)
+    processes = Workers(engine=engine, number=usable_cores() if workers is None else workers, ray_address=ray_address)
     if names_store(data.corpus):
         raise DataError(f"{data.corpus[0]}: is a token store already; give texts")
     sources = data.sources()
