@@ -14,6 +14,7 @@ from bertkit import __version__
 from bertkit.cli import (
     check,
     compare,
+    corpus,
     demo,
     embed,
     ensemble,
@@ -64,6 +65,7 @@ app.command("demo")(demo.demo)
 app.command("push")(push.push)
 app.command("report")(report.report)
 app.add_typer(tokenizer.app, name="tokenizer")
+app.add_typer(corpus.app, name="corpus")
 app.add_typer(recipes.app, name="recipes")
 
 

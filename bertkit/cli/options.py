@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from bertkit.cli.settings import Setting
+
 CORPUS_HELP = "Text: files (.txt, .jsonl, .parquet, also .gz, .zst), folders, patterns, Hub ids. Repeatable."
 Checkpoint = Annotated[str, typer.Argument(help="A run directory, a folder or a Hub id.", show_default=False)]
 OutputDir = Annotated[Path, typer.Option("--output-dir", help="The run directory; new or empty.", show_default=False)]
@@ -113,4 +115,14 @@ VOCABULARY_AND_TEXT = (
     "data.dataset_config",
     "data.dataset_split",
     "data.streaming",
+)
+# Settings that `corpus build` and `pretrain` share: how texts are split into documents and sentences.
+DOCUMENTS_AND_SENTENCES = (
+    Setting(
+        "data.document_separator", "Separator of documents within a file: blank-line, or a regex for a whole line."
+    ),
+    Setting("data.sentence_per_line", "Google's format: one sentence per line, a blank line between documents."),
+    Setting(
+        "data.sentence_splitter", "Sentence splitter: rules (the default), none, module:function or file.py:function."
+    ),
 )

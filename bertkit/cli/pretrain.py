@@ -15,13 +15,7 @@ SETTINGS = run_settings(
     Setting("data.tokenizer", "Folder or Hub id of a tokenizer; or give --vocab-size."),
     Setting("data.vocab_size", "Train a tokenizer with this number of pieces on the corpus."),
     *options.VOCABULARY_AND_TEXT,
-    Setting(
-        "data.document_separator", "Separator of documents within a file: blank-line, or a regex for a whole line."
-    ),
-    Setting("data.sentence_per_line", "Google's format: one sentence per line, a blank line between documents."),
-    Setting(
-        "data.sentence_splitter", "Sentence splitter: rules (the default), none, module:function or file.py:function."
-    ),
+    *options.DOCUMENTS_AND_SENTENCES,
     Setting("task.pair_objective", "nsp: does B follow A? sop: are A and B in order? none: masked LM only."),
     Setting("data.whole_word_mask", "Mask whole words instead of single pieces."),
     Setting(
@@ -55,7 +49,12 @@ def pretrain(
     *,
     corpus: Annotated[
         list[str] | None,
-        typer.Option("--corpus", help=options.CORPUS_HELP, metavar="PATH_OR_HUB_ID", show_default=False),
+        typer.Option(
+            "--corpus",
+            help=f"{options.CORPUS_HELP} Or one store of corpus build, folder or URL.",
+            metavar="PATH_OR_HUB_ID",
+            show_default=False,
+        ),
     ] = None,
     more: options.MorePaths = None,
     run: Run,

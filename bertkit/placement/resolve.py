@@ -52,8 +52,7 @@ class Placement:
 
     @property
     def preprocessing_num_workers(self) -> int:
-        usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return self.settings.preprocessing_num_workers or usable
+        return self.settings.preprocessing_num_workers or usable_cores()
 
     def training_arguments(self) -> dict[str, Any]:
         """Returns this placement as arguments of ``transformers.TrainingArguments``.
@@ -137,6 +136,11 @@ def is_restarted_by_launcher() -> bool:
 def is_main_process() -> bool:
     """Returns whether this is the process that writes files and logs: rank 0, or the only process."""
     return os.environ.get("RANK", "0") == "0"
+
+
+def usable_cores() -> int:
+    """Returns the number of CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def place(settings: PlacementSettings, global_train_batch_size: int, max_seq_length: int = 128) -> Placement:

@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bertkit.corpus.building.stores import names_store
 from bertkit.corpus.documents import DocumentForm
 from bertkit.corpus.examples.phases import Phase, check_phases, phase_lengths
 from bertkit.corpus.examples.randomness import Stream, uniform
 from bertkit.corpus.sentences import check_splitter_name, find_splitter
 from bertkit.corpus.settings import ExampleSettings, PairObjective, PretrainingData
 from bertkit.corpus.sources import Source, find_sources
+from bertkit.corpus.store.encoding import SentenceEncoder
 from bertkit.corpus.store.frequencies import token_counts, unigram_loss
 from bertkit.corpus.store.streaming import StreamedBlocks
-from bertkit.corpus.store.token_store import StoreView
+from bertkit.corpus.store.token_store import StoreView, TokenStore
 from bertkit.corpus.store.writer import build_token_store
 from bertkit.corpus.vocabulary.tokenizer import MergeScore
 from bertkit.errors import DataError, RecipeError
@@ -51,7 +53,8 @@ class DataSettings(ExampleSettings):
     """The ``data`` block of a pre-training recipe: sources of the text, and construction of the examples.
 
     Attributes:
-        corpus: text files, folders, patterns such as ``texts/*.jsonl.gz``, and Hub ids.
+        corpus: text files, folders, patterns such as ``texts/*.jsonl.gz``, and Hub ids; or one token store of
+            ``bertkit corpus build``, a folder or a URL.
         text_column: the text column of rows (``.jsonl``, ``.parquet``, Hub data sets); a row is a document.
         dataset_config, dataset_split: configuration and split of Hub data sets.
         streaming: read and tokenize the corpus in blocks during training instead of as a whole before it, for a corpus
@@ -141,6 +144,14 @@ class DataSettings(ExampleSettings):
             )
         return sources
 
+    def is_stored(self) -> bool:
+        """Returns whether the corpus is a token store of `bertkit corpus build` instead of texts.
+
+        Raises:
+            DataError: as `names_store`.
+        """
+        return names_store(self.corpus)
+
     def lengths(self) -> list[tuple[int, float]]:
         """Returns the sequence length and the fraction of the steps of every phase."""
         return phase_lengths(self.phases, self.max_seq_length)
@@ -190,17 +201,27 @@ def load_corpus(
     cache_dir: Path,
     *,
     sources: Sequence[Source] | None = None,
+    store: TokenStore | None = None,
     pair_objective: str = "nsp",
     num_workers: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> PretrainingCorpus:
     """Reads, splits and tokenizes the corpus, or loads it from the cache, and holds out documents.
 
-    With streaming only the first block is read here, from which the held-out documents are taken.
+    With streaming only the first block is read here, from which the held-out documents are taken. A ``store`` is used
+    instead of the texts; its tokens have to be those of ``tokenizer``.
 
     Raises:
-        DataError: a file is missing or unreadable, or the corpus has no text.
+        DataError: a file is missing or unreadable, or the corpus has no text; or the tokens of ``store`` are those of
+            another tokenizer.
     """
+    if store is not None:
+        if store.metadata["tokenizer"] != SentenceEncoder(tokenizer, None).tokenizer_digest:
+            raise DataError(
+                f"{data.corpus[0]}: the tokens of this store are of another tokenizer; build the store with the "
+                "tokenizer of the run"
+            )
+        return _stored_corpus(store, data, {}, seed, pair_objective)
     sources = data.sources() if sources is None else sources
     splitter = find_splitter(data.sentence_splitter)
 
@@ -224,7 +245,13 @@ def load_corpus(
     store = build_token_store(
         sources, data.form(), tokenizer, splitter, cache_dir=cache_dir, num_workers=num_workers, progress=progress
     )
-    chosen = held_out(store.num_documents)
+    return _stored_corpus(store, data, revisions, seed, pair_objective)
+
+
+def _stored_corpus(
+    store: TokenStore, data: DataSettings, revisions: dict[str, str], seed: int, pair_objective: str
+) -> PretrainingCorpus:
+    chosen = held_out_documents(store.num_documents, data.validation_fraction, seed, pair_objective)
     train = np.setdiff1d(np.arange(store.num_documents), chosen)[: data.max_train_samples]
     facts = {
         "fingerprint": store.fingerprint,

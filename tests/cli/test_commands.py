@@ -18,6 +18,8 @@ COMMANDS = [
     ("predict",),
     ("tokenizer",),
     ("tokenizer", "train"),
+    ("corpus",),
+    ("corpus", "build"),
     ("recipes",),
     ("recipes", "list"),
     ("recipes", "show"),

@@ -43,6 +43,7 @@ COMMANDS = dict(walk(typer.main.get_command(app)))
 KINDS = {
     ("pretrain",): "pretraining",
     ("tokenizer", "train"): "pretraining",
+    ("corpus", "build"): "pretraining",
     ("finetune", "glue"): "glue",
     ("finetune", "classification"): "classification",
     ("finetune", "multiple-choice"): "multiple_choice",

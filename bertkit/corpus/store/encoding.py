@@ -96,6 +96,7 @@ class SentenceEncoder:
     Uses a copy of the tokenizer without truncation and padding that does not recognize special tokens in the text.
 
     Attributes:
+        splitter: paragraph → sentences; None if every paragraph is one sentence.
         token_type: dtype of the ids: uint16 if all ids of the vocabulary fit, else int32.
         tokenizer_digest: SHA-256 (hexadecimal) of the serialized tokenizer.
 
@@ -111,7 +112,7 @@ class SentenceEncoder:
         self._encoder.no_truncation()
         self._encoder.no_padding()
         self._encoder.encode_special_tokens = True
-        self._splitter = splitter
+        self.splitter = splitter
         ids = self._encoder.get_vocab().values()
         self.token_type: type[np.uint16 | np.int32] = np.uint16 if max(ids, default=0) < _UINT16_IDS else np.int32
         self.tokenizer_digest = hashlib.sha256(self._encoder.to_str().encode()).hexdigest()
@@ -120,7 +121,7 @@ class SentenceEncoder:
         sentences: list[str] = []
         documents: list[int] = []
         for text, document in zip(batch.texts, batch.documents, strict=True):
-            parts = [text] if self._splitter is None else list(self._splitter(text))
+            parts = [text] if self.splitter is None else list(self.splitter(text))
             sentences += parts
             documents += [document] * len(parts)
         starts = range(0, len(sentences), _SENTENCES_AT_ONCE)

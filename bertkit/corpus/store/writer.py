@@ -8,20 +8,21 @@ import inspect
 import itertools
 import logging
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertkit.corpus.sentences import RULES_VERSION, split_sentences
 from bertkit.corpus.store.draft import StoreDraft
-from bertkit.corpus.store.encoding import Batch, SentenceEncoder, Splitter, batched, encode_batches
+from bertkit.corpus.store.encoding import EncodedBatch, SentenceEncoder, Splitter, batched, encode_batches
 from bertkit.corpus.store.token_store import FORMAT, TokenStore
 from bertkit.errors import DataError
 from bertkit.files import new_folder, remove_unfinished
 from bertkit.json_text import dumps
 
 if TYPE_CHECKING:
+    import numpy as np
     from transformers import PreTrainedTokenizerFast
 
     from bertkit.corpus.documents import DocumentForm, Paragraph
@@ -72,26 +73,20 @@ def build_token_store(
         PlacementError: as `encode_batches`.
         ValueError: as `splitter_id`.
     """
-    asked = None if form.sentence_per_line else splitter
-    encode = SentenceEncoder(tokenizer, asked)
-    origin: dict[str, Any] = {
-        "format": FORMAT,
-        "sources": [source.fingerprint() for source in sources],
-        "form": asdict(form),
-        "splitter": splitter_id(asked, splitter_version) if asked else "",
-        "tokenizer": encode.tokenizer_digest,
-    }
-    key = hashlib.sha256(dumps(origin, sort_keys=True).encode()).hexdigest()[:32]
+    encode = SentenceEncoder(tokenizer, None if form.sentence_per_line else splitter)
+    origin = store_origin(sources, form, encode, splitter, splitter_version)
+    key = origin_key(origin)
     place = Path(cache_dir) / key
     if place.exists() and (store := intact_store(place)) is not None:
         return store
     remove_unfinished(Path(cache_dir))
-    reading = _Reading(sources, form, progress)
+    reading = Reading(sources, form, progress)
     if reading.total is not None and reading.total < _SMALL_CORPUS:
         num_workers = 1
     origin["names"] = [source.name for source in sources]
     with new_folder(place, is_there=lambda: _is_store(place)) as draft:
-        _write(batched(reading, reading.position), encode, num_workers, draft, origin, reading.report)
+        encoded = encode_batches(batched(reading, reading.position), encode, num_workers)
+        write_store(encoded, encode.token_type, draft, origin, reading.report)
         if place.exists() and not _is_store(place):
             shutil.rmtree(place, ignore_errors=True)
     return TokenStore.open(place)
@@ -121,11 +116,11 @@ def write_token_store(
     if Path(folder).exists():
         raise FileExistsError(f"{folder}: already exists")
     with new_folder(Path(folder)) as draft:
-        _write(batched(paragraphs), encode, num_workers, draft, origin)
+        write_store(encode_batches(batched(paragraphs), encode, num_workers), encode.token_type, draft, origin)
     return TokenStore.open(folder)
 
 
-class _Reading:
+class Reading:
     """Iterable over the paragraphs of all sources that tracks the position in bytes."""
 
     def __init__(self, sources: Sequence[Source], form: DocumentForm, progress: Progress | None):
@@ -152,26 +147,65 @@ class _Reading:
             self._progress(self.total if position is None else position, self.total)
 
 
-def _write(
-    batches: Iterable[Batch],
-    encode: SentenceEncoder,
-    num_workers: int,
+def write_store(
+    encoded: Generator[EncodedBatch],
+    token_type: type[np.generic],
     folder: Path,
     origin: dict[str, Any],
     report: Callable[[int | None], None] = lambda position: None,
 ) -> None:
-    with (
-        contextlib.closing(encode_batches(batches, encode, num_workers)) as encoded,
-        contextlib.closing(StoreDraft(folder, encode.token_type)) as draft,
-    ):
+    """Writes the files of a store from the batches of the whole corpus, in order, and closes the generator.
+
+    Args:
+        encoded: the batches.
+        token_type: dtype of the ids.
+        folder: an empty folder.
+        origin: metadata, such as those of `store_origin`.
+        report: called with the position of every batch written, and with None at the end.
+
+    Raises:
+        DataError: there is no token.
+        Exception: any exception of ``encoded``.
+    """
+    with contextlib.closing(encoded), contextlib.closing(StoreDraft(folder, token_type)) as draft:
         for batch in encoded:
             draft.append(batch)
             report(batch.position)
         if not draft.num_tokens:
             names = origin.get("names", ["the paragraphs given"])
+            if filters := origin.get("filters"):
+                rules = ", ".join(f"{name}: {value}" for name, value in filters.items())
+                raise DataError(f"no document is left by the filters ({rules})")
             raise DataError(f"no text in any of the {len(names)} sources: {', '.join(names[:5])}")
         draft.finish(origin)
         report(None)
+
+
+def store_origin(
+    sources: Sequence[Source],
+    form: DocumentForm,
+    encode: SentenceEncoder,
+    splitter: Splitter,
+    splitter_version: str | None = None,
+) -> dict[str, Any]:
+    """Returns what determines the tokens of a store: text, form, splitter and tokenizer.
+
+    Raises:
+        DataError: a source cannot be read.
+        ValueError: as `splitter_id`.
+    """
+    return {
+        "format": FORMAT,
+        "sources": [source.fingerprint() for source in sources],
+        "form": asdict(form),
+        "splitter": "" if form.sentence_per_line else splitter_id(splitter, splitter_version),
+        "tokenizer": encode.tokenizer_digest,
+    }
+
+
+def origin_key(origin: Mapping[str, Any]) -> str:
+    """Returns 32 hexadecimal digits that identify an origin."""
+    return hashlib.sha256(dumps(origin, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def intact_store(folder: Path) -> TokenStore | None:

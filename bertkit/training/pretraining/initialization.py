@@ -12,7 +12,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from bertkit import __version__
 from bertkit.checkpoint.load import check_positions, load_config, load_model, load_tokenizer
+from bertkit.corpus.building.stores import TOKENIZER_FOLDER
 from bertkit.corpus.sources import Source, TextLines
+from bertkit.corpus.store.token_store import TokenStore
 from bertkit.corpus.vocabulary.tokenizer import train_tokenizer
 from bertkit.errors import RecipeError
 from bertkit.json_text import dumps
@@ -51,7 +53,9 @@ class StartingPoint:
         return model
 
 
-def starting_point(recipe: Recipe, sources: list[Source], cache_dir: Path, resumed: Path | None) -> StartingPoint:
+def starting_point(
+    recipe: Recipe, sources: list[Source], cache_dir: Path, resumed: Path | None, store: TokenStore | None = None
+) -> StartingPoint:
     """Loads or trains the tokenizer, and loads or builds the configuration.
 
     Args:
@@ -59,6 +63,7 @@ def starting_point(recipe: Recipe, sources: list[Source], cache_dir: Path, resum
         sources: the corpus, to train a tokenizer on.
         cache_dir: cache folder of trained tokenizers.
         resumed: directory of a resumed run, whose tokenizer is not trained again.
+        store: token store that is the corpus; its tokenizer is used unless the recipe names one.
 
     Raises:
         BertkitError: a checkpoint or tokenizer is not available, or values are inconsistent.
@@ -72,7 +77,10 @@ def starting_point(recipe: Recipe, sources: list[Source], cache_dir: Path, resum
         tokenizer = load_tokenizer(checkpoint, for_pretraining=True)
     else:
         positions = changes.get("max_position_embeddings", BertConfig().max_position_embeddings)
-        tokenizer = _tokenizer(data, sources, positions, cache_dir, resumed)
+        if store is not None and data.tokenizer is None:
+            tokenizer = _stored_tokenizer(store, positions)
+        else:
+            tokenizer = corpus_tokenizer(data, sources, positions, cache_dir, resumed)
         config = _new_config(recipe, changes, tokenizer)
     if config.vocab_size < _ids(tokenizer):
         raise RecipeError(f"model.vocab_size: {config.vocab_size}, but the tokenizer's ids need {_ids(tokenizer)}")
@@ -80,8 +88,8 @@ def starting_point(recipe: Recipe, sources: list[Source], cache_dir: Path, resum
     return StartingPoint(checkpoint, tokenizer, config, head)
 
 
-def _tokenizer(
-    data: DataSettings, sources: list[Source], positions: int, cache_dir: Path, resumed: Path | None
+def corpus_tokenizer(
+    data: DataSettings, sources: list[Source], positions: int, cache_dir: Path, resumed: Path | None = None
 ) -> PreTrainedTokenizerFast:
     """Loads the given or a previously trained tokenizer, or trains one for a model with this number of
     ``positions``."""
@@ -105,6 +113,16 @@ def _tokenizer(
         say(f"training a tokenizer of {data.vocab_size} pieces")
         save_trained_tokenizer(train_tokenizer(TextLines(sources), **settings), place)
     return load_tokenizer(place, for_pretraining=True)
+
+
+def _stored_tokenizer(store: TokenStore, positions: int) -> PreTrainedTokenizerFast:
+    """Loads the tokenizer of a store, for inputs of at most ``positions`` tokens."""
+    folder = store.folder / TOKENIZER_FOLDER
+    if not folder.is_dir():
+        raise RecipeError(f"{store.folder}: this token store has no tokenizer; give --tokenizer")
+    tokenizer = load_tokenizer(folder, for_pretraining=True)
+    tokenizer.model_max_length = min(tokenizer.model_max_length, positions)
+    return tokenizer
 
 
 def _ids(tokenizer: PreTrainedTokenizerFast) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 from accelerate import PartialState
 from transformers import TrainerCallback, set_seed
 
+from bertkit.corpus.building.stores import open_store
 from bertkit.corpus.examples.dataset import PhasedExamples, PretrainingExamples, collate
 from bertkit.corpus.examples.phases import EPOCHS_OF_A_PHASE, Phase, plan_phases
 from bertkit.corpus.settings import Vocabulary
@@ -61,7 +62,8 @@ def pretrain(
         recipe: a name (``bert-mini``), a YAML file, a mapping of the blocks, or a recipe; the default is
             ``pretrain/bert-base``, with ``model`` ``pretrain/continue``.
         output_dir: the run directory; new or empty unless ``resume``.
-        corpus: text files, folders, patterns and Hub ids; overrides the recipe's ``data.corpus``.
+        corpus: text files, folders, patterns and Hub ids, or one token store of `build_corpus`, a folder or a URL;
+            overrides the recipe's ``data.corpus``.
         model: checkpoint to continue from with its own tokenizer, a folder or a Hub id; overrides the recipe's
             ``model.name_or_path``. Without either, the weights are new.
         overrides: recipe values by dotted key.
@@ -154,14 +156,16 @@ def prepare_pretraining(
     _check_phases_resumed(run, data)
     run.check_arguments()
     with PartialState().local_main_process_first(), Bar("tokenizing", "B") as progress:
-        sources = data.sources()
-        start = starting_point(recipe, sources, cache_dir, run.output_dir if resume else None)
+        store = open_store(data.corpus[0], cache_dir) if data.is_stored() else None
+        sources = [] if store else data.sources()
+        start = starting_point(recipe, sources, cache_dir, run.output_dir if resume else None, store)
         corpora = load_corpus(
             data,
             start.tokenizer,
             seed,
             cache_dir,
             sources=sources,
+            store=store,
             pair_objective=pair_objective,
             num_workers=run.placement.preprocessing_num_workers,
             progress=progress,

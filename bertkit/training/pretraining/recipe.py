@@ -57,6 +57,7 @@ def _checked_data(recipe: Recipe) -> DataSettings:
     data.run_code()  # the sentence splitter is found, or refused, before the text is read
     if not data.corpus:
         raise RecipeError(f"recipe {recipe.name}: no text to train on; give --corpus or data.corpus")
+    _check_store(data)
     ways = [data.tokenizer is not None, data.vocab_size is not None]
     checkpoint = recipe.model.get("name_or_path")
     if checkpoint is not None and any(ways):
@@ -64,7 +65,7 @@ def _checked_data(recipe: Recipe) -> DataSettings:
             f"pre-training continues from {checkpoint} with the tokenizer of that checkpoint, which its weights "
             "need; remove --tokenizer and --vocab-size"
         )
-    if checkpoint is None and sum(ways) != 1:
+    if checkpoint is None and sum(ways) != 1 and not data.is_stored():
         raise RecipeError("give either --tokenizer (a folder or a Hub id) or --vocab-size (to train one on the corpus)")
     if recipe.task.pair_objective != "none" and recipe.model.get("type_vocab_size", 2) < 2:
         raise RecipeError(
@@ -76,6 +77,16 @@ def _checked_data(recipe: Recipe) -> DataSettings:
     for key in ("train_sampling_strategy", "label_names", "dataloader_persistent_workers"):
         if key in recipe.train:
             raise RecipeError(f"train.{key}: pre-training sets this; remove it")
+    check_tokenizer_settings(data)
+    return data
+
+
+def check_tokenizer_settings(data: DataSettings) -> None:
+    """Checks that the settings of a trained tokenizer are given only if one is trained.
+
+    Raises:
+        RecipeError: one of them has no effect.
+    """
     trained = {
         "--cased": data.cased,
         "--merge-score": data.merge_score != "frequency",
@@ -84,7 +95,20 @@ def _checked_data(recipe: Recipe) -> DataSettings:
     for flag, given in trained.items():
         if given and data.vocab_size is None:
             raise RecipeError(f"{flag} needs --vocab-size; an existing tokenizer keeps its settings")
-    return data
+
+
+def _check_store(data: DataSettings) -> None:
+    """Checks that no setting is given that a token store has already applied to its text."""
+    if not data.is_stored():
+        return
+    built = ("vocab_size", "text_column", "dataset_config", "dataset_split", "document_separator", "sentence_per_line")
+    usual = DataSettings()
+    for name in (*built, "sentence_splitter", "streaming"):
+        if getattr(data, name) != getattr(usual, name):
+            raise RecipeError(
+                f"data.{name}: {data.corpus[0]} is a token store, whose text is already split and tokenized; remove "
+                "it, or build another store"
+            )
 
 
 def _longest_of_phases(data: DataSettings) -> DataSettings:

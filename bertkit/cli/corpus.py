@@ -1,0 +1,70 @@
+"""``bertkit corpus build``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import bertkit
+from bertkit.cli import options
+from bertkit.cli.commands import command
+from bertkit.cli.printing import print_text
+from bertkit.cli.settings import Setting, Settings
+from bertkit.corpus.building.settings import Deduplication, Engine
+
+app = typer.Typer(help="Tokenize a corpus ahead of pre-training.", no_args_is_help=True)
+
+SETTINGS: tuple[str | Setting, ...] = (
+    Setting("data.tokenizer", "Folder or Hub id of a tokenizer; or give --vocab-size."),
+    Setting("data.vocab_size", "Train a tokenizer with this number of pieces on the corpus."),
+    *(key for key in options.VOCABULARY_AND_TEXT if key != "data.streaming"),
+    *options.DOCUMENTS_AND_SENTENCES,
+)
+
+
+@app.callback()
+def _corpus() -> None:
+    pass
+
+
+@command(app, "pretraining", SETTINGS)
+def build(
+    corpus: Annotated[
+        list[str], typer.Option("--corpus", help=options.CORPUS_HELP, metavar="PATH_OR_HUB_ID", show_default=False)
+    ],
+    output_dir: Annotated[
+        Path, typer.Option("--output-dir", help="Folder of the token store; new or empty.", show_default=False)
+    ],
+    settings: Settings,
+    more: options.MorePaths = None,
+    engine: Annotated[Engine, typer.Option(help="Processes of this machine, or of Ray (extra ray).")] = "local",
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Number of processes that split and tokenize; by default one per core.", show_default=False),
+    ] = None,
+    ray_address: Annotated[
+        str | None,
+        typer.Option(help="Address of a running Ray cluster; by default Ray is started here.", show_default=False),
+    ] = None,
+    min_tokens: Annotated[int, typer.Option(help="Leave out documents with fewer tokens.")] = 1,
+    deduplicate: Annotated[
+        Deduplication | None,
+        typer.Option(help="Leave out documents that repeat, or nearly repeat, an earlier one.", show_default=False),
+    ] = None,
+) -> None:
+    """Split and tokenize text into a token store, which pretrain --corpus reads."""
+    store = bertkit.build_corpus(
+        [*corpus, *(more or [])],
+        output_dir,
+        engine=engine,
+        workers=workers,
+        ray_address=ray_address,
+        min_tokens=min_tokens,
+        deduplicate=deduplicate,
+        **settings.block("data"),
+    )
+    print_text(
+        f"{store.num_documents} documents, {store.num_sentences} sentences, {store.num_tokens} tokens: {output_dir}"
+    )

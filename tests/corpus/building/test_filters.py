@@ -1,0 +1,95 @@
+"""Documents that a store leaves out."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+from bertkit.corpus.building.duplicates import repeated_documents, without_documents
+from bertkit.corpus.building.filters import without_short
+from bertkit.corpus.building.settings import DocumentFilter, Workers
+from bertkit.corpus.documents import Paragraph
+from bertkit.corpus.store.encoding import EncodedBatch
+from bertkit.errors import DataError, RecipeError
+from tests.corpus.building.test_shards import build
+
+
+def documents_of(batches) -> list[list[int]]:
+    """Sentence lengths of the documents, read as a store reads them."""
+    found: dict[int, list[int]] = {}
+    before = 0
+    for batch in batches:
+        assert len(batch.tokens) == batch.lengths.sum()
+        for length, document in zip(batch.lengths.tolist(), batch.documents.tolist(), strict=True):
+            found.setdefault(before + document, []).append(length)
+        before += batch.num_documents
+    return list(found.values())
+
+
+@pytest.mark.parametrize("least", [1, 2, 5, 9, 1000])
+def test_short_documents_are_left_out_wherever_batches_end(least):
+    rng = np.random.default_rng(least)
+    batches = []
+    for _ in range(200):
+        number = int(rng.integers(0, 4))
+        documents = np.sort(rng.integers(0, number + 1, size=int(rng.integers(0, 6))))
+        lengths = rng.integers(1, 5, size=len(documents))
+        batches.append(EncodedBatch(np.arange(lengths.sum()), lengths, documents, number, 0))
+    expected = [lengths for lengths in documents_of(batches) if sum(lengths) >= least]
+    assert documents_of(without_short((batch for batch in batches), least)) == expected
+
+
+def test_equal_documents_occur_once(corpus):
+    texts = ["t1 t2\nt3", "t4", "t1 t2\nt3", "t1 t2", "t4", "t4"]
+    store = build(corpus, corpus.write(one="\n\n".join(texts)), chosen=DocumentFilter(deduplicate="exact"))
+    assert store.tokens.tolist() == [6, 7, 8, 9, 6, 7]
+    assert store.metadata["filters"] == {"deduplicate": "exact"}
+
+
+def test_paragraphs_are_not_documents():
+    one = [Paragraph("a", True), Paragraph("b", False), Paragraph("ab", True), Paragraph("a", True)]
+    assert repeated_documents([*one, Paragraph("b", False)], "exact") == {2}
+    assert list(without_documents(one, frozenset([0, 2]))) == [Paragraph("ab", True)]
+
+
+@pytest.mark.skipif(find_spec("datasketch") is None, reason="needs datasketch")
+def test_near_duplicates_are_left_out():
+    text = " ".join(f"word{number} follows" for number in range(60))
+    texts = [text, text.replace("word7 ", "another "), " ".join(f"other {number} text" for number in range(60)), text]
+    assert repeated_documents([Paragraph(each, True) for each in texts], "minhash") == {1, 3}
+
+
+def test_the_package_of_near_duplicates_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasketch", None)
+    with pytest.raises(RecipeError, match=r"pip install 'bertkit\[checks\]'"):
+        repeated_documents([], "minhash")
+
+
+def test_a_filter_that_leaves_nothing_is_named(corpus):
+    with pytest.raises(DataError, match=r"no document is left by the filters \(min_tokens: 9\)"):
+        build(corpus, corpus.write(one="t1 t2"), chosen=DocumentFilter(min_tokens=9))
+    assert [path.name for path in corpus.folder.iterdir()] == ["one.txt"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "fault"),
+    [
+        (lambda: DocumentFilter(min_tokens=0), "min_tokens: 0"),
+        (lambda: DocumentFilter(deduplicate="some"), "deduplicate: 'some' is not one of exact, minhash"),
+        (lambda: Workers(number=0), "workers: 0"),
+        (lambda: Workers(engine="spark"), "engine: 'spark' is not one of local, ray"),
+        (lambda: Workers(ray_address="auto"), "ray_address: it needs the engine ray"),
+    ],
+)
+def test_settings_out_of_range(settings, fault):
+    with pytest.raises(RecipeError, match=fault):
+        settings()
+
+
+def test_ray_that_is_missing_is_named_with_its_extra(corpus, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(RecipeError, match=r"pip install 'bertkit\[ray\]'"):
+        build(corpus, corpus.write(one="t1"), engine="ray")
