@@ -123,11 +123,13 @@ class _Pool:
             self._results.put(error)
 
     def _with_one_worker(self, number: int) -> None:
+        start = f"worker {number} while it starts"
         try:
             worker = self._make(number)
         except WorkerDiedError as error:
-            self._count_death(f"worker {number} while it starts", error)
+            self._count_death(start, error)
             return
+        self._deaths.pop(start, None)  # only deaths one after another show that no worker can start
         with self._lock:
             self._workers.append(worker)
             if self._is_over:
