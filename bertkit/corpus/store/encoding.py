@@ -189,7 +189,8 @@ def _workers(encode: SentenceEncoder, num_workers: int) -> Iterator[ProcessPoolE
             raise
         raise PlacementError(
             f"one of the {num_workers} processes that tokenize the corpus was killed, most often because memory ran "
-            f"out: use fewer processes (placement.preprocessing_num_workers=1), or a machine with more memory"
+            f"out: use fewer processes (placement.preprocessing_num_workers=1; corpus build --workers 1), or a "
+            "machine with more memory"
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
