@@ -13,6 +13,7 @@ import pytest
 @pytest.mark.slow
 def test_the_tour_shows_what_it_promises(tmp_path):
     environment = {"PATH": "", "HOME": str(tmp_path), "HF_HOME": str(tmp_path / "hf"), "HF_HUB_OFFLINE": "1"}
+    environment["OMP_NUM_THREADS"] = "1"  # two threads wait for each other while another test uses a core
     command = [sys.executable, "-m", "bertkit", "quickstart", "--output-dir", str(tmp_path / "tour"), "--json"]
     started = time.monotonic()
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
