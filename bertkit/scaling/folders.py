@@ -220,7 +220,10 @@ def _run(job: Job, given: str, workers: Workers, shard_rows: int, revision: str 
     with RunLock(job.folder.local) if job.folder.local is not None else nullcontext():
         job.folder.prepare(record, files)
         shards = _shards(job.folder, files, shard_rows)
-        return _compute(job, files, shards, workers)
+        try:
+            return _compute(job, files, shards, workers)
+        finally:
+            job.folder.clean()
 
 
 def _shards(folder: OutputFolder, files: Sequence[InputFile], shard_rows: int) -> list[Shard]:

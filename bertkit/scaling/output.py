@@ -120,10 +120,7 @@ class OutputFolder:
                 )
             self.write(RECORD, (dumps(whole, indent=2, ensure_ascii=False) + "\n").encode())
             return
-        if self.local is not None:
-            local = self.local
-            for folder in {local, *(path.parent for path in local.rglob("*"))}:
-                remove_unfinished(folder)
+        self.clean()
         try:
             known = json.loads(earlier)
             difference = _difference(known, whole)
@@ -134,6 +131,12 @@ class OutputFolder:
                 f"--output-dir {self.path}: holds the results of another command: {difference}; repeat that command, "
                 "or give a new folder"
             )
+
+    def clean(self) -> None:
+        """Removes the temporary files of workers that were killed."""
+        if self.local is not None:
+            for folder in {self.local, *(path.parent for path in self.local.rglob("*"))}:
+                remove_unfinished(folder)
 
     def read_shards(self) -> list[Shard] | None:
         """Returns the shards of the first run of the command; None before they are written."""
