@@ -117,7 +117,8 @@ def test_the_lock_dies_with_its_process_and_not_later(tmp_path):
     program = (
         "import os, sys, time, pathlib\nfrom bertkit.training.recovery.run_lock import RunLock\n"
         "lock = RunLock(pathlib.Path(sys.argv[1])).__enter__()\nchild = os.fork()\n"
-        "if child == 0: time.sleep(600)\nprint(child, flush=True)\ntime.sleep(600)"
+        # Told by the child: before it runs, it still has the descriptor that the lock belongs to.
+        "if child == 0: print(os.getpid(), flush=True)\ntime.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", program, tmp_path], stdout=subprocess.PIPE, text=True) as run:
         assert run.stdout is not None
