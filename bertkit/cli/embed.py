@@ -9,7 +9,7 @@ import typer
 
 import bertkit
 from bertkit.cli import options
-from bertkit.cli.folders import flags, folder_options, print_folder, refuse
+from bertkit.cli.folders import Folder, print_folder, refuse
 from bertkit.cli.printing import print_text
 from bertkit.errors import RecipeError
 from bertkit.json_text import dumps
@@ -48,37 +48,18 @@ def embed(
             help="Tokens that neighbouring windows share; by default a quarter of a window.", show_default=False
         ),
     ] = None,
-    output_dir: options.FolderOut = None,
-    output_format: options.OutputFormat = None,
-    on_error: options.OnError = None,
-    engine: options.Engine = None,
-    ray_address: options.RayAddress = None,
-    workers: options.Workers = None,
-    num_processes: options.NumProcesses = None,
-    threads: options.Threads = None,
-    shard_rows: options.ShardRows = None,
+    folder: Folder,
     precision: options.Precision = "auto",
     revision: options.Revision = None,
     trust_remote_code: options.TrustRemoteCode = False,
     json: options.AsJson = False,
 ) -> None:
     """Compute vectors of texts, or of their tokens, with any encoder; long texts are read in windows."""
-    only_folders = {
-        "output_format": output_format,
-        "on_error": on_error,
-        "engine": engine,
-        "ray_address": ray_address,
-        "workers": workers,
-        "num_processes": num_processes,
-        "threads": threads,
-        "shard_rows": shard_rows,
-    }
-    if output_dir is not None:
+    if folder.output_dir is not None:
         others = {"TEXT": texts, "--output": output_file, "--trust-remote-code": trust_remote_code}
         refuse(others, "is not for --output-dir; remove it")
         done = bertkit.embed_folder(
             checkpoint,
-            output_dir=output_dir,
             text_column=text_column,
             pooling=pooling,
             layers=numbers(layers, "--layers"),
@@ -86,11 +67,11 @@ def embed(
             stride=stride,
             precision=precision,
             revision=revision,
-            **folder_options(input_file, **only_folders),
+            **folder.arguments(input_file),
         )
         print_folder(done, json)
         return
-    refuse(flags(only_folders), "is for --output-dir DIR; give it, or remove this")
+    folder.check_unused()
     if output_file is None:
         raise RecipeError("give --output FILE, or --output-dir DIR for a folder of files")
     count, size = bertkit.embed(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
 
 from bertkit.cli.printing import print_text
 from bertkit.errors import RecipeError
@@ -12,6 +14,112 @@ from bertkit.json_text import dumps
 
 if TYPE_CHECKING:
     from bertkit.scaling.folders import FolderResult
+
+
+_PANEL = "Folders of files"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Folder:
+    """Options of a command over a folder of files; `bertkit.cli.commands.command` turns the fields into options."""
+
+    output_dir: Annotated[
+        str | None,
+        typer.Option(
+            "--output-dir",
+            metavar="DIR",
+            help="Write a folder of files, for --input of a folder, a pattern or a URL; the same one continues.",
+            rich_help_panel=_PANEL,
+            show_default=False,
+        ),
+    ] = None
+    output_format: Annotated[
+        Literal["jsonl", "parquet"] | None,
+        typer.Option("--output-format", help="Of its files.", rich_help_panel=_PANEL, show_default=False),
+    ] = None
+    on_error: Annotated[
+        Literal["stop", "skip"] | None,
+        typer.Option(
+            "--on-error",
+            help="For a row that cannot be read: stop (the default), or skip it with its reason in rejected/.",
+            rich_help_panel=_PANEL,
+            show_default=False,
+        ),
+    ] = None
+    engine: Annotated[
+        Literal["local", "ray"] | None,
+        typer.Option("--engine", help="Who computes; local by default.", rich_help_panel=_PANEL, show_default=False),
+    ] = None
+    ray_address: Annotated[
+        str | None,
+        typer.Option(
+            "--ray-address",
+            help="A running Ray cluster; by default RAY_ADDRESS, or one of this machine.",
+            rich_help_panel=_PANEL,
+            show_default=False,
+        ),
+    ] = None
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            help="Workers of Ray; by default one per GPU, or per core where there is none.",
+            rich_help_panel=_PANEL,
+            show_default=False,
+        ),
+    ] = None
+    num_processes: Annotated[
+        int | None,
+        typer.Option(
+            "--num-processes",
+            help="Processes of this machine without Ray; by default one per GPU, or 1.",
+            rich_help_panel=_PANEL,
+            show_default=False,
+        ),
+    ] = None
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            "--threads",
+            help="Threads of each worker on a CPU, 1 by default; last digits depend on it.",
+            rich_help_panel=_PANEL,
+            show_default=False,
+        ),
+    ] = None
+    shard_rows: Annotated[
+        int | None,
+        typer.Option(
+            "--shard-rows",
+            help="Rows of a file of results, 8192 by default.",
+            rich_help_panel=_PANEL,
+            show_default=False,
+        ),
+    ] = None
+
+    def arguments(self, input: str | None) -> dict[str, Any]:
+        """Returns the arguments that `predict_folder` and `embed_folder` share, from the options that were given.
+
+        Raises:
+            RecipeError: ``--input`` is missing or stdin, or two options exclude each other.
+        """
+        from bertkit.scaling.folders import Workers
+
+        if input is None or input == "-":
+            raise RecipeError("--output-dir: give a folder, a pattern or a URL of files with --input")
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        who = {name: given.pop(name) for name in list(given) if name in Workers.__dataclass_fields__}
+        return {"input": input, "workers": Workers(**who), **given}
+
+    def check_unused(self) -> None:
+        """Checks that no option was given without ``--output-dir``.
+
+        Raises:
+            RecipeError: one was given.
+        """
+        refuse(
+            {"--" + name.replace("_", "-"): value for name, value in vars(self).items()},
+            "is for --output-dir DIR; give it, or remove this",
+        )
 
 
 def refuse(given: Mapping[str, Any], why: str) -> None:
@@ -27,30 +135,6 @@ def refuse(given: Mapping[str, Any], why: str) -> None:
     for name, value in given.items():
         if value not in (None, False, []):
             raise RecipeError(f"{name}: {why}")
-
-
-def flags(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns values by the names of their options.
-
-    >>> flags({"on_error": "skip"})
-    {'--on-error': 'skip'}
-    """
-    return {"--" + name.replace("_", "-"): value for name, value in given.items()}
-
-
-def folder_options(input: str | None, **given: Any) -> dict[str, Any]:
-    """Returns the arguments that `predict_folder` and `embed_folder` share, from the values of the options.
-
-    Raises:
-        RecipeError: ``--input`` is missing or stdin, or two options exclude each other.
-    """
-    from bertkit.scaling.folders import Workers
-
-    if input is None or input == "-":
-        raise RecipeError("--output-dir: give a folder, a pattern or a URL of files with --input")
-    chosen = {name: value for name, value in given.items() if value is not None}
-    who = {name: chosen.pop(name) for name in list(chosen) if name in Workers.__dataclass_fields__}
-    return {"input": input, "workers": Workers(**who), **chosen}
 
 
 def print_folder(result: FolderResult, as_json: bool) -> None:

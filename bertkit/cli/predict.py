@@ -9,7 +9,7 @@ import typer
 
 import bertkit
 from bertkit.cli import options
-from bertkit.cli.folders import flags, folder_options, print_folder, refuse
+from bertkit.cli.folders import Folder, print_folder, refuse
 from bertkit.cli.printing import print_lines, print_list
 from bertkit.errors import RecipeError
 
@@ -19,6 +19,7 @@ def predict(
     texts: Annotated[
         list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts to predict.", show_default=False)
     ] = None,
+    *,
     input_file: Annotated[
         str | None,
         typer.Option(
@@ -66,15 +67,7 @@ def predict(
             show_default=False,
         ),
     ] = None,
-    output_dir: options.FolderOut = None,
-    output_format: options.OutputFormat = None,
-    on_error: options.OnError = None,
-    engine: options.Engine = None,
-    ray_address: options.RayAddress = None,
-    workers: options.Workers = None,
-    num_processes: options.NumProcesses = None,
-    threads: options.Threads = None,
-    shard_rows: options.ShardRows = None,
+    folder: Folder,
     precision: options.Precision = "auto",
     revision: options.Revision = None,
     trust_remote_code: options.TrustRemoteCode = False,
@@ -83,34 +76,23 @@ def predict(
     """Predict with a fine-tuned checkpoint, of bertkit or stock; the task is read from it."""
     from bertkit.progress import say, wants_colours
 
-    only_folders = {
-        "output_format": output_format,
-        "on_error": on_error,
-        "engine": engine,
-        "ray_address": ray_address,
-        "workers": workers,
-        "num_processes": num_processes,
-        "threads": threads,
-        "shard_rows": shard_rows,
-    }
-    if output_dir is not None:
+    if folder.output_dir is not None:
         others = {"TEXT": texts, "--output": output_file, "--question": question, "--csv-safe": csv_safe, "--as": form}
         others["--trust-remote-code"] = trust_remote_code  # each worker would run it
         refuse({**others, "--context": context, "--context-file": context_file}, "is not for --output-dir; remove it")
         done = bertkit.predict_folder(
             checkpoint,
-            output_dir=output_dir,
             all_probabilities=all_probabilities,
             threshold=threshold,
             text_columns=text_column,
             aggregation=aggregation,
             precision=precision,
             revision=revision,
-            **folder_options(input_file, **only_folders),
+            **folder.arguments(input_file),
         )
         print_folder(done, json)
         return
-    refuse(flags(only_folders), "is for --output-dir DIR; give it, or remove this")
+    folder.check_unused()
     passage = one_context(context, context_file)
     found = bertkit.predict(
         checkpoint,
