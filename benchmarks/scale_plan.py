@@ -24,7 +24,7 @@ GIGA = 1e9
 
 @dataclass(frozen=True)
 class Measured:
-    """What ``--measure`` gave for nine English books (two cores of an AMD EPYC with AVX-512).
+    """Figures of ``--measure`` for nine English books (two cores of an AMD EPYC with AVX-512).
 
     Attributes:
         tokens_per_core_second: text to token store, with one process.
@@ -39,7 +39,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Assumed:
-    """What was not measured here.
+    """Figures that were not measured here.
 
     Attributes:
         gpu_flops: floating-point operations per second of a GPU in bf16 without sparsity, from the data sheet of an

@@ -32,7 +32,7 @@ _VECTOR = "embedding"
 
 @dataclass(frozen=True)
 class Job:
-    """What the workers of a command compute; made of values of JSON.
+    """Work of a command, as its workers receive it; made of values of JSON.
 
     Attributes:
         kind: ``predict`` or ``embed``.

@@ -14,6 +14,7 @@ import bertkit
 from bertkit.checkpoint.revision import at_revision
 from bertkit.errors import DataError, OutputError, RecipeError, listed, noted
 from bertkit.inference.files import load_configured_task
+from bertkit.placement.ray_cluster import import_ray
 from bertkit.placement.resolve import Precision, visible_gpus
 from bertkit.progress import Bar, say
 from bertkit.scaling.computing import Computer, Job
@@ -21,7 +22,7 @@ from bertkit.scaling.inputs import InputFile, Shard, find_inputs, is_url, shards
 from bertkit.scaling.output import OutputFolder
 from bertkit.scaling.pool import Done, Worker, compute_shards
 from bertkit.scaling.processes import ProcessWorker
-from bertkit.scaling.ray_actors import import_ray, ray_workers
+from bertkit.scaling.ray_actors import ray_workers
 from bertkit.scaling.tables import Form
 from bertkit.training.recovery.run_lock import RunLock
 
@@ -34,7 +35,7 @@ _SHARD_ROWS_OF_TOKENS = 256  # a vector for each token fills the memory
 
 @dataclass(frozen=True)
 class FolderResult:
-    """What a command over a folder has done, in all its runs.
+    """Result of a command over a folder, of all its runs.
 
     Attributes:
         output_dir: path or URL.
@@ -54,7 +55,7 @@ class FolderResult:
 
 @dataclass(frozen=True)
 class Workers:
-    """Who computes.
+    """Processes that compute.
 
     Attributes:
         engine: ``local``, or ``ray`` for actors of Ray.

@@ -13,28 +13,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import Any
 
-from bertkit.errors import PlacementError
+from bertkit.placement.ray_cluster import connected, import_ray
 from bertkit.scaling.computing import Computer, Job
 from bertkit.scaling.inputs import Shard
 from bertkit.scaling.pool import Worker, WorkerDiedError, answer, result_of
 from bertkit.scaling.processes import worker_environment
 
 
-def import_ray() -> Any:
-    """Returns the module ``ray``.
-
-    Raises:
-        PlacementError: it is not installed; the message has the command.
-    """
-    try:
-        import ray
-    except ImportError as error:
-        raise PlacementError("--engine ray needs the extra ray: pip install 'bertkit[ray]'") from error
-    return ray
-
-
 class ShardActor:
-    """What runs in an actor; its methods reply as `bertkit.scaling.pool.answer`, since Ray wraps exceptions."""
+    """Actor of Ray with a loaded model; replies as `bertkit.scaling.pool.answer`, since Ray wraps exceptions."""
 
     def __init__(self) -> None:
         self._computers: list[Computer] = []
@@ -98,21 +85,8 @@ def ray_workers(job: Job, address: str | None, workers: int | None) -> Iterator[
     Raises:
         PlacementError: Ray is not installed, or the cluster does not answer.
     """
-    ray = import_ray()
-    is_own = not ray.is_initialized()
-    if is_own:
-        at = address or os.environ.get("RAY_ADDRESS")
-        # On an own Ray the number of workers may exceed that of the cores, as with --num-processes.
-        local = {} if at else {"num_cpus": max(workers or 1, os.cpu_count() or 1), "include_dashboard": False}
-        try:
-            ray.init(address=at or "local", logging_level="WARNING", log_to_driver=False, **local)
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            reason = str(error).strip().split("\n")[0]
-            raise PlacementError(f"--ray-address {at}: Ray does not answer: {reason}") from error
-    try:
+    cpus = max(workers or 1, os.cpu_count() or 1)
+    with connected(address or os.environ.get("RAY_ADDRESS"), cpus) as ray:
         found = ray.cluster_resources()
         gpus = int(found.get("GPU", 0))
         yield lambda number: RayWorker(job, gpus), workers or gpus or int(found.get("CPU", 1))
-    finally:
-        if is_own:
-            ray.shutdown()

@@ -6,12 +6,13 @@ import contextlib
 import os
 import sys
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable
 from typing import Any
 
 from bertkit.corpus.building.settings import Workers
 from bertkit.corpus.store.encoding import Batch, EncodedBatch, SentenceEncoder
-from bertkit.errors import PlacementError, RecipeError
+from bertkit.errors import PlacementError
+from bertkit.placement.ray_cluster import connected
 
 _WAITING = 2  # batches that a worker has at a time: one in work and one that is being sent
 
@@ -23,12 +24,10 @@ def encode_with_ray(batches: Iterable[Batch], encode: SentenceEncoder, workers: 
     system. Ray replaces an actor that dies and repeats its batches; results do not depend on it.
 
     Raises:
-        RecipeError: Ray is not installed.
-        PlacementError: Ray cannot be started, or its workers died repeatedly.
+        PlacementError: Ray is not installed or cannot be started, or its workers died repeatedly.
         Exception: any exception of ``batches`` or of the splitter.
     """
-    ray = _ray()
-    with _started(ray, workers):
+    with connected(workers.ray_address, workers.number) as ray:
         _send_by_value(ray, encode)
         # The encoder is part of the class, which Ray keeps for restarts; an argument of the constructor may be gone.
         actor = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=3)(
@@ -59,38 +58,6 @@ class _Encoder:
 
     def encoded(self, batch: Batch) -> EncodedBatch:
         return self.encode(batch)
-
-
-def _ray() -> Any:
-    try:
-        import ray
-    except ImportError as error:
-        raise RecipeError("engine: ray is not installed: pip install 'bertkit[ray]'") from error
-    return ray
-
-
-@contextlib.contextmanager
-def _started(ray: Any, workers: Workers) -> Iterator[None]:
-    """Connects to Ray, or starts it on this machine with a CPU for each worker, and ends that at the end."""
-    if ray.is_initialized():
-        yield
-        return
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    local = {"num_cpus": workers.number} if workers.ray_address is None else {}
-    try:
-        ray.init(
-            address=workers.ray_address or "local",
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level="error",
-            **local,
-        )
-    except Exception as error:  # ConnectionError, ValueError, RuntimeError, …
-        raise PlacementError(f"Ray cannot be used at {workers.ray_address or 'this machine'}: {error}") from error
-    try:
-        yield
-    finally:
-        ray.shutdown()
 
 
 def _send_by_value(ray: Any, encode: SentenceEncoder) -> None:

@@ -13,7 +13,7 @@ from bertkit.corpus.building.filters import without_short
 from bertkit.corpus.building.settings import DocumentFilter, Workers
 from bertkit.corpus.documents import Paragraph
 from bertkit.corpus.store.encoding import EncodedBatch
-from bertkit.errors import DataError, RecipeError
+from bertkit.errors import DataError, PlacementError, RecipeError
 from tests.corpus.building.test_shards import build
 
 
@@ -91,5 +91,5 @@ def test_settings_out_of_range(settings, fault):
 
 def test_ray_that_is_missing_is_named_with_its_extra(corpus, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(RecipeError, match=r"pip install 'bertkit\[ray\]'"):
+    with pytest.raises(PlacementError, match=r"pip install 'bertkit\[ray\]'"):
         build(corpus, corpus.write(one="t1"), engine="ray")

@@ -1,4 +1,4 @@
-"""Stores built in shards: the bytes of a store that pre-training builds, whatever the workers, kills and shards."""
+"""Stores built in shards have the bytes of the store of pre-training, for any number of workers and after kills."""
 
 from __future__ import annotations
 

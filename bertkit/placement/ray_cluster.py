@@ -1,0 +1,51 @@
+"""Connection to Ray (https://docs.ray.io), of this machine or of a cluster; needs the extra ``ray``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from bertkit.errors import PlacementError
+
+
+def import_ray() -> Any:
+    """Returns the module ``ray``.
+
+    Raises:
+        PlacementError: it is not installed; the message has the command.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise PlacementError("--engine ray needs the extra ray: pip install 'bertkit[ray]'") from error
+    return ray
+
+
+@contextmanager
+def connected(address: str | None, cpus: int) -> Iterator[Any]:
+    """Connects to Ray and yields the module ``ray``; a Ray that the caller has connected to is used and left as it is.
+
+    Args:
+        address: of a running cluster; None starts Ray on this machine, which ends with the block.
+        cpus: number of cores of a Ray that is started, which may exceed that of the machine.
+
+    Raises:
+        PlacementError: Ray is not installed, or does not answer.
+    """
+    ray = import_ray()
+    if ray.is_initialized():
+        yield ray
+        return
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    local = {} if address else {"num_cpus": cpus, "include_dashboard": False}
+    try:
+        ray.init(address=address or "local", logging_level="ERROR", log_to_driver=False, **local)
+    except Exception as error:  # ConnectionError, ValueError, RuntimeError, …
+        reason = str(error).strip().split("\n")[0]
+        raise PlacementError(f"--ray-address {address or 'local'}: Ray does not answer: {reason}") from error
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
