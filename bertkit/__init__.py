@@ -27,6 +27,7 @@ _PUBLIC = {
     "BertForTokenClassification": "bertkit.model.modeling_bert:BertForTokenClassification",
     "BertModel": "bertkit.model.modeling_bert:BertModel",
     "BertkitError": "bertkit.errors:BertkitError",
+    "ablations": "bertkit.grids.ablations:ablations",
     "build_corpus": "bertkit.training.pretraining.corpus:build_corpus",
     "check": "bertkit.checks.check:check",
     "compare": "bertkit.grids.compare:compare",

@@ -23,6 +23,8 @@ METRIC_NAMES = {
     "loss": "loss",
     "masked_lm_loss": "masked LM loss",
     "masked_lm_accuracy": "masked LM accuracy",
+    "next_token_loss": "next-token loss",
+    "next_token_accuracy": "next-token accuracy",
     "next_sentence_loss": "next sentence loss",
     "next_sentence_accuracy": "next sentence accuracy",
     "sentence_order_loss": "sentence order loss",

@@ -12,6 +12,7 @@ import typer
 
 from bertkit import __version__
 from bertkit.cli import (
+    ablations,
     check,
     compare,
     corpus,
@@ -54,6 +55,7 @@ command(app, "pretraining", pretrain.SETTINGS)(pretrain.pretrain)
 app.add_typer(finetune.app, name="finetune")
 app.command("check", context_settings=check.SETTINGS)(check.check)
 command(app, ("classification", "ner"), evaluate.SETTINGS)(evaluate.evaluate)  # the tasks whose data have the fields
+command(app, "pretraining", ablations.SETTINGS)(ablations.ablations)
 app.command("compare")(compare.compare)
 app.command("ensemble")(ensemble.ensemble)
 command(app, (), ())(predict.predict)

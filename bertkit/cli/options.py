@@ -31,6 +31,21 @@ Revision = Annotated[
     str | None, typer.Option("--revision", help="Branch, tag or commit of a Hub id.", show_default=False)
 ]
 TrustRemoteCode = Annotated[bool, typer.Option("--trust-remote-code", help="Run the code that the checkpoint brings.")]
+PlacementFile = Annotated[
+    str | None,
+    typer.Option(
+        "--placement",
+        help="Where to run: auto, cpu, single_gpu, ddp, fsdp, tpu, or your own file.",
+        rich_help_panel="Placement",
+        show_default=False,
+    ),
+]
+SetValues = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", help="Any recipe value: block.key=value. Repeatable.", metavar="KEY=VALUE", show_default=False
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object.")]
 # Settings that `tokenizer train` and `pretrain` share: of the text and of a vocabulary learned from it.
 VOCABULARY_AND_TEXT = (

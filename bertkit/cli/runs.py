@@ -39,20 +39,8 @@ class Run:
         str | None, typer.Option(help="Checkpoint to start from: a folder or a Hub id.", show_default=False)
     ] = None
     settings: Settings
-    placement: Annotated[
-        str | None,
-        typer.Option(
-            help="Where to run: auto, cpu, single_gpu, ddp, fsdp, tpu, or your own file.",
-            rich_help_panel="Placement",
-            show_default=False,
-        ),
-    ] = None
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", help="Any recipe value: block.key=value. Repeatable.", metavar="KEY=VALUE", show_default=False
-        ),
-    ] = None
+    placement: options.PlacementFile = None
+    set_: options.SetValues = None
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --output-dir.")] = False
     push_to_hub: Annotated[
         str | None,

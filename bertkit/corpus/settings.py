@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 PairObjective = Literal["nsp", "sop", "none"]
 """Objective of the two segments of an example: see `PretrainingData`."""
 
+TokenObjective = Literal["masked_lm", "next_token"]
+"""Objective of the tokens of an example: see `PretrainingData`."""
+
 CONTINUATION = "##"
 """Prefix of the pieces that continue a word in a WordPiece vocabulary."""
 
@@ -49,6 +52,8 @@ class PretrainingData(ExampleSettings):
         pair_objective: rule of the segments of an example (`bertkit.corpus.examples.objectives`). ``nsp``: B follows
             A, or is from another document (BERT §3.1); ``sop``: A and B are adjacent, in their order or reversed
             (ALBERT §3.1); ``none``: one segment of full sentences of one document (RoBERTa §4.2, DOC-SENTENCES).
+        token_objective: ``masked_lm``: masked tokens are predicted; ``next_token``: every token is predicted from those
+            before it, without masks, for left-to-right attention (BERT §5.1).
         seed: random seed of the pairs and the masks, at least 0.
 
     Raises:
@@ -59,6 +64,7 @@ class PretrainingData(ExampleSettings):
     """
 
     pair_objective: PairObjective = "nsp"
+    token_objective: TokenObjective = "masked_lm"
     seed: int = 42
 
     def __post_init__(self) -> None:
@@ -82,7 +88,9 @@ class PretrainingData(ExampleSettings):
 
     @property
     def predictions_per_seq(self) -> int:
-        """Returns P, with the default computed if ``max_predictions_per_seq`` is None."""
+        """Returns P: S - 1 for ``next_token``; else ``max_predictions_per_seq``, or its default if that is None."""
+        if self.token_objective == "next_token":
+            return self.max_seq_length - 1
         if self.max_predictions_per_seq is not None:
             return self.max_predictions_per_seq
         # Rounded before ceil: 100 × 0.07 is 7.000000000000001 in floating point.

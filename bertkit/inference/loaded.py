@@ -211,6 +211,11 @@ class LoadedCheckpoint:
         tokenizer = load_tokenizer(self.name, config=config)
         if tokenizer.mask_token_id is None:
             raise CheckpointError(f"{self.name}: its tokenizer has no mask token")
+        if getattr(config, "attention", None) == "left_to_right":
+            raise CheckpointError(
+                f"{self.name}: its attention is left to right, so it predicts the next token and fills no masks; it "
+                "can embed texts, or be fine-tuned"
+            )
         with without_library_bars():
             model, _ = load_model("BertForMaskedLM", self.name, config, new_head=False)
         return MaskFiller(self._placed(model), tokenizer, self.batch_size, self.name)

@@ -43,7 +43,7 @@ def load_plain_bert(head: str, checkpoint: str, config: PreTrainedConfig) -> Pla
     """
     path = Path(checkpoint) / _WEIGHTS
     known = config.model_type == "bertkit" and head in _HEADS and config.hidden_act in _ACTIVATIONS
-    if not known or config.feature_layers is not None or not path.is_file():
+    if not known or config.feature_layers is not None or config.attention != "bidirectional" or not path.is_file():
         return None
     from safetensors import SafetensorError
     from safetensors.torch import load_file

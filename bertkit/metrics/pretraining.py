@@ -12,7 +12,10 @@ from bertkit.model.labels_bert import IGNORE_INDEX
 if TYPE_CHECKING:
     import torch
 
-MASKED_LM = ("masked_lm_loss", "masked_lm_accuracy")
+TOKENS: dict[str, tuple[str, ...]] = {
+    name: (f"{name}_loss", f"{name}_accuracy") for name in ("masked_lm", "next_token")
+}
+"""Names of the scores of each token objective."""
 PAIRS: dict[str, tuple[str, ...]] = {
     "nsp": ("next_sentence_loss", "next_sentence_accuracy"),
     "sop": ("sentence_order_loss", "sentence_order_accuracy"),
@@ -21,13 +24,13 @@ PAIRS: dict[str, tuple[str, ...]] = {
 """Names of the scores of each pair objective."""
 
 
-def score_names(pair_objective: str) -> tuple[str, ...]:
-    """Returns the names of loss and accuracy of masked LM, then of the pair task if there is one.
+def score_names(pair_objective: str, token_objective: str = "masked_lm") -> tuple[str, ...]:
+    """Returns the names of loss and accuracy of the token objective, then of the pair task if there is one.
 
     >>> score_names("none")
     ('masked_lm_loss', 'masked_lm_accuracy')
     """
-    return MASKED_LM + PAIRS[pair_objective]
+    return TOKENS[token_objective] + PAIRS[pair_objective]
 
 
 def reduce_logits(
@@ -62,15 +65,16 @@ def reduce_logits(
     return torch.stack([column.float() for column in columns], dim=1)
 
 
-def score(reduced: np.ndarray, pair_objective: str = "nsp") -> dict[str, float]:
+def score(reduced: np.ndarray, pair_objective: str = "nsp", token_objective: str = "masked_lm") -> dict[str, float]:
     """Computes the scores over all examples.
 
     Args:
         reduced: (N, 3) or (N, 5), rows of `reduce_logits`.
         pair_objective: ``nsp``, ``sop`` or ``none``.
+        token_objective: ``masked_lm`` or ``next_token``.
 
     Returns:
-        Losses in nats, where ``loss`` is their sum; accuracies in [0, 1]; ``perplexity`` = exp of the MLM loss.
+        Losses in nats, where ``loss`` is their sum; accuracies in [0, 1]; ``perplexity`` = exp of the tokens' loss.
 
     >>> scores = score(np.array([[2.0, 1, 2, 0.2, 1], [1.0, 0, 1, 0.6, 0]]))
     >>> [round(float(value), 3) for value in scores.values()]
@@ -78,7 +82,7 @@ def score(reduced: np.ndarray, pair_objective: str = "nsp") -> dict[str, float]:
     """
     mlm_loss, mlm_correct, masked, *pairs = reduced.astype(np.float64).sum(axis=0)
     # Sums over all examples: the Trainer's mean of batch means depends on the batch size.
-    mlm = dict(zip(MASKED_LM, (mlm_loss / masked, mlm_correct / masked), strict=True))
+    mlm = dict(zip(TOKENS[token_objective], (mlm_loss / masked, mlm_correct / masked), strict=True))
     pair = dict(zip(PAIRS[pair_objective], np.array(pairs) / len(reduced), strict=True))
     loss = sum(value for name, value in {**mlm, **pair}.items() if name.endswith("_loss"))
     return {"loss": loss, **mlm, "perplexity": math.exp(min(mlm_loss / masked, 700)), **pair}

@@ -59,6 +59,8 @@ class BertkitConfig(PreTrainedConfig):
         layer_norm_eps: Added to the variance in every LayerNorm.
         pad_token_id: Token whose embedding starts at zero and gets no gradient; ``None`` for no such token.
         classifier_dropout: Dropout before the classifier of a fine-tuning head; ``None`` means ``hidden_dropout_prob``.
+        attention: ``bidirectional``; or ``left_to_right``, where a token attends to itself and the tokens before it and
+            the last token is pooled instead of [CLS]: the ablation of BERT §5.1, Table 5, "LTR & No NSP".
         feature_layers: For token classification: fix the encoder and read the hidden states of these layers, 0 the
             embeddings and -1 the last, with a bidirectional LSTM (BERT §5.3); ``None`` trains the encoder.
         feature_combination: ``concatenate`` these layers, or take their ``weighted_sum`` with weights that are learned.
@@ -93,6 +95,7 @@ class BertkitConfig(PreTrainedConfig):
     layer_norm_eps: float | int = 1e-12
     pad_token_id: int | None = 0
     classifier_dropout: float | int | None = None
+    attention: Literal["bidirectional", "left_to_right"] = "bidirectional"
     feature_layers: list[int] | None = None
     feature_combination: Literal["concatenate", "weighted_sum"] = "concatenate"
     feature_lstm_size: int = 768

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 from transformers.activations import ACT2FN
-from transformers.masking_utils import create_bidirectional_mask
+from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import (
     BaseModelOutput,
@@ -119,13 +119,12 @@ def eager_attention_forward(
 
 
 class BertSelfAttention(nn.Module):
-    """Bidirectional multi-head self-attention (BERT §3, "Model Architecture")."""
-
-    is_causal = False  # read by transformers' attention functions
+    """Multi-head self-attention, bidirectional (BERT §3, "Model Architecture") or, as an ablation, left to right."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.config = config
+        self.is_causal = config.attention == "left_to_right"  # read by transformers' attention functions
         self.attention_head_size = config.hidden_size // config.num_attention_heads
         self.scaling = self.attention_head_size**-0.5
         self.query = nn.Linear(config.hidden_size, config.hidden_size)
@@ -237,15 +236,26 @@ class BertEncoder(nn.Module):
 
 
 class BertPooler(nn.Module):
-    """Sequence representation: the hidden state of [CLS] through a dense layer and tanh, (B, S, H) to (B, H)."""
+    """Sequence representation: the hidden state of [CLS] through a dense layer and tanh, (B, S, H) to (B, H).
+
+    With left-to-right attention [CLS] attends to itself only; the last token, which attends to all, takes its place.
+    """
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
+        self.pools_last = config.attention == "left_to_right"
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
         self.activation = nn.Tanh()
 
-    def forward(self, hidden_states: Tensor) -> Tensor:
-        return self.activation(self.dense(hidden_states[:, 0]))
+    def forward(self, hidden_states: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        pooled = hidden_states[:, 0]
+        if self.pools_last and attention_mask is None:
+            pooled = hidden_states[:, -1]
+        elif self.pools_last:
+            positions = torch.arange(hidden_states.shape[1], device=hidden_states.device)
+            last = ((attention_mask != 0) * positions).argmax(dim=1)  # (B)
+            pooled = hidden_states.gather(1, last[:, None, None].expand(-1, 1, hidden_states.shape[-1])).squeeze(1)
+        return self.activation(self.dense(pooled))
 
 
 class BertPreTrainedModel(PreTrainedModel):
@@ -349,18 +359,29 @@ class BertModel(BertPreTrainedModel):
                 'call model.set_attn_implementation("eager") first'
             )
         embeddings = self.embeddings(input_ids, token_type_ids, position_ids, inputs_embeds)
-        mask = create_bidirectional_mask(
-            config=self.config,
-            inputs_embeds=embeddings,
-            attention_mask=attention_mask,
-            # Without padding there is no mask to make; but XLA would wait for the answer, and compile both ways.
-            allow_is_bidirectional_skip=embeddings.device.type != "xla",
-        )
+        # Without padding there is no mask to make; but XLA would wait for the answer, and compile both ways.
+        may_skip = embeddings.device.type != "xla"
+        if self.config.attention == "left_to_right":
+            mask = create_causal_mask(
+                config=self.config,
+                inputs_embeds=embeddings,
+                attention_mask=attention_mask,
+                past_key_values=None,
+                # The written-out attention has no other way to know the direction.
+                allow_is_causal_skip=may_skip and not output_attentions,
+            )
+        else:
+            mask = create_bidirectional_mask(
+                config=self.config,
+                inputs_embeds=embeddings,
+                attention_mask=attention_mask,
+                allow_is_bidirectional_skip=may_skip,
+            )
         encoded = self.encoder(embeddings, mask, output_attentions, bool(output_hidden_states))
         sequence_output = encoded.last_hidden_state
         return BaseModelOutputWithPooling(
             last_hidden_state=sequence_output,
-            pooler_output=self.pooler(sequence_output) if self.pooler is not None else None,
+            pooler_output=self.pooler(sequence_output, attention_mask) if self.pooler is not None else None,
             hidden_states=encoded.hidden_states,
             attentions=encoded.attentions,
         )

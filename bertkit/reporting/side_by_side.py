@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bertkit.inference.outcomes import Outcome
+from bertkit.metrics.pretraining import TOKENS
 from bertkit.metrics.statistics import paired_interval
 from bertkit.reporting.content import Content, judged_of, measure_of, measured_metric
 from bertkit.reporting.curves import overlaid, readable
@@ -16,6 +17,7 @@ from bertkit.tasks.report_parts import Cell, DataTable
 
 _BLOCKS = ("task", "model", "data", "train")
 _CURVES = ("loss", "eval_loss")
+_TOKEN_LOSSES = tuple(names[0] for names in TOKENS.values())
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ def side_by_side(names: Sequence[str], contents: Sequence[Content], outcomes: Se
     rows = [(readable(name), *(_cell(of_run.get(name)) for of_run in values)) for name in metrics]
     history = {name: content.run.history for name, content in zip(names, contents, strict=True)}
     main = next((outcome.task.main_metric for outcome in outcomes if outcome is not None), None)
-    curves = overlaid(history, dict.fromkeys([*_CURVES, *([f"eval_{main}"] if main else []), "masked_lm_loss"]))
+    curves = overlaid(history, dict.fromkeys([*_CURVES, *([f"eval_{main}"] if main else []), *_TOKEN_LOSSES]))
     return SideBySide(
         names=tuple(names),
         scores=DataTable("Scores on the validation set, with 95 % intervals", ("metric", *names), rows),

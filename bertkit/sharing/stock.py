@@ -25,14 +25,14 @@ TOLERANCE = 1e-4
 """Largest difference of logits or hidden states in float32: the same operations, but not always the same kernels."""
 
 # Fields that describe our classes, or the version that saved them, and not the network.
-_OF_OUR_FORM = ("auto_map", "model_type", "architectures", "transformers_version")
+_OF_OUR_FORM = ("auto_map", "model_type", "architectures", "transformers_version", "attention")
 
 
 def stock_config(config: PreTrainedConfig) -> PreTrainedConfig:
     """Returns transformers' own configuration of the same network.
 
-    All fields of bertkit's configuration exist in transformers'. ``bertkit_task``, the task that a checkpoint was
-    fine-tuned for, is kept as an extra field, which `bertkit predict` and `evaluate` read.
+    Fields that transformers does not have are kept as extra fields, such as ``bertkit_task``, the task that a
+    checkpoint was fine-tuned for, which `bertkit predict` and `evaluate` read.
     """
     from transformers import BertConfig
 
@@ -62,6 +62,11 @@ def write_stock(
     import transformers
 
     stock_class = getattr(transformers, type(model).__name__, None)
+    if getattr(model.config, "attention", "bidirectional") != "bidirectional":
+        raise CheckpointError(
+            f"{name}: stock BERT has no encoder with {model.config.attention} attention; the folder itself loads in "
+            "transformers with trust_remote_code=True, or export it with --to onnx"
+        )
     if stock_class is None:
         raise CheckpointError(
             f"{name}: {type(model).__name__} is code of the checkpoint, without a form of transformers; export it with "

@@ -20,7 +20,7 @@ from bertkit.corpus.documents import DocumentForm
 from bertkit.corpus.examples.phases import Phase, check_phases, phase_lengths
 from bertkit.corpus.examples.randomness import Stream, uniform
 from bertkit.corpus.sentences import check_splitter_name, find_splitter
-from bertkit.corpus.settings import ExampleSettings, PairObjective, PretrainingData
+from bertkit.corpus.settings import ExampleSettings, PairObjective, PretrainingData, TokenObjective
 from bertkit.corpus.sources import Source, find_sources
 from bertkit.corpus.store.encoding import SentenceEncoder
 from bertkit.corpus.store.frequencies import token_counts, unigram_loss
@@ -156,10 +156,21 @@ class DataSettings(ExampleSettings):
         """Returns the sequence length and the fraction of the steps of every phase."""
         return phase_lengths(self.phases, self.max_seq_length)
 
-    def examples(self, max_seq_length: int, seed: int, pair_objective: PairObjective = "nsp") -> PretrainingData:
+    def examples(
+        self,
+        max_seq_length: int,
+        seed: int,
+        pair_objective: PairObjective = "nsp",
+        token_objective: TokenObjective = "masked_lm",
+    ) -> PretrainingData:
         """Returns the settings by which pairs and masks are sampled in a phase of this length."""
         shared = {field.name: getattr(self, field.name) for field in dataclasses.fields(ExampleSettings)}
-        return PretrainingData(**{**shared, "max_seq_length": max_seq_length}, pair_objective=pair_objective, seed=seed)
+        return PretrainingData(
+            **{**shared, "max_seq_length": max_seq_length},
+            pair_objective=pair_objective,
+            token_objective=token_objective,
+            seed=seed,
+        )
 
 
 class Pretraining:
@@ -273,7 +284,11 @@ def _corpus(
 
 
 def curve_facts(
-    corpora: PretrainingCorpus, vocab_size: int, phases: Sequence[Phase], pair_objective: PairObjective
+    corpora: PretrainingCorpus,
+    vocab_size: int,
+    phases: Sequence[Phase],
+    pair_objective: PairObjective,
+    token_objective: TokenObjective = "masked_lm",
 ) -> dict[str, Any]:
     """Returns what the report of a run draws besides its curves.
 
@@ -281,11 +296,14 @@ def curve_facts(
         ``baselines``: metric → name → value of a model without training: all tokens equally likely, their frequencies
         alone (not for streams), and chance for pairs. ``phases``: ``first_step`` and ``max_seq_length`` of each phase.
     """
-    of_mlm = {"uniform": math.log(vocab_size)}
+    of_tokens = {"uniform": math.log(vocab_size)}
     if isinstance(corpora.train, StoreView) and corpora.validation is not None:
         counts = (token_counts(view, vocab_size) for view in (corpora.train, corpora.validation))
-        of_mlm["unigram"] = unigram_loss(*counts)
-    baselines = {"masked_lm_loss": of_mlm, "perplexity": {name: math.exp(loss) for name, loss in of_mlm.items()}}
+        of_tokens["unigram"] = unigram_loss(*counts)
+    baselines = {
+        f"{token_objective}_loss": of_tokens,
+        "perplexity": {name: math.exp(loss) for name, loss in of_tokens.items()},
+    }
     for name in PAIRS[pair_objective]:
         baselines[name] = {"chance": math.log(2) if name.endswith("_loss") else 0.5}
     steps = [{"first_step": phase.first_step, "max_seq_length": phase.max_seq_length} for phase in phases]

@@ -41,6 +41,7 @@ def walk(command, path=()):
 
 COMMANDS = dict(walk(typer.main.get_command(app)))
 KINDS = {
+    ("ablations",): "pretraining",
     ("pretrain",): "pretraining",
     ("tokenizer", "train"): "pretraining",
     ("corpus", "build"): "pretraining",

@@ -16,8 +16,8 @@ def test_defaults_are_bert_base_as_transformers_has_it() -> None:
     ours, stock = BertConfig().to_dict(), transformers.BertConfig().to_dict()
     without_meaning = {"is_decoder", "add_cross_attention", "use_cache", "bos_token_id", "eos_token_id"}
     assert ours.pop("model_type") == "bertkit"
-    own = [ours.pop(name) for name in ("feature_layers", "feature_combination", "feature_lstm_size")]
-    assert own == [None, "concatenate", 768]
+    own = [ours.pop(name) for name in ("feature_layers", "feature_combination", "feature_lstm_size", "attention")]
+    assert own == [None, "concatenate", 768, "bidirectional"]
     assert stock.pop("model_type") == "bert"
     assert {**ours, **dict.fromkeys(without_meaning)} == {**stock, **dict.fromkeys(without_meaning)}
 

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from bertkit.corpus.examples.masking import MaskingRules, mask_tokens
+from bertkit.corpus.examples.masking import MaskingRules, mask_tokens, next_tokens
 from bertkit.corpus.examples.objectives import OBJECTIVES
 from bertkit.corpus.examples.pairs import PairPlan, plan_epoch
 from bertkit.corpus.examples.randomness import permutation
@@ -42,7 +42,8 @@ class PretrainingExamples(Dataset[Arrays]):
     Items are dicts of int64 numpy arrays, which `collate` converts to tensors:
 
     - ``input_ids``, ``attention_mask``, ``token_type_ids``: ``(B, S)``, always padded to S.
-    - ``masked_positions``: ``(B, P)``, ascending, 0 in unused slots; ``labels``: ``(B, P)``, -100 in unused slots.
+    - ``masked_positions``: ``(B, P)``, ascending, 0 in unused slots; ``labels``: ``(B, P)``, -100 in unused slots. With
+      ``next_token``, P = S - 1: all positions that a token follows, and the ids of these tokens.
     - ``next_sentence_label``: ``(B,)``; 0 = B follows A, 1 = B is random, or A follows B with ``sop``. Absent with
       ``none``, whose examples are [CLS] A [SEP] with all ``token_type_ids`` 0.
 
@@ -185,7 +186,11 @@ class PretrainingExamples(Dataset[Arrays]):
             # At positions without text `source` may be out of range; the values read there are discarded.
             tokens = self.view.of_epoch(epoch).store.tokens.take(source[rows], mode="clip")
             input_ids[rows] = np.where(text[rows], tokens, input_ids[rows])
-        masked = mask_tokens(input_ids, text, attended.sum(axis=1), self._rules, epochs, pairs)
+        lengths = attended.sum(axis=1)
+        if self.data.token_objective == "next_token":
+            masked = next_tokens(input_ids, lengths)
+        else:
+            masked = mask_tokens(input_ids, text, lengths, self._rules, epochs, pairs)
         batch = {
             "input_ids": masked.input_ids,
             "attention_mask": attended.astype(np.int64),

@@ -48,12 +48,12 @@ class MaskingRules:
 
 @dataclass(frozen=True, eq=False)
 class MaskedBatch:
-    """Result of `mask_tokens`.
+    """Result of `mask_tokens` and of `next_tokens`.
 
     Attributes:
         input_ids: ``(B, S)`` int64, with the replacements.
         masked_positions: ``(B, P)`` int64, ascending; 0 in unused slots.
-        labels: ``(B, P)`` int64, original ids at these positions; -100 in unused slots.
+        labels: ``(B, P)`` int64, ids to predict from the outputs at these positions; -100 in unused slots.
     """
 
     input_ids: NDArray[np.int64]
@@ -120,6 +120,22 @@ def mask_tokens(
     masked[row, column] = np.where(action < MASK_SHARE + RANDOM_SHARE, random_ids, originals)
     masked[row[action < MASK_SHARE], column[action < MASK_SHARE]] = rules.mask_token_id
     return MaskedBatch(masked, positions, labels)
+
+
+def next_tokens(input_ids: NDArray[np.int64], lengths: NDArray[np.int64]) -> MaskedBatch:
+    """Makes every token but the first, [CLS], a prediction from the tokens before it.
+
+    Args:
+        input_ids: ``(B, S)`` int64; not modified.
+        lengths: ``(B,)``, tokens of each example, including [CLS] and [SEP], without padding.
+
+    Returns:
+        The same ids; P = S - 1 slots, one for each position that a token follows, labelled with the id of that token.
+    """
+    positions = np.arange(input_ids.shape[1] - 1)
+    used = positions + 1 < lengths[:, None]
+    labels = np.where(used, input_ids[:, 1:], IGNORE_INDEX)
+    return MaskedBatch(input_ids, np.where(used, positions, 0), labels)
 
 
 def _tokens(keys: NDArray[np.uint64], candidates: NDArray[np.bool_], count: NDArray[np.int64]) -> NDArray[np.bool_]:

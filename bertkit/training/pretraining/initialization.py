@@ -13,6 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from bertkit import __version__
 from bertkit.checkpoint.load import check_positions, load_config, load_model, load_tokenizer
 from bertkit.corpus.building.stores import TOKENIZER_FOLDER
+from bertkit.corpus.settings import TokenObjective
 from bertkit.corpus.sources import Source, TextLines
 from bertkit.corpus.store.token_store import TokenStore
 from bertkit.corpus.vocabulary.tokenizer import train_tokenizer
@@ -41,6 +42,11 @@ class StartingPoint:
     tokenizer: PreTrainedTokenizerFast
     config: BertConfig
     head: str
+
+    @property
+    def token_objective(self) -> TokenObjective:
+        """Returns the objective of the tokens: masked LM needs both directions."""
+        return "next_token" if self.config.attention == "left_to_right" else "masked_lm"
 
     def model(self) -> PreTrainedModel:
         """Loads the model of the checkpoint, or builds one with new weights from torch's generator."""
@@ -85,7 +91,16 @@ def starting_point(
     if config.vocab_size < _ids(tokenizer):
         raise RecipeError(f"model.vocab_size: {config.vocab_size}, but the tokenizer's ids need {_ids(tokenizer)}")
     check_positions(max(length for length, _ in data.lengths()), config, checkpoint or "the model")
+    if config.attention == "left_to_right":
+        _check_unmasked(data)
     return StartingPoint(checkpoint, tokenizer, config, head)
+
+
+def _check_unmasked(data: DataSettings) -> None:
+    """Checks that no setting of masks is given, since left-to-right attention predicts every next token."""
+    for name in ("whole_word_mask", "max_predictions_per_seq"):
+        if getattr(data, name):
+            raise RecipeError(f"data.{name}: a left_to_right model predicts every token and masks none; remove it")
 
 
 def corpus_tokenizer(

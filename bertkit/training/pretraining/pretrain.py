@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,10 @@ from transformers import TrainerCallback, set_seed
 from bertkit.corpus.building.stores import open_store
 from bertkit.corpus.examples.dataset import PhasedExamples, PretrainingExamples, collate
 from bertkit.corpus.examples.phases import EPOCHS_OF_A_PHASE, Phase, plan_phases
-from bertkit.corpus.settings import Vocabulary
+from bertkit.corpus.settings import PretrainingData, Vocabulary
 from bertkit.corpus.sources import Source
 from bertkit.errors import RecipeError
-from bertkit.metrics.pretraining import MASKED_LM, PAIRS, score_names
+from bertkit.metrics.pretraining import PAIRS, TOKENS, score_names
 from bertkit.model.configuration_bert import BertConfig
 from bertkit.placement.resolve import check_processes
 from bertkit.progress import METRIC_NAMES, Bar, say
@@ -37,9 +38,10 @@ from bertkit.training.run_directory import Run, RunRecord
 # Metrics that the command prints at the end, as (key, name); a run has those of its pair objective.
 SHOWN = [
     (f"eval_{name}", f"held-out {METRIC_NAMES[name]}")
-    for name in dict.fromkeys((*MASKED_LM, *(name for names in PAIRS.values() for name in names)))
+    for name in dict.fromkeys(name for names in (*TOKENS.values(), *PAIRS.values()) for name in names)
 ]
 _LABELS = ("labels", "next_sentence_label")
+_TOKEN_TASKS = {"masked_lm": "masked LM", "next_token": "prediction of the next token (left to right)"}
 _PAIR_TASKS = {"nsp": " and next sentence prediction", "sop": " and sentence order prediction", "none": ""}
 
 
@@ -93,7 +95,7 @@ def pretrain(
     run, trainer, start = prepared.run, prepared.trainer, prepared.start
     command = "bertkit pretrain --recipe recipe.yaml --output-dir NEW"
     metrics = run.train(trainer, start.tokenizer, command, prepared.logits_per_sequence)
-    return run.finish(trainer, _card(run.recipe, run.record, metrics, start.head, card_note))
+    return run.finish(trainer, _card(run.recipe, run.record, metrics, start, card_note))
 
 
 @dataclass(frozen=True)
@@ -173,8 +175,9 @@ def prepare_pretraining(
     vocabulary = Vocabulary.of(start.tokenizer)
     if data.whole_word_mask and not vocabulary.marks_continuations:
         say("warning: --whole-word-mask: this tokenizer has no ## pieces, so every piece counts as a word")
-    phases = plan_phases(data.lengths(), _steps(recipe, corpora, vocabulary))
-    train_set, eval_sets = _examples(recipe, corpora, vocabulary, phases)
+    examples = _example_settings(recipe, start)
+    phases = plan_phases(data.lengths(), _steps(recipe, corpora, vocabulary, examples))
+    train_set, eval_sets = _examples(recipe, corpora, vocabulary, phases, examples)
     arguments = run.training_arguments(is_bert=True, **_fitted(recipe, phases, eval_sets, start.config))
     check_early_stopping(callbacks, arguments)
     _print_data(corpora, train_set, eval_sets, start.config, phases)
@@ -183,7 +186,7 @@ def prepare_pretraining(
     network = start.model()
     run.set_attention(network)
     run.record.data["corpus"] = {"files": data.corpus, **corpora.facts}
-    run.record.curves = curve_facts(corpora, start.config.vocab_size, phases, pair_objective)
+    run.record.curves = curve_facts(corpora, start.config.vocab_size, phases, pair_objective, start.token_objective)
     shapes: dict[str, Any] = {}
     if run.placement.fixed_shapes:
         from bertkit.training.placements.fixed_shapes import FixedShapes
@@ -197,6 +200,7 @@ def prepare_pretraining(
         eval_sets=eval_sets,
         phases=phases,
         pair_objective=pair_objective,
+        token_objective=start.token_objective,
         data_collator=collate,
         processing_class=start.tokenizer,
         callbacks=[*callbacks],
@@ -227,7 +231,20 @@ def cache_folder() -> Path:
     return Path(HF_HOME) / "bertkit"
 
 
-def _steps(recipe: Recipe, corpora: PretrainingCorpus, vocabulary: Vocabulary) -> int:
+def _example_settings(recipe: Recipe, start: StartingPoint) -> Callable[[int], PretrainingData]:
+    """Returns a function that gives the settings of the examples of a sequence length."""
+    data: DataSettings = recipe.data
+    return partial(
+        data.examples,
+        seed=recipe.train["seed"],
+        pair_objective=recipe.task.pair_objective,
+        token_objective=start.token_objective,
+    )
+
+
+def _steps(
+    recipe: Recipe, corpora: PretrainingCorpus, vocabulary: Vocabulary, examples: Callable[[int], PretrainingData]
+) -> int:
     """Returns the optimizer steps of the run: given by the recipe, or computed from its epochs, all of the first one's
     size.
 
@@ -240,21 +257,24 @@ def _steps(recipe: Recipe, corpora: PretrainingCorpus, vocabulary: Vocabulary) -
     data: DataSettings = recipe.data
     passes_an_example = 0.0
     for length, share in data.lengths():
-        settings = data.examples(length, recipe.train["seed"], recipe.task.pair_objective)
-        first_epoch = PretrainingExamples(corpora.train, vocabulary, settings, None, fixed_epoch=0)
+        first_epoch = PretrainingExamples(corpora.train, vocabulary, examples(length), None, fixed_epoch=0)
         passes_an_example += share / len(first_epoch)
-    examples = recipe.train.get("num_train_epochs", 1.0) / passes_an_example
-    return max(1, round(examples / recipe.train["global_train_batch_size"]))
+    number = recipe.train.get("num_train_epochs", 1.0) / passes_an_example
+    return max(1, round(number / recipe.train["global_train_batch_size"]))
 
 
 def _examples(
-    recipe: Recipe, corpora: PretrainingCorpus, vocabulary: Vocabulary, phases: Sequence[Phase]
+    recipe: Recipe,
+    corpora: PretrainingCorpus,
+    vocabulary: Vocabulary,
+    phases: Sequence[Phase],
+    examples: Callable[[int], PretrainingData],
 ) -> tuple[PhasedExamples, list[PretrainingExamples]]:
     """Returns the training examples, and the evaluation examples of each phase if documents are held out."""
     data: DataSettings = recipe.data
     train_sets, eval_sets = [], []
     for phase in phases:
-        settings = data.examples(phase.max_seq_length, recipe.train["seed"], recipe.task.pair_objective)
+        settings = examples(phase.max_seq_length)
         train_sets.append(
             PretrainingExamples(
                 corpora.train,
@@ -300,24 +320,29 @@ def _print_data(
         )
 
 
-def _card(recipe: Recipe, record: RunRecord, metrics: dict[str, float], head: str, note: str) -> CardFacts:
+def _card(
+    recipe: Recipe, record: RunRecord, metrics: dict[str, float], starting_point: StartingPoint, note: str
+) -> CardFacts:
     corpus = record.data["corpus"]
     pair_objective = recipe.task.pair_objective
-    objectives = "masked LM" + _PAIR_TASKS[pair_objective]
+    token_objective, head = starting_point.token_objective, starting_point.head
+    objectives = _TOKEN_TASKS[token_objective] + _PAIR_TASKS[pair_objective]
     source = recipe.model.get("name_or_path")
     start = "from scratch" if source is None else f"further from {code(without_paths(str(source)))}"
     return CardFacts(
         title="BERT pre-trained with bertkit",
         head=head,
         auto_class=head.replace("BertFor", "AutoModelFor"),
-        pipeline_tag="fill-mask",
+        pipeline_tag="fill-mask" if token_objective == "masked_lm" else "feature-extraction",
         task=f"BERT, pre-trained {start} by {objectives}.",
         data={
             "train": "a stream of documents" if corpus["streamed"] else f"{corpus['train_documents']} documents",
             "validation": f"{corpus['held_out_documents'] or 'no'} documents of the same corpus, held out",
         },
         metrics=metrics,
-        main_metrics=tuple(f"eval_{name}" for name in score_names(pair_objective) if f"eval_{name}" in metrics),
+        main_metrics=tuple(
+            f"eval_{name}" for name in score_names(pair_objective, token_objective) if f"eval_{name}" in metrics
+        ),
         recipe=recipe.to_dict(),
         seed=recipe.train["seed"],
         base_model=None if source is None or Path(source).exists() else source,

@@ -21,10 +21,11 @@ _LOGITS_AT_ONCE = 1 << 25
 
 
 class PretrainingTrainer(BertkitTrainer):
-    """Trainer on the sum of the masked-LM and pair losses that reports both separately.
+    """Trainer on the sum of the losses of tokens and pairs that reports both separately.
 
     Args:
         pair_objective: ``nsp``, ``sop`` or ``none``.
+        token_objective: ``masked_lm`` or ``next_token``.
         phases: phases of the run.
         eval_sets: held-out examples for each phase, at its length; empty for no evaluation.
         speed_ups: CPU speed-ups of the run.
@@ -36,6 +37,7 @@ class PretrainingTrainer(BertkitTrainer):
         self,
         *,
         pair_objective: str,
+        token_objective: str = "masked_lm",
         phases: Sequence[Phase],
         eval_sets: Sequence[Dataset[Any]],
         speed_ups: CpuSpeedUps,
@@ -45,13 +47,14 @@ class PretrainingTrainer(BertkitTrainer):
         self.speed_ups = speed_ups
         self.eval_sets = eval_sets
         self.pair_objective = pair_objective
+        self.score_names = score_names(pair_objective, token_objective)
         self._sums: torch.Tensor | None = None  # (6,) float32 on the device: no host sync in a step
         self._summed_from = 0
         self._sums_before_step: tuple[torch.Tensor | None, int] = (None, 0)
         super().__init__(
             eval_dataset=eval_sets[-1] if eval_sets else None,
             preprocess_logits_for_metrics=reduce_logits,
-            compute_metrics=lambda outcome: score(np.asarray(outcome.predictions), pair_objective),
+            compute_metrics=lambda outcome: score(np.asarray(outcome.predictions), pair_objective, token_objective),
             **kwargs,
         )
 
@@ -112,7 +115,7 @@ class PretrainingTrainer(BertkitTrainer):
             gathered = self.accelerator.gather(self._sums[None]).sum(dim=0).reshape(-1, 3)  # loss, correct, count
             steps = self.state.global_step - self._summed_from
             values = torch.stack([gathered[:, 0] / steps, gathered[:, 1] / gathered[:, 2].clamp(min=1)], dim=1)
-            logs |= dict(zip(score_names(self.pair_objective), values.flatten().tolist(), strict=True))
+            logs |= dict(zip(self.score_names, values.flatten().tolist(), strict=True))
             self._sums = None
         super().log(logs, start_time)
 

@@ -1,0 +1,119 @@
+"""Ablations of pre-training: three variants pre-trained alike, fine-tuned on tasks, and one table."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+import yaml
+
+from bertkit import load_recipe
+from bertkit.errors import BertkitError, RecipeError
+from bertkit.grids.ablations import VARIANTS, ablations, ablations_table
+
+
+@pytest.fixture
+def data(tmp_path):
+    """Eight rows of SST-2 for training and for validation."""
+    folder = tmp_path / "glue" / "SST-2"
+    folder.mkdir(parents=True)
+    for split in ("train", "dev"):
+        rows = "".join(f"a {['good', 'bad'][row % 2]} film {row}\t{row % 2}\n" for row in range(8))
+        (folder / f"{split}.tsv").write_text(f"sentence\tlabel\n{rows}")
+    return tmp_path / "glue"
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """Twelve documents of six sentences."""
+    document = "\n".join(f"The film number {number} was good. It was long and rather bad." for number in range(3))
+    path = tmp_path / "corpus.txt"
+    path.write_text("\n\n".join([document] * 12))
+    return path
+
+
+PRETRAINING = {
+    "data.vocab_size": 120,
+    "data.document_separator": "blank-line",
+    "data.max_seq_length": 32,
+    "data.phases": {},
+    "train.max_steps": 2,
+    "train.global_train_batch_size": 4,
+    "placement.device": "cpu",
+    "placement.mixed_precision": "no",
+    **{f"model.{key}": value for key, value in {"num_hidden_layers": 1, "hidden_size": 16}.items()},
+    "model.num_attention_heads": 2,
+    "model.intermediate_size": 32,
+}
+
+
+def test_the_variants_differ_in_the_ablated_values_only():
+    full, no_nsp, left_to_right = (load_recipe(f"pretrain/ablations/{name}").to_dict() for name in VARIANTS)
+    paper = load_recipe("pretrain/bert-base").to_dict()
+    assert {**full, "hub": paper["hub"]} == paper
+    assert no_nsp["task"].pop("pair_objective") == left_to_right["task"].pop("pair_objective") == "none"
+    assert full["task"].pop("pair_objective") == "nsp"
+    assert left_to_right["model"].pop("attention") == "left_to_right"
+    assert {name: no_nsp[name] for name in ("task", "model", "data", "train")} == {
+        name: full[name] for name in ("task", "model", "data", "train")
+    }
+    assert left_to_right["train"] == full["train"]
+    assert left_to_right["model"] == full["model"]
+
+
+@pytest.mark.slow
+def test_each_variant_is_pre_trained_and_fine_tuned_and_a_repetition_finds_all_done(tmp_path, data, corpus, quick):
+    def run():
+        return ablations(
+            [corpus],
+            data_dir=data,
+            output_dir=tmp_path / "out",
+            size="bert-tiny",
+            tasks=["sst2"],
+            seeds=2,
+            overrides=PRETRAINING,
+            finetuning=quick,
+        )
+
+    results = run()
+    for variant in VARIANTS:
+        recipe = yaml.safe_load((tmp_path / "out" / "pretrain" / variant / "recipe.yaml").read_text())
+        assert recipe["task"]["pair_objective"] == ("nsp" if variant == "full" else "none")
+        name = "next_token" if variant == "ltr-no-nsp" else "masked_lm"
+        assert f"eval_{name}_loss" in results.pretraining[variant]
+        cells = list((tmp_path / "out" / "finetune" / variant / "sst2" / "runs").glob("*/config.json"))
+        attention = {json.loads(path.read_text())["attention"] for path in cells}
+        assert attention == {"left_to_right" if variant == "ltr-no-nsp" else "bidirectional"}
+        assert results.tasks[variant]["sst2"].scores.n == 2
+        assert (results.tasks[variant]["sst2"].difference is None) == (variant == "full")
+    with (tmp_path / "out" / "ablations.csv").open() as stream:
+        assert [row["variant"] for row in csv.DictReader(stream)] == list(VARIANTS)
+    assert all(variant in ablations_table(results) for variant in VARIANTS)
+    weights = tmp_path / "out" / "pretrain" / "full" / "model.safetensors"
+    written = weights.stat().st_mtime_ns
+    assert run() == results
+    assert weights.stat().st_mtime_ns == written
+
+
+def test_all_faults_are_told_at_once_and_nothing_is_written(tmp_path, corpus):
+    with pytest.raises(RecipeError) as failure:
+        ablations(
+            [corpus],
+            data_dir=tmp_path / "nowhere",
+            output_dir=tmp_path / "out",
+            size="bert-minni",
+            tasks=["sst2", "sst3"],
+            seeds=0,
+            overrides={**PRETRAINING, "model.attention": "bidirectional"},
+        )
+    for part in ("did you mean 'bert-mini'", "unknown glue task 'sst3'", "seeds: 0", "model.attention", "nowhere"):
+        assert part in str(failure.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_with_other_files_is_refused(tmp_path, data, corpus):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    with pytest.raises(BertkitError, match=r"contains notes\.txt"):
+        ablations([corpus], data_dir=data, output_dir=tmp_path / "out", tasks=["sst2"], overrides=PRETRAINING)
