@@ -49,6 +49,7 @@ SetValues = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object.")]
 # Settings that `tokenizer train` and `pretrain` share: of the text and of a vocabulary learned from it.
 VOCABULARY_AND_TEXT = (
+    "data.tokenizer_type",
     "data.cased",
     "data.merge_score",
     "data.min_pair_frequency",

@@ -92,6 +92,7 @@ _SHARED = {
         Setting("data.dataset_split", "Split of the Hub data set; train by default."),
         Setting("data.text_column", "Text column in tables and Hub data sets; text by default."),
         Setting("data.streaming", "Read the corpus during training, for a corpus that does not fit on disk."),
+        Setting("data.tokenizer_type", "Type of the trained vocabulary; wordpiece by default, or that of the recipe."),
         Setting("data.cased", "Keep upper case and accents in the trained vocabulary."),
         Setting("data.merge_score", "Criterion by which pairs of pieces are merged; frequency by default."),
         Setting("data.min_pair_frequency", "Minimum number of occurrences of a pair to merge."),

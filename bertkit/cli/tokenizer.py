@@ -12,7 +12,7 @@ from bertkit.cli.commands import command
 from bertkit.cli.printing import print_text
 from bertkit.cli.settings import Settings
 
-app = typer.Typer(help="Train a WordPiece vocabulary.", no_args_is_help=True)
+app = typer.Typer(help="Train a vocabulary.", no_args_is_help=True)
 
 
 @app.callback()
@@ -32,6 +32,6 @@ def train(
     settings: Settings,
     more: options.MorePaths = None,
 ) -> None:
-    """Train a WordPiece tokenizer on text."""
+    """Train a tokenizer on text."""
     tokenizer = bertkit.train_tokenizer([*corpus, *(more or [])], vocab_size, output_dir, **settings.block("data"))
     print_text(f"{len(tokenizer)} pieces: {output_dir}")

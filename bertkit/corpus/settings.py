@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from bertkit.corpus.vocabulary.structure import SpecialTokens, WordMarks, special_tokens, word_marks
+
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
@@ -17,9 +19,6 @@ PairObjective = Literal["nsp", "sop", "none"]
 
 TokenObjective = Literal["masked_lm", "next_token"]
 """Objective of the tokens of an example: see `PretrainingData`."""
-
-CONTINUATION = "##"
-"""Prefix of the pieces that continue a word in a WordPiece vocabulary."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +31,7 @@ class ExampleSettings:
             ``max_seq_length × mlm_probability``, rounded up: 20 at 128 and 15 %, 77 at 512.
         mlm_probability: share of an example's tokens, including [CLS] and [SEP], that is predicted; above 0, at most 1
             (BERT §3.1: 0.15).
-        whole_word_mask: select words to predict, with all their ``##`` pieces, instead of single tokens.
+        whole_word_mask: select words to predict, with all their pieces, instead of single tokens.
         short_seq_prob: probability, 0 to 1, that a document is cut into examples of a random shorter length in an
             epoch. (The released script draws once per document and pass; the paper says 10 % of the time.)
     """
@@ -105,8 +104,8 @@ class Vocabulary:
         cls_token_id, sep_token_id, pad_token_id, mask_token_id: ids of the special tokens.
         ordinary_ids: ``(N,)`` int64, all ids except those of special tokens; random replacements are drawn from them.
             (The released script draws from the whole vocabulary, including special tokens.)
-        continuation: ``(V,)`` bool, indexed by id, where V is the highest id plus 1: True for the pieces that begin
-            with ``##`` and continue the word of the piece before them.
+        single, pair: special tokens of an example of one segment and of two, by the tokenizer's own template.
+        words: marks of the pieces that continue the word of the piece before them.
     """
 
     cls_token_id: int
@@ -114,13 +113,20 @@ class Vocabulary:
     pad_token_id: int
     mask_token_id: int
     ordinary_ids: NDArray[np.int64]
-    continuation: NDArray[np.bool_]
+    single: SpecialTokens
+    pair: SpecialTokens
+    words: WordMarks
+
+    @property
+    def continuation(self) -> NDArray[np.bool_]:
+        """Returns ``(V,)`` bool, indexed by id: True for the pieces that can continue a word."""
+        return self.words.continuation
 
     @property
     def marks_continuations(self) -> bool:
-        """Returns whether the vocabulary has ``##`` pieces.
+        """Returns whether the vocabulary marks the pieces that continue words, such as ``##ing``.
 
-        Without them every piece counts as a word, and whole-word masking is the same as token masking.
+        Without marks every piece counts as a word, and whole-word masking is the same as token masking.
         """
         return bool(self.continuation.any())
 
@@ -130,13 +136,13 @@ class Vocabulary:
         ids: dict[str, int] = tokenizer.get_vocab()
         special = set(tokenizer.all_special_ids)
         ordinary = sorted(set(ids.values()) - special)
-        continuation = np.zeros(max(ids.values()) + 1, bool)
-        continuation[[number for piece, number in ids.items() if piece.startswith(CONTINUATION)]] = True
         return cls(
             cls_token_id=tokenizer.cls_token_id,
             sep_token_id=tokenizer.sep_token_id,
             pad_token_id=tokenizer.pad_token_id,
             mask_token_id=tokenizer.mask_token_id,
             ordinary_ids=np.array(ordinary, np.int64),
-            continuation=continuation,
+            single=special_tokens(tokenizer, pairs=False),
+            pair=special_tokens(tokenizer, pairs=True),
+            words=word_marks(tokenizer),
         )

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Literal, Protocol, get_args, get_origin, get_type_hints
 
+from bertkit.checkpoint.pretraining import MODEL_TYPE, field_types, new_architecture
 from bertkit.errors import RecipeError, did_you_mean, shown
 from bertkit.recipe.tuning import KEYS, LORA, LoraSettings
 from bertkit.recipe.values import RANGES, fault_of_value
@@ -179,28 +180,39 @@ class Checker:
         return good
 
     def model(self) -> dict[str, Any]:
-        """Checks the ``model`` block and returns the given fields of ``BertConfig`` and ``name_or_path``."""
-        from bertkit.model.configuration_bert import BertConfig
-
-        # Only the fields that BertConfig itself declares: labels, dtype and so on are set by task and placement.
-        own = {field.name: field.type for field in dataclasses.fields(BertConfig) if field.name in vars(BertConfig)}
+        """Checks the ``model`` block and returns the given fields of the configuration, ``model_type`` and
+        ``name_or_path``."""
         given = self.blocks["model"]
+        architecture = self._place("model", MODEL_TYPE)
         if given.get("name_or_path") is not None:
+            if given.get(MODEL_TYPE) is not None:
+                self.faults.append(f"{architecture}: a checkpoint has an architecture already; remove it")
             # Other fields depend on the architecture of the checkpoint: `load_config` checks their names.
+            own = field_types(new_architecture(None))
             others = {key: Any for key in given if key not in own}
             values = self._checked("model", {**others, "name_or_path": str | None, **own, **KEYS})
             if values.get(LORA) is not None:
                 place = f"model.{LORA}"
                 Checker({place: values[LORA]}, self.places, self.faults).settings(place, LoraSettings)
             return values
-        values = self._checked("model", {"name_or_path": str | None, **own})
         try:
-            config = BertConfig(**{key: value for key, value in values.items() if key != "name_or_path"})
-        except ValueError as error:
+            configuration = new_architecture(given.get(MODEL_TYPE))
+        except RecipeError as error:
+            self.faults.append(f"{architecture}: {error}")
+            return dict(given)
+        values = self._checked(
+            "model", {"name_or_path": str | None, MODEL_TYPE: str | None, **field_types(configuration)}
+        )
+        try:
+            config = configuration(
+                **{key: value for key, value in values.items() if key not in ("name_or_path", MODEL_TYPE)}
+            )
+        except Exception as error:  # the classes of transformers check values in many ways
             self.faults.append(f"model: {error.__cause__ or error}")
             return values
-        hidden, rows = config.hidden_size, config.vocab_size + config.max_position_embeddings
-        weights = hidden * (rows + config.num_hidden_layers * (4 * hidden + 2 * config.intermediate_size))
+        sizes = ("hidden_size", "vocab_size", "max_position_embeddings", "num_hidden_layers", "intermediate_size")
+        hidden, pieces, positions, layers, intermediate = (getattr(config, name, None) or 0 for name in sizes)
+        weights = hidden * (pieces + positions + layers * (4 * hidden + 2 * intermediate))
         if weights > _MOST_WEIGHTS:
             self.faults.append(f"model: about {weights:.1e} weights; expected at most {_MOST_WEIGHTS:.0e}")
         return values

@@ -3,7 +3,8 @@
 A recipe is a YAML file with six blocks. ``task``, ``model``, ``data`` and ``train`` can change the results of a run;
 ``placement`` and ``hub`` do not. ``task.kind`` names the task, whose settings dataclasses define the keys of the blocks
 ``task`` and ``data``; the caller passes the registry of tasks. ``model`` has the fields of ``BertConfig`` and
-``name_or_path`` (the source of the weights), for fine-tuning also the keys of `bertkit.recipe.tuning`. ``train`` has
+``name_or_path`` (the source of the weights), for fine-tuning also the keys of `bertkit.recipe.tuning`, for new weights
+``model_type`` (another architecture of transformers, with the fields of its configuration). ``train`` has
 the fields of ``transformers.TrainingArguments``, with ``global_train_batch_size`` instead of the per-device keys and
 ``report`` (whether the run leaves ``report.html``, which changes no number), and for fine-tuning
 ``early_stopping_patience`` (the number of evaluations without a better score after which it ends), ``class_weights``
@@ -38,7 +39,8 @@ class Recipe:
         kind: name of the task.
         task: ``TaskSettings`` of the module of the task.
         data: ``DataSettings`` of the module of the task.
-        model: ``BertConfig`` fields, and ``name_or_path``, the source of the weights.
+        model: ``BertConfig`` fields, and ``name_or_path``, the source of the weights; or ``model_type`` of new weights,
+            and the fields of its configuration.
         train: ``TrainingArguments`` fields and ``global_train_batch_size`` (sequences per optimizer step).
         placement: devices, precision, per-device batch size.
         hub: licence, language and other values for the model card and the Hub.

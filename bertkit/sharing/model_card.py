@@ -64,6 +64,7 @@ class CardFacts:
         base_model: Hub id of the checkpoint that was fine-tuned; ``None`` for a path or a new model.
         dataset: Hub id, configuration and split of ``metrics``, or ``None``.
         family: transformers' model type; BERT is loaded by bertkit's classes, every other family by transformers' own.
+        mask_token: mask of the tokenizer, for the example of a pre-trained model.
         note: a warning at the top of the card (such as: the data are made up), in Markdown.
         license, language: as in `bertkit.recipe.hub.HubSettings`.
         versions: versions of the packages used in training.
@@ -88,6 +89,7 @@ class CardFacts:
     base_model: str | None = None
     dataset: tuple[str, str, str] | None = None
     family: str = "bertkit"
+    mask_token: str = "[MASK]"
     note: str = ""
     license: str | None = None
     language: tuple[str, ...] = ()
@@ -311,7 +313,7 @@ def _use(facts: CardFacts) -> str:
 ```python
 import bertkit
 
-bertkit.load("{facts.address}").fill_mask("The capital of France is [MASK].")
+bertkit.load("{facts.address}").fill_mask("The capital of France is {facts.mask_token}.")
 ```
 """
     return f"""

@@ -27,7 +27,7 @@ from bertkit.corpus.store.frequencies import token_counts, unigram_loss
 from bertkit.corpus.store.streaming import StreamedBlocks
 from bertkit.corpus.store.token_store import StoreView, TokenStore
 from bertkit.corpus.store.writer import build_token_store
-from bertkit.corpus.vocabulary.tokenizer import MergeScore
+from bertkit.corpus.vocabulary.tokenizer import MergeScore, TokenizerType
 from bertkit.errors import DataError, RecipeError
 from bertkit.metrics.pretraining import PAIRS
 
@@ -61,7 +61,8 @@ class DataSettings(ExampleSettings):
             that does not fit on disk.
         tokenizer: folder or Hub id of the tokenizer; alternative to ``vocab_size``.
         vocab_size: vocabulary size of a tokenizer to train on the corpus.
-        cased: with ``vocab_size``, keep upper case and accents.
+        tokenizer_type: with ``vocab_size``, ``wordpiece``, as BERT has, or ``byte_level_bpe``, as RoBERTa has.
+        cased: with ``vocab_size``, keep upper case and accents; byte-level BPE always keeps them.
         merge_score: with ``vocab_size``, the criterion by which pieces are merged: the most frequent pair
             (``frequency``), or the pair with the highest freq(ab) / (freq(a) · freq(b)) (``likelihood``).
         min_pair_frequency: with ``vocab_size``, minimum frequency of a pair to be merged; ``None`` is 1 with
@@ -85,6 +86,7 @@ class DataSettings(ExampleSettings):
     streaming: bool = False
     tokenizer: str | None = None
     vocab_size: int | None = None
+    tokenizer_type: TokenizerType = "wordpiece"
     cased: bool = False
     merge_score: MergeScore = "frequency"
     min_pair_frequency: int | None = None

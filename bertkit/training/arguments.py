@@ -106,6 +106,20 @@ def try_out(arguments: TrainingArguments, recipe: Recipe) -> None:
         )
 
 
+def schedule_in_steps(values: Any, steps: int) -> Any:
+    """Returns ``lr_scheduler_kwargs`` with a ``num_decay_steps`` below 1, a share of the steps, as a number of steps.
+
+    transformers takes shares for ``warmup_steps`` only.
+
+    >>> schedule_in_steps({"num_decay_steps": 0.1, "decay_type": "1-sqrt"}, 500)
+    {'num_decay_steps': 50, 'decay_type': '1-sqrt'}
+    """
+    share = values.get("num_decay_steps") if isinstance(values, dict) else None
+    if not isinstance(share, float) or not 0 < share < 1:
+        return values
+    return {**values, "num_decay_steps": round(share * steps)}
+
+
 def _create_objects_of_libraries(arguments: TrainingArguments) -> None:
     """Creates the reporters, a DataLoader and a compiled module, so that their classes check the values."""
     for reporter in get_reporting_integration_callbacks(arguments.report_to):
@@ -151,7 +165,7 @@ def _learning_rates(arguments: TrainingArguments, optimizer: torch.optim.Optimiz
         optimizer=optimizer,
         num_warmup_steps=warm_up,
         num_training_steps=steps,
-        scheduler_specific_kwargs=arguments.lr_scheduler_kwargs,
+        scheduler_specific_kwargs=schedule_in_steps(arguments.lr_scheduler_kwargs, steps),
     )
     if not isinstance(scheduler, LambdaLR):
         return []

@@ -205,7 +205,7 @@ def prepare_finetuning(
     check_class_weights(recipe, task.weighted_labels)
     config = stored.build({**task.config(), **changes, "bertkit_task": task.describe()})
     is_bert = issubclass(head_class(task.head, config, source), BertPreTrainedModel)
-    arguments = run.training_arguments(is_bert=is_bert, **comparison_arguments(task.main_metric, recipe))
+    arguments = run.training_arguments(reaches_all_weights=is_bert, **comparison_arguments(task.main_metric, recipe))
     check_early_stopping(callbacks, arguments)
     collate: Any = partial(task.collate, tokenizer=tokenizer, inputs=model_inputs(config))
     speed_ups = cpu_speed_ups(run.placement, compiles=arguments.torch_compile)

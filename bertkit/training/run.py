@@ -94,20 +94,20 @@ class RunInProgress:
         Raises:
             RecipeError: transformers, or a library that it uses, rejects a value or a combination of values.
         """
-        try_out(self.training_arguments(is_bert=True), self.recipe)
+        try_out(self.training_arguments(reaches_all_weights=True), self.recipe)
 
-    def training_arguments(self, *, is_bert: bool, **known: Any) -> TrainingArguments:
+    def training_arguments(self, *, reaches_all_weights: bool, **known: Any) -> TrainingArguments:
         """Returns the Trainer arguments.
 
         Args:
-            is_bert: the model is bertkit's BERT.
+            reaches_all_weights: the loss has a gradient for every weight, as those of BERT.
             known: values determined by model and data; they take precedence over all others.
 
         Raises:
             RecipeError: transformers rejects a value or a combination of values.
         """
         if self.recipe.train.get("ddp_find_unused_parameters") is None:
-            known["ddp_find_unused_parameters"] = not is_bert  # BERT's losses reach every weight
+            known["ddp_find_unused_parameters"] = not reaches_all_weights
         return training_arguments(
             self.recipe,
             self.placement,

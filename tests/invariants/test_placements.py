@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.stock_models import stock_checkpoint
+
 from .conftest import NO_DROPOUT, curve, weights
 
 pytestmark = pytest.mark.multiprocess
@@ -89,4 +91,12 @@ def test_pretrain(bertkit, tmp_path, corpus, pair_objective):
     command += ["--set", "model.num_hidden_layers=1", "--set", "model.hidden_size=32", *NO_DROPOUT]
     command += ["--set", "model.intermediate_size=64", "--set", "data.phases={16: 0.5, 32: 0.5}"]
     command += ["--set", "data.max_predictions_per_seq=5", "--pair-objective", pair_objective]
+    compare(bertkit, tmp_path, command)
+
+
+@pytest.mark.parametrize("family", ["roberta", "modernbert"])
+def test_pretrain_other_encoders(bertkit, tmp_path, corpus, family):
+    folder = stock_checkpoint(tmp_path / "start", family, "AutoModelForMaskedLM", initializer_range=0.02)
+    command = ["pretrain", "--model", folder, "--pair-objective", "none", "--corpus", corpus, "--max-steps", "4"]
+    command += ["--max-seq-length", "32", *(NO_DROPOUT if family == "roberta" else [])]
     compare(bertkit, tmp_path, command)

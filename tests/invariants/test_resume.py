@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+
 import numpy as np
 import pytest
+
+from tests.stock_models import stock_checkpoint
 
 from .conftest import curve, weights
 
@@ -31,3 +38,33 @@ def test_from_one_placement_to_the_next(bertkit, tmp_path, start, glue_folder):
         if name.endswith("key.bias"):  # softmax does not see it: its gradient is rounding, which Adam makes large
             continue
         np.testing.assert_allclose(got[name], tensor, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "modernbert"])
+def test_a_killed_pre_training_ends_with_the_same_bits(bertkit, tmp_path, corpus, start, family):
+    folder, out = start, tmp_path / "killed"
+    if family != "bert":
+        folder = stock_checkpoint(tmp_path / "start", family, "AutoModelForMaskedLM", initializer_range=0.02)
+    command = ["pretrain", "--model", folder, "--pair-objective", "none", "--corpus", corpus, *RUN]
+    command += ["--max-steps", "12", "--max-seq-length", "32"]
+    done = bertkit([*command, "--output-dir", tmp_path / "straight"])
+    assert done.returncode == 0, done.stderr
+    settings = {"OMP_NUM_THREADS": "1", "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
+    process = [sys.executable, "-m", "bertkit", *map(str, command), "--output-dir", str(out)]
+    with subprocess.Popen(
+        process, env={**os.environ, **settings}, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    ) as run:
+        assert run.stderr is not None
+        for line in run.stderr:
+            if "step 6/" in line:
+                run.send_signal(signal.SIGKILL)
+                break
+        run.stderr.read()
+    assert run.returncode == -signal.SIGKILL
+    done = bertkit([*command, "--output-dir", out, "--resume"])
+    assert done.returncode == 0, done.stderr
+    assert "resuming from" in done.stderr
+    assert curve(out) == curve(tmp_path / "straight")
+    expected, got = weights(tmp_path / "straight"), weights(out)
+    assert got.keys() == expected.keys()
+    assert all(np.array_equal(got[name], expected[name]) for name in expected)

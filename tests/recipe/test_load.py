@@ -71,6 +71,40 @@ def test_pre_training_follows_the_paper_in_every_size(name):
     assert (recipe.task.pair_objective, data.mlm_probability, data.short_seq_prob) == ("nsp", 0.15, 0.1)
 
 
+def test_other_architectures_follow_their_sources():
+    roberta = load_recipe("roberta-base")
+    assert (roberta.model["model_type"], roberta.task.pair_objective) == ("roberta", "none")
+    assert (roberta.train["learning_rate"], roberta.train["global_train_batch_size"]) == (6e-4, 8192)
+    assert roberta.train["warmup_steps"] * roberta.train["max_steps"] == 24_000
+    assert (roberta.train["adam_beta2"], roberta.train["adam_epsilon"]) == (0.98, 1e-6)
+    assert (roberta.data.lengths(), roberta.data.tokenizer_type) == ([(512, 1.0)], "byte_level_bpe")
+    albert = load_recipe("albert-base")
+    assert (albert.model["embedding_size"], albert.task.pair_objective) == (128, "sop")
+    assert (albert.train["global_train_batch_size"], albert.train["max_steps"]) == (4096, 125_000)
+    modern = load_recipe("modernbert-small")
+    assert (modern.data.mlm_probability, modern.train["lr_scheduler_type"]) == (0.3, "warmup_stable_decay")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"model.model_type": "robreta"}, "got 'robreta'; did you mean 'roberta'?"),
+        ({"model.model_type": "gpt2"}, "masked-LM head"),
+        ({"model.model_type": ["roberta"]}, "masked-LM head"),
+        ({"model.hiden_size": 8}, "model.hiden_size: unknown key; did you mean 'hidden_size'"),
+        ({"model.hidden_size": "wide"}, "model.hidden_size: expected"),
+        ({"model.embedding_size": 8}, "unknown key"),
+        ({"model.name_or_path": "some/roberta"}, "a checkpoint has an architecture already; remove it"),
+        ({"model.num_hidden_layers": 10**9}, "model.num_hidden_layers: expected 1 to 1000"),
+        ({"model.hidden_size": 10**6}, "weights; expected at most"),
+    ],
+)
+def test_faults_of_another_architecture_are_named(overrides, message):
+    with pytest.raises(RecipeError) as fault:
+        load_recipe("roberta-small", overrides)
+    assert message in str(fault.value)
+
+
 def test_a_shorter_longest_input_cuts_every_phase():
     assert load_recipe("bert-tiny", {"data.max_seq_length": 128}).data.lengths() == [(128, 1.0)]
     assert load_recipe("bert-tiny", {"data.max_seq_length": 256}).data.lengths() == [(128, 0.9), (256, 0.1)]

@@ -45,7 +45,8 @@ class PretrainingExamples(Dataset[Arrays]):
     - ``masked_positions``: ``(B, P)``, ascending, 0 in unused slots; ``labels``: ``(B, P)``, -100 in unused slots. With
       ``next_token``, P = S - 1: all positions that a token follows, and the ids of these tokens.
     - ``next_sentence_label``: ``(B,)``; 0 = B follows A, 1 = B is random, or A follows B with ``sop``. Absent with
-      ``none``, whose examples are [CLS] A [SEP] with all ``token_type_ids`` 0.
+      ``none``, whose examples are [CLS] A [SEP] with all ``token_type_ids`` 0. Special tokens are those of the
+      tokenizer's template.
 
     Args:
         view: the documents, or a stream of documents, whose epochs are its blocks.
@@ -88,8 +89,10 @@ class PretrainingExamples(Dataset[Arrays]):
             data.predictions_per_seq,
             vocabulary.mask_token_id,
             vocabulary.ordinary_ids,
-            vocabulary.continuation if data.whole_word_mask else None,
+            vocabulary.words if data.whole_word_mask else None,
         )
+        self._has_pairs = OBJECTIVES[data.pair_objective].has_label
+        self._special_tokens = vocabulary.pair if self._has_pairs else vocabulary.single
         self._plans: dict[int, PairPlan] = {}
         self._orders: dict[int, NDArray[np.integer[Any]]] = {}
         self._starts = [0]  # first example of each planned epoch of the run, and of the epoch after them
@@ -161,6 +164,7 @@ class PretrainingExamples(Dataset[Arrays]):
                 data.max_seq_length,
                 data.short_seq_prob,
                 data.pair_objective,
+                self._special_tokens.number,
             )
         return self._plans[epoch]
 
@@ -173,14 +177,20 @@ class PretrainingExamples(Dataset[Arrays]):
     def _batch(self, epochs: NDArray[np.int64], pairs: NDArray[np.int64]) -> Arrays:
         a_start, a_length, b_start, b_length, next_sentence_label = self._segments(epochs, pairs)
         position = np.arange(self.data.max_seq_length)
-        # [CLS] A [SEP] B [SEP] [PAD] …, or [CLS] A [SEP] [PAD] … where there is no B
-        in_a = (position >= 1) & (position <= a_length)
-        in_b = (position >= a_length + 2) & (position <= a_length + 1 + b_length)
-        attended = position < a_length + b_length + np.where(b_length > 0, 3, 2)
-        source = np.where(in_b, b_start + position - a_length - 2, a_start + position - 1)
+        # [CLS] A [SEP] B [SEP] [PAD] …, or [CLS] A [SEP] [PAD] … where there is no B; or as the tokenizer has it
+        first, between, last = self._special_tokens
+        a_end = len(first) + a_length
+        b_first = a_end + len(between)
+        b_end = b_first + b_length
+        in_a = (position >= len(first)) & (position < a_end)
+        in_b = (position >= b_first) & (position < b_end)
+        attended = position < b_end + len(last)
+        source = np.where(in_b, b_start + position - b_first, a_start + position - len(first))
         text = in_a | in_b
-        input_ids = np.where(attended, self.vocabulary.sep_token_id, self.vocabulary.pad_token_id)
-        input_ids[:, 0] = self.vocabulary.cls_token_id
+        input_ids = np.full(attended.shape, self.vocabulary.pad_token_id, np.int64)
+        for start, special in ((np.zeros_like(a_end), first), (a_end, between), (b_end, last)):
+            for number, token in enumerate(special):
+                np.put_along_axis(input_ids, start + number, token, axis=1)
         for epoch in np.unique(epochs).tolist():
             rows = epochs == epoch
             # At positions without text `source` may be out of range; the values read there are discarded.
@@ -194,11 +204,11 @@ class PretrainingExamples(Dataset[Arrays]):
         batch = {
             "input_ids": masked.input_ids,
             "attention_mask": attended.astype(np.int64),
-            "token_type_ids": (attended & (position >= a_length + 2)).astype(np.int64),
+            "token_type_ids": (attended & (position >= b_first) & self._has_pairs).astype(np.int64),
             "masked_positions": masked.masked_positions,
             "labels": masked.labels,
         }
-        if OBJECTIVES[self.data.pair_objective].has_label:
+        if self._has_pairs:
             batch["next_sentence_label"] = next_sentence_label
         return batch
 

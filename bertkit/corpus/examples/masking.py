@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bertkit.corpus.examples.randomness import Stream, halves_of_streams
+from bertkit.corpus.vocabulary.structure import WordMarks
 from bertkit.model.labels_bert import IGNORE_INDEX
 
 MASK_SHARE = 0.8
@@ -34,8 +35,8 @@ class MaskingRules:
         mask_token_id: id that replaces 80 % of the predicted tokens.
         ordinary_ids: ``(N,)`` int64, ids that replace 10 % of the predicted tokens, drawn uniformly; the other 10 %
             are unchanged.
-        continuation: ``(V,)`` bool, indexed by id, True for pieces that continue the word of the piece before them, for
-            whole-word masking. None for masking of single tokens.
+        words: marks of the pieces that continue the word of the piece before them, for whole-word masking. None for
+            masking of single tokens.
     """
 
     seed: int
@@ -43,7 +44,7 @@ class MaskingRules:
     max_predictions_per_seq: int
     mask_token_id: int
     ordinary_ids: NDArray[np.int64]
-    continuation: NDArray[np.bool_] | None = None
+    words: WordMarks | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,11 +99,11 @@ def mask_tokens(
     drawn, replacements = halves_of_streams(rules.seed, numbers, epoch, index)
     # The column in the low bits makes the keys of a row distinct, so the order does not depend on the sort algorithm.
     keys = drawn << _HALF | np.arange(width, dtype=np.uint64)
-    if rules.continuation is None:
+    if rules.words is None:
         chosen = _tokens(keys, candidates, count)
     else:
         before = np.pad(candidates[:, :-1], ((0, 0), (1, 0)))
-        opens_word = candidates & ~(before & rules.continuation[input_ids])
+        opens_word = candidates & ~(before & rules.words.continues(input_ids))
         chosen = _whole_words(keys, candidates, opens_word, count)
 
     row, column = np.nonzero(chosen)

@@ -33,8 +33,8 @@ class PairPlan:
     """Examples of one epoch, in the order of their documents; all arrays are ``(N,)``.
 
     Segment A of example i is ``tokens[a_start[i]:a_start[i] + a_length[i]]`` of the store, segment B likewise. A is
-    never empty; B is empty only if the objective has no B. Together they have at most ``max_seq_length - 3`` tokens, or
-    ``max_seq_length - 2`` without a B.
+    never empty; B is empty only if the objective has no B. Together they have at most ``max_seq_length`` tokens without
+    the special ones, which are 3 for BERT, or 2 without a B.
 
     Attributes:
         a_start, b_start: int64, first token of the segment.
@@ -59,6 +59,7 @@ def plan_epoch(
     max_seq_length: int,
     short_seq_prob: float,
     pair_objective: PairObjective = "nsp",
+    special_tokens: int | None = None,
 ) -> PairPlan:
     """Plans the examples of an epoch: a pure function of the arguments; costs about one pass over the text of ``view``.
 
@@ -77,12 +78,19 @@ def plan_epoch(
         short_seq_prob: probability of a shorter target, 0 to 1, drawn once per document and epoch, as in the released
             script.
         pair_objective: ``nsp``, ``sop`` or ``none``: see `bertkit.corpus.examples.objectives`.
+        special_tokens: number of special tokens of an example; None for those of BERT, 3 with pairs and 2 without.
 
     Raises:
-        DataError: ``view`` has fewer than two documents with ``nsp``, or too little text for an example.
+        DataError: ``max_seq_length`` leaves no room for text, or ``view`` has fewer than two documents with ``nsp``, or
+            too little text for an example.
     """
     objective = OBJECTIVES[pair_objective]
-    max_tokens = max_seq_length - objective.special_tokens
+    special_tokens = objective.special_tokens if special_tokens is None else special_tokens
+    max_tokens = max_seq_length - special_tokens
+    if max_tokens < 2:
+        raise DataError(
+            f"max_seq_length: {max_seq_length} leaves no room for text besides {special_tokens} special tokens"
+        )
     rows = np.empty(0, _ROW)
     size = 0
     for segments in objective.segments(EpochOfText(view, seed, epoch, max_tokens, short_seq_prob)):

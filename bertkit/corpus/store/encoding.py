@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context, parent_process
@@ -93,12 +93,14 @@ def batched(paragraphs: Iterable[Paragraph], position: Callable[[], int] = lambd
 class SentenceEncoder:
     """Splits paragraphs into sentences and tokenizes them without special tokens.
 
-    Uses a copy of the tokenizer without truncation and padding that does not recognize special tokens in the text.
+    Uses a copy of the tokenizer without truncation and padding that does not recognize special tokens in the text. If
+    the tokenizer reads the space before a word as part of it, as byte-level BPE does, a sentence is encoded with the
+    space that it has in front in its paragraph.
 
     Attributes:
         splitter: paragraph → sentences; None if every paragraph is one sentence.
         token_type: dtype of the ids: uint16 if all ids of the vocabulary fit, else int32.
-        tokenizer_digest: SHA-256 (hexadecimal) of the serialized tokenizer.
+        tokenizer_digest: SHA-256 (hexadecimal) of the serialized tokenizer and of the rule for spaces.
 
     Args:
         tokenizer: a fast tokenizer; not modified.
@@ -115,14 +117,16 @@ class SentenceEncoder:
         self.splitter = splitter
         ids = self._encoder.get_vocab().values()
         self.token_type: type[np.uint16 | np.int32] = np.uint16 if max(ids, default=0) < _UINT16_IDS else np.int32
-        self.tokenizer_digest = hashlib.sha256(self._encoder.to_str().encode()).hexdigest()
+        self._keeps_spaces = _reads_spaces(self._encoder)
+        digested = self._encoder.to_str() + ("with spaces" if self._keeps_spaces else "")
+        self.tokenizer_digest = hashlib.sha256(digested.encode()).hexdigest()
 
     def __call__(self, batch: Batch) -> EncodedBatch:
         sentences: list[str] = []
         documents: list[int] = []
         for text, document in zip(batch.texts, batch.documents, strict=True):
             parts = [text] if self.splitter is None else list(self.splitter(text))
-            sentences += parts
+            sentences += _with_spaces(text, parts) if self._keeps_spaces else parts
             documents += [document] * len(parts)
         starts = range(0, len(sentences), _SENTENCES_AT_ONCE)
         encoded = [self._encode(sentences[start : start + _SENTENCES_AT_ONCE]) for start in starts]
@@ -142,6 +146,28 @@ class SentenceEncoder:
         ids = [encoding.ids for encoding in encodings]
         lengths = np.fromiter(map(len, ids), np.int64, len(ids))
         return np.fromiter(itertools.chain.from_iterable(ids), self.token_type, int(lengths.sum())), lengths
+
+
+def _reads_spaces(encoder: Tokenizer) -> bool:
+    """Returns whether a word after a space has other tokens than the same word at the start of a text."""
+    before, word, after_space, text = (
+        encoder.encode(each, add_special_tokens=False).ids for each in ("b", "a", " a", "b a")
+    )
+    within = text[len(before) :]
+    return within == after_space != word
+
+
+def _with_spaces(text: str, sentences: Sequence[str]) -> Iterator[str]:
+    """Yields the sentences of a paragraph, with a space in front of those that white space precedes there."""
+    end = 0
+    for number, sentence in enumerate(sentences):
+        start = text.find(sentence, end)
+        if start < 0:  # changed by the splitter
+            follows_space = number > 0
+        else:
+            follows_space = text[start - 1 : start].isspace()
+            end = start + len(sentence)
+        yield f" {sentence}" if follows_space and not sentence[:1].isspace() else sentence
 
 
 def encode_batches(batches: Iterable[Batch], encode: SentenceEncoder, num_workers: int = 1) -> Generator[EncodedBatch]:

@@ -1,4 +1,4 @@
-"""Text → a WordPiece vocabulary."""
+"""Text → a vocabulary: WordPiece, as BERT has; byte-level BPE is in `bertkit.corpus.vocabulary.byte_level`."""
 
 from __future__ import annotations
 
@@ -6,18 +6,46 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, get_args
 
+from bertkit.corpus.vocabulary.byte_level import train_byte_level
 from bertkit.corpus.vocabulary.likelihood import count_words, learn_pieces
 from bertkit.errors import DataError, RecipeError, listed
 
 if TYPE_CHECKING:
-    from transformers import BertTokenizer
+    from transformers import BertTokenizer, PreTrainedTokenizerFast
 
 logger = logging.getLogger(__name__)
 
 MergeScore = Literal["frequency", "likelihood"]
+TokenizerType = Literal["wordpiece", "byte_level_bpe"]
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 """Special tokens in the order of their ids: [PAD] is 0."""
+
+
+def train_vocabulary(
+    tokenizer_type: TokenizerType,
+    texts: Iterable[str],
+    vocab_size: int,
+    *,
+    lowercase: bool = True,
+    model_max_length: int = 512,
+    merge_score: MergeScore = "frequency",
+    min_frequency: int | None = None,
+) -> PreTrainedTokenizerFast:
+    """Trains a tokenizer of either type on ``texts``; byte-level BPE keeps case and has one merge score.
+
+    Args:
+        tokenizer_type: ``wordpiece``, see `train_tokenizer`, or ``byte_level_bpe``, see `train_byte_level`.
+        texts, vocab_size, lowercase, model_max_length, merge_score, min_frequency: as for `train_tokenizer`.
+
+    Raises:
+        RecipeError, DataError: as these functions; or ``merge_score`` does not apply to the type.
+    """
+    if tokenizer_type == "byte_level_bpe":
+        if merge_score != "frequency":
+            raise RecipeError(f"merge_score: {merge_score!r} is for wordpiece; byte_level_bpe merges by frequency")
+        return train_byte_level(texts, vocab_size, model_max_length, min_frequency)
+    return train_tokenizer(texts, vocab_size, lowercase, model_max_length, merge_score, min_frequency)
 
 
 def train_tokenizer(

@@ -8,22 +8,23 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedModel, PreTrainedTokenizerFast
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from bertkit import __version__
+from bertkit.checkpoint.encoders import head_class
 from bertkit.checkpoint.load import check_positions, load_config, load_model, load_tokenizer
+from bertkit.checkpoint.pretraining import check_pair_objective
 from bertkit.corpus.building.stores import TOKENIZER_FOLDER
 from bertkit.corpus.settings import TokenObjective
 from bertkit.corpus.sources import Source, TextLines
 from bertkit.corpus.store.token_store import TokenStore
-from bertkit.corpus.vocabulary.tokenizer import train_tokenizer
+from bertkit.corpus.vocabulary.tokenizer import train_vocabulary
 from bertkit.errors import RecipeError
 from bertkit.json_text import dumps
-from bertkit.model import modeling_bert
-from bertkit.model.configuration_bert import BertConfig
 from bertkit.progress import say, without_library_bars
 from bertkit.recipe.load import Recipe
 from bertkit.tasks.pretraining import DataSettings
+from bertkit.training.pretraining.encoders import as_pretraining_model, longest_of_new, new_config
 from bertkit.training.pretraining.tokenizer import save_trained_tokenizer
 
 
@@ -35,28 +36,30 @@ class StartingPoint:
         checkpoint: folder or Hub id to continue from; ``None`` for new weights.
         tokenizer: the tokenizer.
         config: the configuration of the model.
-        head: name of the model class; without a pair objective it has no next-sentence head.
+        head: name of a class in ``bertkit.model.modeling_bert``; other families use the corresponding class. Without
+            a pair objective it has no head for pairs.
     """
 
     checkpoint: str | None
     tokenizer: PreTrainedTokenizerFast
-    config: BertConfig
+    config: PreTrainedConfig
     head: str
 
     @property
     def token_objective(self) -> TokenObjective:
         """Returns the objective of the tokens: masked LM needs both directions."""
-        return "next_token" if self.config.attention == "left_to_right" else "masked_lm"
+        return "next_token" if getattr(self.config, "attention", None) == "left_to_right" else "masked_lm"
 
     def model(self) -> PreTrainedModel:
         """Loads the model of the checkpoint, or builds one with new weights from torch's generator."""
+        name = self.checkpoint or "the model"
         if self.checkpoint is None:
-            return getattr(modeling_bert, self.head)(self.config)
+            return as_pretraining_model(head_class(self.head, self.config, name)(self.config), name)
         with without_library_bars():
             model, new = load_model(self.head, self.checkpoint, self.config, new_head=True)
         if new:
             say(f"not in {self.checkpoint}, so initialized at random: {', '.join(new)}")
-        return model
+        return as_pretraining_model(model, name)
 
 
 def starting_point(
@@ -77,23 +80,27 @@ def starting_point(
     data: DataSettings = recipe.data
     checkpoint = recipe.model.get("name_or_path")
     changes = {key: value for key, value in recipe.model.items() if key != "name_or_path"}
-    head = "BertForMaskedLM" if recipe.task.pair_objective == "none" else "BertForPreTraining"
+    pair_objective = recipe.task.pair_objective
+    head = "BertForMaskedLM" if pair_objective == "none" else "BertForPreTraining"
     if checkpoint is not None:
-        config = load_config(checkpoint, changes)
+        config = load_config(checkpoint, changes, any_encoder=True)
+        check_pair_objective(pair_objective, config.model_type)
+        head_class(head, config, checkpoint)
         tokenizer = load_tokenizer(checkpoint, for_pretraining=True)
     else:
-        positions = changes.get("max_position_embeddings", BertConfig().max_position_embeddings)
+        positions = longest_of_new(changes)
         if store is not None and data.tokenizer is None:
             tokenizer = _stored_tokenizer(store, positions)
         else:
             tokenizer = corpus_tokenizer(data, sources, positions, cache_dir, resumed)
-        config = _new_config(recipe, changes, tokenizer)
+        config = new_config(changes, recipe.name, tokenizer)
     if config.vocab_size < _ids(tokenizer):
         raise RecipeError(f"model.vocab_size: {config.vocab_size}, but the tokenizer's ids need {_ids(tokenizer)}")
     check_positions(max(length for length, _ in data.lengths()), config, checkpoint or "the model")
-    if config.attention == "left_to_right":
+    start = StartingPoint(checkpoint, tokenizer, config, head)
+    if start.token_objective == "next_token":
         _check_unmasked(data)
-    return StartingPoint(checkpoint, tokenizer, config, head)
+    return start
 
 
 def _check_unmasked(data: DataSettings) -> None:
@@ -120,13 +127,14 @@ def corpus_tokenizer(
         "merge_score": data.merge_score,
         "min_frequency": data.min_pair_frequency,
     }
-    trainers = [__version__, version("tokenizers")]
+    kind = data.tokenizer_type
+    trainers = [__version__, version("tokenizers"), *([] if kind == "wordpiece" else [kind])]
     origin = {"sources": [source.fingerprint() for source in sources], "trainers": trainers, **settings}
     key = hashlib.sha256(dumps(origin, sort_keys=True).encode()).hexdigest()
     place = cache_dir / f"tokenizer-{key[:32]}"
     if not (place / "tokenizer.json").is_file():
         say(f"training a tokenizer of {data.vocab_size} pieces")
-        save_trained_tokenizer(train_tokenizer(TextLines(sources), **settings), place)
+        save_trained_tokenizer(train_vocabulary(kind, TextLines(sources), **settings), place)
     return load_tokenizer(place, for_pretraining=True)
 
 
@@ -143,15 +151,3 @@ def _stored_tokenizer(store: TokenStore, positions: int) -> PreTrainedTokenizerF
 def _ids(tokenizer: PreTrainedTokenizerFast) -> int:
     """Returns the largest id plus one, gaps included."""
     return max(tokenizer.get_vocab().values()) + 1
-
-
-def _new_config(recipe: Recipe, changes: dict[str, object], tokenizer: PreTrainedTokenizerFast) -> BertConfig:
-    """Builds the configuration of a new model; the vocabulary size is the tokenizer's, or a larger one from the
-    recipe."""
-    try:
-        config = BertConfig(**{"vocab_size": _ids(tokenizer), **changes, "pad_token_id": tokenizer.pad_token_id})
-    except ValueError as error:
-        raise RecipeError(f"recipe {recipe.name}: model: {error.__cause__ or error}") from error
-    if changes.get("pad_token_id", config.pad_token_id) != config.pad_token_id:
-        raise RecipeError(f"model.pad_token_id: the tokenizer sets it to {config.pad_token_id}; remove it")
-    return config

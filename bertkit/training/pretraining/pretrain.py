@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from accelerate import PartialState
-from transformers import TrainerCallback, set_seed
+from transformers import PreTrainedConfig, TrainerCallback, set_seed
 
+from bertkit.checkpoint.encoders import BERT, head_class
 from bertkit.corpus.building.stores import open_store
 from bertkit.corpus.examples.dataset import PhasedExamples, PretrainingExamples, collate
 from bertkit.corpus.examples.phases import EPOCHS_OF_A_PHASE, Phase, plan_phases
@@ -18,7 +19,6 @@ from bertkit.corpus.settings import PretrainingData, Vocabulary
 from bertkit.corpus.sources import Source
 from bertkit.errors import RecipeError
 from bertkit.metrics.pretraining import PAIRS, TOKENS, score_names
-from bertkit.model.configuration_bert import BertConfig
 from bertkit.placement.resolve import check_processes
 from bertkit.progress import METRIC_NAMES, Bar, say
 from bertkit.recipe.load import Recipe
@@ -28,6 +28,7 @@ from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus, curve_fac
 from bertkit.training.callbacks import check_callbacks, check_early_stopping
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.placements import trainer_class
+from bertkit.training.pretraining.encoders import reaches_all_weights
 from bertkit.training.pretraining.initialization import StartingPoint, starting_point
 from bertkit.training.pretraining.recipe import checked_recipe, pretraining_recipe
 from bertkit.training.pretraining.trainer import PretrainingTrainer, eval_batch_size
@@ -58,16 +59,16 @@ def pretrain(
     callbacks: Sequence[TrainerCallback] = (),
     card_note: str = "",
 ) -> Run:
-    """Pre-trains a BERT on text and writes a run directory.
+    """Pre-trains a BERT or another encoder on text and writes a run directory.
 
     Args:
-        recipe: a name (``bert-mini``), a YAML file, a mapping of the blocks, or a recipe; the default is
-            ``pretrain/bert-base``, with ``model`` ``pretrain/continue``.
+        recipe: a name (``bert-mini``, ``roberta-small``), a YAML file, a mapping of the blocks, or a recipe; the
+            default is ``pretrain/bert-base``, with ``model`` ``pretrain/continue``.
         output_dir: the run directory; new or empty unless ``resume``.
         corpus: text files, folders, patterns and Hub ids, or one token store of `build_corpus`, a folder or a URL;
             overrides the recipe's ``data.corpus``.
-        model: checkpoint to continue from with its own tokenizer, a folder or a Hub id; overrides the recipe's
-            ``model.name_or_path``. Without either, the weights are new.
+        model: checkpoint to continue from with its own tokenizer, a folder or a Hub id, of any encoder with a masked-LM
+            head; overrides the recipe's ``model.name_or_path``. Without either, the weights are new.
         overrides: recipe values by dotted key.
         resume: continue the run in ``output_dir`` from its last checkpoint. A resumed run computes the same as an
             uninterrupted one: pairs and masks are functions of (seed, step) only.
@@ -174,16 +175,21 @@ def prepare_pretraining(
         )
     vocabulary = Vocabulary.of(start.tokenizer)
     if data.whole_word_mask and not vocabulary.marks_continuations:
-        say("warning: --whole-word-mask: this tokenizer has no ## pieces, so every piece counts as a word")
+        say(
+            "warning: --whole-word-mask: this tokenizer marks no pieces that continue words, such as ##ing, so every "
+            "piece counts as a word"
+        )
     examples = _example_settings(recipe, start)
     phases = plan_phases(data.lengths(), _steps(recipe, corpora, vocabulary, examples))
     train_set, eval_sets = _examples(recipe, corpora, vocabulary, phases, examples)
-    arguments = run.training_arguments(is_bert=True, **_fitted(recipe, phases, eval_sets, start.config))
-    check_early_stopping(callbacks, arguments)
     _print_data(corpora, train_set, eval_sets, start.config, phases)
 
     set_seed(seed)
     network = start.model()
+    reaches_all = start.config.model_type in BERT or PartialState().num_processes == 1 or reaches_all_weights(network)
+    fitted = _fitted(recipe, phases, eval_sets, start.config)
+    arguments = run.training_arguments(reaches_all_weights=reaches_all, **fitted)
+    check_early_stopping(callbacks, arguments)
     run.set_attention(network)
     run.record.data["corpus"] = {"files": data.corpus, **corpora.facts}
     run.record.curves = curve_facts(corpora, start.config.vocab_size, phases, pair_objective, start.token_objective)
@@ -292,7 +298,7 @@ def _examples(
 
 
 def _fitted(
-    recipe: Recipe, phases: Sequence[Phase], eval_sets: Sequence[PretrainingExamples], config: BertConfig
+    recipe: Recipe, phases: Sequence[Phase], eval_sets: Sequence[PretrainingExamples], config: PreTrainedConfig
 ) -> dict[str, Any]:
     """Returns the Trainer arguments that depend on the data."""
     steps = {"max_steps": sum(phase.steps for phase in phases)}
@@ -307,7 +313,7 @@ def _print_data(
     corpora: PretrainingCorpus,
     train_set: PhasedExamples,
     eval_sets: Sequence[PretrainingExamples],
-    config: BertConfig,
+    config: PreTrainedConfig,
     phases: Sequence[Phase],
 ) -> None:
     say(f"corpus: {corpora}")
@@ -320,31 +326,31 @@ def _print_data(
         )
 
 
-def _card(
-    recipe: Recipe, record: RunRecord, metrics: dict[str, float], starting_point: StartingPoint, note: str
-) -> CardFacts:
+def _card(recipe: Recipe, record: RunRecord, metrics: dict[str, float], start: StartingPoint, note: str) -> CardFacts:
     corpus = record.data["corpus"]
     pair_objective = recipe.task.pair_objective
-    token_objective, head = starting_point.token_objective, starting_point.head
-    objectives = _TOKEN_TASKS[token_objective] + _PAIR_TASKS[pair_objective]
+    objectives = _TOKEN_TASKS[start.token_objective] + _PAIR_TASKS[pair_objective]
+    names = [f"eval_{name}" for name in score_names(pair_objective, start.token_objective)]
     source = recipe.model.get("name_or_path")
-    start = "from scratch" if source is None else f"further from {code(without_paths(str(source)))}"
+    origin = "from scratch" if source is None else f"further from {code(without_paths(str(source)))}"
+    family = start.config.model_type
+    encoder = "BERT" if family in BERT else family
     return CardFacts(
-        title="BERT pre-trained with bertkit",
-        head=head,
-        auto_class=head.replace("BertFor", "AutoModelFor"),
-        pipeline_tag="fill-mask" if token_objective == "masked_lm" else "feature-extraction",
-        task=f"BERT, pre-trained {start} by {objectives}.",
+        title=f"{encoder} pre-trained with bertkit",
+        head=head_class(start.head, start.config, encoder).__name__,
+        auto_class=start.head.replace("BertFor", "AutoModelFor"),
+        pipeline_tag="fill-mask" if start.token_objective == "masked_lm" else "feature-extraction",
+        task=f"{encoder}, pre-trained {origin} by {objectives}.",
         data={
             "train": "a stream of documents" if corpus["streamed"] else f"{corpus['train_documents']} documents",
             "validation": f"{corpus['held_out_documents'] or 'no'} documents of the same corpus, held out",
         },
         metrics=metrics,
-        main_metrics=tuple(
-            f"eval_{name}" for name in score_names(pair_objective, token_objective) if f"eval_{name}" in metrics
-        ),
+        main_metrics=tuple(name for name in names if name in metrics),
         recipe=recipe.to_dict(),
         seed=recipe.train["seed"],
         base_model=None if source is None or Path(source).exists() else source,
+        family=family,
+        mask_token=str(start.tokenizer.mask_token),
         note=note,
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bertkit.checkpoint.pretraining import MODEL_TYPE, check_pair_objective
 from bertkit.corpus.sentences import resolved_name
 from bertkit.errors import RecipeError
 from bertkit.progress import say
@@ -67,6 +68,8 @@ def _checked_data(recipe: Recipe) -> DataSettings:
         )
     if checkpoint is None and sum(ways) != 1 and not data.is_stored():
         raise RecipeError("give either --tokenizer (a folder or a Hub id) or --vocab-size (to train one on the corpus)")
+    if checkpoint is None:
+        check_pair_objective(recipe.task.pair_objective, str(recipe.model.get(MODEL_TYPE) or "bert"))
     if recipe.task.pair_objective != "none" and recipe.model.get("type_vocab_size", 2) < 2:
         raise RecipeError(
             f"recipe {recipe.name}: model.type_vocab_size: {recipe.task.pair_objective} marks two segments, and the "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bertkit.checkpoint.load import save_tokenizer
 from bertkit.corpus.sources import TextLines, find_sources
-from bertkit.corpus.vocabulary.tokenizer import MergeScore, train_tokenizer
+from bertkit.corpus.vocabulary.tokenizer import MergeScore, TokenizerType, train_vocabulary
 from bertkit.files import new_folder
 from bertkit.training.run_directory import check_output_dir
 
@@ -21,6 +21,7 @@ def train_tokenizer_on(
     vocab_size: int,
     output_dir: str | Path,
     *,
+    tokenizer_type: TokenizerType = "wordpiece",
     cased: bool = False,
     merge_score: MergeScore = "frequency",
     min_pair_frequency: int | None = None,
@@ -29,13 +30,14 @@ def train_tokenizer_on(
     dataset_split: str = "train",
     streaming: bool = False,
 ) -> PreTrainedTokenizerBase:
-    """Trains a WordPiece tokenizer on text files and saves it.
+    """Trains a tokenizer on text files and saves it.
 
     Args:
         corpus: text files, folders, patterns and Hub ids.
         vocab_size: number of pieces, special tokens included.
         output_dir: new or empty folder; ``AutoTokenizer.from_pretrained`` loads it.
-        cased: keep upper case and accents.
+        tokenizer_type: ``wordpiece``, as BERT has, or ``byte_level_bpe``, as RoBERTa has.
+        cased: keep upper case and accents; byte-level BPE always keeps them.
         merge_score, min_pair_frequency: criteria for merging pieces; see `train_tokenizer`.
         text_column: the text column of rows.
         dataset_config, dataset_split, streaming: settings of Hub data sets; a streamed data set is read over the
@@ -53,7 +55,8 @@ def train_tokenizer_on(
         dataset_split=dataset_split,
         streaming=streaming,
     )
-    tokenizer = train_tokenizer(
+    tokenizer = train_vocabulary(
+        tokenizer_type,
         TextLines(sources),
         vocab_size,
         lowercase=not cased,

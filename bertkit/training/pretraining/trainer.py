@@ -57,6 +57,9 @@ class PretrainingTrainer(BertkitTrainer):
             compute_metrics=lambda outcome: score(np.asarray(outcome.predictions), pair_objective, token_objective),
             **kwargs,
         )
+        # Models of other families have the heads' interface of BERT too; see `as_pretraining_model`.
+        self.compute_loss_func = None  # type: ignore[assignment]
+        self.model_accepts_loss_kwargs = True
 
     def evaluate(self, eval_dataset: Any = None, **kwargs: Any) -> dict[str, float]:
         """Evaluates on ``eval_dataset``; by default on the examples of the last step's phase."""

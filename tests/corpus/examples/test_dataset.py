@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch.utils.data import DataLoader
 from bertkit.corpus.examples.dataset import PretrainingExamples, collate
 from bertkit.corpus.examples.pairs import plan_epoch
 from bertkit.corpus.settings import PretrainingData, Vocabulary
+from bertkit.corpus.vocabulary.structure import SpecialTokens
 from bertkit.errors import DataError
 
 CLS, SEP, PAD, MASK = 2, 3, 0, 4
@@ -368,3 +370,46 @@ class TestSettings:
     def test_no_special_token_is_ordinary(self, numbered_tokenizer, vocabulary):
         assert vocabulary.ordinary_ids.tolist() == list(range(5, 20005))
         assert vocabulary.mask_token_id == numbered_tokenizer.mask_token_id == MASK
+
+
+def of_special_tokens(vocabulary: Vocabulary, single, pair) -> Vocabulary:
+    return dataclasses.replace(vocabulary, single=SpecialTokens(*single), pair=SpecialTokens(*pair))
+
+
+class TestTemplates:
+    """Special tokens as a tokenizer has them: <s> A </s></s> B </s> of RoBERTa, or none in front."""
+
+    ROBERTA = (((2,), (), (3,)), ((2,), (3, 3), (3,)))
+    AT_THE_END = (((), (), (3, 2)), ((), (3,), (3, 2)))
+
+    @pytest.mark.parametrize("template", [ROBERTA, AT_THE_END])
+    @pytest.mark.parametrize("pair_objective", ["nsp", "sop", "none"])
+    def test_segments_lie_between_them(self, store, vocabulary, template, pair_objective):
+        data = PretrainingData(max_seq_length=24, seed=7, pair_objective=pair_objective)
+        examples = PretrainingExamples(store.whole(), of_special_tokens(vocabulary, *template), data, 200)
+        first, between, last = map(list, template[pair_objective != "none"])
+        for number in range(200):
+            example = examples[number]
+            ids = restored(example)
+            length = example["attention_mask"].sum()
+            segments = example["token_type_ids"]
+            text = ids >= 5
+            inside = ids[:length].tolist()
+            a_end = len(first) + int(text[len(first) :].argmin())
+            assert inside[: len(first)] == first
+            assert inside[a_end : a_end + len(between)] == between
+            assert inside[-len(last) :] == last
+            assert (ids[length:] == PAD).all()
+            assert text.sum() == length - len(first) - len(between) - len(last)
+            if between:
+                assert segments[:length].tolist() == [0] * (a_end + len(between)) + [1] * (
+                    length - a_end - len(between)
+                )
+            else:
+                assert not segments.any()
+
+    def test_inputs_without_room_for_text_are_refused(self, store, vocabulary):
+        long = of_special_tokens(vocabulary, ((2,) * 4, (), (3,)), ((2,), (3,), (3,)))
+        data = PretrainingData(max_seq_length=6, pair_objective="none")
+        with pytest.raises(DataError, match="leaves no room for text besides 5 special tokens"):
+            PretrainingExamples(store.whole(), long, data, 10)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from bertkit.corpus.examples.masking import MaskedBatch, MaskingRules, mask_tokens
 from bertkit.corpus.examples.randomness import Stream, words
+from bertkit.corpus.vocabulary.structure import WordMarks
 
 PAD, CLS, SEP, MASK = 0, 2, 3, 4
 ORDINARY = np.array([1, *range(5, 1000)])  # 1 stands for an ordinary id among the special ones
@@ -28,7 +29,8 @@ def batch(lengths: list[int], width: int) -> tuple[np.ndarray, np.ndarray, np.nd
 
 
 def rules(share: float = 0.15, most: int = 20, seed: int = 42, continuation: np.ndarray | None = None) -> MaskingRules:
-    return MaskingRules(seed, share, most, MASK, ORDINARY, continuation)
+    words = None if continuation is None else WordMarks(continuation, None)
+    return MaskingRules(seed, share, most, MASK, ORDINARY, words)
 
 
 def restored(masked: MaskedBatch) -> np.ndarray:

@@ -276,3 +276,28 @@ def is_running(pid: int) -> bool:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return False
+
+
+PARAGRAPH = "The cat sees the dog. It likes (a small) house! \u201cWhy?\u201d said Zoë; nobody knew. 42 trees. End"
+
+
+@pytest.mark.parametrize("family", ["roberta", "modernbert", "xlm-roberta", "albert", "bert"])
+def test_sentences_have_the_tokens_that_they_have_in_their_paragraph(family):
+    """Byte-level BPE reads the space in front of a word as part of it."""
+    from bertkit.corpus.sentences import find_splitter
+    from tests.stock_models import _tokenizer
+
+    tokenizer = _tokenizer(family)
+    encoded = SentenceEncoder(tokenizer, find_splitter("rules"))(Batch([PARAGRAPH, PARAGRAPH], [1, 2], 0))
+    expected = tokenizer(PARAGRAPH, add_special_tokens=False)["input_ids"]
+    assert encoded.tokens.tolist() == expected * 2
+    assert len(encoded.lengths) > 2 * 3
+
+
+def test_text_without_spaces_gets_none():
+    from tests.stock_models import _tokenizer
+
+    tokenizer = _tokenizer("roberta")
+    text = "日本語。です。 はい。"
+    encoded = SentenceEncoder(tokenizer, lambda text: ["日本語。", "です。", "はい。"])(Batch([text], [1], 0))
+    assert encoded.tokens.tolist() == tokenizer(text, add_special_tokens=False)["input_ids"]

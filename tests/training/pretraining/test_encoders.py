@@ -1,0 +1,294 @@
+"""Pre-training of transformers' encoders: their own losses as the oracle, and whole runs of several families."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file
+from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from bertkit import finetune, pretrain
+from bertkit.checkpoint.encoders import model_inputs
+from bertkit.checkpoint.load import load_config, load_model
+from bertkit.errors import CheckpointError, RecipeError
+from bertkit.model.modeling_bert import BertForPreTraining
+from bertkit.training.pretraining.encoders import as_pretraining_model
+from tests.stock_models import stock_checkpoint
+from tests.training.conftest import SMALL
+
+FAMILIES = ["roberta", "distilbert", "albert", "electra", "deberta-v2", "modernbert", "xlm-roberta", "mpnet", "deberta"]
+WITH_PAIRS = {
+    "albert": "sentence_order_label",
+    "big_bird": "next_sentence_label",
+    "ernie": "next_sentence_label",
+    "megatron-bert": "next_sentence_label",
+    "mobilebert": "next_sentence_label",
+}
+RUN = {
+    **{key: value for key, value in SMALL.items() if not key.startswith("model.")},
+    "data.max_seq_length": 32,
+    "train.global_train_batch_size": 16,
+    "train.max_steps": 4,
+    "train.save_steps": 1,
+    "train.save_total_limit": 10,
+}
+WITHOUT_DROPOUT = {
+    "roberta": {"model.hidden_dropout_prob": 0.0, "model.attention_probs_dropout_prob": 0.0},
+    "modernbert": {},
+}
+
+
+def batch_of(vocab_size: int, rows: int = 3, length: int = 12) -> dict[str, torch.Tensor]:
+    """Inputs of different lengths with up to four masked tokens, fewer in later rows."""
+    rng = np.random.default_rng(0)
+    mask = (np.arange(length) < np.array([[length], [length - 3], [6]])).astype(np.int64)
+    positions = np.array([[1, 4, 7, 10], [2, 3, 8, 0], [5, 0, 0, 0]])
+    labels = rng.integers(5, vocab_size, (rows, 4))
+    labels[1, 3:], labels[2, 1:] = -100, -100
+    ids = np.where(mask, rng.integers(5, vocab_size, (rows, length)), 0)
+    batch = {
+        "input_ids": ids,
+        "attention_mask": mask,
+        "token_type_ids": np.zeros_like(ids),
+        "masked_positions": positions,
+        "labels": labels,
+    }
+    return {name: torch.from_numpy(values) for name, values in batch.items()}
+
+
+def of_all_tokens(batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    """The labels as transformers takes them, (B, S)."""
+    labels = torch.full_like(batch["input_ids"], -100)
+    for row, (positions, of_row) in enumerate(zip(batch["masked_positions"], batch["labels"], strict=True)):
+        used = of_row != -100
+        labels[row, positions[used]] = of_row[used]
+    return labels
+
+
+def loaded(folder: Path) -> transformers.PreTrainedModel:
+    config = load_config(str(folder), any_encoder=True)
+    model, new = load_model("BertForMaskedLM", str(folder), config, new_head=True)
+    assert not new
+    return as_pretraining_model(model, str(folder))
+
+
+@pytest.mark.numeric
+@pytest.mark.parametrize("family", FAMILIES)
+def test_loss_and_gradients_are_those_of_transformers(family, tmp_path):
+    folder = stock_checkpoint(tmp_path, family, "AutoModelForMaskedLM")
+    stock = AutoModelForMaskedLM.from_pretrained(folder).eval()
+    model = loaded(folder).eval()
+    batch = batch_of(stock.config.vocab_size)
+    inputs = {name: batch[name] for name in model_inputs(stock.config)}
+    expected = stock(**inputs, labels=of_all_tokens(batch))
+    found = model(**batch)
+    torch.testing.assert_close(found.loss, expected.loss, rtol=1e-5, atol=1e-6)
+    assert found.logits.shape == (3, 4, stock.config.vocab_size)
+    expected.loss.backward()
+    found.loss.backward()
+    gradients = dict(model.named_parameters())
+    for name, weight in stock.named_parameters():
+        if weight.grad is not None:
+            torch.testing.assert_close(gradients[name].grad, weight.grad, rtol=1e-4, atol=1e-5, msg=name)
+
+
+@pytest.mark.numeric
+@pytest.mark.parametrize("family", WITH_PAIRS)
+def test_the_losses_of_pairs_are_those_of_transformers(family):
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    sizes |= {"embedding_size": 16, "intra_bottleneck_size": 32} if family == "mobilebert" else {}
+    sizes |= {"attention_type": "original_full"} if family == "big_bird" else {}
+    config = CONFIG_MAPPING[family](vocab_size=50, **sizes, pad_token_id=0)
+    torch.manual_seed(0)
+    model = transformers.AutoModelForPreTraining.from_config(config).eval()
+    batch, pairs = batch_of(50), torch.tensor([0, 1, 1])
+    inputs = {name: batch[name] for name in model_inputs(config)}
+    expected = model(**inputs, labels=of_all_tokens(batch), **{WITH_PAIRS[family]: pairs}).loss
+    found = as_pretraining_model(model, family)(**batch, next_sentence_label=pairs)
+    torch.testing.assert_close(found.loss, expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(found.masked_lm_loss + found.next_sentence_loss, found.loss)
+    # Means over the global batch: 2 micro-batches like this one have twice the items.
+    half = model(**batch, next_sentence_label=pairs, num_items_in_batch=16, num_pairs_in_batch=6)
+    torch.testing.assert_close(half.loss, expected / 2, rtol=1e-5, atol=1e-6)
+
+
+def test_the_class_and_the_checkpoint_stay_those_of_transformers(tmp_path):
+    stock_checkpoint(tmp_path / "stock", "roberta", "AutoModelForMaskedLM")
+    model = loaded(tmp_path / "stock")
+    assert isinstance(model, transformers.RobertaForMaskedLM)
+    model.save_pretrained(tmp_path / "saved")
+    one, two = (json.loads((tmp_path / name / "config.json").read_text()) for name in ("stock", "saved"))
+    assert one == two
+    stock, saved = (load_file(tmp_path / name / "model.safetensors") for name in ("stock", "saved"))
+    assert stock.keys() == saved.keys()
+    assert all(torch.equal(stock[name], saved[name]) for name in stock)
+
+
+def test_bert_keeps_its_own_forward(tmp_path):
+    folder = stock_checkpoint(tmp_path, "bert", "AutoModelForPreTraining")
+    config = load_config(str(folder))
+    model, _ = load_model("BertForPreTraining", str(folder), config, new_head=True)
+    assert type(as_pretraining_model(model, "bert")) is BertForPreTraining
+
+
+def test_a_head_that_mixes_positions_is_refused():
+    class Mixing(torch.nn.Module):
+        def __init__(self, head):
+            super().__init__()
+            self.head = head
+
+        def forward(self, states, **options):
+            return self.head(states.cumsum(dim=1))
+
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    model = AutoModelForMaskedLM.from_config(AutoConfig.for_model("roberta", vocab_size=50, **sizes))
+    model.lm_head = Mixing(model.lm_head)
+    with pytest.raises(CheckpointError, match="does not compute each position on its own"):
+        as_pretraining_model(model, "some/checkpoint")
+
+
+def go_on(folder: Path, corpus: Path, out: Path, resume: bool = False, **changes: object):
+    overrides = {**RUN, "task.pair_objective": "none", **changes}
+    return pretrain(corpus=[corpus], model=str(folder), output_dir=out, overrides=overrides, resume=resume)
+
+
+def curve(folder: Path) -> list[list[float]]:
+    history = json.loads((folder / "trainer_state.json").read_text())["log_history"]
+    names = ("loss", "masked_lm_loss", "masked_lm_accuracy", "grad_norm")
+    return [[entry[name] for name in names] for entry in history if "loss" in entry]
+
+
+def same_weights(one: Path, two: Path) -> bool:
+    first, second = (load_file(folder / "model.safetensors") for folder in (one, two))
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.fixture(params=["roberta", "modernbert"])
+def family(request) -> str:
+    return request.param
+
+
+@pytest.fixture
+def start(family, tmp_path) -> Path:
+    return stock_checkpoint(tmp_path / "start", family, "AutoModelForMaskedLM", initializer_range=0.02)
+
+
+def test_a_run_leaves_a_checkpoint_that_transformers_loads(family, start, corpus, tmp_path):
+    result = go_on(start, corpus, tmp_path / "run", **{"data.whole_word_mask": True})
+    assert 0 < result.metrics["eval_masked_lm_accuracy"] < 1
+    model, info = AutoModelForMaskedLM.from_pretrained(tmp_path / "run", output_loading_info=True)
+    assert type(model).__module__.startswith("transformers.")
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
+    card = (tmp_path / "run" / "README.md").read_text()
+    assert f"The model class is `{type(model).__name__}`" in card
+    assert AutoTokenizer.from_pretrained(start).mask_token in card
+    assert "import bertkit  # registers" not in card
+    first = curve(tmp_path / "run")[0]
+    assert first[0] == pytest.approx(np.log(model.config.vocab_size), rel=0.05)  # nothing learned yet
+
+
+def test_accumulation_does_not_change_the_curve(family, start, corpus, tmp_path):
+    for name, size in (("whole", 16), ("cut", 4)):
+        changes = {**WITHOUT_DROPOUT[family], "placement.per_device_train_batch_size": size}
+        go_on(start, corpus, tmp_path / name, **changes)
+    np.testing.assert_allclose(curve(tmp_path / "cut"), curve(tmp_path / "whole"), rtol=1e-5)
+
+
+def test_a_killed_run_ends_with_the_same_bits(family, start, corpus, tmp_path):
+    from tests.training.pretraining.test_pretrain import as_if_killed
+
+    go_on(start, corpus, tmp_path / "straight")
+    go_on(start, corpus, tmp_path / "killed")
+    as_if_killed(tmp_path / "killed", before=3)
+    go_on(start, corpus, tmp_path / "killed", resume=True)
+    assert same_weights(tmp_path / "straight", tmp_path / "killed")
+    assert curve(tmp_path / "straight") == curve(tmp_path / "killed")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("of_family", sorted({*FAMILIES} - {"roberta", "modernbert"}))
+def test_every_family_learns(of_family, corpus, tmp_path):
+    folder = stock_checkpoint(tmp_path / "start", of_family, "AutoModelForMaskedLM", initializer_range=0.02)
+    go_on(folder, corpus, tmp_path / "run", **{"train.max_steps": 40, "train.learning_rate": 3e-3})
+    losses = [entry[0] for entry in curve(tmp_path / "run")]
+    assert losses[-1] < 0.8 * losses[0]
+    AutoModelForMaskedLM.from_pretrained(tmp_path / "run")
+
+
+SMALLER = {
+    "model.num_hidden_layers": 2,
+    "model.hidden_size": 32,
+    "model.num_attention_heads": 2,
+    "model.intermediate_size": 64,
+}
+
+
+def from_scratch(name: str, corpus: Path, out: Path, **changes: object):
+    return pretrain(name, corpus=[corpus], output_dir=out, overrides={**RUN, **SMALLER, **changes})
+
+
+def test_albert_from_scratch_predicts_masks_and_sentence_order(corpus, tmp_path):
+    result = from_scratch("albert-small", corpus, tmp_path / "run", **{"data.vocab_size": 120})
+    assert {"eval_sentence_order_loss", "eval_masked_lm_loss"} <= result.metrics.keys()
+    model = transformers.AutoModelForPreTraining.from_pretrained(tmp_path / "run")
+    assert isinstance(model, transformers.AlbertForPreTraining)
+    weights = load_file(tmp_path / "run" / "model.safetensors")
+    assert sum("attention.query.weight" in name for name in weights) == 1  # of two layers
+    assert weights["albert.embeddings.word_embeddings.weight"].shape == (model.config.vocab_size, 128)
+
+
+@pytest.mark.parametrize(("name", "vocab_size"), [("roberta-small", 300), ("modernbert-small", 300)])
+def test_a_new_byte_level_model_is_fine_tuned(name, vocab_size, corpus, glue, tmp_path):
+    from_scratch(name, corpus, tmp_path / "run", **{"data.vocab_size": vocab_size})
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "run")
+    assert (config["vocab_size"], config["pad_token_id"]) == (len(tokenizer), tokenizer.pad_token_id)
+    recipe = json.loads(json.dumps({"train.num_train_epochs": 1, "train.logging_steps": 1, "placement.device": "cpu"}))
+    tuned = finetune(
+        "finetune/glue/sst2",
+        model=str(tmp_path / "run"),
+        data_dir=glue,
+        output_dir=tmp_path / "tuned",
+        overrides={**recipe, "train.max_steps": 2},
+    )
+    assert 0 <= tuned.metrics["eval_accuracy"] <= 1
+
+
+def test_the_trapezoidal_schedule_scales_with_the_steps(corpus, tmp_path):
+    changes = {"data.vocab_size": 300, "train.max_steps": 10, "train.warmup_steps": 0.2}
+    changes |= {"train.lr_scheduler_kwargs": {"num_decay_steps": 0.3}, "train.save_steps": 10}
+    from_scratch("modernbert-small", corpus, tmp_path / "run", **changes)
+    history = json.loads((tmp_path / "run" / "trainer_state.json").read_text())["log_history"]
+    rates = [entry["learning_rate"] / 1e-3 for entry in history if "learning_rate" in entry]
+    assert rates[:2] == [0.0, 0.5]
+    assert rates[2:8] == [1.0] * 6
+    assert 1 > rates[8] > rates[9] > 0
+
+
+@pytest.mark.parametrize(
+    ("of_family", "pair_objective", "message"),
+    [
+        ("roberta", "nsp", "roberta has none; give --pair-objective none"),
+        ("albert", "nsp", "for sentence order prediction, not for nsp; give --pair-objective sop or none"),
+    ],
+)
+def test_a_pair_objective_without_a_head_is_refused(of_family, pair_objective, message, corpus, tmp_path):
+    folder = stock_checkpoint(tmp_path / "start", of_family, "AutoModelForMaskedLM")
+    with pytest.raises(RecipeError, match=message):
+        go_on(folder, corpus, tmp_path / "run", **{"task.pair_objective": pair_objective})
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_new_model_without_a_head_for_pairs_is_refused_before_a_tokenizer_is_trained(corpus, tmp_path, capfd):
+    with pytest.raises(RecipeError, match="give --pair-objective none"):
+        from_scratch(
+            "roberta-small", corpus, tmp_path / "run", **{"data.vocab_size": 300, "task.pair_objective": "sop"}
+        )
+    assert "training a tokenizer" not in capfd.readouterr().err
