@@ -309,11 +309,14 @@ def _shown_recipe(recipe: Mapping[str, Any]) -> dict[str, Any]:
 def _use(facts: CardFacts) -> str:
     """Returns the section with the line that runs the model in bertkit."""
     if facts.recipe["task"]["kind"] == "pretraining":
+        use = f'fill_mask("The capital of France is {facts.mask_token}.")'
+        if facts.pipeline_tag != "fill-mask":
+            use = 'embed(["The capital of France is Paris."])'
         return f"""
 ```python
 import bertkit
 
-bertkit.load("{facts.address}").fill_mask("The capital of France is {facts.mask_token}.")
+bertkit.load("{facts.address}").{use}
 ```
 """
     return f"""

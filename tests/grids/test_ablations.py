@@ -87,6 +87,8 @@ def test_each_variant_is_pre_trained_and_fine_tuned_and_a_repetition_finds_all_d
         assert attention == {"left_to_right" if variant == "ltr-no-nsp" else "bidirectional"}
         assert results.tasks[variant]["sst2"].scores.n == 2
         assert (results.tasks[variant]["sst2"].difference is None) == (variant == "full")
+    cards = [(tmp_path / "out" / "pretrain" / variant / "README.md").read_text() for variant in VARIANTS]
+    assert ["fill_mask" in card for card in cards] == [True, True, False]
     with (tmp_path / "out" / "ablations.csv").open() as stream:
         assert [row["variant"] for row in csv.DictReader(stream)] == list(VARIANTS)
     assert all(variant in ablations_table(results) for variant in VARIANTS)
