@@ -19,6 +19,18 @@ def demo(
         typer.Option("--as", help="What to show; decided by the head of the checkpoint.", show_default=False),
     ] = None,
     device: options.Device = "auto",
+    precision: options.Precision = "auto",
+    revision: options.Revision = None,
+    trust_remote_code: options.TrustRemoteCode = False,
 ) -> None:
     """Show a page in the browser on which a checkpoint can be tried."""
-    bertkit.demo(checkpoint, host=host, port=port, as_=as_, device=device)
+    bertkit.demo(
+        checkpoint,
+        host=host,
+        port=port,
+        as_=as_,
+        device=device,
+        precision=precision,
+        revision=revision,
+        trust_remote_code=trust_remote_code,
+    )

@@ -19,6 +19,9 @@ def serve(
         typer.Option("--as", help="What to serve; decided by the head of the checkpoint.", show_default=False),
     ] = None,
     device: options.Device = "auto",
+    precision: options.Precision = "auto",
+    revision: options.Revision = None,
+    trust_remote_code: options.TrustRemoteCode = False,
     token: Annotated[
         str | None,
         typer.Option(
@@ -44,4 +47,15 @@ def serve(
         max_request_tokens=max_request_tokens,
         max_body_bytes=max_body_bytes,
     )
-    bertkit.serve(checkpoint, host=host, port=port, as_=as_, device=device, token=token, limits=limits)
+    bertkit.serve(
+        checkpoint,
+        host=host,
+        port=port,
+        as_=as_,
+        device=device,
+        precision=precision,
+        revision=revision,
+        trust_remote_code=trust_remote_code,
+        token=token,
+        limits=limits,
+    )

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bertkit.errors import RecipeError
-from bertkit.inference.loaded import load
+from bertkit.inference.loaded import LoadedCheckpoint, load
+from bertkit.placement.resolve import Precision
 from bertkit.serving.server import As, default_use, listening, run_app
 
 # With this header the browser blocks everything that the page loads from other hosts.
@@ -25,6 +26,9 @@ def demo(
     port: int = 7860,
     as_: As | None = None,
     device: Literal["auto", "cpu"] = "auto",
+    precision: Precision = "auto",
+    revision: str | None = None,
+    trust_remote_code: bool = False,
 ) -> None:
     """Serves a page for a checkpoint until SIGTERM or Ctrl-C.
 
@@ -37,7 +41,7 @@ def demo(
         host: address to listen on; the default accepts connections of this machine only.
         port: port to listen on; 0 takes a free one.
         as_: as for `bertkit.serve`.
-        device: ``auto`` or ``cpu``.
+        device, precision, revision, trust_remote_code: as for `bertkit.load`.
 
     Raises:
         RecipeError: the extra ``demo`` is missing, or the address cannot be listened on.
@@ -49,19 +53,21 @@ def demo(
     except ImportError as error:
         raise RecipeError("demo: needs the extra demo: pip install 'bertkit[demo]'") from error
     with listening(host, port) as listener:
-        app = build_demo(checkpoint, as_, device)
+        loaded = load(
+            checkpoint, device=device, precision=precision, revision=revision, trust_remote_code=trust_remote_code
+        )
+        app = build_demo(loaded, Path(str(checkpoint)).name, as_)
         run_app(app, listener, f"page for {checkpoint}: {{address}}; Ctrl-C ends it", _SHUTDOWN)
 
 
-def build_demo(checkpoint: str | Path, as_: As | None = None, device: Literal["auto", "cpu"] = "auto") -> Any:
-    """Returns the ASGI application with the page at ``/``."""
+def build_demo(loaded: LoadedCheckpoint, name: str, as_: As | None = None) -> Any:
+    """Returns the ASGI application with the page at ``/``, titled with the ``name`` of the checkpoint."""
     import gradio
     from fastapi import FastAPI
 
     from bertkit.demo.page import build_page, form_of
 
-    loaded = load(checkpoint, device=device)
-    page = build_page(form_of(loaded, as_ or default_use(loaded)), Path(str(checkpoint)).name)
+    page = build_page(form_of(loaded, as_ or default_use(loaded)), name)
     app = FastAPI(openapi_url=None)
 
     @app.middleware("http")

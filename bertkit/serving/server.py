@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from bertkit.errors import RecipeError
 from bertkit.inference.loaded import load
+from bertkit.placement.resolve import Precision
 from bertkit.progress import say
 from bertkit.serving.limits import Limits
 
@@ -36,6 +37,9 @@ def serve(
     port: int = 8000,
     as_: As | None = None,
     device: Literal["auto", "cpu"] = "auto",
+    precision: Precision = "auto",
+    revision: str | None = None,
+    trust_remote_code: bool = False,
     token: str | None = None,
     limits: Limits | None = None,
 ) -> None:
@@ -52,7 +56,7 @@ def serve(
         port: port to listen on; 0 takes a free one.
         as_: what the checkpoint is served as; ``None`` decides by its head: ``predict`` if it was fine-tuned,
             ``fill-mask`` with a masked-LM head, else ``embed``.
-        device: ``auto`` or ``cpu``.
+        device, precision, revision, trust_remote_code: as for `bertkit.load`.
         token: bearer token that all routes except ``/health`` need; ``None`` needs none.
         limits: on requests and batches; ``None`` is the default of each.
 
@@ -70,7 +74,15 @@ def serve(
     with listening(host, port) as listener:
         from bertkit.serving.app import build_app
 
-        service = service_of(load(checkpoint, device=device, batch_size=_BATCH_SIZE), as_, limits)
+        loaded = load(
+            checkpoint,
+            device=device,
+            batch_size=_BATCH_SIZE,
+            precision=precision,
+            revision=revision,
+            trust_remote_code=trust_remote_code,
+        )
+        service = service_of(loaded, as_, limits)
         if token is None and not _is_loopback(host):
             say(f"warning: {host} accepts connections of other machines, and no --token protects the server")
         app = build_app(service, Path(str(checkpoint)).name, limits, token)

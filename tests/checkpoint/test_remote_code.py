@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,29 @@ def test_the_other_commands_run_it_too(with_code, tmp_path):
     filled = run(home, "fill-mask", with_code, "a [MASK]", *rest)
     assert filled.returncode == 2
     assert "AutoModelForMaskedLM" in filled.stderr
+
+
+@pytest.mark.slow
+def test_the_server_runs_it_too(with_code, tmp_path):
+    pytest.importorskip("fastapi")
+    pytest.importorskip("uvicorn")
+    pytest.importorskip("prometheus_client")
+    refused = run(tmp_path / "home", "serve", with_code, "--port", "0")
+    assert refused.returncode == 2
+    assert "--trust-remote-code" in refused.stderr
+    command = [sys.executable, "-m", "bertkit", "serve", str(with_code), "--port", "0", "--trust-remote-code"]
+    environment = {**os.environ, "HOME": str(tmp_path / "home"), "HF_MODULES_CACHE": str(tmp_path / "modules")}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as server:
+        try:
+            said = ""
+            while "http://" not in said and (line := server.stderr.readline()):
+                said += line
+            request = urllib.request.Request(re.search(r"http://\S+:\d+", said)[0], b'{"inputs": "a film"}')
+            request.add_header("Content-Type", "application/json")
+            with urllib.request.urlopen(request) as answer:
+                assert {each["label"] for each in json.load(answer)[0]} == {"good", "bad"}
+        finally:
+            server.terminate()
 
 
 @pytest.mark.parametrize(

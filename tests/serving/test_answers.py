@@ -185,3 +185,45 @@ def test_ensembles_are_served(client_of, fine_tuned, tmp_path):
     expected = answer(client_of(folder).post("/", {"inputs": TEXTS}))
     found = answer(client_of(members).post("/", {"inputs": TEXTS}))
     assert [row[0] for row in found] == [near(row[0]) for row in expected]
+
+
+def stock(stock_models, folder, head, *labels, **fields):
+    return stock_models.stock_checkpoint(folder, "bert", f"AutoModelFor{head}", list(labels) or None, **fields)
+
+
+@pytest.mark.parametrize("labels", [("bad", "good"), ("entailment", "neutral", "contradiction")])
+def test_classifiers_of_others(labels, client_of, stock_models, tmp_path):
+    folder = stock(stock_models, tmp_path / "stock", "SequenceClassification", *labels)
+    client, loaded = client_of(folder), bertkit.load(folder)
+    if len(labels) == 2:
+        inputs, predictions = TEXTS, loaded.predict(TEXTS)
+    else:
+        inputs = [{"text": "a film", "text_pair": text} for text in TEXTS]
+        predictions = loaded.predict(text=["a film"] * len(TEXTS), text_pair=TEXTS)
+    found = answer(client.post("/", {"inputs": inputs}))
+    assert [row[0]["label"] for row in found] == [each["label"] for each in predictions]
+    assert answer(client.post("/predict", {"inputs": [["a film", TEXTS[0]]]}))
+    mixed = client.post("/predict", {"inputs": [["a film", TEXTS[0]], ["a film"]]})
+    assert mixed.status_code == 422
+    assert "since this checkpoint reads text" in mixed.text
+
+
+def test_cross_encoders_of_others_rank(client_of, stock_models, tmp_path):
+    folder = stock(stock_models, tmp_path / "stock", "SequenceClassification", "LABEL_0")
+    found = answer(client_of(folder).post("/rerank", {"query": "a film", "texts": TEXTS, "raw_scores": True}))
+    scores = [row["score"] for row in bertkit.load(folder).predict(text=["a film"] * len(TEXTS), text_pair=TEXTS)]
+    assert {row["index"]: row["score"] for row in found} == near(dict(enumerate(scores)))
+
+
+def test_taggers_and_readers_of_others(client_of, stock_models, tmp_path):
+    tagger = stock(stock_models, tmp_path / "tagger", "TokenClassification", "O", "B-PER", "I-PER")
+    text = "My name is Wolfgang and I live in Berlin"
+    found = answer(client_of(tagger).post("/", {"inputs": text}))
+    entities = bertkit.load(tagger).predict(text)[0]["entities"]
+    assert [(each["start"], each["end"]) for each in found] == [(each["start"], each["end"]) for each in entities]
+    reader = stock(stock_models, tmp_path / "reader", "QuestionAnswering")
+    given = {"question": "Where does Wolfgang live?", "context": text}
+    found = answer(client_of(reader).post("/", {"inputs": given}))
+    assert text[found["start"] : found["end"]] == found["answer"]
+    [expected] = bertkit.load(reader).predict(**given)
+    assert expected["answer"] == found["answer"]

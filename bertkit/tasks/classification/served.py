@@ -57,10 +57,15 @@ class ServedClassification(Served):
         return bool(self.problem_type == "multi_label_classification")
 
     def api_columns(self, inputs: Sequence[Any]) -> dict[str, list[Any]]:
-        return self.classified_columns([_texts(each, len(self.task.text_columns)) for each in inputs])
+        return self.classified_columns([_texts(each, len(self.served_columns)) for each in inputs])
+
+    @property
+    def served_columns(self) -> Sequence[str]:
+        """Returns the names of the texts of an input: one, or two for pairs."""
+        return list(self.task.text_columns)
 
     def classified_columns(self, rows: Sequence[Sequence[str]]) -> dict[str, list[Any]]:
-        names = self.task.text_columns
+        names = self.served_columns
         for number, row in enumerate(rows, start=1):
             if len(row) != len(names):
                 form = '{"text": …, "text_pair": …}' if len(names) == 2 else "a text"
@@ -105,18 +110,18 @@ class ServedClassification(Served):
 
     @property
     def ranks_texts(self) -> bool:
-        return len(self.task.text_columns) == 2 and len(self.task.label_names) <= 1
+        return len(self.served_columns) == 2 and len(self.task.label_names) <= 1
 
     @property
     def page_fields(self) -> Sequence[str]:
-        return list(self.task.text_columns)
+        return self.served_columns
 
     @property
     def page_shows(self) -> Literal["line", "bars", "marks"]:
         return "line" if self.problem_type == "regression" else "bars"
 
     def page_columns(self, texts: Sequence[str]) -> dict[str, list[Any]]:
-        return {name: [text] for name, text in zip(self.task.text_columns, texts, strict=True)}
+        return {name: [text] for name, text in zip(self.served_columns, texts, strict=True)}
 
     def view(self, prediction: Mapping[str, Any], texts: Sequence[str]) -> View:
         if "score" in prediction:

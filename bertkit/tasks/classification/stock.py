@@ -119,3 +119,19 @@ class StockClassification(ClassificationTask):
         given = self.task.text_columns
         names = [name for name in table.columns if name != self.task.label_column]
         return {column: texts(table, column) for column in text_columns(names, given, "", table.source)}
+
+    # ---- what is served ---------------------------------------------------------------------------------------------
+
+    @property
+    def served_columns(self) -> Sequence[str]:
+        return _PAIR if self._reads_pairs else _TEXT
+
+    def classified_columns(self, rows: Sequence[Sequence[str]]) -> dict[str, list[Any]]:
+        """Names the texts of rows; since nothing says that the checkpoint reads single texts, pairs are taken too."""
+        if all(len(row) == len(_PAIR) for row in rows):
+            return {name: [row[position] for row in rows] for position, name in enumerate(_PAIR)}
+        return super().classified_columns(rows)
+
+    @property
+    def ranks_texts(self) -> bool:
+        return len(self.task.label_names) <= 1
