@@ -186,7 +186,10 @@ class Checker:
         architecture = self._place("model", MODEL_TYPE)
         if given.get("name_or_path") is not None:
             if given.get(MODEL_TYPE) is not None:
-                self.faults.append(f"{architecture}: a checkpoint has an architecture already; remove it")
+                self.faults.append(
+                    f"{architecture}: with --model (model.name_or_path) the architecture is that of the checkpoint; "
+                    "use --recipe continue, or remove this key"
+                )
             # Other fields depend on the architecture of the checkpoint: `load_config` checks their names.
             own = field_types(new_architecture(None))
             others = {key: Any for key in given if key not in own}

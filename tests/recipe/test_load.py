@@ -94,7 +94,7 @@ def test_other_architectures_follow_their_sources():
         ({"model.hiden_size": 8}, "model.hiden_size: unknown key; did you mean 'hidden_size'"),
         ({"model.hidden_size": "wide"}, "model.hidden_size: expected"),
         ({"model.embedding_size": 8}, "unknown key"),
-        ({"model.name_or_path": "some/roberta"}, "a checkpoint has an architecture already; remove it"),
+        ({"model.name_or_path": "some/roberta"}, "the architecture is that of the checkpoint; use --recipe continue"),
         ({"model.num_hidden_layers": 10**9}, "model.num_hidden_layers: expected 1 to 1000"),
         ({"model.hidden_size": 10**6}, "weights; expected at most"),
     ],

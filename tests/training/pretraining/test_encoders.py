@@ -18,7 +18,7 @@ from bertkit.checkpoint.encoders import model_inputs
 from bertkit.checkpoint.load import load_config, load_model
 from bertkit.errors import CheckpointError, RecipeError
 from bertkit.model.modeling_bert import BertForPreTraining
-from bertkit.training.pretraining.encoders import as_pretraining_model
+from bertkit.training.pretraining.encoders import as_pretraining_model, reaches_all_weights
 from tests.stock_models import stock_checkpoint
 from tests.training.conftest import SMALL
 
@@ -151,6 +151,14 @@ def test_a_head_that_mixes_positions_is_refused():
     model.lm_head = Mixing(model.lm_head)
     with pytest.raises(CheckpointError, match="does not compute each position on its own"):
         as_pretraining_model(model, "some/checkpoint")
+
+
+def test_weights_that_the_loss_does_not_reach_are_found(tmp_path):
+    model = loaded(stock_checkpoint(tmp_path, "roberta", "AutoModelForMaskedLM"))
+    assert reaches_all_weights(model)
+    assert all(weight.grad is None for weight in model.parameters())
+    model.register_parameter("unused", torch.nn.Parameter(torch.zeros(1)))
+    assert not reaches_all_weights(model)
 
 
 def go_on(folder: Path, corpus: Path, out: Path, resume: bool = False, **changes: object):
