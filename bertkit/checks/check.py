@@ -186,6 +186,7 @@ def _prepared(recipe: Recipe, place: Path, resume: bool, push_to_hub: str | None
     given: dict[str, Any] = {"resume": resume, "push_to_hub": push_to_hub, "scratch": scratch / "trainer"}
     if isinstance(recipe.data, FineTuningData):
         ready = prepare_finetuning(recipe, place, **given)
+        source = recipe.model.get("name_or_path")
 
         def finetuning(folder: Path | None) -> Subject:
             return Subject(
@@ -193,7 +194,7 @@ def _prepared(recipe: Recipe, place: Path, resume: bool, push_to_hub: str | None
                 output_dir=folder,
                 tokenizer=ready.tokenizer,
                 config=ready.trainer.model.config,
-                stored=load_config(str(recipe.model["name_or_path"]), any_encoder=True),
+                stored=None if source is None else load_config(str(source), any_encoder=True),
                 placement=ready.run.placement,
                 arguments=ready.trainer.args,
                 trainer=ready.trainer,

@@ -17,6 +17,7 @@ from bertkit.cli import (
     compare,
     corpus,
     demo,
+    distill,
     embed,
     ensemble,
     evaluate,
@@ -53,6 +54,7 @@ app = typer.Typer(
 app.command("quickstart")(quickstart.quickstart)
 command(app, "pretraining", pretrain.SETTINGS)(pretrain.pretrain)
 app.add_typer(finetune.app, name="finetune")
+command(app, distill.KINDS, distill.SETTINGS)(distill.distill)
 app.command("check", context_settings=check.SETTINGS)(check.check)
 command(app, ("classification", "ner"), evaluate.SETTINGS)(evaluate.evaluate)  # the tasks whose data have the fields
 command(app, "pretraining", ablations.SETTINGS)(ablations.ablations)

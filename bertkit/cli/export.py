@@ -29,11 +29,29 @@ def export(
     out: Annotated[Path, typer.Argument(help="A new folder.", show_default=False)],
     settings: Settings,
     to: Annotated[
-        Literal["bert", "onnx"], typer.Option(help="bert: for plain transformers; onnx: for onnxruntime and others.")
+        Literal["bert", "onnx", "sentence-transformers"],
+        typer.Option(
+            help="bert: for plain transformers; onnx: for onnxruntime and others; sentence-transformers: for vectors "
+            "of texts."
+        ),
     ] = "bert",
     int8: Annotated[
         bool, typer.Option("--int8", help="With --to onnx: quantize matrices to int8, and score before and after.")
     ] = False,
+    pooling: Annotated[
+        Literal["cls", "mean", "max"] | None,
+        typer.Option(
+            help="With --to sentence-transformers: pooling of the tokens; that of the checkpoint, or mean, by default.",
+            show_default=False,
+        ),
+    ] = None,
+    normalize: Annotated[
+        bool | None,
+        typer.Option(
+            help="With --to sentence-transformers: divide each vector by its length; as in the checkpoint by default.",
+            show_default=False,
+        ),
+    ] = None,
     revision: options.Revision = None,
     trust_remote_code: options.TrustRemoteCode = False,
     json: options.AsJson = False,
@@ -46,6 +64,8 @@ def export(
         out,
         to=to,
         int8=int8,
+        pooling=pooling,
+        normalize=normalize,
         max_samples=most,
         revision=revision,
         trust_remote_code=trust_remote_code,

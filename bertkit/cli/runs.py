@@ -21,6 +21,7 @@ from bertkit.recipe.yaml_files import parse_value
 
 if TYPE_CHECKING:
     from bertkit.checks.findings import Report
+    from bertkit.recipe.load import Recipe
     from bertkit.training import run_directory as training
 
 
@@ -89,7 +90,7 @@ class Run:
         print_results(done.output_dir, done.metrics, list(shown(done.metrics)), self.json)
 
     def report(
-        self, recipe: str | Path | Mapping[str, Any] | None, output_dir: Path | None = None, **given: Any
+        self, recipe: str | Path | Mapping[str, Any] | Recipe | None, output_dir: Path | None = None, **given: Any
     ) -> Report:
         """Checks a run; its folder is ``output_dir``, by default that of the command."""
         folder = output_dir or self.output_dir
@@ -98,8 +99,7 @@ class Run:
             output_dir=folder,
             labels=self.check_labels,
             strict=self.strict,
-            **self._arguments(),
-            **given,
+            **{**self._arguments(), **given},
         )
 
     @property
@@ -163,8 +163,6 @@ def overrides(settings: Mapping[str, Any], set_: Sequence[str] | None, placement
 
 def finetune(recipe: str | Path | Mapping[str, Any], run: FineTuning) -> None:
     """Fine-tunes with a recipe, once or as a grid, and prints the scores."""
-    from bertkit.progress import is_score
-
     if run.many.is_given:
         if run.is_checked:
             raise RecipeError("--check is for one run; leave out the options of the grid")
@@ -173,10 +171,14 @@ def finetune(recipe: str | Path | Mapping[str, Any], run: FineTuning) -> None:
         print_grid(bertkit.finetune_grid(recipe, **grid_arguments(run)), run.json, grid_table)
         return
 
-    def scores(metrics: Mapping[str, float]) -> list[tuple[str, str]]:
-        return [(key, key.removeprefix("eval_")) for key in metrics if key.startswith("eval_") and is_score(key)]
-
     run.start(bertkit.finetune, recipe, scores)
+
+
+def scores(metrics: Mapping[str, float]) -> list[tuple[str, str]]:
+    """Returns the scores of a fine-tuning that are printed, as (key, name)."""
+    from bertkit.progress import is_score
+
+    return [(key, key.removeprefix("eval_")) for key in metrics if key.startswith("eval_") and is_score(key)]
 
 
 def grid_arguments(run: FineTuning) -> dict[str, Any]:

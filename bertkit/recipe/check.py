@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, get_args, get_origin, get_type_hints
 
 from bertkit.checkpoint.pretraining import MODEL_TYPE, field_types, new_architecture
 from bertkit.errors import RecipeError, did_you_mean, shown
+from bertkit.recipe.distillation import DISTILL, DistillationSettings
 from bertkit.recipe.tuning import KEYS, LORA, LoraSettings
 from bertkit.recipe.values import RANGES, fault_of_value
 
@@ -28,6 +29,7 @@ OWN_TRAIN_KEYS: dict[str, Any] = {
     "early_stopping_patience": int | None,
     "class_weights": str | dict[Any, Any] | None,
     "layer_lr_decay": float | None,
+    DISTILL: dict[str, Any] | None,
     "report": bool,
 }
 """Types of the keys of the ``train`` block that are not fields of ``TrainingArguments``."""
@@ -194,9 +196,7 @@ class Checker:
             own = field_types(new_architecture(None))
             others = {key: Any for key in given if key not in own}
             values = self._checked("model", {**others, "name_or_path": str | None, **own, **KEYS})
-            if values.get(LORA) is not None:
-                place = f"model.{LORA}"
-                Checker({place: values[LORA]}, self.places, self.faults).settings(place, LoraSettings)
+            self._check_mapping("model", LORA, values, LoraSettings)
             return values
         try:
             configuration = new_architecture(given.get(MODEL_TYPE))
@@ -220,6 +220,12 @@ class Checker:
             self.faults.append(f"model: about {weights:.1e} weights; expected at most {_MOST_WEIGHTS:.0e}")
         return values
 
+    def _check_mapping(self, block: str, key: str, values: Mapping[str, Any], settings: type) -> None:
+        """Checks a value that is a mapping, such as ``model.lora``, against the dataclass of its keys."""
+        if values.get(key) is not None:
+            place = f"{block}.{key}"
+            Checker({place: values[key]}, self.places, self.faults).settings(place, settings)
+
     def train(self) -> dict[str, Any]:
         """Checks the ``train`` block and returns it with the defaults of all runs."""
         from transformers import TrainingArguments
@@ -232,6 +238,7 @@ class Checker:
                 self.faults.append(f"{self._place('train', key)}: not set in a recipe; {instead}")
                 del self.blocks["train"][key]
         values = self._checked("train", {**OWN_TRAIN_KEYS, **fields})
+        self._check_mapping("train", DISTILL, values, DistillationSettings)
         return {**_TRAIN_DEFAULTS, **values}
 
 

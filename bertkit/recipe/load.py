@@ -7,8 +7,8 @@ A recipe is a YAML file with six blocks. ``task``, ``model``, ``data`` and ``tra
 ``model_type`` (another architecture of transformers, with the fields of its configuration). ``train`` has
 the fields of ``transformers.TrainingArguments``, with ``global_train_batch_size`` instead of the per-device keys and
 ``report`` (whether the run leaves ``report.html``, which changes no number), and for fine-tuning
-``early_stopping_patience`` (the number of evaluations without a better score after which it ends), ``class_weights``
-and ``layer_lr_decay``.
+``early_stopping_patience`` (the number of evaluations without a better score after which it ends), ``class_weights``,
+``layer_lr_decay`` and ``distill`` (`bertkit.recipe.distillation`).
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ KEYS: dict[str, Any] = {
     "freeze_layers": int,
     "freeze_embeddings": bool,
     "reinit_layers": int,
+    "keep_layers": list[int] | None,
     LORA: dict[str, Any] | None,
 }
 """Types of the keys of the ``model`` block that are not fields of the configuration."""

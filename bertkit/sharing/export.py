@@ -11,10 +11,12 @@ from bertkit.checkpoint.load import load_config, load_model, load_tokenizer
 from bertkit.checkpoint.revision import at_revision
 from bertkit.errors import CheckpointError, OutputError, RecipeError
 from bertkit.files import check_links, new_folder
+from bertkit.inference.embedding import Pooling
 from bertkit.inference.ensemble import refuse_ensemble
 from bertkit.inference.predictor import evaluate
 from bertkit.progress import without_library_bars
 from bertkit.sharing.same_outputs import Comparison
+from bertkit.sharing.sentence_embedding import check_extra, write_sentence_transformers
 from bertkit.sharing.stock import write_stock
 from bertkit.tasks.base import Task
 from bertkit.tasks.construction import has_task, task_of_checkpoint
@@ -29,7 +31,7 @@ class Export:
 
     Attributes:
         folder: path of the exported model.
-        form: ``bert`` or ``onnx``.
+        form: ``bert``, ``onnx`` or ``sentence-transformers``.
         model_class: the transformers class that loads it, or that it was exported from.
         comparison: how close its outputs are to the checkpoint's; for int8, those of the intermediate float32 model.
         notes: differences of this form, as sentences.
@@ -49,8 +51,10 @@ def export(
     checkpoint: str | Path,
     out: str | Path,
     *,
-    to: Literal["bert", "onnx"] = "bert",
+    to: Literal["bert", "onnx", "sentence-transformers"] = "bert",
     int8: bool = False,
+    pooling: Pooling | None = None,
+    normalize: bool | None = None,
     max_samples: int | None = None,
     revision: str | None = None,
     trust_remote_code: bool = False,
@@ -64,7 +68,11 @@ def export(
         to: ``bert`` writes weights, configuration and tokenizer as plain transformers has them, ``model_type: bert``;
             families other than BERT keep their form, which is stock already. ``onnx`` writes a model for onnxruntime
             with any batch size and length; `bertkit.load` and `bertkit.evaluate` accept that folder too.
+            ``sentence-transformers`` writes the encoder with its pooling for ``SentenceTransformer(out)``.
         int8: for ``onnx``, quantize the matrices to int8, for CPUs. A fine-tuned checkpoint is scored before and after.
+        pooling, normalize: for ``sentence-transformers``, the pooling of token vectors, and whether the result has
+            length 1; ``None`` for the values of a checkpoint that sentence-transformers wrote, and for all others the
+            mean without normalization, as in `bertkit.embed`.
         max_samples: number of examples to score, from the first; ``None`` scores all.
         revision: branch, tag or commit of a Hub id; ``None`` for ``main``.
         trust_remote_code: run the code that the checkpoint brings; the revision is said on stderr.
@@ -77,8 +85,10 @@ def export(
         BertkitError: the checkpoint cannot be loaded, ``out`` is in use, or the outputs differ. Nothing has been
             written then.
     """
-    if to not in ("bert", "onnx"):
-        raise RecipeError(f"--to {to}: expected bert or onnx")
+    if to not in ("bert", "onnx", "sentence-transformers"):
+        raise RecipeError(f"--to {to}: expected bert, onnx or sentence-transformers")
+    if to != "sentence-transformers" and (pooling is not None or normalize is not None):
+        raise RecipeError(f"--{'normalize' if pooling is None else 'pooling'} needs --to sentence-transformers")
     if int8 and to != "onnx":
         raise RecipeError("--int8 needs --to onnx")
     check_links(Path(out), str(out))
@@ -90,6 +100,10 @@ def export(
         if to == "bert":
             model_class, comparison, notes = export_stock(name, folder)
             return Export(Path(out), to, model_class, comparison, notes)
+        if to == "sentence-transformers":
+            check_extra(name)
+            comparison, notes = write_sentence_transformers(name, folder, pooling, normalize)
+            return Export(Path(out), to, "SentenceTransformer", comparison, notes)
         return _export_onnx(name, folder, Path(out), int8, max_samples, data)
 
 

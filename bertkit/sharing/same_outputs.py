@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-_SENTENCES = (
+SENTENCES = (
     "Rain.",
     "The old house by the river has been empty since the autumn of 1998.",
     'Nobody expected the committee to agree so quickly; "we had prepared for weeks of argument," its chair said.',
@@ -70,13 +70,13 @@ def comparison_inputs(tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel
     import torch
 
     longest = min(longest_input(model.config), 512)
-    long = " ".join(_SENTENCES * (1 + longest // 40))
+    long = " ".join(SENTENCES * (1 + longest // 40))
     names = model_inputs(model.config)
     picks = type(model).__name__.endswith("ForMultipleChoice")
     batches = []
     for texts, length in (
-        ([*_SENTENCES[:3], " ".join(_SENTENCES)], min(_TOKENS, longest)),
-        ([long, _SENTENCES[0], _SENTENCES[3]], longest),
+        ([*SENTENCES[:3], " ".join(SENTENCES)], min(_TOKENS, longest)),
+        ([long, SENTENCES[0], SENTENCES[3]], longest),
         ([long], max(4, longest // 2)),
     ):
         others = list(reversed(texts)) if "token_type_ids" in names else None

@@ -19,6 +19,7 @@ from bertkit.tasks.arrays import Outputs, labelled_items, labels_of, padded
 from bertkit.tasks.per_example import PerExample
 from bertkit.tasks.served import Served
 from bertkit.tasks.splits import Columns, FineTuningData, Split, Truncation, is_labelled
+from bertkit.tasks.taught import Taught
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from bertkit.tables import Table
 
 
-class Task(PerExample, Served, ABC):
+class Task(PerExample, Served, Taught, ABC):
     """Abstract base class of fine-tuning tasks.
 
     Loading and predicting do not change a task: `load` returns a task with the values learnt from its data.
@@ -108,6 +109,13 @@ class Task(PerExample, Served, ABC):
     def command(self) -> str:
         """Subcommand of ``bertkit finetune``."""
         return self.kind.replace("_", "-")
+
+    @property
+    def usual_recipe(self) -> str | Path | dict[str, Any]:
+        """Recipe of the task without settings of its own: a name, a file, or the blocks."""
+        if type(self).__module__.startswith("bertkit."):
+            return f"finetune/{self.command}"
+        return self.recipe or {"task": {"kind": self.kind}}
 
     @property
     @abstractmethod

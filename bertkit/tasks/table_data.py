@@ -135,6 +135,11 @@ class TableTask(Task):
         """
         if "validation" not in splits or "validation" in found:
             return self, found
+        if not self.is_labelled(found["train"].examples):
+            raise DataError(
+                f"{found['train'].source}: no labels, so no validation set can be held out from it; give "
+                "--validation-file with labels"
+            )
         task = copy.copy(self)
         task.scored_split = "train"
         return task, found | self.data.held_out(found["train"], classes)

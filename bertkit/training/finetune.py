@@ -18,11 +18,11 @@ from transformers import (
 )
 
 from bertkit.checkpoint.encoders import BERT, head_class, model_inputs
-from bertkit.checkpoint.load import check_positions, load_model, load_tokenizer, read_config
 from bertkit.errors import RecipeError
 from bertkit.inference.outcomes import Outcome
 from bertkit.model.modeling_bert import BertPreTrainedModel
-from bertkit.progress import is_score, say, without_library_bars
+from bertkit.progress import is_score, say
+from bertkit.recipe.distillation import DISTILL, distillation_settings
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.tuning import config_changes
 from bertkit.sharing.markdown import code, escape
@@ -37,10 +37,13 @@ from bertkit.training.callbacks import check_callbacks, check_early_stopping
 from bertkit.training.checkpoint_selection import best_checkpoint_arguments, comparison_arguments, early_stopping
 from bertkit.training.class_weights import check_class_weights, weighted_loss
 from bertkit.training.cpu import cpu_speed_ups
+from bertkit.training.distillation.teaching import Teaching, teacher_of, teaches
+from bertkit.training.distillation.trainer import DistillationTrainer
 from bertkit.training.placements import trainer_class
 from bertkit.training.recovery.run_scope import writes_run
 from bertkit.training.run import RunInProgress
 from bertkit.training.run_directory import Run, RunRecord, absolute, plain
+from bertkit.training.start import finetuning_start
 from bertkit.training.trainer import BertkitTrainer
 from bertkit.training.tuning import check_tuning, tune, tuned_class
 
@@ -89,6 +92,8 @@ def finetune(
         callbacks=callbacks,
     )
     run, trainer, task, splits = prepared.run, prepared.trainer, prepared.task, prepared.splits
+    if prepared.teaching is not None:
+        prepared.teaching.outputs.compute()
     command = f"bertkit finetune {task.command} --recipe recipe.yaml --output-dir NEW"
     evaluation = run.train(trainer, prepared.tokenizer, command)
     task, message = task.learn_from(evaluation)
@@ -133,6 +138,7 @@ class PreparedFinetuning:
         task: the task, with the values learned from the data.
         splits, features: the examples and the model inputs of each split.
         scores: computes the scores of an evaluation.
+        teaching: the teacher and its outputs for the training set; ``None`` without a teacher.
     """
 
     run: RunInProgress
@@ -143,6 +149,7 @@ class PreparedFinetuning:
     splits: dict[str, Split]
     features: dict[str, Any]
     scores: Scores
+    teaching: Teaching | None = None
 
 
 class Scores:
@@ -191,20 +198,15 @@ def prepare_finetuning(
     fixed = {"remove_unused_columns": False, **best_checkpoint_arguments(recipe)}
     run = RunInProgress(recipe, output_dir, resume, push_to_hub, scratch, **fixed)
     run.check_arguments()
-    source = recipe.model.get("name_or_path")
-    if source is None:
-        raise RecipeError(f"recipe {recipe.name}: no checkpoint to start from; give --model or model.name_or_path")
-    changes = config_changes(recipe.model)
-    stored = read_config(source, any_encoder=True)
-    unchanged = stored.build({})
-    check_positions(recipe.data.max_seq_length, unchanged, source)
-    tokenizer = load_tokenizer(source, config=unchanged)
+    start = finetuning_start(recipe)
+    tokenizer = start.tokenizer
     check_class_weights(recipe)
     check_tuning(recipe, run.placement)
-    task, splits = load_splits(task)
+    task, splits = load_splits(task.with_optional_labels() if teaches(recipe) else task)
     check_class_weights(recipe, task.weighted_labels)
-    config = stored.build({**task.config(), **changes, "bertkit_task": task.describe()})
-    is_bert = issubclass(head_class(task.head, config, source), BertPreTrainedModel)
+    changes = config_changes(recipe.model)
+    config = start.stored.build({**task.config(), **changes, "bertkit_task": task.describe()})
+    is_bert = issubclass(head_class(task.head, config, start.name), BertPreTrainedModel)
     arguments = run.training_arguments(reaches_all_weights=is_bert, **comparison_arguments(task.main_metric, recipe))
     check_early_stopping(callbacks, arguments)
     collate: Any = partial(task.collate, tokenizer=tokenizer, inputs=model_inputs(config))
@@ -216,22 +218,25 @@ def prepare_finetuning(
         task.check_one_shape()
         check_one_shape(config)
         shapes["shapes"] = FixedShapes(tokenizer, recipe.data.max_seq_length, task.label_columns)
+    teacher = teacher_of(recipe, task, splits["train"], start, config, arguments.device)
     say(f"{task.name}: {', '.join(f'{len(split.examples)} {name}' for name, split in splits.items())} examples")
     features = _encode(task, splits, tokenizer, run.record)
     weighted = weighted_loss(recipe, task.weighted_labels, features["train"])
+    teaching = None
+    if teacher is not None:
+        teaching = Teaching(teacher, features["train"])
+        features["train"] = teaching.features
+        run.record.data["teacher"] = {"source": teacher.name, "fingerprint": teacher.digest}
 
     set_seed(recipe.train["seed"])
-    with without_library_bars():
-        labels = task.config().get("id2label")
-        network, new_weights = load_model(
-            task.head, source, config, new_head=True, labels=labels and list(labels.values())
-        )
+    network, new_weights = start.model(task, config)
     run.set_attention(network)
     task.prepare(network)
     tune(network, recipe)
 
     scores = Scores(task, splits, features)
-    scores.trainer = trainer = trainer_class(tuned_class(BertkitTrainer, recipe), run.placement)(
+    core = BertkitTrainer if teaching is None else DistillationTrainer
+    scores.trainer = trainer = trainer_class(tuned_class(core, recipe), run.placement)(
         what=task.name,
         model=network,
         args=arguments,
@@ -246,8 +251,9 @@ def prepare_finetuning(
         stock_loss=task.stock_loss if weighted is None else weighted,
         replaces_loss=weighted is not None,
         **shapes,
+        **({} if teaching is None else teaching.trainer_values),
     )
-    return PreparedFinetuning(run, trainer, tokenizer, new_weights, task, splits, features, scores)
+    return PreparedFinetuning(run, trainer, tokenizer, new_weights, task, splits, features, scores, teaching)
 
 
 def with_absolute_paths(recipe: Recipe) -> Recipe:
@@ -256,7 +262,10 @@ def with_absolute_paths(recipe: Recipe) -> Recipe:
     data = dataclasses.replace(recipe.data, **{name: absolute(place) for name, place in places.items() if place})
     source = recipe.model.get("name_or_path")
     checkpoint = {"name_or_path": absolute(source)} if source else {}
-    return dataclasses.replace(recipe, data=data, model={**recipe.model, **checkpoint})
+    train, distilled = recipe.train, recipe.train.get(DISTILL)
+    if distilled is not None:
+        train = {**train, DISTILL: {**distilled, "teacher": absolute(distilled["teacher"])}}
+    return dataclasses.replace(recipe, data=data, model={**recipe.model, **checkpoint}, train=train)
 
 
 def _outcome(task: Task, trainer: BertkitTrainer, splits: Mapping[str, Split], features: Mapping[str, Any]) -> Outcome:
@@ -331,18 +340,22 @@ def _card(
     record: RunRecord,
     note: str,
 ) -> CardFacts:
-    source = str(recipe.model["name_or_path"])
-    start = code(without_paths(source))
+    source, distilled = recipe.model.get("name_or_path"), distillation_settings(recipe.train)
+    start = "new weights" if source is None else code(without_paths(source))
     family = config.model_type
     encoder = "BERT" if family in BERT else family
     suffixes = tuple(name.removeprefix("validation") for name in splits if name.startswith("validation_"))
     scores = [key for key in metrics if is_score(key) and not key.startswith("eval_loss")]
+    layers, taught = recipe.model.get("keep_layers"), ""
+    kept = f", layers {', '.join(map(str, layers))} of it" if layers else ""
+    if distilled is not None and distilled.alpha > 0:
+        taught = f" Distilled from {code(without_paths(distilled.teacher))} with {distilled}."
     return CardFacts(
         title=f"{encoder} fine-tuned on {task.name}",
-        head=head_class(task.head, config, source).__name__,
+        head=head_class(task.head, config, str(source)).__name__,
         auto_class=task.head.replace("BertFor", "AutoModelFor"),
         pipeline_tag=task.pipeline_tag,
-        task=f"{encoder}, fine-tuned for {escape(task.name)} with bertkit, starting from {start}.",
+        task=f"{encoder}, fine-tuned for {escape(task.name)} with bertkit, starting from {start}{kept}.{taught}",
         data={name: f"{without_paths(split.source)}, {len(split.examples)} examples" for name, split in splits.items()},
         metrics=metrics,
         main_metrics=tuple(key for key in scores if not key.endswith(suffixes)),
@@ -352,7 +365,7 @@ def _card(
         truncation={
             name: f"{cut}; {task.remedy}" if cut.examples else str(cut) for name, cut in record.truncation.items()
         },
-        base_model=None if Path(source).exists() else source,
+        base_model=None if source is None or Path(source).exists() else str(source),
         dataset=task.dataset,
         family=family,
         note=note,

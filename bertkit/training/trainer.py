@@ -256,9 +256,11 @@ class BertkitTrainer(Trainer):
         return batch_samples, self._in_global_batch(list(map(self._count_items, batch_samples)), device)
 
     def _in_global_batch(self, counts: list[torch.Tensor], device: torch.device) -> torch.Tensor:
-        """Returns the sum over micro-batches and processes, 0-d int64."""
-        count = torch.stack(counts).sum().to(device)
-        return self.accelerator.gather(count).sum() if self.args.world_size > 1 else count
+        """Returns the sum over micro-batches and processes, in the shape of each count: 0-d, or several counts."""
+        count = torch.stack(counts).sum(dim=0).to(device)
+        if self.args.world_size == 1:
+            return count
+        return self.accelerator.gather(count).reshape(self.args.world_size, *count.shape).sum(dim=0)
 
     def forget_step(self) -> None:
         """Resets the values accumulated in this step; called before its micro-batches are recomputed."""

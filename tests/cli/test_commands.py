@@ -14,6 +14,7 @@ COMMANDS = [
     ("pretrain",),
     ("finetune",),
     ("finetune", "glue"),
+    ("distill",),
     ("evaluate",),
     ("predict",),
     ("tokenizer",),

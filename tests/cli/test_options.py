@@ -50,6 +50,7 @@ KINDS = {
     ("finetune", "multiple-choice"): "multiple_choice",
     ("finetune", "squad"): "question_answering",
     ("finetune", "ner"): "ner",
+    ("distill",): "glue classification multiple_choice ner question_answering",
     ("evaluate",): "classification ner",
     ("export",): "classification",
 }
@@ -141,7 +142,7 @@ def test_two_options_of_one_name_are_a_fault():
 @pytest.mark.parametrize(
     ("kind", "fields"),
     [
-        ("glue", {"data_dir"}),
+        ("glue", {"data_dir", "train_file"}),
         ("ner", {"data_dir", "train_file", "validation_file", "test_file"}),
         ("question_answering", {"data_dir", "train_file", "validation_file"}),
     ],

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
@@ -93,8 +93,18 @@ class TaskSettings:
                 )
 
 
+@dataclass(frozen=True, kw_only=True)
 class DataSettings(TextData):
-    """Data settings of GLUE, those of all text classification."""
+    """Data settings of GLUE.
+
+    Attributes:
+        train_file: table to train on instead of the task's training set, with columns as the task's files have them:
+            ``.csv``, ``.tsv``, ``.jsonl`` or ``.parquet``.
+    """
+
+    paths: ClassVar[tuple[str, ...]] = (*TextData.paths, "train_file")
+
+    train_file: str | None = None
 
 
 class GlueTask(TextClassification):
@@ -104,11 +114,16 @@ class GlueTask(TextClassification):
     settings = TaskSettings
     data_settings = DataSettings
     task: TaskSettings
+    data: DataSettings
 
     def __init__(self, task: TaskSettings, data: DataSettings):
         super().__init__(task, data)
         self.main_metric = task.main_metric
         self.splits = tuple(task.files)
+
+    @property
+    def usual_recipe(self) -> str:
+        return f"finetune/glue/{self.name}"
 
     @property
     def dataset(self) -> tuple[str, str, str] | None:
@@ -120,7 +135,10 @@ class GlueTask(TextClassification):
 
     def load(self, splits: Sequence[str] | None = None) -> tuple[Self, dict[str, Split]]:
         splits = self.splits if splits is None else splits
-        found = self._load_folder(splits) if self.data.data_dir is not None else self._load_hub(splits)
+        own = [name for name in splits if name != "train" or self.data.train_file is None]
+        found = self._load_folder(own) if self.data.data_dir is not None else self._load_hub(own)
+        if "train" in splits and "train" not in own:
+            found = {"train": self._split_of(read_table(str(self.data.train_file)), "train"), **found}
         return self, {name: self.data.limited(name, split) for name, split in found.items()}
 
     def _load_folder(self, splits: Sequence[str]) -> dict[str, Split]:
@@ -163,11 +181,13 @@ class GlueTask(TextClassification):
         Raises:
             DataError: a column is missing, or a label is invalid.
         """
-        files = self.task.file_text_columns or self.task.text_columns
+        in_files = self.task.file_text_columns or self.task.text_columns
+        files = self.task.text_columns if set(self.task.text_columns) <= table.columns.keys() else in_files
         columns = {ours: table.column(theirs) for ours, theirs in zip(self.task.text_columns, files, strict=True)}
+        label = self.task.file_label_column or self.task.label_column
         index = next((column for column in _INDEX_COLUMNS if column in table.columns), None)
         columns["idx"] = table.column(index) if index else [str(row) for row in range(len(table))]
-        if is_labelled(name):
+        if self.needs_labels(name) or (is_labelled(name) and label in table.columns):
             columns["labels"] = self._labels(table)
         notes = (f"{table.skipped} broken rows skipped",) if table.skipped else ()
         return Split.of_table(columns, table, notes)

@@ -135,7 +135,8 @@ class ClassificationTask(TableTask, TextClassification):
         if not tables:
             return self, {}
         first = next(iter(tables))  # the training set, if it is read
-        task = self._with_columns(tables[first]) if first == "train" or not self._settled else self
+        keeps_columns = self._settled and not (first == "train" and self.needs_labels("train"))
+        task = self if keeps_columns else self._with_columns(tables[first])
         tables = {name: task._readable(table) for name, table in tables.items()}
         faults: list[str] = []
         note = ""
@@ -149,8 +150,11 @@ class ClassificationTask(TableTask, TextClassification):
         raise_all(faults)
         if note:
             found[first] = replace(found[first], notes=(note, *found[first].notes))
-        labels = found["train"].examples["labels"][:] if "train" in found else []
-        task, found = task._with_validation(splits, found, labels if task.task.problem == "single_label" else None)
+        is_stratified = (
+            task.task.problem == "single_label" and "train" in found and task.is_labelled(found["train"].examples)
+        )
+        labels = found["train"].examples["labels"][:] if is_stratified else None
+        task, found = task._with_validation(splits, found, labels)
         if "train" in found and "validation" in found:
             found["validation"] = task._compared(found["train"], found["validation"])
         return task, task._limited(splits, found)
@@ -240,7 +244,7 @@ class ClassificationTask(TableTask, TextClassification):
         for column in self.task.text_columns:
             with noted(faults):
                 columns[column] = texts(table, column)
-        if name != "test" or self._has_labels(table):
+        if self.needs_labels(name) or self._has_labels(table):
             with noted(faults):
                 columns["labels"] = self._labels(table)
         raise_all(faults)
@@ -340,6 +344,9 @@ class ClassificationTask(TableTask, TextClassification):
         shown = [f"temperature {changes['temperature']:.4g}"] if "temperature" in changes else []
         shown += [f"threshold of {name} {value:.4g}" for name, value in changes.get("threshold", {}).items()]
         return self.with_settings(**changes), f"fitted to the validation set: {shortened(', '.join(shown), 300)}"
+
+    def unfitted(self) -> Self:
+        return self.with_settings(temperature=None) if self.task.calibrate else self
 
     def with_threshold(self, threshold: float) -> Self:
         try:

@@ -37,7 +37,7 @@ from bertkit.tasks.ner.settings import DataSettings, TaskSettings
 from bertkit.tasks.ner.span_tables import SpanTable, with_words
 from bertkit.tasks.ner.words import split_words
 from bertkit.tasks.report_parts import Mistake, Section
-from bertkit.tasks.splits import Columns, Split, is_labelled
+from bertkit.tasks.splits import Columns, Split
 from bertkit.tasks.table_data import TableTask
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class NerTask(ServedEntities, TableTask):
             table,
             given.token_column,
             given.tag_column,
-            needs_tags=is_labelled(name),
+            needs_tags=self.needs_labels(name),
             snap=data.snap,
             unit=data.offset_unit,
         )
@@ -125,7 +125,7 @@ class NerTask(ServedEntities, TableTask):
         """Reads the words and tags of a table; a test set may lack tags."""
         tokens = sentences.token_column(table, self.task.token_column)
         words = sentences.read_words(table, tokens)
-        if name == "test" and not sentences.has_tags(table, self.task.tag_column):
+        if not self.needs_labels(name) and not sentences.has_tags(table, self.task.tag_column):
             return words, None
         tags = sentences.tag_column(table, self.task.tag_column)
         if tags == tokens:
@@ -301,6 +301,9 @@ class NerTask(ServedEntities, TableTask):
     @property
     def weighted_labels(self) -> list[str]:
         return self.task.label_names
+
+    def predicted_tokens(self, row: Mapping[str, Any]) -> Sequence[bool]:
+        return [word != NO_WORD for word in row["word_ids"]]
 
     # ---- the report of a run ----------------------------------------------------------------------------------------
 

@@ -144,6 +144,13 @@ class QuestionAnsweringTask(ServedAnswers, Task):
         return ColumnNames(*(name or usual for name, usual in zip(given, ColumnNames(), strict=True)))
 
     @property
+    def usual_recipe(self) -> str:
+        return f"finetune/squad/{'v2' if self.task.version_2_with_negative else 'v1'}"
+
+    def unfitted(self) -> Self:
+        return self.with_settings(predict_threshold=None)
+
+    @property
     def remedy(self) -> str:
         return "a larger --max-query-length keeps more of the questions; contexts are read completely, in windows"
 
@@ -178,6 +185,8 @@ class QuestionAnsweringTask(ServedAnswers, Task):
         from datasets import Dataset
 
         negative = self.task.version_2_with_negative
+        if not self.needs_labels(name) and self._names.answers not in table.columns:
+            return Split(Dataset.from_dict(texts_of(table, self._names)), table.source, table.fingerprint)
         questions = questions_of(table, self._names, unanswerable=negative, drop=name == "train")
         notes = questions.notes(len(table))
         if negative and all(each["text"] for each in questions.columns["answers"]):
@@ -201,6 +210,8 @@ class QuestionAnsweringTask(ServedAnswers, Task):
         return encode_windows(examples["question"], examples["context"], answers, tokenizer, self.data.sizes)
 
     def encoding_notes(self, features: Dataset) -> tuple[str, ...]:
+        if "start_positions" not in features.column_names:
+            return ()
         owners, starts = (features.data.column(name).to_numpy() for name in ("example", "start_positions"))
         lost = len(np.unique(owners[starts == IGNORE_INDEX]))
         return (f"answers that no token covers, excluded from the loss: {lost}",) if lost else ()
@@ -227,6 +238,18 @@ class QuestionAnsweringTask(ServedAnswers, Task):
 
         start_loss = position_loss(outputs["start_logits"], labels["start_positions"], num_items_in_batch)
         return (start_loss + position_loss(outputs["end_logits"], labels["end_positions"], num_items_in_batch)) / 2
+
+    def predicted_tokens(self, row: Mapping[str, Any]) -> Sequence[bool]:
+        return [True] * len(row["input_ids"])
+
+    def teacher_loss(self, outputs: Mapping[str, Tensor], teacher: Mapping[str, Tensor], temperature: float) -> Tensor:
+        """Computes the mean of the cross-entropies of the start and of the end position, summed over the inputs."""
+        from bertkit.tasks.distillation import soft_cross_entropy
+
+        start, end = (
+            soft_cross_entropy(outputs[name], teacher[name], temperature) for name in ("start_logits", "end_logits")
+        )
+        return (start + end) / 2
 
     def prepare(self, model: PreTrainedModel) -> None:
         mask_padding(model)

@@ -75,6 +75,8 @@ def _checked_data(recipe: Recipe) -> DataSettings:
             f"recipe {recipe.name}: model.type_vocab_size: {recipe.task.pair_objective} marks two segments, and the "
             "model has one; give 2, or task.pair_objective: none"
         )
+    if recipe.train.get("distill") is not None:
+        raise RecipeError(f"recipe {recipe.name}: train.distill: is for fine-tuning; remove it")
     if data.streaming and recipe.train.get("max_steps", -1) < 1:
         raise RecipeError("--streaming: the length of an epoch is not known in advance; give --max-steps")
     for key in ("train_sampling_strategy", "label_names", "dataloader_persistent_workers"):

@@ -1,0 +1,132 @@
+"""``bertkit distill``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+import bertkit
+from bertkit.cli import runs
+from bertkit.cli.embed import numbers
+from bertkit.cli.glue import task_recipe
+from bertkit.cli.printing import print_results
+from bertkit.cli.reports import print_report
+from bertkit.cli.settings import Setting, run_settings
+
+KINDS = ("glue", "classification", "multiple_choice", "ner", "question_answering")
+SETTINGS = run_settings(
+    "data.data_dir",
+    Setting("data.train_file", "Data to train on; with --alpha 1 they may lack labels."),
+    Setting("data.validation_file", "Data with labels to evaluate on."),
+    "data.test_file",
+    "data.dataset_name",
+    "data.dataset_config",
+    "data.train_split",
+    "data.validation_split",
+    "data.test_split",
+    "task.text_columns",
+    "task.label_column",
+    Setting("task.token_column", "Column of the words."),
+    Setting("task.tag_column", "Column of the tags."),
+)
+_PANEL = "Distillation"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run(runs.Run):
+    """Arguments of a distillation: as for fine-tuning, but the student takes the place of the checkpoint."""
+
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            help="A recipe's name (bertkit recipes list) or file; by default that of the teacher's task.",
+            show_default=False,
+        ),
+    ] = None
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--student",
+            help="Checkpoint to start from, a folder or a Hub id; or the size of a new model, such as bert-mini.",
+            rich_help_panel=_PANEL,
+            show_default=False,
+        ),
+    ] = None
+
+
+def distill(
+    *,
+    teacher: Annotated[
+        str,
+        typer.Option(
+            help="Fine-tuned checkpoint to learn from: a run directory, a folder or a Hub id.",
+            rich_help_panel=_PANEL,
+            show_default=False,
+        ),
+    ],
+    student_layers: Annotated[
+        str | None,
+        typer.Option(
+            help="Layers of the teacher that the student starts from, such as 0,2,4; instead of --student.",
+            rich_help_panel=_PANEL,
+            show_default=False,
+        ),
+    ] = None,
+    alpha: Annotated[
+        float | None,
+        typer.Option(
+            help="Weight of the teacher's part of the loss, 0 to 1; the labels have 1 - alpha. 0.5 by default.",
+            rich_help_panel=_PANEL,
+            show_default=False,
+        ),
+    ] = None,
+    temperature: Annotated[
+        float | None,
+        typer.Option(
+            help="Temperature of the logits in the teacher's part; 2 by default.",
+            rich_help_panel=_PANEL,
+            show_default=False,
+        ),
+    ] = None,
+    hidden: Annotated[
+        float | None,
+        typer.Option(
+            help="Weight of the cosine of hidden states in the teacher's part, for a student of the same width; "
+            "0 by default.",
+            rich_help_panel=_PANEL,
+            show_default=False,
+        ),
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(help="A GLUE task such as sst2; by default the task of the teacher.", show_default=False),
+    ] = None,
+    run: Run,
+) -> None:
+    """Fine-tune a small student on the outputs of a fine-tuned teacher, and on labels."""
+    recipe = run.recipe if task is None else task_recipe(task, run.recipe)
+    layers = None if student_layers is None else numbers(student_layers, "--student-layers")
+    if run.is_checked:
+        from bertkit.training.distillation.distill import distillation_recipe
+
+        given = distillation_recipe(
+            teacher, run.model, layers, recipe, alpha, temperature, hidden, overrides=run.overrides()
+        )
+        print_report(run.report(given, model=None), run.json)
+        return
+    done = bertkit.distill(
+        teacher,
+        run.model,
+        student_layers=layers,
+        recipe=recipe,
+        alpha=alpha,
+        temperature=temperature,
+        hidden=hidden,
+        output_dir=run.output_dir,
+        overrides=run.overrides(),
+        resume=run.resume,
+        push_to_hub=run.push_to_hub,
+    )
+    print_results(done.output_dir, done.metrics, runs.scores(done.metrics), run.json)

@@ -1,0 +1,181 @@
+"""The form of a checkpoint that sentence-transformers loads: the encoder in stock form, its pooling and normalization.
+
+The files are those that every version of sentence-transformers reads: ``modules.json`` names the steps, and
+``1_Pooling/config.json`` the pooling.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast, get_args
+
+import numpy as np
+
+from bertkit.checkpoint.encoders import longest_input
+from bertkit.checkpoint.faults import reading
+from bertkit.checkpoint.load import load_config, load_tokenizer, longest_of_tokenizer
+from bertkit.errors import CheckpointError, RecipeError
+from bertkit.files import write_json
+from bertkit.inference.embedding import Embedder, Pooling, load_encoder
+from bertkit.progress import without_library_bars
+from bertkit.sharing.same_outputs import SENTENCES, Comparison
+from bertkit.sharing.stock import write_stock
+
+TOLERANCE = 1e-5
+"""Largest difference of the numbers of a vector of unit length, in float32."""
+
+_LONGEST = 512  # tokens, as `bertkit embed` reads at most at once
+_MODES = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens", "max": "pooling_mode_max_tokens"}
+_OTHER_MODES = ("mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
+
+
+@dataclass(frozen=True)
+class SentencePooling:
+    """How the vectors of tokens become that of a text.
+
+    Attributes:
+        pooling: as for `bertkit embed`.
+        normalize: whether the vector is divided by its length.
+        max_seq_length: tokens of a text that are read; ``None`` if not given.
+    """
+
+    pooling: Pooling = "mean"
+    normalize: bool = False
+    max_seq_length: int | None = None
+
+
+def check_extra(checkpoint: str) -> None:
+    """Checks that sentence-transformers is installed.
+
+    Raises:
+        RecipeError: it is not.
+    """
+    try:
+        import sentence_transformers  # noqa: F401
+    except ImportError as error:
+        raise RecipeError(
+            f"{checkpoint}: --to sentence-transformers needs the extra sentence-transformers: pip install "
+            "'bertkit[sentence-transformers]'"
+        ) from error
+
+
+def recorded_pooling(checkpoint: str) -> SentencePooling:
+    """Reads the pooling of a checkpoint that sentence-transformers wrote; that of `bertkit embed` for all others.
+
+    Raises:
+        CheckpointError: the checkpoint has steps or a pooling that bertkit does not compute.
+    """
+    modules = _read(checkpoint, "modules.json")
+    if modules is None:
+        return SentencePooling()
+    with reading(checkpoint, "modules.json"):
+        kinds = [str(each["type"]).rpartition(".")[2] for each in modules]
+        places = {kind: str(each["path"]) for kind, each in zip(kinds, modules, strict=True)}
+    if kinds[:2] != ["Transformer", "Pooling"] or kinds[2:] not in ([], ["Normalize"]):
+        raise CheckpointError(
+            f"{checkpoint}: modules.json has the steps {', '.join(kinds)}; bertkit computes Transformer, Pooling and "
+            "Normalize; use the checkpoint with sentence-transformers as it is"
+        )
+    config = _read(checkpoint, f"{places['Pooling']}/config.json") or {}
+    given = config.get("pooling_mode")
+    chosen = [given] if isinstance(given, str) else [name for name, mode in _MODES.items() if config.get(mode)]
+    others = [mode for mode in _OTHER_MODES if config.get(f"pooling_mode_{mode}")]
+    if len(chosen) != 1 or chosen[0] not in _MODES or others:
+        raise CheckpointError(
+            f"{checkpoint}: its pooling is {', '.join(map(str, [*chosen, *others])) or 'none'}; expected one of "
+            f"{', '.join(_MODES)}; use the checkpoint with sentence-transformers as it is"
+        )
+    limits = _read(checkpoint, "sentence_bert_config.json") or {}
+    longest = limits.get("max_seq_length") or longest_of_tokenizer(checkpoint)  # from version 6 on it is there
+    return SentencePooling(cast(Pooling, chosen[0]), "Normalize" in kinds, longest)
+
+
+def _read(checkpoint: str, file: str) -> Any:
+    """Returns the content of a JSON file of a checkpoint; ``None`` if it has no such file."""
+    from transformers.utils import cached_file
+
+    with reading(checkpoint, file):
+        path = cached_file(
+            checkpoint, file, _raise_exceptions_for_missing_entries=False, _raise_exceptions_for_connection_errors=False
+        )
+        return None if path is None else json.loads(Path(path).read_bytes())
+
+
+def write_sentence_transformers(
+    checkpoint: str, folder: Path, pooling: Pooling | None, normalize: bool | None
+) -> tuple[Comparison, tuple[str, ...]]:
+    """Writes the encoder of a checkpoint with its pooling, loads it with sentence-transformers, and compares vectors.
+
+    Args:
+        checkpoint: folder or Hub id of a checkpoint of any family, with any head or none.
+        folder: the folder to write to.
+        pooling, normalize: ``None`` for those of the checkpoint.
+
+    Returns:
+        How close the vectors are to those of `bertkit embed`, and the properties of the form as sentences.
+
+    Raises:
+        CheckpointError: the checkpoint cannot be loaded, or the vectors differ.
+        RecipeError: the pooling is unknown.
+    """
+    if pooling is not None and pooling not in get_args(Pooling):
+        raise RecipeError(f"--pooling {pooling}: expected {', '.join(get_args(Pooling))}")
+    recorded = recorded_pooling(checkpoint)
+    kind = recorded.pooling if pooling is None else pooling
+    unit = recorded.normalize if normalize is None else normalize
+    config = load_config(checkpoint, any_encoder=True)
+    tokenizer = load_tokenizer(checkpoint, config=config)
+    longest = min(recorded.max_seq_length or _LONGEST, longest_input(config), _LONGEST)
+    with without_library_bars():
+        encoder = load_encoder(checkpoint, config)
+        write_stock(encoder, tokenizer, folder, checkpoint)
+    steps = ["Transformer", "Pooling", *(["Normalize"] if unit else [])]
+    modules = [
+        {
+            "idx": number,
+            "name": str(number),
+            "path": f"{number}_{step}" if number else "",
+            "type": f"sentence_transformers.models.{step}",
+        }
+        for number, step in enumerate(steps)
+    ]
+    write_json(folder / "modules.json", modules)
+    for number, step in list(enumerate(steps))[1:]:
+        (folder / f"{number}_{step}").mkdir()
+    modes = {mode: name == kind for name, mode in _MODES.items()}
+    sizes = {"word_embedding_dimension": config.hidden_size}
+    write_json(folder / "1_Pooling" / "config.json", {**sizes, **modes, "pooling_mode_mean_sqrt_len_tokens": False})
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": longest, "do_lower_case": False})
+    comparison = _compared(Embedder(encoder, tokenizer, 64, checkpoint), folder, kind, unit, longest)
+    cut = (
+        f"{kind} pooling, vectors {'of length 1' if unit else 'not normalized'}; texts are cut after {longest} tokens, "
+        "which `bertkit embed` reads in windows"
+    )
+    return comparison, (cut,)
+
+
+def _compared(embedder: Embedder, folder: Path, pooling: Pooling, unit: bool, longest: int) -> Comparison:
+    """Compares the vectors of short texts, each divided by its length.
+
+    Raises:
+        CheckpointError: they differ, or they are not of length 1 although normalized.
+    """
+    from sentence_transformers import SentenceTransformer
+
+    texts = [*SENTENCES, " ".join(SENTENCES)]
+    lengths = [len(embedder.tokenizer(text, truncation=False, verbose=False)["input_ids"]) for text in texts]
+    texts = [text for text, length in zip(texts, lengths, strict=True) if length <= longest]
+    lengths = [length for length in lengths if length <= longest]
+    ours = embedder.pooled(texts, pooling, (-1,), None, None, reached=lambda done, of: None)
+    with without_library_bars():
+        theirs = SentenceTransformer(str(folder), device="cpu").encode(texts, show_progress_bar=False)
+    sizes = np.linalg.norm(ours, axis=-1, keepdims=True)
+    difference = float(np.abs((ours / sizes) - theirs / (1 if unit else sizes)).max())
+    if not difference <= TOLERANCE:
+        raise CheckpointError(
+            f"{embedder.name}: the vectors of sentence-transformers differ by {difference:.1e}, tolerance "
+            f"{TOLERANCE:.0e}; nothing has been written"
+        )
+    return Comparison(difference, TOLERANCE, len(texts), (min(lengths), max(lengths)))

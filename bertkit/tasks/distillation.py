@@ -1,0 +1,90 @@
+"""Losses of a student against the outputs of its teacher (Hinton et al. 2015, Sanh et al. 2019).
+
+The outputs of a teacher are floating-point tensors in which NaN marks what does not count. An item is a vector along
+the last dimension: the class logits of an input or a token, the scores of the positions of an input, a hidden state. An
+item whose first number is NaN is missing; NaN after it is padding. Losses are sums over the items, to be divided by
+`num_items` of the global batch.
+
+Dimension letters: B inputs, S tokens of the student's batch, T ≤ S tokens of the teacher's outputs, C classes, H hidden
+size.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from bertkit.model.loss_bert import at_least_float32
+
+
+def num_items(teacher: Tensor) -> Tensor:
+    """Counts the items of a teacher's output, 0-d int64.
+
+    >>> num_items(torch.tensor([[1.0, 2.0, torch.nan], [torch.nan, torch.nan, torch.nan]]))
+    tensor(1)
+    """
+    return (~teacher[..., 0].isnan()).sum()
+
+
+def soft_cross_entropy(logits: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+    """Computes the cross-entropy between the distributions of teacher and student, times the squared temperature.
+
+    Args:
+        logits: scores of the student, (B, C), (B, S, C), or (B, S) if the positions are the classes.
+        teacher: scores of the teacher, (B, C), (B, T, C) or (B, T).
+        temperature: divides the scores of both.
+
+    Returns:
+        Sum over the items, 0-d: ``-T² Σ softmax(teacher / T) · log softmax(logits / T)``, in nats.
+
+    Example:
+        >>> scores = torch.tensor([[0.0, 0.0]])
+        >>> round(soft_cross_entropy(scores, scores, 2.0).item(), 4)  # 4 ln 2
+        2.7726
+    """
+    logits, teacher = _aligned(logits, teacher)
+    absent = teacher.isnan()
+    lowest = torch.finfo(logits.dtype).min  # -inf would make the gradients of missing items NaN
+    student = F.log_softmax((logits / temperature).masked_fill(absent, lowest), dim=-1).masked_fill(absent, 0.0)
+    targets = F.softmax((teacher / temperature).masked_fill(absent, lowest), dim=-1).masked_fill(absent, 0.0)
+    return -(targets * student).sum() * temperature**2
+
+
+def soft_binary_cross_entropy(logits: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+    """Computes the same for C independent labels, with sigmoids: the mean over the labels, summed over the items.
+
+    Args:
+        logits, teacher: (B, C).
+        temperature: as for `soft_cross_entropy`.
+    """
+    logits, teacher = _aligned(logits, teacher)
+    absent = teacher.isnan()
+    targets = (teacher / temperature).masked_fill(absent, 0.0).sigmoid()
+    losses = F.binary_cross_entropy_with_logits(logits / temperature, targets, reduction="none")
+    return losses.masked_fill(absent, 0.0).mean(dim=-1).sum() * temperature**2
+
+
+def squared_error(scores: Tensor, teacher: Tensor) -> Tensor:
+    """Computes the squared error of the scores, (B, 1) each, summed over the items."""
+    scores, teacher = _aligned(scores, teacher)
+    return (scores - teacher.where(~teacher.isnan(), scores.detach())).square().mean(dim=-1).sum()
+
+
+def cosine_distance(states: Tensor, teacher: Tensor) -> Tensor:
+    """Computes 1 minus the cosine of the angle between hidden states, summed over the tokens.
+
+    Args:
+        states: (B, S, H).
+        teacher: (B, T, H).
+    """
+    states, teacher = _aligned(states, teacher)
+    absent = teacher[..., 0].isnan()
+    cosines = F.cosine_similarity(states, teacher.masked_fill(absent.unsqueeze(-1), 1.0), dim=-1)
+    return (1 - cosines).masked_fill(absent, 0.0).sum()
+
+
+def _aligned(student: Tensor, teacher: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns both in float32 with the same number of tokens; batches are padded on the right."""
+    student = at_least_float32(student[:, : teacher.shape[1]])
+    return student, teacher.to(student.dtype)

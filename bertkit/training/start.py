@@ -1,0 +1,158 @@
+"""Weights and tokenizer that a fine-tuning starts from: a checkpoint, some of its layers, or new weights."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
+
+from bertkit.checkpoint.encoders import head_class
+from bertkit.checkpoint.load import StoredConfig, check_positions, load_model, load_tokenizer, read_config
+from bertkit.errors import RecipeError
+from bertkit.model.configuration_bert import BertConfig
+from bertkit.progress import without_library_bars
+from bertkit.recipe.distillation import distillation_settings
+from bertkit.recipe.load import Recipe
+from bertkit.tasks.base import Task
+from bertkit.training.tuning import encoder_layers
+
+
+@dataclass(frozen=True)
+class Start:
+    """Source of the weights of a fine-tuning.
+
+    Attributes:
+        checkpoint: folder or Hub id; ``None`` for new weights.
+        stored: configuration to build the model's from.
+        tokenizer: tokenizer of the checkpoint; for new weights that of the teacher.
+        layers: layers of the checkpoint's encoder to keep, from 0; ``None`` for all.
+    """
+
+    checkpoint: str | None
+    stored: StoredConfig
+    tokenizer: PreTrainedTokenizerFast
+    layers: Sequence[int] | None
+
+    @property
+    def name(self) -> str:
+        """Name of the start in messages."""
+        return self.stored.name_or_path
+
+    def model(self, task: Task, config: PreTrainedConfig) -> tuple[PreTrainedModel, list[str]]:
+        """Loads or builds the model, in float32; new weights are drawn from torch's generator.
+
+        Args:
+            task: the task, which names the head and its labels.
+            config: configuration from ``stored``.
+
+        Returns:
+            The model, and the names of the weights that are not from the checkpoint.
+
+        Raises:
+            CheckpointError: as `load_model`.
+            RecipeError: the checkpoint has no such layers, or the recipe has a value that they exclude.
+        """
+        if self.checkpoint is None:
+            network = head_class(task.head, config, self.name)(config)
+            return network, [name for name, _ in network.named_parameters()]
+        labels = task.config().get("id2label")
+        with without_library_bars():
+            network, new = load_model(
+                task.head, self.checkpoint, config, new_head=True, labels=labels and list(labels.values())
+            )
+        return (network if self.layers is None else with_layers(network, self.layers)), new
+
+
+def finetuning_start(recipe: Recipe) -> Start:
+    """Loads the tokenizer and reads the configuration that a fine-tuning recipe starts from.
+
+    Raises:
+        CheckpointError: the checkpoint cannot be loaded.
+        RecipeError: the recipe names no checkpoint, or inputs longer than it reads.
+    """
+    source, layers = recipe.model.get("name_or_path"), recipe.model.get("keep_layers")
+    distilled = distillation_settings(recipe.train)
+    if source is not None:
+        if layers is not None and recipe.model.get("num_hidden_layers") is not None:
+            raise RecipeError(
+                f"recipe {recipe.name}: model.keep_layers sets the number of layers; remove num_hidden_layers"
+            )
+        stored = read_config(source, any_encoder=True)
+        unchanged = stored.build({})
+        check_positions(recipe.data.max_seq_length, unchanged, source)
+        if layers is not None:
+            _check_layers(layers, unchanged.num_hidden_layers)
+        return Start(source, stored, load_tokenizer(source, config=unchanged), layers)
+    if distilled is None:
+        raise RecipeError(f"recipe {recipe.name}: no checkpoint to start from; give --model or model.name_or_path")
+    tokenizer = load_tokenizer(distilled.teacher)
+    ids = max(tokenizer.get_vocab().values()) + 1  # gaps included
+    fields = {"vocab_size": ids, "pad_token_id": tokenizer.pad_token_id}
+    stored = StoredConfig("the new model", {**fields, "model_type": BertConfig.model_type}, BertConfig)
+    return Start(None, stored, tokenizer, None)
+
+
+def with_layers(model: PreTrainedModel, layers: Sequence[int]) -> PreTrainedModel:
+    """Builds a model of some of the encoder's layers, with their weights and all weights outside of the layers.
+
+    The result is what loading the saved model gives; values of the configuration that are given for each layer, such as
+    the kind of attention, are those of the chosen layers.
+
+    Args:
+        model: a model of any family with a list of layers.
+        layers: numbers of the layers to keep, from 0, in ascending order.
+
+    Raises:
+        RecipeError: the model has no list of layers or no such layers, or its layers differ, so that these ones do not
+            fit in their new places.
+    """
+    found = encoder_layers(model)
+    _check_layers(layers, model.config.num_hidden_layers)
+    if getattr(model.config, "feature_layers", None) is not None:
+        raise RecipeError("model.keep_layers: does not work with model.feature_layers; remove one of them")
+    prefix = next(name for name, module in model.named_modules() if module is found) + "."
+    places = {f"{prefix}{old}.": f"{prefix}{new}." for new, old in enumerate(layers)}
+    kept: dict[str, Any] = {}
+    for name, value in model.state_dict().items():
+        if not name.startswith(prefix):
+            kept[name] = value
+            continue
+        layer = f"{prefix}{name.removeprefix(prefix).partition('.')[0]}."
+        if layer in places:
+            kept[places[layer] + name.removeprefix(layer)] = value
+    smaller: PreTrainedModel = type(model)(_of_layers(model.config, layers))
+    try:
+        smaller.load_state_dict(kept)
+    except RuntimeError as error:
+        raise RecipeError(
+            f"model.keep_layers: the layers of {type(model).__name__} differ, so layers {', '.join(map(str, layers))} "
+            f"do not make a model; keep the first layer: {str(error).splitlines()[-1].strip()[:200]}"
+        ) from error
+    return smaller
+
+
+def _check_layers(layers: Sequence[int], number: int) -> None:
+    """Checks numbers of layers to keep of an encoder with ``number`` layers.
+
+    Raises:
+        RecipeError: there are none, or they are out of range or out of order.
+    """
+    if not layers or list(layers) != sorted(set(layers)) or not 0 <= layers[0] <= layers[-1] < number:
+        raise RecipeError(
+            f"model.keep_layers: expected numbers from 0 to {number - 1} in ascending order, got "
+            f"{', '.join(map(str, layers)) or 'none'}"
+        )
+
+
+def _of_layers(config: PreTrainedConfig, layers: Sequence[int]) -> PreTrainedConfig:
+    """Returns the configuration of a model with only these layers."""
+    number = config.num_hidden_layers
+    changed = copy.deepcopy(config)
+    kinds = getattr(config, "layer_types", None)
+    if isinstance(kinds, list) and len(kinds) == number:
+        changed.layer_types = [kinds[layer] for layer in layers]
+    changed.num_hidden_layers = len(layers)
+    return changed
