@@ -108,6 +108,7 @@ def test_the_loss_is_the_share_of_each_part(run, glue, teacher, alpha, temperatu
     assert logged(done)[0] == pytest.approx(expected.item(), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_the_cosine_of_hidden_states_is_added(run, teacher):
     whole = {**NO_DROPOUT, "train.max_steps": 1}
     without, with_hidden = run("a", alpha=0.5, overrides=whole), run("b", alpha=0.5, hidden=2.0, overrides=whole)
@@ -118,6 +119,7 @@ def test_the_cosine_of_hidden_states_is_added(run, teacher):
     assert logged(nearer)[0] == pytest.approx(logged(alone)[0], abs=1e-3)  # the student is the teacher
 
 
+@pytest.mark.slow
 def test_the_loss_does_not_depend_on_the_size_of_micro_batches(run):
     whole = {**NO_DROPOUT, "train.num_train_epochs": 1, "train.max_steps": -1}
     runs = [
@@ -179,6 +181,7 @@ def test_a_killed_run_continues_bit_for_bit(run):
         run("killed", alpha=0.6, hidden=0.5, overrides=saved, resume=True)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_notices_another_teacher(run, teacher):
     saved = {"train.save_strategy": "steps", "train.save_steps": 2}
     with pytest.raises(Killed):
