@@ -7,6 +7,8 @@ names below are imported when they are first used.
 from __future__ import annotations
 
 import gc
+import sys
+from contextlib import redirect_stdout
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -37,6 +39,7 @@ _PUBLIC = {
     "embed": "bertkit.inference.embedding_files:embed_texts",
     "embed_folder": "bertkit.scaling.folders:embed_folder",
     "ensemble": "bertkit.grids.ensemble:ensemble",
+    "environment": "bertkit.placement.environment:environment",
     "evaluate": "bertkit.inference.predictor:evaluate",
     "export": "bertkit.sharing.export:export",
     "find_recipe": "bertkit.recipe.find:find_recipe",
@@ -53,7 +56,9 @@ _PUBLIC = {
     "pretrain": "bertkit.training.pretraining.pretrain:pretrain",
     "push": "bertkit.sharing.push:push",
     "quickstart": "bertkit.tour.quickstart:quickstart",
+    "recipe_schema": "bertkit.tasks.registry:recipe_schema",
     "report": "bertkit.reporting.report:report",
+    "runs": "bertkit.training.listing:runs",
     "serve": "bertkit.serving.server:serve",
     "train_tokenizer": "bertkit.training.pretraining.tokenizer:train_tokenizer_on",
     "validate_recipes": "bertkit.tasks.registry:validate_recipes",
@@ -76,7 +81,9 @@ def _imported(module: str) -> ModuleType:
     was_enabled = gc.isenabled()
     gc.disable()
     try:
-        return import_module(module)
+        # transformers prints a line at its import if WANDB_MODE is offline; stdout is for results.
+        with redirect_stdout(sys.stderr):
+            return import_module(module)
     finally:
         if was_enabled:
             gc.enable()

@@ -197,7 +197,7 @@ def without_reports() -> Iterator[None]:
     from bertkit.recipe import check
 
     with pytest.MonkeyPatch.context() as patch:  # its own, since tests may undo theirs
-        patch.setitem(check._TRAIN_DEFAULTS, "report", False)
+        patch.setitem(check.TRAIN_DEFAULTS, "report", False)
         yield
 
 

@@ -51,7 +51,9 @@ def field_types(configuration: type[PreTrainedConfig]) -> dict[str, Any]:
     fields = {field.name: field.type for field in dataclasses.fields(configuration)}
     # Only the fields that a family declares: labels, dtype and so on are set by task and placement.
     own = set(vars(BertConfig)) & set(fields) if configuration is BertConfig else own_fields(configuration)
-    found = {name: fields.get(name, Any) for name in own}
+    # In the order of the class: the order of a set differs between processes.
+    names = [*(name for name in fields if name in own), *sorted(own - set(fields))]
+    found = {name: fields.get(name, Any) for name in names}
     return {name: Any if isinstance(kind, str) else kind for name, kind in found.items()}
 
 

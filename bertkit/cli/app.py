@@ -20,6 +20,7 @@ from bertkit.cli import (
     distill,
     embed,
     ensemble,
+    env,
     evaluate,
     export,
     fill_mask,
@@ -30,6 +31,7 @@ from bertkit.cli import (
     quickstart,
     recipes,
     report,
+    runs_below,
     serve,
     tokenizer,
 )
@@ -48,7 +50,6 @@ app = typer.Typer(
     name="bertkit",
     help="Pre-train, fine-tune, evaluate and use BERT.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.command("quickstart")(quickstart.quickstart)
@@ -68,6 +69,8 @@ app.command("serve")(serve.serve)
 app.command("demo")(demo.demo)
 app.command("push")(push.push)
 app.command("report")(report.report)
+app.command("runs")(runs_below.runs)
+app.command("env")(env.env)
 app.add_typer(tokenizer.app, name="tokenizer")
 app.add_typer(corpus.app, name="corpus")
 app.add_typer(recipes.app, name="recipes")

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import bertkit
-from bertkit.cli import options
+from bertkit.cli import completion, options
 from bertkit.cli.printing import print_text
 from bertkit.json_text import dumps
 
@@ -21,6 +21,7 @@ def compare(
             metavar="A B...",
             help="Run directories, grids, or tables with the columns prediction and gold.",
             show_default=False,
+            autocompletion=completion.runs,
         ),
     ],
     metric: Annotated[

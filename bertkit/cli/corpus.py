@@ -13,6 +13,7 @@ from bertkit.cli.commands import command
 from bertkit.cli.printing import print_text
 from bertkit.cli.settings import Setting, Settings
 from bertkit.corpus.building.settings import Deduplication, Engine
+from bertkit.json_text import dumps
 
 app = typer.Typer(help="Tokenize a corpus ahead of pre-training.", no_args_is_help=True)
 
@@ -53,6 +54,7 @@ def build(
         Deduplication | None,
         typer.Option(help="Leave out documents that repeat, or nearly repeat, an earlier one.", show_default=False),
     ] = None,
+    json: options.AsJson = False,
 ) -> None:
     """Split and tokenize text into a token store, which pretrain --corpus reads."""
     store = bertkit.build_corpus(
@@ -65,6 +67,8 @@ def build(
         deduplicate=deduplicate,
         **settings.block("data"),
     )
-    print_text(
-        f"{store.num_documents} documents, {store.num_sentences} sentences, {store.num_tokens} tokens: {output_dir}"
-    )
+    found = {"documents": store.num_documents, "sentences": store.num_sentences, "tokens": store.num_tokens}
+    if json:
+        print_text(dumps({"output_dir": str(output_dir), **found}))
+    else:
+        print_text(f"{', '.join(f'{number} {name}' for name, number in found.items())}: {output_dir}")

@@ -8,6 +8,7 @@ import typer
 
 import bertkit
 from bertkit.cli import options
+from bertkit.cli.printing import print_address
 
 
 def demo(
@@ -22,6 +23,7 @@ def demo(
     precision: options.Precision = "auto",
     revision: options.Revision = None,
     trust_remote_code: options.TrustRemoteCode = False,
+    json: options.AddressAsJson = False,
 ) -> None:
     """Show a page in the browser on which a checkpoint can be tried."""
     bertkit.demo(
@@ -33,4 +35,5 @@ def demo(
         precision=precision,
         revision=revision,
         trust_remote_code=trust_remote_code,
+        ready=print_address if json else None,
     )

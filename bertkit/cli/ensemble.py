@@ -9,13 +9,15 @@ from typing import Annotated
 import typer
 
 import bertkit
-from bertkit.cli import options
+from bertkit.cli import completion, options
 from bertkit.cli.printing import print_text
 from bertkit.json_text import dumps
 
 
 def ensemble(
-    grid: Annotated[Path, typer.Argument(help="Output folder of a grid.", show_default=False)],
+    grid: Annotated[
+        Path, typer.Argument(help="Output folder of a grid.", show_default=False, autocompletion=completion.runs)
+    ],
     *,
     output_dir: Annotated[Path, typer.Option(help="The new checkpoint.", show_default=False)],
     json: options.AsJson = False,

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 import bertkit
+from bertkit.cli import completion
 from bertkit.cli.grids import print_grid
 from bertkit.cli.printing import print_text
 from bertkit.cli.reports import print_report
@@ -24,7 +25,9 @@ def glue(
     task: Annotated[
         str | None,
         typer.Option(
-            help="A GLUE task such as sst2, run with its recipe; several, such as rte,mrpc; or all.", show_default=False
+            help="A GLUE task such as sst2, run with its recipe; several, such as rte,mrpc; or all.",
+            show_default=False,
+            autocompletion=completion.glue_tasks,
         ),
     ] = None,
     run: FineTuning,

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from bertkit.cli import completion
 from bertkit.cli.printing import print_text
 from bertkit.json_text import dumps
 
@@ -25,6 +26,7 @@ class Grid:
             help="Values to try in all combinations: KEY=VALUE,VALUE, or paper for the grid of the BERT paper. "
             "Repeatable.",
             metavar="KEY=VALUES",
+            autocompletion=completion.keys,
             rich_help_panel=_PANEL,
             show_default=False,
         ),
@@ -35,6 +37,7 @@ class Grid:
             "--search",
             help="Range to sample from instead: KEY=LO..HI, KEY=LO..HI:log or KEY=VALUE,VALUE. Repeatable.",
             metavar="KEY=RANGE",
+            autocompletion=completion.keys,
             rich_help_panel=_PANEL,
             show_default=False,
         ),

@@ -7,11 +7,20 @@ from typing import Annotated, Literal
 
 import typer
 
+from bertkit.cli import completion
 from bertkit.cli.settings import Setting
 
 CORPUS_HELP = "Text: files (.txt, .jsonl, .parquet, also .gz, .zst), folders, patterns, Hub ids. Repeatable."
-Checkpoint = Annotated[str, typer.Argument(help="A run directory, a folder or a Hub id.", show_default=False)]
-OutputDir = Annotated[Path, typer.Option("--output-dir", help="The run directory; new or empty.", show_default=False)]
+Checkpoint = Annotated[
+    str,
+    typer.Argument(help="A run directory, a folder or a Hub id.", show_default=False, autocompletion=completion.runs),
+]
+OUTPUT = "Output"
+"""Panel of the options about what a run writes, in the help."""
+OutputDir = Annotated[
+    Path,
+    typer.Option("--output-dir", help="The run directory; new or empty.", show_default=False, rich_help_panel=OUTPUT),
+]
 MorePaths = Annotated[
     list[str] | None,
     typer.Argument(
@@ -38,15 +47,24 @@ PlacementFile = Annotated[
         help="Where to run: auto, cpu, single_gpu, ddp, fsdp, tpu, or your own file.",
         rich_help_panel="Placement",
         show_default=False,
+        autocompletion=completion.placements,
     ),
 ]
 SetValues = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", help="Any recipe value: block.key=value. Repeatable.", metavar="KEY=VALUE", show_default=False
+        "--set",
+        help="Any recipe value: block.key=value. Repeatable.",
+        metavar="KEY=VALUE",
+        show_default=False,
+        autocompletion=completion.keys,
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object.")]
+AS_JSON = "Print the result as JSON, and nothing else."
+AsJson = Annotated[bool, typer.Option("--json", help=AS_JSON)]
+AddressAsJson = Annotated[
+    bool, typer.Option("--json", help="Print the address as one JSON object when connections are accepted.")
+]
 # Settings that `tokenizer train` and `pretrain` share: of the text and of a vocabulary learned from it.
 VOCABULARY_AND_TEXT = (
     "data.tokenizer_type",

@@ -15,7 +15,7 @@ from bertkit.errors import RecipeError
 
 
 def predict(
-    checkpoint: Annotated[str, typer.Argument(help="A run directory, a folder or a Hub id.", show_default=False)],
+    checkpoint: options.Checkpoint,
     texts: Annotated[
         list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts to predict.", show_default=False)
     ] = None,

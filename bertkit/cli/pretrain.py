@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import bertkit
-from bertkit.cli import options, runs
+from bertkit.cli import completion, options, runs
 from bertkit.cli.settings import Setting, run_settings
 
 SETTINGS = run_settings(
@@ -34,6 +34,7 @@ class Run(runs.Run):
         typer.Option(
             help="A recipe's name (bertkit recipes list) or file; bert-base by default, continue with --model.",
             show_default=False,
+            autocompletion=completion.recipes,
         ),
     ] = None
     model: Annotated[
@@ -41,6 +42,7 @@ class Run(runs.Run):
         typer.Option(
             help="Continue from this checkpoint, a folder or a Hub id, with its tokenizer. Without it: new weights.",
             show_default=False,
+            autocompletion=completion.runs,
         ),
     ] = None
 

@@ -34,6 +34,11 @@ def print_list(name: str, blocks: Iterable[Iterable[Any]]) -> None:
     _print("]}\n")
 
 
+def print_address(address: str) -> None:
+    """Prints the address of a server as one JSON object, and flushes."""
+    _print(printable(dumps({"address": address})) + "\n")
+
+
 def _print(text: str) -> None:
     with uninterrupted():
         sys.stdout.write(text)

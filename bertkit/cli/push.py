@@ -8,14 +8,17 @@ from typing import Annotated, Literal
 import typer
 
 import bertkit
-from bertkit.cli import options
+from bertkit.cli import completion, options
 from bertkit.cli.printing import print_text
 from bertkit.json_text import dumps
 
 
 def push(
     checkpoint: Annotated[
-        str, typer.Argument(help="A run directory or a folder with a checkpoint.", show_default=False)
+        str,
+        typer.Argument(
+            help="A run directory or a folder with a checkpoint.", show_default=False, autocompletion=completion.runs
+        ),
     ],
     repo_id: Annotated[
         str, typer.Argument(metavar="REPO_ID", help="owner/name; created if it does not exist.", show_default=False)

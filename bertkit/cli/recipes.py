@@ -8,31 +8,66 @@ from typing import Annotated
 import typer
 
 import bertkit
+from bertkit.cli import completion, options
 from bertkit.cli.printing import print_text
-from bertkit.recipe.yaml_files import read_recipe_text
+from bertkit.json_text import dumps
+from bertkit.recipe.find import recipe_text
+from bertkit.recipe.yaml_files import read_recipe_file
 
 app = typer.Typer(help="List, read, copy and check recipes.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="A recipe's name, such as finetune/glue/sst2.", show_default=False)]
+Name = Annotated[
+    str,
+    typer.Argument(
+        help="A recipe's name, such as finetune/glue/sst2.", show_default=False, autocompletion=completion.recipes
+    ),
+]
 
 
 @app.command("list")
-def list_() -> None:
+def list_(json: options.AsJson = False) -> None:
     """List the names of all recipes."""
-    for name in bertkit.list_recipes():
+    names = bertkit.list_recipes()
+    if json:
+        print_text(dumps(names))
+        return
+    for name in names:
         print_text(name)
 
 
 @app.command()
-def show(name: Name) -> None:
+def show(name: Name, json: options.AsJson = False) -> None:
     """Print a recipe."""
-    print_text(read_recipe_text(bertkit.find_recipe(name)), end="")
+    if json:
+        print_text(dumps(read_recipe_file(bertkit.find_recipe(name))[0]))
+        return
+    print_text(recipe_text(name), end="")
 
 
 @app.command()
-def copy(name: Name, destination: Annotated[Path, typer.Argument(help="The new file.", show_default=False)]) -> None:
+def copy(
+    name: Name,
+    destination: Annotated[Path, typer.Argument(help="The new file.", show_default=False)],
+    json: options.AsJson = False,
+) -> None:
     """Copy a recipe to a new file."""
-    print_text(bertkit.copy_recipe(name, destination))
+    target = bertkit.copy_recipe(name, destination)
+    print_text(dumps({"recipe": str(target)}) if json else target)
+
+
+@app.command()
+def schema(
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            help="A task, as in task.kind, or placement; all kinds by default.",
+            show_default=False,
+            autocompletion=completion.kinds,
+        ),
+    ] = None,
+) -> None:
+    """Print the JSON Schema of recipes, for completion and checks in editors."""
+    print_text(dumps(bertkit.recipe_schema(kind), indent=1, ensure_ascii=False))
 
 
 @app.command()
@@ -42,8 +77,12 @@ def validate(
         bool,
         typer.Option("--run-code", help="Also run the code that a recipe names, such as data.sentence_splitter."),
     ] = False,
+    json: options.AsJson = False,
 ) -> None:
     """Check recipes; one message lists all faults of all files. Without --run-code, no code of a recipe runs."""
     bertkit.validate_recipes(files, run_code=run_code)
+    if json:
+        print_text(dumps({"valid": list(map(str, files))}))
+        return
     for file in files:
         print_text(f"{file}: ok")

@@ -8,14 +8,20 @@ from typing import Annotated
 import typer
 
 import bertkit
-from bertkit.cli import options
+from bertkit.cli import completion, options
 from bertkit.cli.printing import print_text
 from bertkit.json_text import dumps
 
 
 def report(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="Run directories, finished or not.", show_default=False)
+        list[Path],
+        typer.Argument(
+            metavar="DIR...",
+            help="Run directories, finished or not.",
+            show_default=False,
+            autocompletion=completion.runs,
+        ),
     ],
     output: Annotated[
         Path | None,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import bertkit
-from bertkit.cli import options
+from bertkit.cli import completion, options
 from bertkit.cli.grids import Grid, print_grid
 from bertkit.cli.printing import print_results
 from bertkit.cli.reports import print_report
@@ -34,24 +34,36 @@ class Run:
 
     output_dir: options.OutputDir
     recipe: Annotated[
-        str | None, typer.Option(help="A recipe's name (bertkit recipes list) or file.", show_default=False)
+        str | None,
+        typer.Option(
+            help="A recipe's name (bertkit recipes list) or file.",
+            show_default=False,
+            autocompletion=completion.recipes,
+        ),
     ] = None
     model: Annotated[
-        str | None, typer.Option(help="Checkpoint to start from: a folder or a Hub id.", show_default=False)
+        str | None,
+        typer.Option(
+            help="Checkpoint to start from: a folder or a Hub id.", show_default=False, autocompletion=completion.runs
+        ),
     ] = None
     settings: Settings
     placement: options.PlacementFile = None
     set_: options.SetValues = None
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --output-dir.")] = False
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Continue the run in --output-dir.", rich_help_panel=options.OUTPUT),
+    ] = False
     push_to_hub: Annotated[
         str | None,
         typer.Option(
             help="Push the finished run to this repository; set its licence etc. with --set hub.license=mit.",
             metavar="REPO_ID",
             show_default=False,
+            rich_help_panel=options.OUTPUT,
         ),
     ] = None
-    json: options.AsJson = False
+    json: Annotated[bool, typer.Option("--json", help=options.AS_JSON, rich_help_panel=options.OUTPUT)] = False
     check: Annotated[
         bool,
         typer.Option(

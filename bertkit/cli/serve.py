@@ -8,6 +8,7 @@ import typer
 
 import bertkit
 from bertkit.cli import options
+from bertkit.cli.printing import print_address
 
 
 def serve(
@@ -36,6 +37,7 @@ def serve(
     max_client_batch_size: Annotated[int, typer.Option(help="Texts of a request.")] = 32,
     max_request_tokens: Annotated[int, typer.Option(help="Tokens of a request.")] = 32768,
     max_body_bytes: Annotated[int, typer.Option(help="Bytes of a request.")] = 2_000_000,
+    json: options.AddressAsJson = False,
 ) -> None:
     """Serve a checkpoint over HTTP, for InferenceClient and the clients of text-embeddings-inference."""
     from bertkit.serving.limits import Limits
@@ -58,4 +60,5 @@ def serve(
         trust_remote_code=trust_remote_code,
         token=token,
         limits=limits,
+        ready=print_address if json else None,
     )

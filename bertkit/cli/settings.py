@@ -20,6 +20,8 @@ _TRAIN: dict[str, Any] = {
     "num_train_epochs": float,
     "max_steps": int,
     "seed": int,
+    "report_to": list[str],
+    "run_name": str | None,
     **OWN_TRAIN_KEYS,
 }
 _PANELS = {"task": "Task", "data": "Data", "train": "Training", "placement": "Placement"}
@@ -45,12 +47,14 @@ class Setting:
         help: help text of the option.
         flag: name of the option; None derives it from the key, such as ``--max-seq-length``.
         metavar: placeholder of the value in the help; None for the type.
+        group: panel of the option in the help; None for that of the block.
     """
 
     key: str
     help: str
     flag: str | None = None
     metavar: str | None = None
+    group: str | None = None
 
     @property
     def block(self) -> str:
@@ -74,7 +78,7 @@ class Setting:
     @property
     def panel(self) -> str:
         """Returns the panel of the option in the help."""
-        return _PANELS[self.block]
+        return self.group or _PANELS[self.block]
 
 
 _SHARED = {
@@ -110,6 +114,18 @@ _SHARED = {
         Setting("train.global_train_batch_size", "Sequences per optimizer step, over all processes and accumulation."),
         Setting("train.class_weights", "Loss for imbalanced classes: balanced, or focal."),
         Setting("train.seed", "Random seed of weights, order, masks and dropout."),
+        Setting(
+            "train.report_to",
+            "Write losses, scores and figures to trackio, wandb, tensorboard, mlflow or another tracker. Repeatable.",
+            metavar="NAME",
+            group="Output",
+        ),
+        Setting(
+            "train.run_name",
+            "Name of the run, or of the group of runs, in the trackers; the folder's by default.",
+            metavar="NAME",
+            group="Output",
+        ),
         Setting("data.max_seq_length", "Maximum number of tokens of an input, special tokens included."),
         Setting("data.max_train_samples", "Use at most this number of training examples, the first ones."),
         Setting("data.max_eval_samples", "Use at most this number of evaluation examples, the first ones."),
@@ -129,6 +145,8 @@ _OF_EVERY_RUN = (
     "train.max_steps",
     "train.global_train_batch_size",
     "train.seed",
+    "train.report_to",
+    "train.run_name",
     "placement.num_processes",
 )
 

@@ -11,6 +11,7 @@ from bertkit.cli import options
 from bertkit.cli.commands import command
 from bertkit.cli.printing import print_text
 from bertkit.cli.settings import Settings
+from bertkit.json_text import dumps
 
 app = typer.Typer(help="Train a vocabulary.", no_args_is_help=True)
 
@@ -31,7 +32,9 @@ def train(
     output_dir: options.OutputDir,
     settings: Settings,
     more: options.MorePaths = None,
+    json: options.AsJson = False,
 ) -> None:
     """Train a tokenizer on text."""
     tokenizer = bertkit.train_tokenizer([*corpus, *(more or [])], vocab_size, output_dir, **settings.block("data"))
-    print_text(f"{len(tokenizer)} pieces: {output_dir}")
+    found = {"output_dir": str(output_dir), "vocab_size": len(tokenizer)}
+    print_text(dumps(found) if json else f"{len(tokenizer)} pieces: {output_dir}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,6 +30,7 @@ def demo(
     precision: Precision = "auto",
     revision: str | None = None,
     trust_remote_code: bool = False,
+    ready: Callable[[str], None] | None = None,
 ) -> None:
     """Serves a page for a checkpoint until SIGTERM or Ctrl-C.
 
@@ -42,6 +44,7 @@ def demo(
         port: port to listen on; 0 takes a free one.
         as_: as for `bertkit.serve`.
         device, precision, revision, trust_remote_code: as for `bertkit.load`.
+        ready: called with the address when connections are accepted.
 
     Raises:
         RecipeError: the extra ``demo`` is missing, or the address cannot be listened on.
@@ -57,7 +60,7 @@ def demo(
             checkpoint, device=device, precision=precision, revision=revision, trust_remote_code=trust_remote_code
         )
         app = build_demo(loaded, Path(str(checkpoint)).name, as_)
-        run_app(app, listener, f"page for {checkpoint}: {{address}}; Ctrl-C ends it", _SHUTDOWN)
+        run_app(app, listener, f"page for {checkpoint}: {{address}}; Ctrl-C ends it", _SHUTDOWN, ready)
 
 
 def build_demo(loaded: LoadedCheckpoint, name: str, as_: As | None = None) -> Any:

@@ -19,11 +19,11 @@ from bertkit.progress import is_score
 from bertkit.tasks.base import Task
 from bertkit.tasks.splits import is_scored
 from bertkit.training.finetune import finetune
+from bertkit.training.listing import RECORDS as RECORDS
 from bertkit.training.recovery.run_lock import FolderInUseError
 from bertkit.training.recovery.run_scope import run_scope
 from bertkit.training.run_directory import is_finished
-
-RECORDS = "records"
+from bertkit.training.tracking.tracking import run_group
 
 Record = Mapping[str, Any]
 """Result of a cell: ``score``, ``metrics`` and ``collapsed``; or ``error`` if the run failed."""
@@ -68,7 +68,8 @@ def _recorded(definition: Definition, cell: Cell, place: Path, folder: Path) -> 
         recipe = definition.recipe_of(cell)
         if not is_finished(place):
             # Without the decorator of `finetune`, since this process holds the lock already.
-            inspect.unwrap(finetune)(recipe, output_dir=place, resume=(place / "recipe.yaml").is_file())
+            with run_group(folder):
+                inspect.unwrap(finetune)(recipe, output_dir=place, resume=(place / "recipe.yaml").is_file())
         metrics, outcome = metrics_of(place), outcome_of(place)
         record = {
             "score": main_score(outcome.task, metrics),

@@ -19,8 +19,10 @@ from bertkit.recipe.load import Recipe
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import FineTuningData
 from bertkit.training.finetune import with_absolute_paths
+from bertkit.training.listing import GRID_FILE as GRID_FILE
+from bertkit.training.tracking.names import KEYS as TRACKING_KEYS
 
-GRID_FILE, RUNS = "grid.json", "runs"
+RUNS = "runs"
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.,=+-]+")
 _MOST_CELLS = 100_000
 
@@ -262,12 +264,14 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _compared(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the values of ``grid.json`` that must not change, by dotted key: all but placement, hub and names."""
+    """Returns the values of ``grid.json`` that must not change, by dotted key: all but placement, hub, names and
+    trackers."""
     flat = {
         f"{block}.{key}": value
         for block, values in stored["recipe"].items()
         if block not in ("placement", "hub")
         for key, value in values.items()
+        if block != "train" or key not in TRACKING_KEYS
     }
     for part in ("grid", "search"):
         flat |= {f"--{part} {key}": value for key, value in stored[part].items()}

@@ -22,9 +22,10 @@ from bertkit.inference.outcomes import mean_outputs, outcome_of
 from bertkit.metrics.statistics import mean_interval
 from bertkit.tasks.base import Task
 from bertkit.tasks.folds import fold_of_each
+from bertkit.training.listing import GRID_RESULTS
 from bertkit.training.run_directory import contents
 
-RESULTS, TABLE, BEST, OUT_OF_FOLD = "grid_results.json", "grid_results.csv", "best", "out_of_fold.jsonl"
+RESULTS, TABLE, BEST, OUT_OF_FOLD = GRID_RESULTS, "grid_results.csv", "best", "out_of_fold.jsonl"
 NOTE = "chosen by the mean score on the validation set; no score of a test set was used"
 
 

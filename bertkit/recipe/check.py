@@ -16,7 +16,7 @@ from bertkit.recipe.values import RANGES, fault_of_value
 BLOCKS = ("task", "model", "data", "train", "placement", "hub")
 
 # Defaults of all runs that differ from those of transformers; a recipe can override each of them.
-_TRAIN_DEFAULTS: dict[str, Any] = {
+TRAIN_DEFAULTS: dict[str, Any] = {
     "global_train_batch_size": 32,
     "seed": 42,
     "logging_steps": 50.0,  # of the type that the check gives it, so that a recipe of a run loads as itself
@@ -228,18 +228,27 @@ class Checker:
 
     def train(self) -> dict[str, Any]:
         """Checks the ``train`` block and returns it with the defaults of all runs."""
-        from transformers import TrainingArguments
-
-        hints = get_type_hints(TrainingArguments)
-        fields = {field.name: hints[field.name] for field in dataclasses.fields(TrainingArguments)}
         for key in list(self.blocks["train"]):
-            if key in _NOT_IN_TRAIN or str(key).startswith(("hub_", "push_to_hub")):
+            if not _is_in_train(key):
                 instead = _NOT_IN_TRAIN.get(key, "use --push-to-hub, and the block hub")
                 self.faults.append(f"{self._place('train', key)}: not set in a recipe; {instead}")
                 del self.blocks["train"][key]
-        values = self._checked("train", {**OWN_TRAIN_KEYS, **fields})
+        values = self._checked("train", train_types())
         self._check_mapping("train", DISTILL, values, DistillationSettings)
-        return {**_TRAIN_DEFAULTS, **values}
+        return {**TRAIN_DEFAULTS, **values}
+
+
+def train_types() -> dict[str, Any]:
+    """Returns the types of the keys of the ``train`` block."""
+    from transformers import TrainingArguments
+
+    hints = get_type_hints(TrainingArguments)
+    fields = {field.name: hints[field.name] for field in dataclasses.fields(TrainingArguments)}
+    return {**OWN_TRAIN_KEYS, **{key: hint for key, hint in fields.items() if _is_in_train(key)}}
+
+
+def _is_in_train(key: Any) -> bool:
+    return key not in _NOT_IN_TRAIN and not str(key).startswith(("hub_", "push_to_hub"))
 
 
 def _near(given: Any, known: Iterable[str], faults: Sequence[str]) -> str:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from bertkit.errors import RecipeError, did_you_mean, shown
 from bertkit.files import check_new_file, write_whole
+from bertkit.recipe.yaml_files import read_recipe_text
+
+SCHEMA_FILE = "schema.json"
+"""File with the schema of all kinds of recipes, beside bertkit's own."""
+
+_SCHEMA = re.compile(r"^(# yaml-language-server: \$schema=)((?:\.\./)+\S+)$", re.M)
 
 
 def recipe_folder() -> Path:
@@ -48,6 +55,17 @@ def find_recipe(name_or_file: str | Path) -> Path:
     raise RecipeError(f"unknown recipe {shown(wanted)}; `bertkit recipes list` lists all recipes{near}")
 
 
+def recipe_text(name_or_file: str | Path) -> str:
+    """Returns the text of a recipe, for a new file; the line that names the schema to editors has its whole path.
+
+    Raises:
+        RecipeError: the recipe does not exist or cannot be read.
+    """
+    path = find_recipe(name_or_file)
+    text = read_recipe_text(path)
+    return _SCHEMA.sub(lambda found: f"{found[1]}{(path.parent / found[2]).resolve()}", text, count=1)
+
+
 def copy_recipe(name: str, destination: Path) -> Path:
     """Copies a recipe with its comments to a new file, or into a folder under its own name; returns the new path.
 
@@ -57,5 +75,5 @@ def copy_recipe(name: str, destination: Path) -> Path:
     source = find_recipe(name)
     target = destination / source.name if destination.is_dir() else destination
     check_new_file(target, str(target))
-    write_whole(target, source.read_bytes())
+    write_whole(target, recipe_text(source).encode())
     return target

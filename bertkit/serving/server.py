@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
@@ -42,6 +42,7 @@ def serve(
     trust_remote_code: bool = False,
     token: str | None = None,
     limits: Limits | None = None,
+    ready: Callable[[str], None] | None = None,
 ) -> None:
     """Serves a checkpoint over HTTP until SIGTERM or Ctrl-C; then answers the requests that it has taken and returns.
 
@@ -59,6 +60,7 @@ def serve(
         device, precision, revision, trust_remote_code: as for `bertkit.load`.
         token: bearer token that all routes except ``/health`` need; ``None`` needs none.
         limits: on requests and batches; ``None`` is the default of each.
+        ready: called with the address, such as ``http://127.0.0.1:8000``, when connections are accepted.
 
     Raises:
         RecipeError: the extra ``serve`` is missing, or the address cannot be listened on.
@@ -87,7 +89,7 @@ def serve(
             say(f"warning: {host} accepts connections of other machines, and no --token protects the server")
         app = build_app(service, Path(str(checkpoint)).name, limits, token)
         message = f"serving {checkpoint} ({service.what}) at {{address}}; Ctrl-C ends it"
-        run_app(app, listener, message, limits.shutdown_timeout)
+        run_app(app, listener, message, limits.shutdown_timeout, ready)
 
 
 def service_of(loaded: LoadedCheckpoint, as_: As | None, limits: Limits) -> Service:
@@ -146,7 +148,13 @@ def _address(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def run_app(app: Any, listener: socket.socket, message: str, shutdown_timeout: float) -> None:
+def run_app(
+    app: Any,
+    listener: socket.socket,
+    message: str,
+    shutdown_timeout: float,
+    ready: Callable[[str], None] | None = None,
+) -> None:
     """Runs an ASGI application until SIGTERM or Ctrl-C, and ends the requests that it has taken.
 
     Args:
@@ -154,6 +162,7 @@ def run_app(app: Any, listener: socket.socket, message: str, shutdown_timeout: f
         listener: a bound socket.
         message: printed when connections are accepted, with ``{address}`` replaced.
         shutdown_timeout: seconds that requests have to end.
+        ready: called with the address when connections are accepted.
     """
     import uvicorn
 
@@ -169,6 +178,8 @@ def run_app(app: Any, listener: socket.socket, message: str, shutdown_timeout: f
     with _signals_end(server), _short_turns():
         listener.listen(config.backlog)  # connections wait until uvicorn takes them
         say(message.replace("{address}", _address(listener)))
+        if ready is not None:
+            ready(_address(listener))
         server.run(sockets=[listener])
 
 

@@ -165,6 +165,21 @@ def load_recipe(source: str | Path | Mapping[str, Any] | Recipe, overrides: Mapp
     return load.load_recipe(source, overrides, TASKS)
 
 
+def recipe_schema(kind: str | None = None) -> dict[str, Any]:
+    """Returns the JSON Schema of recipes, for completion and checks in editors.
+
+    Args:
+        kind: name of a task, as in ``task.kind``; ``placement`` for files with only a ``placement`` block; None for all
+            kinds.
+
+    Raises:
+        RecipeError: there is no such kind, or its task cannot be loaded.
+    """
+    from bertkit.recipe import schema
+
+    return schema.recipe_schema(kind, TASKS)
+
+
 def validate_recipes(files: Sequence[Path], *, run_code: bool = False) -> None:
     """Checks several recipe files.
 

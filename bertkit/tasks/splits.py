@@ -40,8 +40,9 @@ class FineTuningData:
         max_train_samples: use at most this number of training examples, the first ones.
         max_eval_samples: use at most this number of validation examples, the first ones. Does not apply to the test
             set, since leaderboards require predictions for all of it.
-        folds: divide the training set into this number of folds, at least 2, and use fold ``fold`` (from 0) as the
-            validation set instead of the given one (`bertkit.tasks.folds`).
+        folds: divide the training set into this number of folds, at least 2, and use one of them as the validation set
+            instead of the given one (`bertkit.tasks.folds`).
+        fold: number of that fold, from 0.
         group_column: column whose equal values stay in the same fold.
         split_seed: seed of the folds and of validation sets that are held out from the training set; independent of
             the run's seed, so that runs with different seeds are scored on the same rows.

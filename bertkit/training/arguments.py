@@ -11,7 +11,6 @@ from accelerate.utils import TorchDynamoPlugin
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader, TensorDataset
 from transformers import Trainer, TrainingArguments, get_scheduler
-from transformers.integrations import get_reporting_integration_callbacks
 
 from bertkit.errors import RecipeError, shortened
 from bertkit.placement.resolve import Placement
@@ -36,7 +35,7 @@ def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, *
             f"recipe {recipe.name}: train.train_sampling_strategy: batch_rebalance makes different batches in every "
             "placement; use group_by_length"
         )
-    values = {key: value for key, value in recipe.train.items() if key not in OWN_TRAIN_KEYS}
+    values = {key: value for key, value in recipe.train.items() if key not in (*OWN_TRAIN_KEYS, "report_to")}
     if placement.device == "xla" and values.get("optim", "adamw_torch_fused") == "adamw_torch_fused":
         values["optim"] = "adamw_torch"  # the same AdamW; the fused kernel does not support XLA
     placed = placement.training_arguments()
@@ -45,6 +44,7 @@ def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, *
             output_dir=str(output_dir),
             **{**values, **placed, **fixed},
             disable_tqdm=True,  # `Progress` reports instead
+            report_to="none",  # `Tracking` calls the trackers
             logging_nan_inf_filter=False,  # the filter logs 0 for a loss that is not finite
         )
     except Exception as error:  # transformers and the libraries below it check values in many ways
@@ -65,7 +65,7 @@ def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, *
 def try_out(arguments: TrainingArguments, recipe: Recipe) -> None:
     """Creates what the Trainer creates from the arguments only after the data are read and the directory is written.
 
-    These are the reporters, a DataLoader, the compiler, the optimizer with one step on a single parameter, and the
+    These are a DataLoader, the compiler, the optimizer with one step on a single parameter, and the
     learning rates of the run.
 
     Args:
@@ -121,9 +121,7 @@ def schedule_in_steps(values: Any, steps: int) -> Any:
 
 
 def _create_objects_of_libraries(arguments: TrainingArguments) -> None:
-    """Creates the reporters, a DataLoader and a compiled module, so that their classes check the values."""
-    for reporter in get_reporting_integration_callbacks(arguments.report_to):
-        reporter()  # raises an error if the reporter is not installed
+    """Creates a DataLoader and a compiled module, so that their classes check the values."""
     arguments.get_process_log_level()
     DataLoader(
         TensorDataset(torch.zeros(1)),

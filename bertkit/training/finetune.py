@@ -221,6 +221,7 @@ def prepare_finetuning(
     teacher = teacher_of(recipe, task, splits["train"], start, config, arguments.device)
     say(f"{task.name}: {', '.join(f'{len(split.examples)} {name}' for name, split in splits.items())} examples")
     features = _encode(task, splits, tokenizer, run.record)
+    run.record.main_metric = task.main_metric
     weighted = weighted_loss(recipe, task.weighted_labels, features["train"])
     teaching = None
     if teacher is not None:

@@ -30,6 +30,7 @@ from bertkit.training.callbacks import check_callbacks
 from bertkit.training.finetune import finetune, with_absolute_paths
 from bertkit.training.recovery.run_scope import writes_run
 from bertkit.training.run_directory import check_output_dir, check_same_recipe, contents, is_finished
+from bertkit.training.tracking.tracking import run_group
 
 RESULTS, SUBMISSION = "glue_results.json", "glue_submission.zip"
 FAMILY = "finetune/glue/"
@@ -101,7 +102,8 @@ def finetune_glue(
             say(f"{number}/{len(recipes)} {name}: already finished; {folder}")
         else:
             say(f"{number}/{len(recipes)} {name}")
-            finetune(recipe, output_dir=folder, resume=(folder / "recipe.yaml").is_file(), callbacks=callbacks)
+            with run_group(output_dir):
+                finetune(recipe, output_dir=folder, resume=(folder / "recipe.yaml").is_file(), callbacks=callbacks)
             gc.collect()  # a trainer and its model refer to each other
             PartialState().wait_for_everyone()  # until the first process has written the results
         results[name] = _evaluation(folder)

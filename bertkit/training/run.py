@@ -38,6 +38,8 @@ from bertkit.training.run_directory import (
     plain,
     write_results,
 )
+from bertkit.training.tracking.names import check_trackers
+from bertkit.training.tracking.tracking import Tracking
 from bertkit.training.trainer import BertkitTrainer
 
 _A_DAY = 24 * 3600  # seconds
@@ -80,6 +82,7 @@ class RunInProgress:
         settings = recipe.placement
         self.placement = place(settings, recipe.train["global_train_batch_size"], recipe.data.max_seq_length)
         self.record = RunRecord(recipe, self.placement)
+        self.tracking = Tracking(recipe, self.output_dir)
         self.metrics: dict[str, float] = {}
         if push_to_hub is not None:
             check_login(push_to_hub)
@@ -92,8 +95,10 @@ class RunInProgress:
         """Checks the Trainer arguments of the recipe before data are read; starts the process group.
 
         Raises:
-            RecipeError: transformers, or a library that it uses, rejects a value or a combination of values.
+            RecipeError: transformers, or a library that it uses, rejects a value or a combination of values; or a
+                tracker is not installed.
         """
+        check_trackers(self.recipe)
         try_out(self.training_arguments(reaches_all_weights=True), self.recipe)
 
     def training_arguments(self, *, reaches_all_weights: bool, **known: Any) -> TrainingArguments:
@@ -156,6 +161,7 @@ class RunInProgress:
         """
         speed_ups = cpu_speed_ups(self.placement, compiles=trainer.args.torch_compile)
         preemption = Preemption()
+        trainer.add_callback(self.tracking)
         trainer.add_callback(preemption)
         with speed_ups.applied(trainer.model):
             checkpoint = self._begin(trainer, tokenizer, command, logits_per_sequence)
@@ -197,6 +203,7 @@ class RunInProgress:
             say(line)
         if self.resume:
             check_same_data(self.output_dir, self.record.data)
+        self.tracking.open(trainer.args, self.resume)
         PartialState().wait_for_everyone()  # all processes check the directory before the first one writes to it
         if self.is_main_process:
             with disk_faults(self.output_dir):
@@ -205,6 +212,7 @@ class RunInProgress:
             # Written first: a folder with a recipe is a run, which can be resumed even without a checkpoint.
             self.recipe.save(self.output_dir / "recipe.yaml", self._heading(command))
             self.record.write(self.output_dir, finished=False)
+            self.tracking.save()
             with self.files() as folder:
                 save_tokenizer(tokenizer, folder)
         checkpoint = last_checkpoint(self.output_dir) if self.resume else None
@@ -262,6 +270,7 @@ class RunInProgress:
             self._write_card(card, facts)
             if self.wants_report and (shown := self._write_report(outcome)) is not None:
                 self._write_card(dataclasses.replace(card, report=shown), facts)
+            self.tracking.finish(self.metrics, self.output_dir / "figures", trainer.model)
             if self.push_to_hub is not None:
                 say(str(push_finished_run(self.output_dir, self.push_to_hub, self.recipe.hub)))
         return Run(self.output_dir, self.metrics)

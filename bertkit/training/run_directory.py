@@ -9,7 +9,6 @@ import os
 import platform
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from bertkit import __version__
 from bertkit.errors import DataError, OutputError, RecipeError, TrainingError
 from bertkit.files import check_links, is_temporary, write_json
+from bertkit.placement.environment import processor
 from bertkit.progress import warnings_said
 from bertkit.recipe.hub import HubSettings
 from bertkit.recipe.load import Recipe
@@ -25,12 +25,13 @@ from bertkit.recipe.yaml_files import read_recipe_file
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.estimate import device_name
 from bertkit.training.recovery.run_lock import LOCK_FILE
+from bertkit.training.tracking.names import KEYS as TRACKING_KEYS
 
 if TYPE_CHECKING:
     from bertkit.placement.resolve import Placement
     from bertkit.tasks.splits import Truncation
 
-# Values that a resumed run may change: duration, logging, intermediate checkpoints, and the report.
+# Values that a resumed run may change: duration, logging, intermediate checkpoints, the report, and trackers.
 _FREE_ON_RESUME = {
     "train.max_steps",
     "train.num_train_epochs",
@@ -39,6 +40,7 @@ _FREE_ON_RESUME = {
     "train.save_total_limit",
     "train.eval_steps",
     "train.report",
+    *(f"train.{key}" for key in TRACKING_KEYS),
 }
 
 _HEADINGS = (b"# Resolved from ", b"# Resumed, and ")
@@ -67,6 +69,7 @@ class RunRecord:
         recipe, placement: of the run.
         data: facts of each split, or of the corpus.
         truncation: what was cut of each split.
+        main_metric: name of the score by which the task compares checkpoints; None if it has none.
         curves: what the report draws in curves: ``baselines``, the values of simple models by metric, and ``phases``.
         started: time of the start in seconds since 1970.
     """
@@ -75,6 +78,7 @@ class RunRecord:
     placement: Placement
     data: dict[str, Any] = field(default_factory=dict)
     truncation: dict[str, Truncation] = field(default_factory=dict)
+    main_metric: str | None = None
     curves: dict[str, Any] = field(default_factory=dict)
     started: float = field(default_factory=time.time)
 
@@ -95,26 +99,17 @@ class RunRecord:
                 "per_device_train_batch_size": self.placement.per_device_train_batch_size,
                 "gradient_accumulation_steps": self.placement.gradient_accumulation_steps,
             },
-            "hardware": hardware(self.placement.device),
+            "hardware": {"device": device_name(self.placement.device), "processor": processor()},
             "seed": self.recipe.train["seed"],
             "data": self.data,
             "truncation": {split: vars(cut) for split, cut in self.truncation.items()},
+            "main_metric": self.main_metric,
             "warnings": warnings_said(),
             **self.curves,
             "wall_time": round(time.time() - self.started, 1),
             **facts,
         }
         write_json(output_dir / "run.json", record, default=str)
-
-
-def hardware(device: str) -> dict[str, str]:
-    """Returns the name of the device and of the processor."""
-    found = {"device": device_name(device), "processor": platform.processor() or platform.machine()}
-    with suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-        model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
-        found["processor"] = model or found["processor"]
-    return found
 
 
 def write_results(output_dir: Path, split: str, metrics: dict[str, float]) -> None:

@@ -65,7 +65,7 @@ def test_recipes_are_listed_shown_copied_and_validated(bertkit, tmp_path):
     names = bertkit("recipes", "list").out.split()
     assert "finetune/glue/sst2" in names
     shown = bertkit("recipes", "show", "finetune/glue/sst2").out
-    assert shown.startswith("# SST-2")
+    assert shown.splitlines()[1].startswith("# SST-2")
     target = tmp_path / "mine.yaml"
     assert bertkit("recipes", "copy", "finetune/glue/sst2", target).out == f"{target}\n"
     assert target.read_text() == shown

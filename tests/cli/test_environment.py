@@ -178,3 +178,17 @@ def test_all_output_is_escaped():
                 assert [ast.unparse(target) for target in targets] == ["sys.stderr"], f"{path}: use print_text"
             if isinstance(node, ast.Attribute):
                 assert ast.unparse(node) != "sys.stdout.write", f"{path}: use bertkit.cli.printing"
+
+
+@pytest.mark.slow
+def test_what_a_library_prints_at_its_import_is_no_result():
+    """transformers prints a line to stdout if Weights & Biases is offline."""
+    path = str(Path(bertkit.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", "import bertkit; bertkit.finetune"],
+        env={**os.environ, "PYTHONPATH": path, "WANDB_MODE": "offline"},
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout == b""
+    assert b"offline" in done.stderr

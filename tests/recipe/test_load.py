@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
 from bertkit.errors import OutputError, RecipeError
 from bertkit.placement.settings import PlacementSettings
-from bertkit.recipe.find import copy_recipe, find_recipe, list_recipes
+from bertkit.recipe.find import copy_recipe, find_recipe, list_recipes, recipe_folder
 from bertkit.recipe.load import load_placement
 from bertkit.recipe.yaml_files import parse_value
 from bertkit.tasks.registry import TASKS, load_recipe, validate_recipes
@@ -282,7 +283,9 @@ def test_a_recipe_is_found_by_its_whole_name_its_last_part_and_as_a_file():
 def test_copying_keeps_comments_and_never_overwrites(tmp_path):
     target = copy_recipe("sst2", tmp_path)
     assert target == tmp_path / "sst2.yaml"
-    assert target.read_bytes() == find_recipe("sst2").read_bytes()
+    (schema, *copied), (_, *shipped) = (path.read_text().splitlines() for path in (target, find_recipe("sst2")))
+    assert copied == shipped
+    assert Path(schema.partition("$schema=")[2]).samefile(recipe_folder() / "schema.json")
     with pytest.raises(OutputError, match="exists"):
         copy_recipe("sst2", target)
     with pytest.raises(OutputError, match=r"the folder .*missing does not exist"):

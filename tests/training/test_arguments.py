@@ -98,7 +98,6 @@ def test_every_schedule_works_with_its_own_values_and_refuses_others(tmp_path, s
         ({"dataloader_persistent_workers": True}, "train: persistent_workers option needs num_workers > 0"),
         ({"dataloader_multiprocessing_context": "x"}, "train: multiprocessing_context can only be used with"),
         ({"log_level": "loud"}, "train: KeyError: 'loud'"),
-        ({"report_to": "nowhere"}, "train: nowhere is not supported"),
     ],
 )
 def test_what_cannot_work_is_refused_with_the_reason(tmp_path, train, reason):

@@ -153,6 +153,25 @@ class RunLock:
         os.close(descriptor)
 
 
+def is_locked(folder: Path) -> bool:
+    """Returns whether a process holds the lock of a run directory; False where it cannot be seen."""
+    if fcntl is None:
+        return False
+    try:
+        descriptor = os.open(folder / LOCK_FILE, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # released at once, with the descriptor
+        return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
 def _holder(descriptor: int) -> str:
     """Returns the description of the process that holds the lock; empty if it has not written the file yet."""
     try:

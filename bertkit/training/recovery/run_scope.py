@@ -14,6 +14,7 @@ from bertkit.training.recovery.data_workers import killed_workers_reported
 from bertkit.training.recovery.preemption import interruptions_reported
 from bertkit.training.recovery.run_lock import RunLock
 from bertkit.training.run_directory import check_place
+from bertkit.training.tracking.tracking import records_closed
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -24,7 +25,7 @@ def run_scope(folder: Path) -> Iterator[None]:
     """Context in which a run writes to a folder.
 
     The main process holds its `RunLock`. A killed data worker raises a TrainingError. A signal that ends the run prints
-    how to continue.
+    how to continue. The records of the run in trackers are closed at the end.
 
     Raises:
         FolderInUseError: another process holds the lock.
@@ -32,7 +33,7 @@ def run_scope(folder: Path) -> Iterator[None]:
     """
     check_place(folder)
     lock = RunLock(folder) if is_main_process() else nullcontext()
-    with lock, keeping_warnings(), killed_workers_reported(), interruptions_reported(folder):
+    with lock, keeping_warnings(), killed_workers_reported(), interruptions_reported(folder), records_closed():
         yield
 
 

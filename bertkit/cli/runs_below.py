@@ -1,0 +1,89 @@
+"""``bertkit runs``."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import bertkit
+from bertkit.cli import options
+from bertkit.cli.printing import print_lines, print_text
+from bertkit.json_text import dumps
+from bertkit.progress import printable, wants_colours
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from bertkit.training.listing import ListedRun
+
+_WIDEST = 10_000  # characters of a line in files and pipes
+_COLOURS = {"finished": "green", "running": "cyan", "interrupted": "yellow", "failed": "red"}
+
+
+def runs(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder with run directories and grids, at any depth.")
+    ] = Path("."),
+    json: options.AsJson = False,
+) -> None:
+    """List runs and grids with task, checkpoint, score, date and state."""
+    found = bertkit.runs(folder)
+    if json:
+        print_text(dumps([asdict(run) for run in found], default=str))
+    elif found:
+        print_lines(_table(found, folder))
+    else:
+        print_text(f"no runs in {folder}")
+
+
+def _table(found: Sequence[ListedRun], folder: Path) -> Iterator[str]:
+    """Yields the lines of the table, as wide as the terminal; in files and pipes as wide as its content.
+
+    A terminal that is too narrow gets fewer columns.
+    """
+    from rich.console import Console
+
+    written, coloured = io.StringIO(), wants_colours()
+    width = None if sys.stdout.isatty() else _WIDEST
+    console = Console(file=written, force_terminal=coloured, no_color=not coloured, highlight=False, width=width)
+    columns = ["run", "state", "score", "task", "from", "date (UTC)"]
+    rows = [_row(run, folder) for run in found]
+    table, unlimited = _with_columns(columns, rows), console.options.update(max_width=_WIDEST)
+    for dropped in ("from", "date (UTC)"):
+        if console.measure(table, options=unlimited).maximum <= console.width:
+            break
+        columns.remove(dropped)
+        table = _with_columns(columns, rows)
+    console.print(table)
+    yield from (line.rstrip() for line in written.getvalue().rstrip().split("\n"))
+
+
+def _row(run: ListedRun, folder: Path) -> dict[str, str]:
+    return {
+        "run": printable(str(run.folder.relative_to(folder))) + ("" if run.cells is None else f" ({run.cells} runs)"),
+        "state": run.state,
+        "score": "" if run.score is None else f"{run.score:.4f} {run.metric}",
+        "task": printable(run.task or ""),
+        "from": printable(run.checkpoint or ""),
+        "date (UTC)": run.date.replace("T", " ").removesuffix("+00:00")[:16],
+    }
+
+
+def _with_columns(columns: Sequence[str], rows: Sequence[dict[str, str]]) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in columns:
+        table.add_column(name, overflow="fold" if name == "run" else "ellipsis", no_wrap=name != "run")
+    for row in rows:
+        colours = {"state": _COLOURS[row["state"]]}
+        table.add_row(*(Text(row[name], style=colours.get(name, "")) for name in columns))
+    return table

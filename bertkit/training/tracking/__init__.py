@@ -1,0 +1,1 @@
+"""Records of runs in experiment trackers, written by the integrations of transformers."""

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Builds the sdist, and from it the wheel; installs the wheel in an empty virtual environment and runs the quickstart there.
+#
+#   scripts/check_wheel.sh [FOLDER]     everything is made in FOLDER, a new one (default: a temporary one, removed at the end)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+if [ $# -gt 0 ]; then
+  mkdir "$1" && folder=$(realpath "$1")
+else
+  folder=$(mktemp -d) && trap 'rm -rf "$folder"' EXIT
+fi
+python3 -m venv "$folder/build"
+"$folder/build/bin/pip" install --quiet build
+"$folder/build/bin/python" -m build --outdir "$folder/dist" .
+python3 - "$folder"/dist/*.whl <<'PY'
+import sys, zipfile
+from pathlib import Path
+
+files = set(zipfile.ZipFile(sys.argv[1]).namelist())
+recipes = {f"bertkit/{path}" for path in Path("recipes").rglob("*") if path.is_file()}
+modules = {str(path) for path in Path("bertkit").rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+if missing := (recipes | modules | {"bertkit/py.typed"}) - files:
+    sys.exit(f"the wheel lacks {sorted(missing)}")
+folders = {name.partition("/")[0] for name in files}
+if others := {name for name in folders if name != "bertkit" and not name.endswith(".dist-info")}:
+    sys.exit(f"the wheel has other packages: {sorted(others)}")
+PY
+python3 -m venv "$folder/venv"
+export PATH="$folder/venv/bin:$PATH"
+pip install --quiet -c constraints.txt torch
+pip install --quiet -c constraints.txt "$folder"/dist/*.whl
+unset PYTHONPATH
+cd "$folder" # away from the checkout, whose package would be imported instead
+python -c "import bertkit, sys; sys.exit(bertkit.__file__.startswith('$root/'))"
+bertkit recipes list
+bertkit recipes schema --kind placement
+bertkit env
+bertkit quickstart --output-dir quickstart --json
+bertkit runs quickstart

@@ -1,0 +1,104 @@
+"""Completion in the shell: what the tab key proposes, asked as bash, zsh and fish ask."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from bertkit import list_recipes, load_recipe
+from bertkit.cli import completion
+
+
+@pytest.fixture
+def complete(bertkit, monkeypatch):
+    """What bash is told for a line of words; the last one is incomplete."""
+
+    def ask(line: str) -> list[str]:
+        words = line.split(" ")
+        monkeypatch.setenv("_BERTKIT_COMPLETE", "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", line)
+        monkeypatch.setenv("COMP_CWORD", str(len(words) - 1))
+        outcome = bertkit()
+        assert outcome.code == 0
+        return outcome.out.split()
+
+    return ask
+
+
+def test_commands_options_and_choices(complete):
+    assert complete("bertkit fin") == ["finetune"]
+    assert "classification" in complete("bertkit finetune ")
+    assert complete("bertkit finetune ner --learning-r") == ["--learning-rate"]
+    assert complete("bertkit predict x --precision b") == ["bf16"]
+
+
+def test_recipes_tasks_and_placements(complete):
+    assert complete("bertkit recipes show finetune/glue/ss") == ["finetune/glue/sst2"]
+    assert complete("bertkit finetune glue --task sst") == ["sst2"]
+    assert complete("bertkit finetune glue --task sst2,mr") == ["sst2,mrpc"]
+    assert complete("bertkit finetune ner --placement d") == ["ddp"]
+    assert set(complete("bertkit pretrain --recipe ")) == set(list_recipes())
+    assert complete("bertkit recipes schema --kind pl") == ["placement"]
+
+
+def test_recipe_keys_of_the_task(complete):
+    assert complete("bertkit finetune ner --set train.learning_r") == ["train.learning_rate="]
+    assert complete("bertkit finetune squad --set task.null") == ["task.null_score_diff_threshold="]
+    assert complete("bertkit finetune ner --set task.null") == []
+    assert complete("bertkit finetune ner --grid model.freeze_l") == ["model.freeze_layers="]
+    assert complete("bertkit pretrain --set model.freeze_l") == []
+
+
+def test_every_proposed_key_is_one_of_the_recipe():
+    """Keys that no recipe of the task has would be refused as unknown."""
+    for command, recipe in (("ner", "finetune/ner"), ("pretrain", "bert-tiny"), ("squad", "finetune/squad/v1")):
+        known = load_recipe(recipe)
+        found = [key.removesuffix("=") for key, _ in completion.keys(SimpleNamespace(info_name=command), "")]
+        blocks = known.to_dict()
+        for block in ("task", "data", "placement", "hub"):
+            keys = {key.partition(".")[2] for key in found if key.startswith(f"{block}.")}
+            assert keys == blocks[block].keys() - {"kind"}
+
+
+def test_run_directories(complete, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, file in (("runs/sst2", "recipe.yaml"), ("runs/grid", "grid.json"), ("bert", "config.json")):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / file).write_text("{}")
+    (tmp_path / "texts").mkdir()
+    assert complete("bertkit predict ") == ["bert", "runs/grid", "runs/sst2"]
+    assert complete("bertkit report runs/s") == ["runs/sst2"]
+    assert complete("bertkit compare runs/sst2 runs/") == ["runs/grid", "runs/sst2"]
+    assert complete(f"bertkit push {tmp_path}/be") == [f"{tmp_path}/bert"]
+    assert complete("bertkit predict texts/") == []  # the shell completes names of files
+
+
+@pytest.mark.parametrize(("shell", "expected"), [("zsh", '"sst2"'), ("fish", "sst2")])
+def test_other_shells(bertkit, monkeypatch, shell, expected):
+    monkeypatch.setenv("_BERTKIT_COMPLETE", f"complete_{shell}")
+    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "bertkit finetune glue --task ss")
+    monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
+    assert expected in bertkit().out
+
+
+@pytest.mark.slow
+def test_the_installed_script_completes_in_bash(tmp_path):
+    """``--install-completion`` writes below the home folder; bash then completes through it."""
+    folder = os.path.dirname(sys.executable)
+    environment = {**os.environ, "HOME": str(tmp_path), "PATH": f"{folder}:{os.environ['PATH']}"}
+    environment["_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"] = "1"
+    shown = subprocess.run(
+        ["bertkit", "--show-completion", "bash"], env=environment, capture_output=True, text=True, check=True
+    )
+    script = tmp_path / "completion.sh"
+    script.write_text(shown.stdout)
+    program = (
+        f"source {script}; COMP_WORDS=(bertkit finetune glue --task ss); COMP_CWORD=4; "
+        "_bertkit_completion bertkit; echo ${COMPREPLY[@]}"
+    )
+    done = subprocess.run(["bash", "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["sst2"]

@@ -1,0 +1,70 @@
+"""``--json``: every command has it, and prints one JSON value on stdout."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import typer
+
+from bertkit.cli.app import app
+
+# `check` takes the options of another command, and a schema is JSON.
+WITHOUT = {("check",), ("recipes", "schema")}
+
+
+def walk(command, path=()):
+    for name, each in getattr(command, "commands", {}).items():
+        yield from walk(each, (*path, name))
+    if not hasattr(command, "commands"):
+        yield path, command
+
+
+COMMANDS = dict(walk(typer.main.get_command(app)))
+
+
+@pytest.mark.parametrize("path", [path for path in COMMANDS if path not in WITHOUT], ids=" ".join)
+def test_every_command_has_it(path):
+    command = COMMANDS[path]
+    assert any("--json" in param.opts for param in command.get_params(command.context_class(command)))
+
+
+def test_recipes(bertkit, tmp_path):
+    assert "finetune/ner" in json.loads(bertkit("recipes", "list", "--json").out)
+    assert json.loads(bertkit("recipes", "show", "cpu", "--json").out) == {
+        "placement": {"device": "cpu", "mixed_precision": "no"}
+    }
+    target = tmp_path / "own.yaml"
+    assert json.loads(bertkit("recipes", "copy", "cpu", target, "--json").out) == {"recipe": str(target)}
+    assert json.loads(bertkit("recipes", "validate", target, "--json").out) == {"valid": [str(target)]}
+    assert json.loads(bertkit("recipes", "schema", "--kind", "ner").out)["title"].endswith("task ner")
+
+
+def test_tokenizers_and_corpora(bertkit, tmp_path):
+    (tmp_path / "text.txt").write_text("The cat sees the dog. The dog sees a tree.\n\nA house is near the river.\n" * 9)
+    tokenizer = tmp_path / "tokenizer"
+    made = bertkit(
+        "tokenizer", "train", "--corpus", tmp_path / "text.txt", "--vocab-size", 60, "--output-dir", tokenizer, "--json"
+    )
+    found = json.loads(made.out)
+    assert found.keys() == {"output_dir", "vocab_size"}
+    assert 5 < found["vocab_size"] <= 60
+    store = tmp_path / "store"
+    built = bertkit(
+        "corpus", "build", "--corpus", tmp_path / "text.txt", "--tokenizer", tokenizer, "--output-dir", store,
+        "--workers", 1, "--json",
+    )  # fmt: skip
+    found = json.loads(built.out)
+    assert found["output_dir"] == str(store)
+    assert found["documents"] == 1
+    assert found["tokens"] > found["sentences"] > 9
+
+
+def test_the_address_of_a_server(monkeypatch, bertkit):
+    """A server prints it when connections are accepted; with --port 0 nobody else knows it."""
+    import bertkit as package
+
+    for command in ("serve", "demo"):
+        monkeypatch.setattr(package, command, lambda checkpoint, ready=None, **_: ready and ready("http://[::1]:7"))
+        assert json.loads(bertkit(command, "x", "--json").out) == {"address": "http://[::1]:7"}
+        assert bertkit(command, "x").out == ""

@@ -1,0 +1,73 @@
+"""What ``bertkit env`` says of a machine, and what it must not say."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import platform
+import socket
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from bertkit import environment
+from bertkit.placement import environment as module
+
+
+def test_it_names_versions_processor_and_devices():
+    found = environment()
+    assert found["torch"] == torch.__version__.partition("+")[0] or found["torch"] == torch.__version__
+    assert platform.python_version() in found["python"]
+    assert found["cores"] >= 1
+    assert found["gpus"] == [torch.cuda.get_device_name(each) for each in range(torch.cuda.device_count())]
+    assert json.loads(json.dumps(found)) == found
+    assert all(not isinstance(value, dict) for value in found.values())
+
+
+def test_it_names_no_path_no_user_no_machine_and_no_secret(monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    monkeypatch.setenv("MKL_CBWR", "/home/ada/secret")  # not a value that it has
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    found = environment()
+    text = json.dumps(found)
+    assert "hf_secret" not in text
+    assert "/home/ada" not in text
+    assert found["OMP_NUM_THREADS"] == "2"
+    for private in (str(Path.home()), socket.gethostname(), str(Path(torch.__file__).parent)):
+        assert private == "/" or private not in text
+    if len(getpass.getuser()) > 4:
+        assert getpass.getuser() not in text
+
+
+def test_extras_are_named_with_what_they_lack(monkeypatch):
+    described = {"Provides-Extra": ["dev", "lora", "serve"]}
+    monkeypatch.setattr(module, "metadata", lambda _: SimpleNamespace(get_all=described.get))
+    lines = [
+        "torch>=2",
+        "peft>=1; extra == 'lora'",
+        "a>=1; extra == 'serve'",
+        "b>=1; python_version<'3' and extra=='serve'",
+    ]
+    monkeypatch.setattr(module, "requires", lambda _: lines)
+    assert module.extras() == {"lora": ["peft"], "serve": ["a"]}
+    monkeypatch.setattr(module, "_version", lambda package: None if package == "peft" else "1")
+    shown = environment()
+    assert shown["extra_lora"] == "without peft"
+    assert shown["extra_serve"] == "installed"
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "name", "features"),
+    [
+        ("model name\t: Some CPU @ 2 GHz\nflags\t\t: fpu avx2 avx512f fma sse\n", "Some CPU @ 2 GHz",
+         ["avx2", "avx512f", "fma"]),
+        ("CPU implementer : 0x41\nFeatures\t: fp asimd sve\n", platform.processor() or platform.machine(),
+         ["asimd", "sve"]),
+    ],
+)  # fmt: skip
+def test_the_processor_is_read_from_the_kernel(monkeypatch, cpuinfo, name, features):
+    monkeypatch.setattr(module, "_cpuinfo", cpuinfo.splitlines)
+    assert module.processor() == name
+    assert module.cpu_features() == features
