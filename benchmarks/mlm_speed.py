@@ -1,8 +1,8 @@
 """A step of masked-LM pre-training, bertkit beside run_mlm's way: the same encoder, tokenizer, books and precision.
 
     python benchmarks/mlm_speed.py --corpus BOOKS [--recipes roberta-small modernbert-small albert-small]
-                                   [--length 128] [--batch-size 32] [--vocab-size 50265] [--precisions no bf16]
-                                   [--steps 12] [--rounds 3]
+                                   [--length 128] [--batch-size 16] [--accumulation 4] [--vocab-size 50265]
+                                   [--precisions no bf16] [--steps 8] [--rounds 3]
 
 transformers: the model of the recipe's configuration, ``DataCollatorForLanguageModeling`` and the defaults of
 ``TrainingArguments``, on texts that are tokenized and cut before the clock starts, in the two ways of the example
@@ -11,7 +11,8 @@ paragraph as an input and pads it to the longest of its batch (``--line_by_line`
 that it has tokenized before; drawing of masks is in its time. The share of masks is that of the recipe for all sides.
 
 Seconds are the median of a run's steps, without the first three, in which memory is taken and kernels are made, and the
-median of the rounds, in which the sides take turns; memory is the most that the process had resident. Inputs differ in
+median of the rounds, in which the sides take turns; memory is the most that the process had resident. A step has
+``--accumulation`` micro-batches on all sides, since such models are trained in large batches. Inputs differ in
 length, so speeds are compared in tokens a second, without padding. The vocabulary has the size of RoBERTa's: the larger
 it is, the larger is the share of the head in a step, and the gain. One JSON line for each recipe and precision.
 """
@@ -75,13 +76,14 @@ def stock(args: argparse.Namespace, side: str) -> None:
     tokenizer = AutoTokenizer.from_pretrained(args.tokenizer)
     set_seed(42)
     config = new_config({**recipe.model}, name, tokenizer)
-    rows = inputs_of(args, tokenizer, side, args.steps * args.batch_size)
+    rows = inputs_of(args, tokenizer, side, args.steps * args.accumulation * args.batch_size)
     with tempfile.TemporaryDirectory() as output_dir:
         trainer = Trainer(
             model=AutoModelForMaskedLM.from_config(config),
             args=TrainingArguments(
                 output_dir=output_dir,
                 per_device_train_batch_size=args.batch_size,
+                gradient_accumulation_steps=args.accumulation,
                 max_steps=args.steps,
                 bf16=precision == "bf16",
                 save_strategy="no",
@@ -106,7 +108,8 @@ def bertkit(args: argparse.Namespace, side: str) -> None:
         "data.tokenizer": args.tokenizer,
         "data.max_seq_length": args.length,
         "data.validation_fraction": 0.0,
-        "train.global_train_batch_size": args.batch_size,
+        "train.global_train_batch_size": args.batch_size * args.accumulation,
+        "placement.per_device_train_batch_size": args.batch_size,
         "train.max_steps": args.steps,
         "train.save_strategy": "no",
         "train.logging_steps": args.steps,
@@ -136,10 +139,11 @@ def main() -> None:
     parser.add_argument("--corpus", nargs="+", type=Path, required=True)
     parser.add_argument("--recipes", nargs="+", default=["roberta-small", "modernbert-small", "albert-small"])
     parser.add_argument("--length", type=int, default=128)
-    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--batch-size", type=int, default=16)
+    parser.add_argument("--accumulation", type=int, default=4)
     parser.add_argument("--vocab-size", type=int, default=50265)
     parser.add_argument("--precisions", nargs="+", choices=["no", "bf16"], default=["no", "bf16"])
-    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--device", choices=["cpu", "auto"], default="cpu")
     parser.add_argument("--tokenizer", help="of one side")
@@ -155,7 +159,7 @@ def main() -> None:
         return
 
     shared = ["--corpus", *map(str, args.corpus), "--length", str(args.length), "--batch-size", str(args.batch_size)]
-    shared += ["--device", args.device]
+    shared += ["--accumulation", str(args.accumulation), "--device", args.device]
     with tempfile.TemporaryDirectory() as home:
         os.environ["HF_HOME"] = home  # the corpus is tokenized once, before the clock starts
         for recipe in args.recipes:
@@ -173,6 +177,7 @@ def main() -> None:
                     "length": args.length,
                     "precision": precision,
                     "batch_size": args.batch_size,
+                    "accumulation": args.accumulation,
                     "vocab_size": args.vocab_size,
                     **{side: {name: round(value, 4) for name, value in each.items()} for side, each in found.items()},
                     **{f"times_{side}": round(speeds["bertkit"] / speeds[side], 2) for side in ("grouped", "padded")},

