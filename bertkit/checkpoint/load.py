@@ -56,7 +56,7 @@ def load_config(
         name_or_path: a folder or a Hub id; stock ``bert`` checkpoints count as BERT.
         changes: fields that override those of the checkpoint: fields of its family, and label fields of a task. With
             ``num_labels`` the checkpoint's label names are dropped.
-        any_encoder: accept encoders other than BERT, as for fine-tuning.
+        any_encoder: accept encoders other than BERT.
 
     Returns:
         A ``BertConfig`` for BERT, transformers' configuration for other encoders.
@@ -134,10 +134,7 @@ def read_config(name_or_path: str, *, any_encoder: bool = False) -> StoredConfig
             f"{name_or_path}: config.json has the model_type {family!r}; expected the name of an encoder, such as bert"
         )
     if family not in BERT and not any_encoder:
-        raise CheckpointError(
-            f"{name_or_path}: a checkpoint of type {family!r}; pre-training needs BERT ({' or '.join(BERT)}), "
-            "other encoders can only be fine-tuned"
-        )
+        raise CheckpointError(f"{name_or_path}: a checkpoint of type {family!r}; expected BERT ({' or '.join(BERT)})")
     configuration = config_class(family, name_or_path)
     with reading(name_or_path, "config.json"):
         fields, _ = configuration.get_config_dict(name_or_path)  # a file may hold several; each class reads its own

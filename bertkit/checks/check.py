@@ -216,7 +216,7 @@ def _prepared(recipe: Recipe, place: Path, resume: bool, push_to_hub: str | None
             output_dir=folder,
             tokenizer=begun.start.tokenizer,
             config=begun.start.config,
-            stored=None if checkpoint is None else load_config(checkpoint),
+            stored=None if checkpoint is None else load_config(checkpoint, any_encoder=True),
             placement=begun.run.placement,
             arguments=begun.trainer.args,
             trainer=begun.trainer,

@@ -114,10 +114,27 @@ def schedule_in_steps(values: Any, steps: int) -> Any:
     >>> schedule_in_steps({"num_decay_steps": 0.1, "decay_type": "1-sqrt"}, 500)
     {'num_decay_steps': 50, 'decay_type': '1-sqrt'}
     """
+    share = _decay_share(values)
+    return values if share is None else {**values, "num_decay_steps": round(share * steps)}
+
+
+def check_schedule(recipe: Recipe) -> None:
+    """Checks that the schedule of a fine-tuning run has no share of its steps, whose number only the Trainer knows.
+
+    Raises:
+        RecipeError: ``num_decay_steps`` is a share.
+    """
+    share = _decay_share(recipe.train.get("lr_scheduler_kwargs"))
+    if share is not None:
+        raise RecipeError(
+            f"recipe {recipe.name}: train.lr_scheduler_kwargs: num_decay_steps: {share:g} is a share of the steps, "
+            "which only pre-training takes; give a number of steps"
+        )
+
+
+def _decay_share(values: Any) -> float | None:
     share = values.get("num_decay_steps") if isinstance(values, dict) else None
-    if not isinstance(share, float) or not 0 < share < 1:
-        return values
-    return {**values, "num_decay_steps": round(share * steps)}
+    return share if isinstance(share, float) and 0 < share < 1 else None
 
 
 def _create_objects_of_libraries(arguments: TrainingArguments) -> None:

@@ -33,6 +33,7 @@ from bertkit.tasks.folds import load_splits
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.shared_encoding import encode_once
 from bertkit.tasks.splits import ColumnsOf, FineTuningData, Split, is_scored
+from bertkit.training.arguments import check_schedule
 from bertkit.training.callbacks import check_callbacks, check_early_stopping
 from bertkit.training.checkpoint_selection import best_checkpoint_arguments, comparison_arguments, early_stopping
 from bertkit.training.class_weights import check_class_weights, weighted_loss
@@ -200,6 +201,7 @@ def prepare_finetuning(
     run.check_arguments()
     start = finetuning_start(recipe)
     tokenizer = start.tokenizer
+    check_schedule(recipe)
     check_class_weights(recipe)
     check_tuning(recipe, run.placement)
     task, splits = load_splits(task.with_optional_labels() if teaches(recipe) else task)

@@ -34,7 +34,6 @@ from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.model.loss_bert import mean_cross_entropy, sequence_classification_loss
 from bertkit.model.modeling_bert import BertPreTrainedModel
 from bertkit.tasks.arrays import labelled_items
-from bertkit.training.arguments import schedule_in_steps
 from bertkit.training.batches import GlobalBatches, LengthGroups, num_tokens, part_of_batch, unlabelled
 from bertkit.training.evaluation import EvaluationLoss, evaluation_sampler, in_dataset_order
 from bertkit.training.progress import Progress
@@ -142,14 +141,6 @@ class BertkitTrainer(Trainer):
         # transformers would train one more step, or the rest of the epoch.
         is_trained = self.state.global_step >= max_steps or has_stopped
         return (num_train_epochs, 0) if is_trained else place
-
-    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
-        values = self.args.lr_scheduler_kwargs
-        self.args.lr_scheduler_kwargs = schedule_in_steps(values, num_training_steps)
-        try:
-            return super().create_scheduler(num_training_steps, optimizer)
-        finally:
-            self.args.lr_scheduler_kwargs = values
 
     def _get_grad_norm(self, model: torch.nn.Module, grad_norm: Any = None) -> Any:
         self._norm, self._learning_rate = super()._get_grad_norm(model, grad_norm), self._get_learning_rate()

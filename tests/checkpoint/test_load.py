@@ -170,7 +170,7 @@ def saved(config, head: str, folder: Path) -> str:
 
 @only_roberta
 def test_other_encoders_are_refused_where_bert_is_needed(pretrained):
-    with pytest.raises(CheckpointError, match=r"type 'roberta'; pre-training needs BERT \(bertkit or bert\)"):
+    with pytest.raises(CheckpointError, match=r"type 'roberta'; expected BERT \(bertkit or bert\)"):
         load_config(pretrained)
 
 

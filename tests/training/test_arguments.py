@@ -16,7 +16,7 @@ from transformers.training_args import OptimizerNames
 from bertkit.errors import RecipeError
 from bertkit.placement.resolve import place
 from bertkit.tasks.registry import load_recipe
-from bertkit.training.arguments import training_arguments, try_out
+from bertkit.training.arguments import check_schedule, training_arguments, try_out
 
 CPU = {"placement.device": "cpu", "placement.mixed_precision": "no"}
 
@@ -104,6 +104,13 @@ def test_what_cannot_work_is_refused_with_the_reason(tmp_path, train, reason):
     message = refusal(tmp_path, **train)
     assert message.startswith("recipe (a mapping): train")
     assert reason in message
+
+
+def test_a_share_of_steps_for_the_decay_is_for_pre_training():
+    schedule = {"train.lr_scheduler_type": "warmup_stable_decay", "train.lr_scheduler_kwargs": {"num_decay_steps": 0.1}}
+    with pytest.raises(RecipeError, match=r"num_decay_steps: 0\.1 is a share of the steps"):
+        check_schedule(load_recipe("sst2", schedule))
+    check_schedule(load_recipe("sst2", {**schedule, "train.lr_scheduler_kwargs": {"num_decay_steps": 10}}))
 
 
 def test_trying_out_changes_no_random_number_and_no_file(tmp_path):

@@ -25,6 +25,7 @@ from bertkit.recipe.load import Recipe
 from bertkit.sharing.markdown import code
 from bertkit.sharing.model_card import CardFacts, without_paths
 from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus, curve_facts, load_corpus
+from bertkit.training.arguments import schedule_in_steps
 from bertkit.training.callbacks import check_callbacks, check_early_stopping
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.placements import trainer_class
@@ -301,7 +302,10 @@ def _fitted(
     recipe: Recipe, phases: Sequence[Phase], eval_sets: Sequence[PretrainingExamples], config: PreTrainedConfig
 ) -> dict[str, Any]:
     """Returns the Trainer arguments that depend on the data."""
-    steps = {"max_steps": sum(phase.steps for phase in phases)}
+    number = sum(phase.steps for phase in phases)
+    steps: dict[str, Any] = {"max_steps": number}
+    if (schedule := recipe.train.get("lr_scheduler_kwargs")) is not None:
+        steps["lr_scheduler_kwargs"] = schedule_in_steps(schedule, number)
     if not eval_sets:
         return {**steps, "eval_strategy": "no"}
     predictions = max(each.data.predictions_per_seq for each in eval_sets)

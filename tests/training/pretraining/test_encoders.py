@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from bertkit import finetune, pretrain
+from bertkit import check, finetune, pretrain
 from bertkit.checkpoint.encoders import model_inputs
 from bertkit.checkpoint.load import load_config, load_model
 from bertkit.errors import CheckpointError, RecipeError
@@ -218,6 +218,12 @@ def test_a_killed_run_ends_with_the_same_bits(family, start, corpus, tmp_path):
     go_on(start, corpus, tmp_path / "killed", resume=True)
     assert same_weights(tmp_path / "straight", tmp_path / "killed")
     assert curve(tmp_path / "straight") == curve(tmp_path / "killed")
+
+
+def test_a_run_is_checked_before_it_starts(start, corpus):
+    overrides = {**RUN, "task.pair_objective": "none"}
+    report = check(corpus=[corpus], model=str(start), overrides=overrides)
+    assert not report.errors
 
 
 @pytest.mark.slow
