@@ -155,8 +155,18 @@ def check_tokenizer(
         )
 
 
-def not_finite(name_or_path: str | Path) -> CheckpointError:
-    """Returns the error of a checkpoint whose outputs are NaN or infinite."""
+def not_finite(name_or_path: str | Path, dtype: str | None = None) -> CheckpointError:
+    """Returns the error of a checkpoint whose outputs are NaN or infinite.
+
+    Args:
+        name_or_path: the checkpoint.
+        dtype: ``float16`` if the outputs are of that type, whose largest number is 65,504.
+    """
+    if dtype == "float16":
+        return CheckpointError(
+            f"{name_or_path}: the model computes NaN or infinite values in fp16; give --precision bf16 or float32 "
+            "(bertkit.load(precision=…)), whose numbers may be larger"
+        )
     return CheckpointError(
         f"{name_or_path}: the model computes NaN or infinite values; its weights are damaged, or its training "
         "diverged; use an earlier checkpoint, or train again with a smaller learning rate"

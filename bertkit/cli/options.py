@@ -31,7 +31,7 @@ MorePaths = Annotated[
 ]
 Precision = Annotated[
     Literal["auto", "float32", "bf16", "fp16"],
-    typer.Option("--precision", help="auto: float32 on CPUs, on GPUs bf16, or fp16 where they have no bf16."),
+    typer.Option("--precision", help="auto: float32 on CPUs, fp16 on GPUs."),
 ]
 Device = Annotated[Literal["auto", "cpu"], typer.Option("--device", help="Device that computes.")]
 Host = Annotated[str, typer.Option("--host", help="Address to listen on; the default is for this machine only.")]

@@ -66,8 +66,9 @@ def forward_in_batches(
         batch = {name: values.to(model.device) for name, values in collate(chosen).items()}
         with torch.inference_mode():
             outputs = model(**batch, **options)
-            if not all(_is_finite(values, batch.get("attention_mask")) for values in _tensors(outputs)):
-                raise not_finite(name)
+            for values in _tensors(outputs):
+                if not _is_finite(values, batch.get("attention_mask")):
+                    raise not_finite(name, str(values.dtype).removeprefix("torch."))
             kept.update(zip(chosen, keep(chosen, outputs), strict=True))
         start += len(chosen)
         if reached is not None:

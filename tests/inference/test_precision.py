@@ -7,8 +7,9 @@ import pytest
 import torch
 
 import bertkit
-from bertkit.errors import PlacementError
+from bertkit.errors import CheckpointError, PlacementError
 from bertkit.inference.predictor import load
+from bertkit.placement.resolve import inference_dtype
 
 
 def test_bf16_on_the_cpu_stays_near_float32(stock_models, tmp_path):
@@ -36,6 +37,33 @@ def test_vectors_in_bf16_are_float32_arrays_near_those_of_float32(stock_models, 
     np.testing.assert_allclose(near, exact, atol=5e-2, rtol=5e-2)
 
 
+def in_fp16(folder, monkeypatch):
+    """Loads a checkpoint as on a GPU, but on the CPU."""
+    with monkeypatch.context() as patch:
+        patch.setattr("bertkit.inference.predictor.inference_dtype", lambda *_: inference_dtype("auto", "cuda"))
+        return load(folder, device="cpu")
+
+
+def test_logits_in_the_type_of_gpus_agree_with_float32_to_a_hundredth(stock_models, tmp_path, monkeypatch):
+    folder = stock_models.stock_checkpoint(
+        tmp_path, "bert", "AutoModelForSequenceClassification", ["a", "b", "c"], initializer_range=0.3
+    )
+    both = (load(folder, device="cpu", precision="float32"), in_fp16(folder, monkeypatch))
+    assert {weight.dtype for weight in both[1].model.parameters()} == {torch.float16}
+    texts = list(stock_models.TEXTS)
+    expected, found = (each.outputs(each.task.encode(each.task.read_input(texts), each.tokenizer)) for each in both)
+    assert np.abs(expected).max() > 1  # so that the tolerance means something
+    np.testing.assert_allclose(found, expected, atol=1e-2, rtol=0)
+
+
+def test_numbers_that_fp16_does_not_have_are_one_message(stock_models, tmp_path, monkeypatch):
+    folder = stock_models.stock_checkpoint(tmp_path, "bert", "AutoModelForSequenceClassification", ["a", "b"])
+    loaded = in_fp16(folder, monkeypatch)
+    torch.nn.init.constant_(loaded.model.classifier.bias, float("inf"))
+    with pytest.raises(CheckpointError, match="in fp16; give --precision bf16 or float32"):
+        loaded.predict(["a film"])
+
+
 def test_fp16_on_a_cpu_is_refused(stock_models, tmp_path):
     folder = stock_models.stock_checkpoint(tmp_path, "bert", "AutoModelForSequenceClassification")
     with pytest.raises(PlacementError, match="--precision fp16 needs a GPU; on this CPU use float32, bf16 or auto"):
@@ -48,8 +76,8 @@ def test_an_onnx_model_keeps_its_own_precision(stock_models, tmp_path, monkeypat
     bertkit.export(folder, tmp_path / "onnx", to="onnx")
     with pytest.raises(PlacementError, match="an ONNX model has its own precision; remove --precision bf16"):
         bertkit.load(tmp_path / "onnx", precision="bf16")
-    # On a GPU machine auto is bf16 for other checkpoints; an ONNX model runs on the CPU there too.
-    monkeypatch.setattr("bertkit.inference.predictor.inference_dtype", lambda *_: torch.bfloat16)
+    # On a GPU machine auto is fp16 for other checkpoints; an ONNX model runs on the CPU there too.
+    monkeypatch.setattr("bertkit.inference.predictor.inference_dtype", lambda *_: torch.float16)
     assert bertkit.load(tmp_path / "onnx").predict("a film")[0]["label"] in ("LABEL_0", "LABEL_1")
 
 

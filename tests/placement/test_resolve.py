@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import pytest
 
 from bertkit.errors import PlacementError
-from bertkit.placement import resolve
 from bertkit.placement.resolve import (
     ProcessesNeeded,
     check_processes,
@@ -227,19 +226,17 @@ def test_what_xla_cannot_do_is_refused(on_xla, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("precision", "device", "has_bf16", "expected"),
+    ("precision", "device", "expected"),
     [
-        ("auto", "cpu", True, "float32"),
-        ("auto", "cuda", True, "bfloat16"),
-        ("auto", "cuda", False, "float16"),
-        ("auto", "mps", True, "float32"),
-        ("float32", "cuda", True, "float32"),
-        ("fp16", "cuda", True, "float16"),
-        ("bf16", "cpu", False, "bfloat16"),
+        ("auto", "cpu", "float32"),
+        ("auto", "cuda", "float16"),
+        ("auto", "mps", "float32"),
+        ("float32", "cuda", "float32"),
+        ("fp16", "cuda", "float16"),
+        ("bf16", "cpu", "bfloat16"),
     ],
 )
-def test_the_precision_of_inference(monkeypatch, precision, device, has_bf16, expected):
-    monkeypatch.setattr(resolve, "computes_bf16_fast", lambda device: has_bf16)
+def test_the_precision_of_inference(precision, device, expected):
     assert str(inference_dtype(precision, device)) == f"torch.{expected}"
 
 
