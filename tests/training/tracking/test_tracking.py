@@ -147,6 +147,7 @@ def test_pre_training_has_a_record_too(corpus, tmp_path, events):
     assert json.loads(text)["data.corpus"] == ["…/corpus"]
 
 
+@pytest.mark.slow
 def test_figures_of_the_report_are_logged(tune, events, records):
     run = tune("drawn", report_to=["tensorboard", "trackio"], report=True, project="drawn")
     figures = {f"figures/{path.stem}" for path in (run.output_dir / "figures").glob("*.png")}
