@@ -36,5 +36,6 @@ python -c "import bertkit, sys; sys.exit(bertkit.__file__.startswith('$root/'))"
 bertkit recipes list
 bertkit recipes schema --kind placement
 bertkit env
-bertkit quickstart --output-dir quickstart --json
+# One thread: two wait for each other where other work shares the cores.
+OMP_NUM_THREADS=1 bertkit quickstart --output-dir quickstart --json
 bertkit runs quickstart
