@@ -11,6 +11,7 @@ from typing import Any
 from transformers import TrainerCallback
 
 from bertkit.checkpoint.load import load_config
+from bertkit.checkpoint.pretraining import MODEL_TYPE
 from bertkit.errors import RecipeError
 from bertkit.inference.ensemble import refuse_ensemble
 from bertkit.recipe.distillation import DISTILL, distillation_settings
@@ -155,8 +156,8 @@ def _of_student(
     sizes = {each.removeprefix(_SIZES): each for each in list_recipes() if each.startswith(_SIZES)}
     if not Path(student).exists() and student in sizes:
         model = load_recipe(sizes[student]).model
-        if "hidden_size" not in model:
-            raise RecipeError(f"--student {student}: this recipe has no sizes of a model; give one such as bert-mini")
+        if "hidden_size" not in model or MODEL_TYPE in model:
+            raise RecipeError(f"--student {student}: this recipe gives no size of a BERT; give one such as bert-mini")
         return {**{f"model.{key}": value for key, value in model.items()}, "model.name_or_path": None}
     near = get_close_matches(student, sizes, n=1, cutoff=0.85)
     if near and not Path(student).exists():
