@@ -1,4 +1,4 @@
-"""What the core of the package requires, and what its extras are for."""
+"""Requirements of the package: the core imports all of its own, and none of those of the extras."""
 
 from __future__ import annotations
 

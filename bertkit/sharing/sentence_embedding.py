@@ -33,7 +33,7 @@ _OTHER_MODES = ("mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 
 @dataclass(frozen=True)
 class SentencePooling:
-    """How the vectors of tokens become that of a text.
+    """Pooling of the vectors of tokens to one vector of a text.
 
     Attributes:
         pooling: as for `bertkit embed`.

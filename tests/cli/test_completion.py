@@ -15,7 +15,7 @@ from bertkit.cli import completion
 
 @pytest.fixture
 def complete(bertkit, monkeypatch):
-    """What bash is told for a line of words; the last one is incomplete."""
+    """Returns the completions that bash gets for a list of words, of which the last one is incomplete."""
 
     def ask(line: str) -> list[str]:
         words = line.split(" ")

@@ -1,4 +1,4 @@
-"""What ``bertkit env`` says of a machine, and what it must not say."""
+"""``bertkit env`` describes the machine, without paths, user names and secrets."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 CONTINUATION = "##"
 """Prefix of the pieces that continue a word in a WordPiece vocabulary."""
 
-_BEGINNING = "▁"  # of the pieces that begin a word in a SentencePiece vocabulary
+_BEGINNING = "▁"  # prefix of the first piece of a word in a SentencePiece vocabulary
 _ANY_TEXT = "a 1 ."
 _SPACE, _LETTERS, _DIGITS, _OTHERS, _ANY = range(5)  # kinds of characters; any: of a space before a word
 
@@ -105,11 +105,12 @@ def _splits_by(backend: Tokenizer, kind: str) -> bool:
 
 
 def _of_bytes(pieces: list[tuple[str, int]], size: int) -> WordMarks:
+    from tokenizers import decoders
+
     kinds = np.full((size, 2), _SPACE, np.int8)
-    bytes_of = _bytes_of_characters()
+    decoder = decoders.ByteLevel()
     for piece, number in pieces:
-        is_bytes = all(character in bytes_of for character in piece)  # added tokens, such as runs of spaces, are text
-        text = bytes(bytes_of[character] for character in piece).decode(errors="replace") if is_bytes else piece
+        text = decoder.decode([piece])  # added tokens, such as runs of spaces, are text and stay as they are
         if text:
             kinds[number] = _kind(text[0]), _ANY if text == " " else _kind(text[-1])
     return WordMarks(kinds[:, 0] != _SPACE, kinds)
@@ -122,13 +123,3 @@ def _kind(character: str) -> int:
     if character.isspace():
         return _SPACE
     return {"L": _LETTERS, "N": _DIGITS}.get(unicodedata.category(character)[0], _OTHERS)
-
-
-def _bytes_of_characters() -> dict[str, int]:
-    """Returns the byte that each character of a byte-level vocabulary stands for.
-
-    Printable bytes stand for themselves in Latin-1; the others are numbered from 256 on.
-    """
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    rest = [byte for byte in range(256) if byte not in printable]
-    return {**{chr(byte): byte for byte in printable}, **{chr(256 + n): byte for n, byte in enumerate(rest)}}
