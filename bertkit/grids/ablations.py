@@ -27,7 +27,7 @@ from bertkit.tasks.registry import load_recipe
 from bertkit.training.glue_suite import FAMILY, glue_tasks
 from bertkit.training.pretraining.pretrain import pretrain
 from bertkit.training.pretraining.recipe import checked_recipe, pretraining_recipe
-from bertkit.training.run_directory import check_place, check_same_recipe, contents, is_finished
+from bertkit.training.run_directory import check_place, check_repeated_run, contents, is_finished
 
 VARIANTS = ("full", "no-nsp", "ltr-no-nsp")
 """Recipes in ``pretrain/ablations/``; the others are compared with the first."""
@@ -159,7 +159,7 @@ def _checked(
         recipe = collect(_variant, variant, corpus, values)
         if recipe is not None:
             recipes[variant] = recipe
-            collect(_check_run, recipe, folder / PRETRAINED / variant)
+            collect(check_repeated_run, recipe, folder / PRETRAINED / variant)
         if len(faults) > known:
             break  # the other variants have the same faults
     for task in tasks:
@@ -198,21 +198,6 @@ def _variant(variant: str, corpus: Sequence[str | Path], values: Mapping[str, An
         if key in values:
             raise RecipeError(f"{key}: the variants differ in it; remove it")
     return checked_recipe(pretraining_recipe(_RECIPES + variant, corpus, None, values))
-
-
-def _check_run(recipe: Recipe, place: Path) -> None:
-    """Checks that the folder of a variant is free or holds its run.
-
-    Raises:
-        RecipeError: it holds a run of another recipe.
-    """
-    if (place / "recipe.yaml").is_file():
-        try:
-            changes = check_same_recipe(recipe, place)
-        except RecipeError as error:  # a repeated call resumes without the option
-            raise RecipeError(str(error).removeprefix("--resume: ")) from error
-        if changes and is_finished(place):
-            raise RecipeError(f"{place}: this run is finished, but {'; '.join(changes)}; give another folder")
 
 
 def _check_task(task: str, data_dir: str | Path, finetuning: Mapping[str, Any] | None) -> None:

@@ -29,7 +29,7 @@ from bertkit.tasks.splits import is_scored
 from bertkit.training.callbacks import check_callbacks
 from bertkit.training.finetune import finetune, with_absolute_paths
 from bertkit.training.recovery.run_scope import writes_run
-from bertkit.training.run_directory import check_output_dir, check_same_recipe, contents, is_finished
+from bertkit.training.run_directory import check_repeated_run, contents, is_finished
 from bertkit.training.tracking.tracking import run_group
 
 RESULTS, SUBMISSION = "glue_results.json", "glue_submission.zip"
@@ -128,34 +128,15 @@ def _check(recipes: Mapping[str, Recipe], output_dir: Path) -> None:
     faults = {}
     for name, recipe in recipes.items():
         try:
-            _check_folder(recipe, output_dir / name)
+            check_repeated_run(recipe, output_dir / name)
             if not is_finished(output_dir / name):
                 load_splits(_task(recipe))
         except BertkitError as error:
-            faults[name] = f"{name}: {str(error).removeprefix('--resume: ')}"  # a repeated call resumes without it
+            faults[name] = f"{name}: {error}"
     if faults:
         rest = [name for name in recipes if name not in faults]
         hint = f"\nthe other tasks have no faults: --task {','.join(rest)}" if rest else ""
         raise RecipeError(listed(list(faults.values())) + hint)
-
-
-def _check_folder(recipe: Recipe, folder: Path) -> None:
-    """Checks that the folder of a task is free or holds its run.
-
-    Raises:
-        BertkitError: the folder holds a run of another recipe, or other files.
-    """
-    if not (folder / "recipe.yaml").is_file():
-        found = contents(folder)
-        if found:
-            raise OutputError(
-                f"{folder}: contains {', '.join(found[:3])} and no run; remove it, or give another folder"
-            )
-        check_output_dir(folder, resume=False)
-        return
-    changes = check_same_recipe(recipe, folder)
-    if changes and is_finished(folder):
-        raise RecipeError(f"{folder}: this run is finished, but {'; '.join(changes)}; give another folder")
 
 
 def _task(recipe: Recipe) -> GlueTask:

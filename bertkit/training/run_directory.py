@@ -226,6 +226,28 @@ def check_same_recipe(recipe: Recipe, output_dir: Path) -> list[str]:
     return allowed
 
 
+def check_repeated_run(recipe: Recipe, folder: Path) -> None:
+    """Checks that a folder is free, or holds the run of a recipe, which a repeated call leaves or resumes.
+
+    Raises:
+        BertkitError: the folder holds a run of another recipe, or other files.
+    """
+    if not (folder / "recipe.yaml").is_file():
+        found = contents(folder)
+        if found:
+            raise OutputError(
+                f"{folder}: contains {', '.join(found[:3])} and no run; remove it, or give another folder"
+            )
+        check_output_dir(folder, resume=False)
+        return
+    try:
+        changes = check_same_recipe(recipe, folder)
+    except RecipeError as error:  # a repeated call resumes without the option
+        raise RecipeError(str(error).removeprefix("--resume: ")) from error
+    if changes and is_finished(folder):
+        raise RecipeError(f"{folder}: this run is finished, but {'; '.join(changes)}; give another folder")
+
+
 def check_same_data(output_dir: Path, data: Mapping[str, Any]) -> None:
     """Checks that the data of a resumed run have not changed.
 
