@@ -1,4 +1,4 @@
-"""Arithmetic of docs/scale.md: time, storage, memory and network of large corpora and of the paper's schedule.
+"""Arithmetic of docs/guides/scale.md: time, storage, memory and network of large corpora and of the paper's schedule.
 
     python benchmarks/scale_plan.py                                            the tables, in Markdown
     python benchmarks/scale_plan.py --measure BOOKS --tokenizer MODEL          what is measured, as JSON
@@ -211,7 +211,7 @@ def measure(files: Sequence[Path], tokenizer: str) -> Measured:
 
 
 def plan(measured: Measured, assumed: Assumed) -> dict[str, str]:
-    """Returns the tables of docs/scale.md by their names."""
+    """Returns the tables of docs/guides/scale.md by their names."""
     return {
         "build": build_table(measured, assumed),
         "schedule": schedule_table(assumed),

@@ -23,7 +23,7 @@ USER = "ada"
 
 @dataclass
 class Repository:
-    """Branches of a model repository, each its files by their path."""
+    """Branches of a repository, each its files by their path."""
 
     private: bool = False
     branches: dict[str, dict[str, bytes]] = field(default_factory=lambda: {"main": {}})
@@ -76,6 +76,8 @@ class _Handler(Handler):
             case ["lfs", owner, name, oid]:
                 if not self._goes_wrong(f"{owner}/{name}", "lfs"):
                     self._lfs(f"{owner}/{name}", oid)
+            case ["datasets", owner, name, "resolve", revision, *path]:
+                self._resolve(f"datasets/{owner}/{name}", revision, "/".join(path))
             case [owner, name, "resolve", revision, *path]:
                 self._resolve(f"{owner}/{name}", revision, "/".join(path))
             case _:

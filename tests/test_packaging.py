@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import bertkit
 
@@ -43,6 +46,41 @@ def test_what_an_extra_installs_is_not_in_the_core(project):
     core = names(project["dependencies"])
     for extra, requirements in project["optional-dependencies"].items():
         assert not core & names(requirements), extra
+
+
+def test_the_core_brings_no_server_notebook_or_tracker(project):
+    """With all that its requirements bring; matplotlib draws the figures that every run leaves."""
+    waiting, brought = sorted(names(project["dependencies"])), set()
+    while waiting:
+        name = canonicalize_name(waiting.pop())
+        if name not in brought:
+            brought.add(name)
+            try:
+                requirements = map(Requirement, metadata.requires(name) or ())
+            except metadata.PackageNotFoundError:  # one for another system
+                continue
+            waiting += [
+                each.name for each in requirements if each.marker is None or each.marker.evaluate({"extra": ""})
+            ]
+    assert {"transformers", "matplotlib", "huggingface-hub"} <= brought
+    others = (
+        "fastapi uvicorn starlette gradio flask tensorboard trackio wandb ray optuna ipython plotly onnxruntime peft"
+    )
+    assert not brought & set(others.split())
+
+
+def copied_by_dockerfile():
+    """Returns the sources of the Dockerfile's COPY lines."""
+    text = (FILE.parent / "Dockerfile").read_text()
+    return [word for line in re.findall(r"^COPY (.+)$", text, re.M) for word in line.split()[:-1]]
+
+
+def test_what_the_image_copies_exists_and_is_not_ignored(project):
+    ignored = (FILE.parent / ".dockerignore").read_text().split("\n")
+    assert len(copied_by_dockerfile()) >= 6
+    for source in copied_by_dockerfile():
+        assert (FILE.parent / source).exists(), source
+        assert f"!{source}" in ignored
 
 
 def test_the_versions_of_the_tests_are_those_of_the_extras(project):

@@ -1,4 +1,4 @@
-"""The arithmetic of docs/scale.md."""
+"""The arithmetic of docs/guides/scale.md."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def scale_plan():
 
 
 def test_the_page_has_the_output_of_the_script(scale_plan):
-    page = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "guides" / "scale.md").read_text(encoding="utf-8")
     for name, table in scale_plan.plan(scale_plan.Measured(), scale_plan.Assumed()).items():
         assert f"<!-- {name} -->\n{table}\n" in page
 

@@ -170,6 +170,10 @@ _HEADS = {
 }
 
 
+MASKED_LM_HEADS = ("BertForMaskedLM", "BertForPreTraining")
+"""Heads with logits over the vocabulary, by the names that `saved_head` returns."""
+
+
 def saved_head(config: PreTrainedConfig) -> str | None:
     """Returns the head that a checkpoint was saved with as `head_of`, from its name alone; None for another one.
 

@@ -17,7 +17,7 @@ class Finding:
     """Result of a rule.
 
     Attributes:
-        code: stable name of the rule; docs/checks.md lists all of them.
+        code: stable name of the rule; docs/guides/checks.md lists all of them.
         level: one of `LEVELS`.
         where: split, file and line, column, or recipe value.
         message: what was found, with the numbers.

@@ -54,7 +54,8 @@ def memory(subject: Subject) -> Need:
         longest = micro_batches(subject)[0][0]
         length = min(length, longest)
     found = estimate_memory(subject.network, subject.placement, length, logits)
-    return Need(found.states + (found.activations or 0), _available_memory(subject.placement.device))
+    needed = found.states + (found.activations or 0) + subject.trainer.teacher_bytes
+    return Need(needed, _available_memory(subject.placement.device))
 
 
 def _available_memory(device: str) -> int:

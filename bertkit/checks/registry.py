@@ -53,7 +53,7 @@ def rule(code: str, *needs: str) -> Callable[[Function], Function]:
     """Returns a decorator that registers a function as the rule with this code.
 
     Args:
-        code: stable name of its findings, with an entry in docs/checks.md.
+        code: stable name of its findings, with an entry in docs/guides/checks.md.
         needs: attributes of the `Subject` that the rule reads and that may be ``None``.
     """
 

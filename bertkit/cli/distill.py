@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import bertkit
-from bertkit.cli import runs
+from bertkit.cli import options, runs
 from bertkit.cli.embed import numbers
 from bertkit.cli.glue import task_recipe
 from bertkit.cli.printing import print_results
 from bertkit.cli.reports import print_report
 from bertkit.cli.settings import Setting, run_settings
+from bertkit.errors import RecipeError
+from bertkit.recipe.distillation import Objective
 
-KINDS = ("glue", "classification", "multiple_choice", "ner", "question_answering")
+KINDS = ("glue", "classification", "multiple_choice", "ner", "pretraining", "question_answering")
 SETTINGS = run_settings(
     "data.data_dir",
     Setting("data.train_file", "Data to train on; with --alpha 1 they may lack labels."),
@@ -41,7 +43,8 @@ class Run(runs.Run):
     recipe: Annotated[
         str | None,
         typer.Option(
-            help="A recipe's name (bertkit recipes list) or file; by default that of the teacher's task.",
+            help="A recipe's name (bertkit recipes list) or file; by default that of the teacher's task, with --corpus "
+            "that of the student's size, or continue.",
             show_default=False,
         ),
     ] = None
@@ -61,11 +64,32 @@ def distill(
     teacher: Annotated[
         str,
         typer.Option(
-            help="Fine-tuned checkpoint to learn from: a run directory, a folder or a Hub id.",
+            help="Checkpoint to learn from, fine-tuned, or with --corpus pre-trained: a run directory, a folder or a "
+            "Hub id.",
             rich_help_panel=_PANEL,
             show_default=False,
         ),
     ],
+    corpus: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--corpus",
+            help=f"Pre-train the student on text. {options.CORPUS_HELP}",
+            metavar="PATH_OR_HUB_ID",
+            rich_help_panel=_PANEL,
+            show_default=False,
+        ),
+    ] = None,
+    more: options.MorePaths = None,
+    objective: Annotated[
+        Objective | None,
+        typer.Option(
+            help="With --corpus, the teacher's part of the loss: distilbert, outputs and hidden states; minilm, "
+            "relations of queries, keys and values (MiniLMv2). distilbert by default.",
+            rich_help_panel=_PANEL,
+            show_default=False,
+        ),
+    ] = None,
     student_layers: Annotated[
         str | None,
         typer.Option(
@@ -77,7 +101,8 @@ def distill(
     alpha: Annotated[
         float | None,
         typer.Option(
-            help="Weight of the teacher's part of the loss, 0 to 1; the labels have 1 - alpha. 0.5 by default.",
+            help="Weight of the teacher's part of the loss, 0 to 1; the labels have 1 - alpha. 0.5 by default, 1 "
+            "with minilm.",
             rich_help_panel=_PANEL,
             show_default=False,
         ),
@@ -99,34 +124,64 @@ def distill(
             show_default=False,
         ),
     ] = None,
+    teacher_layer: Annotated[
+        int | None,
+        typer.Option(
+            help="Layer of the teacher that minilm compares, from 0; by default the last one.",
+            rich_help_panel=_PANEL,
+            show_default=False,
+        ),
+    ] = None,
+    relation_heads: Annotated[
+        int | None,
+        typer.Option(
+            help="Heads of the relations that minilm compares; by default as many as the student has attention heads.",
+            rich_help_panel=_PANEL,
+            show_default=False,
+        ),
+    ] = None,
     task: Annotated[
         str | None,
         typer.Option(help="A GLUE task such as sst2; by default the task of the teacher.", show_default=False),
     ] = None,
     run: Run,
 ) -> None:
-    """Fine-tune a small student on the outputs of a fine-tuned teacher, and on labels."""
+    """Train a small student on the outputs of a teacher: fine-tune it as the teacher was, or pre-train it on text
+    (--corpus).
+    """
+    if more and not corpus:
+        raise RecipeError(f"{more[0]}: expected an option; text to pre-train on needs --corpus")
+    texts = [*(corpus or []), *(more or [])]
+    if texts and task is not None:
+        raise RecipeError("--corpus is for pre-training and --task for fine-tuning; give only one of them")
     recipe = run.recipe if task is None else task_recipe(task, run.recipe)
     layers = None if student_layers is None else numbers(student_layers, "--student-layers")
+    given: dict[str, Any] = {
+        "recipe": recipe,
+        "corpus": texts,
+        "objective": objective,
+        "alpha": alpha,
+        "temperature": temperature,
+        "hidden": hidden,
+        "teacher_layer": teacher_layer,
+        "relation_heads": relation_heads,
+        "overrides": run.overrides(),
+    }
     if run.is_checked:
         from bertkit.training.distillation.distill import distillation_recipe
 
-        given = distillation_recipe(
-            teacher, run.model, layers, recipe, alpha, temperature, hidden, overrides=run.overrides()
-        )
-        print_report(run.report(given, model=None), run.json)
+        print_report(run.report(distillation_recipe(teacher, run.model, layers, **given), model=None), run.json)
         return
     done = bertkit.distill(
         teacher,
         run.model,
         student_layers=layers,
-        recipe=recipe,
-        alpha=alpha,
-        temperature=temperature,
-        hidden=hidden,
         output_dir=run.output_dir,
-        overrides=run.overrides(),
         resume=run.resume,
         push_to_hub=run.push_to_hub,
+        **given,
     )
-    print_results(done.output_dir, done.metrics, runs.scores(done.metrics), run.json)
+    from bertkit.training.pretraining.pretrain import SHOWN
+
+    of_text = [(key, name) for key, name in SHOWN if key in done.metrics]
+    print_results(done.output_dir, done.metrics, of_text or runs.scores(done.metrics), run.json)

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bertkit.errors import OutputError
-from bertkit.files import new_folder, write_json
+from bertkit.files import new_folder, write_json, write_whole
 from bertkit.grids.cells import main_score
 from bertkit.grids.definition import RUNS, read
 from bertkit.grids.results import best_cells, collect
 from bertkit.inference.ensemble import ENSEMBLE_FILE
 from bertkit.inference.outcomes import outcome_of
+from bertkit.sharing.markdown import code
 from bertkit.tasks.construction import task_of_recipe
 from bertkit.training.run_directory import check_output_dir, contents
 
@@ -75,6 +76,7 @@ def ensemble(grid: str | Path, *, output_dir: str | Path) -> Ensemble:
         members = [f"{_MEMBERS}/{number:02}" for number in range(1, len(cells) + 1)]
         record = {"members": members, "runs": names, "setting": results.best}
         write_json(draft / ENSEMBLE_FILE, record)
+        write_whole(draft / "README.md", _description(results.best, names))
     scores = tuple(float(results.runs[name]["score"]) for name in names)
     score = None if definition.folds is not None else _score(place)
     return Ensemble(place, results.best, names, scores, score, results.metric)
@@ -84,3 +86,17 @@ def _score(place: Path) -> float:
     outcome = outcome_of(place)
     found = outcome.task.score(outcome.outputs, outcome.features, outcome.examples)
     return main_score(outcome.task, {f"eval_{name}": value for name, value in found.items()})
+
+
+def _description(setting: str, runs: tuple[str, ...]) -> str:
+    """Returns the README of the folder; an ensemble has no model card, since it is not pushed to the Hub."""
+    members = "\n".join(f"- `{_MEMBERS}/{number:02}`: run {code(run)}" for number, run in enumerate(runs, start=1))
+    return f"""# Ensemble of {len(runs)} runs
+
+The outputs (logits) of the members are averaged. They are the runs of the setting {code(setting)}:
+
+{members}
+
+`bertkit predict`, `evaluate` and `compare` and `bertkit.load` take this folder as a checkpoint. It cannot be exported
+or pushed as a whole; each member is an ordinary model without tokenizer, which is that of this folder.
+"""

@@ -322,7 +322,7 @@ def _xla_device() -> str:
     if not _finds_xla():
         raise PlacementError(
             "placement.device: xla, but torch_xla cannot be imported, or USE_TORCH_XLA disables it; install the "
-            "torch_xla for this version of torch (docs/tpu.md), or choose another placement"
+            "torch_xla for this version of torch (docs/guides/tpu.md), or choose another placement"
         )
     from torch_xla import runtime
 

@@ -10,6 +10,9 @@ Form = Literal["bert", "bertkit"]
 ANY_DATA = "any"
 """Key of ``citations`` for entries that do not depend on the data."""
 
+WIDGET_KEYS = ("text", "context", "example_title")
+"""Keys of an example in ``widget``."""
+
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _BIBTEX_ENTRY = re.compile(r"@\w+\s*\{\s*[^\s,{}]+\s*,")
 
@@ -26,6 +29,10 @@ class HubSettings:
         revision: branch to push to, created if missing; ``None`` for ``main``.
         form: ``bert``, which plain transformers loads, or ``bertkit``, which includes its own code.
         report: push ``report.html`` and its figures with a run; they show texts of the validation set.
+        widget: example inputs of the widget on the model page, each a mapping with ``text``, and optionally
+            ``context`` (question answering) and ``example_title``. bertkit takes none from the data.
+        benchmark_task: a task in the ``eval.yaml`` of the scored Hub data set, if that is a benchmark of the Hub; a
+            push then writes the main score of the run to ``.eval_results``. ``None`` writes none.
         citations: BibTeX entries for the model card, in addition to that of the BERT paper. The key is the Hub id of a
             data set, whose entries are cited with its scores, or ``any`` for entries that are always cited.
     """
@@ -36,6 +43,8 @@ class HubSettings:
     revision: str | None = None
     form: Form = "bert"
     report: bool = True
+    widget: list[dict[str, str]] = field(default_factory=list)
+    benchmark_task: str | None = None
     citations: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -44,6 +53,13 @@ class HubSettings:
         for code in self.language:
             if not re.fullmatch(r"[a-z]{2,3}(-[A-Za-z0-9]+)*", code):
                 raise ValueError(f"language: expected ISO 639 codes such as en or de, got {code!r}")
+        for example in self.widget:
+            if unknown := sorted(set(example) - set(WIDGET_KEYS)):
+                raise ValueError(f"widget: expected the keys {', '.join(WIDGET_KEYS)}, got {unknown[0]!r}")
+            if not example.get("text", "").strip():
+                raise ValueError(f"widget: expected a text in every example, got {example!r}")
+        if self.benchmark_task is not None and not self.benchmark_task.strip():
+            raise ValueError("benchmark_task: expected the id of a task in eval.yaml, got an empty text")
         for name, entries in self.citations.items():
             if name != ANY_DATA and not _HUB_ID.fullmatch(name):
                 raise ValueError(f"citations: expected the Hub id of a data set, or {ANY_DATA}, got the key {name!r}")

@@ -23,7 +23,7 @@ from bertkit.placement.settings import PlacementSettings
 from bertkit.recipe.check import OWN_TRAIN_KEYS, TRAIN_DEFAULTS, Tasks, train_types
 from bertkit.recipe.distillation import DISTILL, DistillationSettings
 from bertkit.recipe.hub import HubSettings
-from bertkit.recipe.tuning import KEYS, LORA, LoraSettings
+from bertkit.recipe.tuning import KEEP, KEYS, LORA, LoraSettings
 from bertkit.recipe.values import RANGES
 
 Schema = dict[str, Any]
@@ -164,7 +164,7 @@ def _model(kind: str) -> Schema:
 
     own = field_types(new_architecture(None))
     docs, is_new = {**attribute_docs(BertkitConfig), **_MODEL_DOCS}, kind == _PRETRAINING
-    types = {"name_or_path": str | None, **own, **({MODEL_TYPE: str | None} if is_new else KEYS)}
+    types = {"name_or_path": str | None, **own, **({MODEL_TYPE: str | None, KEEP: KEYS[KEEP]} if is_new else KEYS)}
     properties = {}
     for key, hint in types.items():
         schema = _mapping("model.lora", LoraSettings) if key == LORA else _value(f"model.{key}", hint)

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-LORA = "lora"
+KEEP, LORA = "keep_layers", "lora"
 KEYS: dict[str, Any] = {
     "freeze_layers": int,
     "freeze_embeddings": bool,
     "reinit_layers": int,
-    "keep_layers": list[int] | None,
+    KEEP: list[int] | None,
     LORA: dict[str, Any] | None,
 }
 """Types of the keys of the ``model`` block that are not fields of the configuration."""
@@ -45,6 +45,16 @@ class LoraSettings:
             raise ValueError(f"alpha: expected a positive number, got {self.alpha}")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout: expected at least 0 and less than 1, got {self.dropout}")
+
+    @property
+    def scale(self) -> float:
+        """Value of ``alpha``, with its default."""
+        return 2 * self.r if self.alpha is None else self.alpha
+
+    def __str__(self) -> str:
+        dropout = f", dropout {self.dropout:g}" if self.dropout else ""
+        where = f"the dense layers {', '.join(self.targets)}" if self.targets else "all dense layers"
+        return f"rank {self.r}, α {self.scale:g}{dropout}, on {where}"
 
 
 def config_changes(model: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 from bertkit.progress import METRIC_NAMES
 from bertkit.recipe.hub import ANY_DATA
 from bertkit.recipe.yaml_files import parse_value, read_recipe_file, to_yaml
+from bertkit.sharing.card_metadata import card_metadata
 from bertkit.sharing.markdown import code, code_block, escape
 
 ADDRESS = "PATH_OR_HUB_ID"
@@ -53,7 +54,7 @@ class CardFacts:
         head: class name, such as ``BertForSequenceClassification``.
         auto_class: the Auto class that loads it.
         pipeline_tag: the Hub's name of the task.
-        task: a sentence about the training, in Markdown; names in it have to be escaped by `bertkit.sharing.markdown`.
+        task: sentences about the training, in Markdown; names in it have to be escaped by `bertkit.sharing.markdown`.
         data: split → description of its source, plain text as all of the following.
         metrics: results on held-out data, ``eval_…``.
         main_metrics: the keys of ``metrics`` that the card shows and lists in its ``model-index``; losses in nats.
@@ -63,6 +64,7 @@ class CardFacts:
         seed: seed of the run.
         base_model: Hub id of the checkpoint that was fine-tuned; ``None`` for a path or a new model.
         dataset: Hub id, configuration and split of ``metrics``, or ``None``.
+        training_sets: Hub ids of the data sets that the model was trained on.
         family: transformers' model type; BERT is loaded by bertkit's classes, every other family by transformers' own.
         mask_token: mask of the tokenizer, for the example of a pre-trained model.
         note: a warning at the top of the card (such as: the data are made up), in Markdown.
@@ -88,6 +90,7 @@ class CardFacts:
     truncation: Mapping[str, str] = field(default_factory=dict)
     base_model: str | None = None
     dataset: tuple[str, str, str] | None = None
+    training_sets: tuple[str, ...] = ()
     family: str = "bertkit"
     mask_token: str = "[MASK]"
     note: str = ""
@@ -134,6 +137,11 @@ def recorded_facts(checkpoint: Path) -> CardFacts | None:
     return CardFacts.from_dict(card)
 
 
+def main_metric(checkpoint: Path) -> str | None:
+    """Returns the name of the score by which a run compared its checkpoints, without ``eval_``; None if unknown."""
+    return _record(checkpoint).get("main_metric")
+
+
 def recorded_card(facts: CardFacts) -> dict[str, Any]:
     """Returns the values of ``run.json`` that `recorded_facts` and `is_as_recorded` read."""
     return {"card": facts.to_dict(), "card_sha256": _digest(model_card(facts))}
@@ -176,42 +184,7 @@ def without_paths(value: Any) -> Any:
 
 def model_card(facts: CardFacts) -> str:
     """Returns the text of the card: metadata as YAML between two lines of dashes, then Markdown."""
-    from huggingface_hub import ModelCardData
-
-    metadata = ModelCardData(
-        library_name="transformers",
-        license=facts.license,
-        language=list(facts.language) or None,
-        tags=["bert" if facts.family == "bertkit" else facts.family, "bertkit"],
-        pipeline_tag=facts.pipeline_tag,
-        base_model=facts.base_model,
-        datasets=[facts.dataset[0]] if facts.dataset else None,
-        metrics=[key.removeprefix("eval_") for key in facts.main_metrics] if facts.dataset else None,
-        model_name=facts.title,
-        eval_results=_results(facts),
-    )
-    return f"---\n{metadata.to_yaml()}\n---\n\n{_text(facts)}"
-
-
-def _results(facts: CardFacts) -> list[Any] | None:
-    """Returns ``model-index`` entries; none for local files, since the Hub requires a data set that it knows."""
-    from huggingface_hub import EvalResult
-
-    if facts.dataset is None:
-        return None
-    dataset, config, split = facts.dataset
-    return [
-        EvalResult(
-            task_type=facts.pipeline_tag,
-            dataset_type=dataset,
-            dataset_name=f"{dataset} {config}",
-            dataset_config=config,
-            dataset_split=split,
-            metric_type=key.removeprefix("eval_"),
-            metric_value=round(facts.metrics[key], 4),
-        )
-        for key in facts.main_metrics
-    ]
+    return f"---\n{card_metadata(facts)}\n---\n\n{_text(facts)}"
 
 
 def _text(facts: CardFacts) -> str:

@@ -16,14 +16,23 @@ from pathlib import Path
 
 from bertkit.checkpoint.encoders import BERT, head_of
 from bertkit.checkpoint.load import load_config, load_model, load_tokenizer, save_tokenizer
-from bertkit.errors import BertkitError, HubError, RecipeError
+from bertkit.errors import BertkitError, CheckpointError, HubError, RecipeError
 from bertkit.files import disk_faults, write_whole
 from bertkit.inference.ensemble import refuse_ensemble
 from bertkit.progress import without_library_bars
 from bertkit.recipe.hub import Form, HubSettings
 from bertkit.recipe.yaml_files import read_recipe_file, to_yaml
+from bertkit.sharing.card_metadata import check_card
+from bertkit.sharing.eval_results import EVAL_RESULTS, eval_results
 from bertkit.sharing.export import export_stock
-from bertkit.sharing.model_card import CardFacts, is_as_recorded, model_card, recorded_facts, without_paths
+from bertkit.sharing.model_card import (
+    CardFacts,
+    is_as_recorded,
+    main_metric,
+    model_card,
+    recorded_facts,
+    without_paths,
+)
 from bertkit.sharing.space import push_space
 
 _RESULTS = ("all_results.json", "eval_results.json")
@@ -33,7 +42,7 @@ _REPORT, _FIGURES = "report.html", "figures"
 _OF_A_CHECKPOINT = re.compile(
     r"(model|pytorch_model|tf_model|flax_model)(-\d+-of-\d+)?\.(safetensors|bin|h5|msgpack)(\.index\.json)?"
     r"|(configuration|modeling|loss)_bert\.py|config\.json|recipe\.yaml|(all|eval)_results\.json|report\.html"
-    r"|tokenizer(_config)?\.json|vocab\.txt|special_tokens_map\.json|added_tokens\.json"
+    r"|\.eval_results/bertkit\.yaml|tokenizer(_config)?\.json|vocab\.txt|special_tokens_map\.json|added_tokens\.json"
 )
 
 
@@ -80,8 +89,9 @@ def push(
 
     The token is that of ``hf auth login`` or of the environment variable ``HF_TOKEN``. The pushed files are the
     weights, ``config.json``, the tokenizer and, for a run, its model card, its results, its report and its recipe, with
-    paths reduced to their last part. The same commit deletes such files of an earlier checkpoint; all other files of
-    the repository stay.
+    paths reduced to their last part. A card that was edited is pushed as it is, if its metadata are valid and its
+    results are those of the run. The same commit deletes such files of an earlier checkpoint; all other files of the
+    repository stay.
 
     Args:
         checkpoint: a run directory or a folder with a checkpoint.
@@ -129,6 +139,7 @@ def push(
         with disk_faults(Path(folder)):
             notes = _put_together(str(checkpoint), Path(folder), repo_id, settings, report)
         with hub_faults(repo_id, _command(checkpoint, repo_id, settings, space)):
+            _write_eval_results(Path(checkpoint), Path(folder))
             pushed = _upload(Path(folder), repo_id, settings, notes)
     if space is None:
         return pushed
@@ -217,6 +228,15 @@ def _put_together(
     return (*notes, *_write_card(source, folder / "README.md", facts), *about_report)
 
 
+def _write_eval_results(source: Path, folder: Path) -> None:
+    """Writes the score for the leaderboard of a benchmark, if the recipe of the run names its task."""
+    facts, metric = recorded_facts(source), main_metric(source)
+    task_id = facts.recipe.get("hub", {}).get("benchmark_task") if facts is not None else None
+    if facts is not None and metric is not None and task_id is not None:
+        (folder / EVAL_RESULTS).parent.mkdir()
+        write_whole(folder / EVAL_RESULTS, eval_results(facts, task_id, metric))
+
+
 def _copy_report(source: Path, folder: Path) -> list[str]:
     """Copies the report of a run with its figures; returns their names, none if there is no report."""
     if not (source / _REPORT).is_file():
@@ -246,18 +266,26 @@ def _write_native(checkpoint: str, folder: Path) -> None:
 
 
 def _write_card(source: Path, there: Path, facts: CardFacts | None) -> list[str]:
-    """Writes the model card, that of the run or one that the user has edited; returns warnings.
+    """Writes the model card, that of the run or one that the user has written or edited; returns warnings.
 
     Args:
         source: the checkpoint, with its card if there is one.
         there: path of the card to push.
         facts: facts of the card to push; ``None`` without a finished run.
+
+    Raises:
+        CheckpointError: the user's card is not UTF-8, or its metadata are not valid.
     """
     here = source / "README.md"
-    written = here.read_text(encoding="utf-8") if here.is_file() else None
+    try:
+        written = here.read_text(encoding="utf-8-sig") if here.is_file() else None
+    except UnicodeDecodeError as error:
+        raise CheckpointError(f"{here}: not UTF-8 at byte {error.start}; convert it, then push again") from error
     if written is not None and not is_as_recorded(source, written):
+        notes = check_card(written, str(here), facts)
         write_whole(there, written)
-        return [f"{here} differs from the generated model card, so it is pushed as it is"] if facts is not None else []
+        own = [f"{here} differs from the generated model card, so it is pushed as it is"] if facts is not None else []
+        return [*own, *notes]
     if facts is None:
         return [f"no model card: {source} contains no finished run and no README.md"]
     write_whole(there, model_card(facts))

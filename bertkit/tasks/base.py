@@ -385,6 +385,11 @@ class Task(PerExample, Served, Taught, ABC):
         return None
 
     @property
+    def window_note(self) -> str | None:
+        """Sentence for the model card on the windows of texts that are too long for one; ``None`` if they are cut."""
+        return None
+
+    @property
     def onnx_obstacle(self) -> str | None:
         """Reason why the task cannot be exported to ONNX; ``None`` if it can."""
         return None

@@ -1,4 +1,4 @@
-"""Losses of a student against the outputs of its teacher (Hinton et al. 2015, Sanh et al. 2019).
+"""Losses of a student against the outputs of its teacher (Hinton et al. 2015, Sanh et al. 2019, Wang et al. 2021).
 
 The outputs of a teacher are floating-point tensors in which NaN marks what does not count. An item is a vector along
 the last dimension: the class logits of an input or a token, the scores of the positions of an input, a hidden state. An
@@ -6,7 +6,7 @@ item whose first number is NaN is missing; NaN after it is padding. Losses are s
 `num_items` of the global batch.
 
 Dimension letters: B inputs, S tokens of the student's batch, T ≤ S tokens of the teacher's outputs, C classes, H hidden
-size.
+size, R relation heads.
 """
 
 from __future__ import annotations
@@ -75,13 +75,43 @@ def cosine_distance(states: Tensor, teacher: Tensor) -> Tensor:
     """Computes 1 minus the cosine of the angle between hidden states, summed over the tokens.
 
     Args:
-        states: (B, S, H).
-        teacher: (B, T, H).
+        states: (B, S, H), or (N, H) of N tokens.
+        teacher: (B, T, H), or (N, H).
     """
     states, teacher = _aligned(states, teacher)
     absent = teacher[..., 0].isnan()
     cosines = F.cosine_similarity(states, teacher.masked_fill(absent.unsqueeze(-1), 1.0), dim=-1)
     return (1 - cosines).masked_fill(absent, 0.0).sum()
+
+
+def relation_divergence(states: Tensor, teacher: Tensor, attention_mask: Tensor, heads: int) -> Tensor:
+    """Computes the divergence of self-attention relations (MiniLMv2, Wang et al. 2021, arXiv:2012.15828, §3).
+
+    The last dimension of the queries, keys or values is split into R relation heads; R need not be the number of
+    attention heads. In a relation head with the vectors A of width d, the relation of token t to all tokens is
+    ``softmax(A_t · Aᵀ / √d)``. Padding has no relations.
+
+    Args:
+        states: queries, keys or values of the student, (B, S, H).
+        teacher: those of the teacher, (B, S, H′), of the same kind.
+        attention_mask: (B, S), 0 = padding.
+        heads: R, a divisor of H and H′.
+
+    Returns:
+        Sum over the tokens, 0-d: the mean over the heads of ``KL(teacher's relations ‖ student's relations)``, in nats.
+    """
+    is_token = attention_mask != 0
+    ours, theirs = (_log_relations(each, is_token, heads) for each in (states, teacher))
+    divergence = F.kl_div(ours, theirs, reduction="none", log_target=True).sum(dim=-1)  # (B, R, S)
+    return divergence.mean(dim=1).masked_fill(~is_token, 0.0).sum()
+
+
+def _log_relations(states: Tensor, is_token: Tensor, heads: int) -> Tensor:
+    """Returns the logarithms of the relations, (B, R, S, S)."""
+    by_head = at_least_float32(states).reshape(*states.shape[:2], heads, -1).transpose(1, 2)  # (B, R, S, d)
+    scores = by_head @ by_head.transpose(-1, -2) / by_head.shape[-1] ** 0.5
+    # The lowest number and not -inf: its gradient would be NaN.
+    return F.log_softmax(scores.masked_fill(~is_token[:, None, None], torch.finfo(scores.dtype).min), dim=-1)
 
 
 def _aligned(student: Tensor, teacher: Tensor) -> tuple[Tensor, Tensor]:

@@ -156,7 +156,7 @@ def load_recipe(source: str | Path | Mapping[str, Any] | Recipe, overrides: Mapp
     Args:
         source: a name (``finetune/glue/sst2``), a YAML file, a mapping of the blocks, or a recipe.
         overrides: values by dotted key, such as ``{"train.learning_rate": 3e-5}``; they take precedence over
-        ``source``.
+            ``source``.
 
     Raises:
         RecipeError: the recipe does not exist or is invalid. One message lists all faults, each with its file and line,

@@ -269,4 +269,4 @@ class Truncation:
         if not self.examples:
             return "nothing cut"
         share = 100 * self.examples / self.of_examples
-        return f"{self.examples} of {self.of_examples} inputs cut ({share:.1f} %), {self.tokens} tokens lost"
+        return f"{self.examples:,} of {self.of_examples:,} inputs cut ({share:.1f} %), {self.tokens:,} tokens lost"

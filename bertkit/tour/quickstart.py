@@ -74,7 +74,7 @@ def quickstart(output_dir: str | Path = "bertkit-quickstart") -> Tour:
     started = time.monotonic()
     output_dir = Path(output_dir)
     check_output_dir(output_dir, resume=False)
-    say(f"1/4 writing {_DOCUMENTS} documents and {_FEW} labelled sentences; {SYNTHETIC}")
+    say(f"1/4 writing {_DOCUMENTS} documents and {_FEW} labelled sentences of synthetic text")
     text, labelled = output_dir / "text", output_dir / "labelled"
     write_data(text, labelled)
     say("2/4 pre-training a tiny BERT on the documents: masked words and next sentences")

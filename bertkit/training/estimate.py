@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -24,17 +24,22 @@ class MemoryEstimate:
             the number of processes with FSDP; plus buffers.
         activations: tensors saved by the forward pass for the backward pass; ``None`` for encoders whose sizes the
             formula does not cover.
+        teacher: weights of the teacher of a pre-training.
     """
 
     states: int
     activations: int | None
+    teacher: int = 0
 
     def __str__(self) -> str:
         states = f"{self.states / _GIB:.2f} GiB of weights, gradients and AdamW's moments"
         if self.activations is None:
             return f"{states}, and activations that are not estimated for such inputs"
-        total = self.states + self.activations
-        return f"about {total / _GIB:.2f} GiB per device = {states} + {self.activations / _GIB:.2f} GiB of activations"
+        teacher = f" + {self.teacher / _GIB:.2f} GiB of the teacher" if self.teacher else ""
+        total = (self.states + self.activations + self.teacher) / _GIB
+        return (
+            f"about {total:.2f} GiB per device = {states} + {self.activations / _GIB:.2f} GiB of activations{teacher}"
+        )
 
 
 def estimate_memory(
@@ -90,16 +95,23 @@ def estimate_memory(
 
 
 def start_lines(
-    model: PreTrainedModel, placement: Placement, max_seq_length: int, train_set: Any, logits_per_sequence: int = 0
+    model: PreTrainedModel,
+    placement: Placement,
+    max_seq_length: int,
+    train_set: Any,
+    logits_per_sequence: int = 0,
+    teacher_bytes: int = 0,
 ) -> list[str]:
     """Returns the lines printed before the first step: placement, batch, memory, and trained weights if not all are.
 
     Args:
         model, placement, max_seq_length, logits_per_sequence: as for `estimate_memory`.
+        teacher_bytes: weights of the teacher of a pre-training.
         train_set: training set; its first example shows whether an example has one input or several.
     """
     tokens = placement.global_train_batch_size * max_seq_length
     memory = estimate_memory(model, placement, max_seq_length, logits_per_sequence)
+    memory = replace(memory, teacher=teacher_bytes)
     first = train_set[0]["input_ids"]
     if len(first) and isinstance(first[0], list):  # choices, or windows of a text: their number varies between examples
         memory = MemoryEstimate(memory.states, None)

@@ -11,22 +11,18 @@ from typing import Any
 
 from transformers import (
     EvalPrediction,
-    PreTrainedConfig,
     PreTrainedTokenizerBase,
     TrainerCallback,
     set_seed,
 )
 
-from bertkit.checkpoint.encoders import BERT, head_class, model_inputs
+from bertkit.checkpoint.encoders import head_class, model_inputs
 from bertkit.errors import RecipeError
 from bertkit.inference.outcomes import Outcome
 from bertkit.model.modeling_bert import BertPreTrainedModel
 from bertkit.progress import is_score, say
-from bertkit.recipe.distillation import DISTILL, distillation_settings
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.tuning import config_changes
-from bertkit.sharing.markdown import code, escape
-from bertkit.sharing.model_card import CardFacts, without_paths
 from bertkit.tasks.base import Task
 from bertkit.tasks.construction import task_of_recipe
 from bertkit.tasks.folds import load_splits
@@ -35,10 +31,11 @@ from bertkit.tasks.shared_encoding import encode_once
 from bertkit.tasks.splits import ColumnsOf, FineTuningData, Split, is_scored
 from bertkit.training.arguments import check_schedule
 from bertkit.training.callbacks import check_callbacks, check_early_stopping
+from bertkit.training.card import finetuned_card
 from bertkit.training.checkpoint_selection import best_checkpoint_arguments, comparison_arguments, early_stopping
 from bertkit.training.class_weights import check_class_weights, weighted_loss
 from bertkit.training.cpu import cpu_speed_ups
-from bertkit.training.distillation.teaching import Teaching, teacher_of, teaches
+from bertkit.training.distillation.teaching import Teaching, teacher_of, teaches, with_absolute_checkpoints
 from bertkit.training.distillation.trainer import DistillationTrainer
 from bertkit.training.placements import trainer_class
 from bertkit.training.recovery.run_scope import writes_run
@@ -108,7 +105,9 @@ def finetune(
                 config.save_pretrained(folder)
     outcome = _outcome(task, trainer, splits, prepared.features) if run.wants_report else None
     metrics = _score_and_predict_the_rest(task, run, trainer, splits, prepared.features, evaluation)
-    return run.finish(trainer, _card(task, splits, run.recipe, config, metrics, run.record, card_note), outcome)
+    return run.finish(
+        trainer, finetuned_card(task, splits, run.recipe, config, metrics, run.record, card_note), outcome
+    )
 
 
 def finetuning_recipe(
@@ -263,12 +262,7 @@ def with_absolute_paths(recipe: Recipe) -> Recipe:
     """Returns the recipe with absolute paths, so that ``recipe.yaml`` repeats the run from any folder."""
     places = {name: getattr(recipe.data, name) for name in recipe.data.paths}
     data = dataclasses.replace(recipe.data, **{name: absolute(place) for name, place in places.items() if place})
-    source = recipe.model.get("name_or_path")
-    checkpoint = {"name_or_path": absolute(source)} if source else {}
-    train, distilled = recipe.train, recipe.train.get(DISTILL)
-    if distilled is not None:
-        train = {**train, DISTILL: {**distilled, "teacher": absolute(distilled["teacher"])}}
-    return dataclasses.replace(recipe, data=data, model={**recipe.model, **checkpoint}, train=train)
+    return with_absolute_checkpoints(dataclasses.replace(recipe, data=data))
 
 
 def _outcome(task: Task, trainer: BertkitTrainer, splits: Mapping[str, Split], features: Mapping[str, Any]) -> Outcome:
@@ -332,44 +326,3 @@ def _encode(
         if cut.examples:
             say(f"{name}: {cut}; {task.remedy}")
     return features
-
-
-def _card(
-    task: Task,
-    splits: dict[str, Split],
-    recipe: Recipe,
-    config: PreTrainedConfig,
-    metrics: dict[str, float],
-    record: RunRecord,
-    note: str,
-) -> CardFacts:
-    source, distilled = recipe.model.get("name_or_path"), distillation_settings(recipe.train)
-    start = "new weights" if source is None else code(without_paths(source))
-    family = config.model_type
-    encoder = "BERT" if family in BERT else family
-    suffixes = tuple(name.removeprefix("validation") for name in splits if name.startswith("validation_"))
-    scores = [key for key in metrics if is_score(key) and not key.startswith("eval_loss")]
-    layers, taught = recipe.model.get("keep_layers"), ""
-    kept = f", layers {', '.join(map(str, layers))} of it" if layers else ""
-    if distilled is not None and distilled.alpha > 0:
-        taught = f" Distilled from {code(without_paths(distilled.teacher))} with {distilled}."
-    return CardFacts(
-        title=f"{encoder} fine-tuned on {task.name}",
-        head=head_class(task.head, config, str(source)).__name__,
-        auto_class=task.head.replace("BertFor", "AutoModelFor"),
-        pipeline_tag=task.pipeline_tag,
-        task=f"{encoder}, fine-tuned for {escape(task.name)} with bertkit, starting from {start}{kept}.{taught}",
-        data={name: f"{without_paths(split.source)}, {len(split.examples)} examples" for name, split in splits.items()},
-        metrics=metrics,
-        main_metrics=tuple(key for key in scores if not key.endswith(suffixes)),
-        other_metrics=tuple(key for key in scores if key.endswith(suffixes)),
-        recipe=recipe.to_dict(),
-        seed=recipe.train["seed"],
-        truncation={
-            name: f"{cut}; {task.remedy}" if cut.examples else str(cut) for name, cut in record.truncation.items()
-        },
-        base_model=None if source is None or Path(source).exists() else str(source),
-        dataset=task.dataset,
-        family=family,
-        note=note,
-    )

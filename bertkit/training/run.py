@@ -199,7 +199,8 @@ class RunInProgress:
             The checkpoint to resume from; None if there is none.
         """
         longest, train_set = self.recipe.data.max_seq_length, trainer.train_dataset
-        for line in start_lines(trainer.model, self.placement, longest, train_set, logits_per_sequence):
+        memory = logits_per_sequence, trainer.teacher_bytes
+        for line in start_lines(trainer.model, self.placement, longest, train_set, *memory):
             say(line)
         if self.resume:
             check_same_data(self.output_dir, self.record.data)

@@ -16,6 +16,7 @@ from bertkit.model.configuration_bert import BertConfig
 from bertkit.progress import without_library_bars
 from bertkit.recipe.distillation import distillation_settings
 from bertkit.recipe.load import Recipe
+from bertkit.recipe.tuning import KEEP
 from bertkit.tasks.base import Task
 from bertkit.training.tuning import encoder_layers
 
@@ -73,18 +74,12 @@ def finetuning_start(recipe: Recipe) -> Start:
         CheckpointError: the checkpoint cannot be loaded.
         RecipeError: the recipe names no checkpoint, or inputs longer than it reads.
     """
-    source, layers = recipe.model.get("name_or_path"), recipe.model.get("keep_layers")
-    distilled = distillation_settings(recipe.train)
+    source, distilled = recipe.model.get("name_or_path"), distillation_settings(recipe.train)
     if source is not None:
-        if layers is not None and recipe.model.get("num_hidden_layers") is not None:
-            raise RecipeError(
-                f"recipe {recipe.name}: model.keep_layers sets the number of layers; remove num_hidden_layers"
-            )
         stored = read_config(source, any_encoder=True)
         unchanged = stored.build({})
         check_positions(recipe.data.max_seq_length, unchanged, source)
-        if layers is not None:
-            _check_layers(layers, unchanged.num_hidden_layers)
+        layers = kept_layers(recipe, unchanged)
         return Start(source, stored, load_tokenizer(source, config=unchanged), layers)
     if distilled is None:
         raise RecipeError(f"recipe {recipe.name}: no checkpoint to start from; give --model or model.name_or_path")
@@ -93,6 +88,26 @@ def finetuning_start(recipe: Recipe) -> Start:
     fields = {"vocab_size": ids, "pad_token_id": tokenizer.pad_token_id}
     stored = StoredConfig("the new model", {**fields, "model_type": BertConfig.model_type}, BertConfig)
     return Start(None, stored, tokenizer, None)
+
+
+def kept_layers(recipe: Recipe, config: PreTrainedConfig) -> Sequence[int] | None:
+    """Returns the layers of the checkpoint that a recipe keeps, from 0; ``None`` for all.
+
+    Args:
+        recipe: a recipe with a checkpoint.
+        config: configuration of the checkpoint.
+
+    Raises:
+        RecipeError: the checkpoint has no such layers, or the recipe also sets their number.
+    """
+    layers: Sequence[int] | None = recipe.model.get(KEEP)
+    if layers is not None:
+        if recipe.model.get("num_hidden_layers") is not None:
+            raise RecipeError(
+                f"recipe {recipe.name}: model.keep_layers sets the number of layers; remove num_hidden_layers"
+            )
+        _check_layers(layers, config.num_hidden_layers)
+    return layers
 
 
 def with_layers(model: PreTrainedModel, layers: Sequence[int]) -> PreTrainedModel:
@@ -123,7 +138,7 @@ def with_layers(model: PreTrainedModel, layers: Sequence[int]) -> PreTrainedMode
         layer = f"{prefix}{name.removeprefix(prefix).partition('.')[0]}."
         if layer in places:
             kept[places[layer] + name.removeprefix(layer)] = value
-    smaller: PreTrainedModel = type(model)(_of_layers(model.config, layers))
+    smaller: PreTrainedModel = type(model)(of_layers(model.config, layers))
     try:
         smaller.load_state_dict(kept)
     except RuntimeError as error:
@@ -147,7 +162,7 @@ def _check_layers(layers: Sequence[int], number: int) -> None:
         )
 
 
-def _of_layers(config: PreTrainedConfig, layers: Sequence[int]) -> PreTrainedConfig:
+def of_layers(config: PreTrainedConfig, layers: Sequence[int]) -> PreTrainedConfig:
     """Returns the configuration of a model with only these layers."""
     number = config.num_hidden_layers
     changed = copy.deepcopy(config)

@@ -91,10 +91,12 @@ class BertkitTrainer(Trainer):
         batches: the batch sampler of this process.
         evaluated: the data set of the last evaluation; outputs are in its order, see
             `bertkit.training.evaluation`.
+        teacher_bytes: size of the weights of a teacher that stays on the device during the training.
         in_mixed_precision: the model was trained in a precision other than float32.
     """
 
     batches: GlobalBatches
+    teacher_bytes = 0
     scores_the_loss = False  # whether ``compute_metrics`` returns the evaluation loss
 
     def __init__(

@@ -192,7 +192,7 @@ def add_adapters(model: PreTrainedModel, lora: LoraSettings) -> Any:
     outside = [name for name, each in model.named_parameters() if distances[name] == 0 and each.requires_grad]
     config = LoraConfig(
         r=lora.r,
-        lora_alpha=2 * lora.r if lora.alpha is None else lora.alpha,
+        lora_alpha=lora.scale,
         lora_dropout=lora.dropout,
         target_modules=chosen,
     )

@@ -17,7 +17,7 @@ from bertkit.cli.app import app, main
 
 from .conftest import WORDS
 
-DOCS = Path(package.__file__).parents[1] / "docs" / "checks.md"
+DOCS = Path(package.__file__).parents[1] / "docs" / "guides" / "checks.md"
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ FILES = {
     "squad1": ("finetune/squad/v1", "squad/train-v1.1-44articles.json", "squad/dev-v1.1.json"),
     "squad2": ("finetune/squad/v2", "squad/train-v2.0-10articles.json", "squad/dev-v2.0.json"),
 }
-# Codes of the warnings that docs/checks.md explains.
+# Codes of the warnings that docs/guides/checks.md explains.
 WARNINGS = {
     "sst2": {"split-overlap", "near-duplicates", "near-split-overlap"},
     "mrpc": {"near-split-overlap"},

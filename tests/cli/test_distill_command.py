@@ -48,3 +48,22 @@ def test_a_teacher_is_required(bertkit, tmp_path):
     refused = bertkit("distill", "--student", "bert-mini", "--output-dir", tmp_path / "out")
     assert refused.code == 2
     assert "--teacher" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["text.txt"], "text.txt: expected an option; text to pre-train on needs --corpus"),
+        (["--corpus", "text.txt", "--task", "sst2"], "--corpus is for pre-training and --task for fine-tuning"),
+        (
+            ["--corpus", "text.txt", "--objective", "minilm", "--hidden", "1"],
+            "hidden: has no effect with the objective",
+        ),
+    ],
+)
+def test_text_is_for_pre_training(bertkit, checkpoint, tmp_path, words, message):
+    given = ["--teacher", checkpoint, "--student-layers", "0", "--output-dir", tmp_path / "out"]
+    refused = bertkit("distill", *given, *words)
+    assert refused.code == 2
+    assert message in refused.err
+    assert not (tmp_path / "out").exists()

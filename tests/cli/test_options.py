@@ -50,7 +50,7 @@ KINDS = {
     ("finetune", "multiple-choice"): "multiple_choice",
     ("finetune", "squad"): "question_answering",
     ("finetune", "ner"): "ner",
-    ("distill",): "glue classification multiple_choice ner question_answering",
+    ("distill",): "glue classification multiple_choice ner pretraining question_answering",
     ("evaluate",): "classification ner",
     ("export",): "classification",
 }

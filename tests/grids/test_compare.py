@@ -110,6 +110,8 @@ def test_grids_runs_and_ensembles(grid, tmp_path, table):
     assert mixed.scores_b == (gold.count("good") / len(gold),)
 
     made = bertkit.ensemble(first.output_dir, output_dir=tmp_path / "ensemble")
+    readme = (made.output_dir / "README.md").read_text()
+    assert all(f"`members/{number:02}`: run `{run}`" in readme for number, run in enumerate(made.members, start=1))
     assert list(made.members) == list(first.runs)
     mean = np.mean([each.outputs for each in outcomes], axis=0)
     np.testing.assert_allclose(outcome_of(made.output_dir).outputs, mean, rtol=1e-6, atol=1e-7)

@@ -60,7 +60,7 @@ def hostile(
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Prints the figures that docs/reliability.md quotes."""
+    """Prints the figures that docs/explanation/reliability.md quotes."""
     reports = [report for group in ("passed", "failed") for report in terminalreporter.stats.get(group, [])]
     rows = sorted(value for report in reports for name, value in report.user_properties if name == "hostile")
     if not rows:

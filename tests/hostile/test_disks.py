@@ -54,7 +54,7 @@ def attack(case: Case) -> None:
     with small_disk(disk, size) as mounted:
         case.note = f"{name} on {size} bytes, {'tmpfs' if mounted else 'limit of file size'}"
         limits = {} if mounted else {"RLIMIT_FSIZE": size}
-        grown = ["out.jsonl.partial"]  # docs/predicting.md: whole rows stay in FILE.partial
+        grown = ["out.jsonl.partial"]  # docs/guides/predicting.md: whole rows stay in FILE.partial
         outcome = case.run(*commands[name], names=[str(disk)], allowed=grown, limits=limits)
         if outcome.code == 0:
             return
@@ -70,7 +70,7 @@ def _again(case: Case, name: str, command: list, disk: Path, mounted: bool) -> N
     out = disk / "out"
     recipe = out / "recipe.yaml"
     begun = name in ("finetune", "pretrain") and recipe.exists() and recipe.stat().st_size
-    for partial in disk.glob("*.partial"):  # the user's, by docs/predicting.md
+    for partial in disk.glob("*.partial"):  # the user's, by docs/guides/predicting.md
         partial.unlink()
     outcome = case.run(*command, *(["--resume"] if begun else []), names=[str(disk)], must="answer")
     if name == "finetune" and outcome.code == 0:

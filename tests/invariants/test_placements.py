@@ -56,14 +56,16 @@ def assert_same(folder: Path, one: Path, files: tuple[str, ...] = ()) -> None:
         assert (folder / name).read_text() == (one / name).read_text(), name
 
 
-def compare(bertkit, tmp_path, command: list[str | Path], files: tuple[str, ...] = ()) -> None:
-    for way, flags in WAYS.items():
+def compare(
+    bertkit, tmp_path, command: list[str | Path], files: tuple[str, ...] = (), ways: dict[str, list[str]] = WAYS
+) -> None:
+    for way, flags in ways.items():
         done = bertkit([*command, *RUN, *flags, "--output-dir", tmp_path / way])
         assert done.returncode == 0, done.stderr
         json.loads(done.stdout)  # one process speaks
         assert done.stderr.count("placement:") == 1
         assert "Warning" not in done.stderr
-    for way in list(WAYS)[1:]:
+    for way in list(ways)[1:]:
         assert_same(tmp_path / way, tmp_path / ONE, files)
 
 
@@ -100,3 +102,15 @@ def test_pretrain_other_encoders(bertkit, tmp_path, corpus, family):
     command = ["pretrain", "--model", folder, "--pair-objective", "none", "--corpus", corpus, "--max-steps", "4"]
     command += ["--max-seq-length", "32", *(NO_DROPOUT if family == "roberta" else [])]
     compare(bertkit, tmp_path, command)
+
+
+@pytest.mark.parametrize("objective", ["distilbert", "minilm"])
+def test_distill_in_pretraining(bertkit, tmp_path, corpus, start, objective):
+    command = ["distill", "--teacher", start, "--student-layers", "1", "--corpus", corpus, "--max-steps", "4"]
+    command += ["--max-seq-length", "32", "--objective", objective]
+    command += ["--hidden", "0.5"] if objective == "distilbert" else []
+    ways = {way: WAYS[way] for way in (ONE, "2 processes × 2 × 2")}
+    compare(bertkit, tmp_path, command, ways=ways)
+    refused = bertkit([*command, *RUN, *WAYS["2 processes, fsdp"], "--output-dir", tmp_path / "sharded"])
+    assert refused.returncode == 2
+    assert refused.stderr.count("is not supported on fsdp; use another placement") == 1

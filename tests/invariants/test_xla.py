@@ -18,7 +18,7 @@ import pytest
 
 pytestmark = [
     pytest.mark.xla,
-    pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="no torch_xla; see docs/tpu.md"),
+    pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="no torch_xla; see docs/guides/tpu.md"),
 ]
 
 ON = {"cpu": {"USE_TORCH_XLA": "0"}, "tpu": {"USE_TORCH_XLA": "1", "PJRT_DEVICE": "CPU"}}

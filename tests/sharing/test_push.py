@@ -123,7 +123,9 @@ def world(hub_models: Any, checkpoint: Path, tmp_path_factory: pytest.TempPathFa
             "HF_TOKEN": hub_models.TOKEN,
             **dict.fromkeys(("USER", "LOGNAME"), "tell-tale-user"),
             "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+            "TMPDIR": str(folder / "temporary"),  # other tests push at the same time, with the same prefix
         }
+        (folder / "temporary").mkdir()
 
         def process(program: str, what: list[Any], home: str) -> list[Any]:
             done = subprocess.run(
@@ -143,7 +145,14 @@ def world(hub_models: Any, checkpoint: Path, tmp_path_factory: pytest.TempPathFa
         hub.files("ada/used").update(dict.fromkeys(STALE, b"old") | dict.fromkeys(KEPT, b"mine"))
         outcomes = dict(zip(calls, process(CALLS, list(calls.values()), "hf"), strict=True))
         failed = {name: dict(hub.files(f"ada/{name}")) for name in faulty if "error" in outcomes[name]}
-        yield {"hub": hub, "run": Path(run), "outcomes": outcomes, "failed": failed, "process": process}
+        yield {
+            "hub": hub,
+            "run": Path(run),
+            "outcomes": outcomes,
+            "failed": failed,
+            "process": process,
+            "temporary": folder / "temporary",
+        }
 
 
 def pushed(world: Any, repository: str, branch: str = "main") -> dict[str, bytes]:
@@ -318,9 +327,7 @@ def test_the_native_form_brings_its_code(world):
 
 
 def test_what_was_pushed_is_not_left_on_the_disk(world):
-    import tempfile
-
-    assert not list(Path(tempfile.gettempdir()).glob("bertkit-push-*"))
+    assert not list(world["temporary"].glob("bertkit-push-*"))
 
 
 def test_a_card_that_was_edited_is_pushed_as_it_is(world, tmp_path):
@@ -333,6 +340,56 @@ def test_a_card_that_was_edited_is_pushed_as_it_is(world, tmp_path):
         (run / "README.md").write_text(written)
     assert (tmp_path / "README.md").read_text().endswith("My own words.\n")
     assert "differs from the generated model card" in notes[0]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ("license: m\xedt", "README.md: not UTF-8 at byte 14; convert it, then push again"),
+        ("license: [mit", "README.md: its metadata, the lines between --- at the top, are not valid"),
+        (
+            "language: no",
+            "README.md: its metadata are not valid: language: expected a text or a list of texts, in quotes",
+        ),
+    ],
+)
+def test_a_card_that_was_edited_wrongly_is_not_pushed(metadata, message, checkpoint, tmp_path):
+    run, folder = tmp_path / "run", tmp_path / "push"
+    shutil.copytree(checkpoint, run)
+    folder.mkdir()
+    (run / "README.md").write_bytes(f"---\n{metadata}\n---\n\nMine.\n".encode("latin-1"))
+    with pytest.raises(CheckpointError, match=re.escape(message)):
+        push_module._put_together(str(run), folder, "ada/film", push_module.HubSettings())
+
+
+@pytest.mark.slow
+def test_a_score_is_pushed_for_a_task_of_a_benchmark_and_goes_with_the_next_checkpoint(world, tmp_path):
+    run = tmp_path / "scored"
+    shutil.copytree(world["run"], run)
+    record = json.loads((run / "run.json").read_text())
+    recipe = yaml.safe_load(record["card"]["recipe"])
+
+    def scored_on(dataset: str) -> list[Any]:
+        record["card"]["dataset"] = [dataset, "default", "validation"]
+        record["card"]["recipe"] = yaml.safe_dump({**recipe, "hub": {**recipe["hub"], "benchmark_task": "dev"}})
+        copy = tmp_path / dataset.replace("/", "-")
+        shutil.copytree(run, copy)
+        write_json(copy / "run.json", record)
+        return ["push", [str(copy), "ada/scored"], {}]
+
+    tasks = b"name: Films\ntasks:\n- {id: dev, split: validation}\n"
+    repositories = world["hub"].repositories
+    repositories["datasets/ada/films"] = type(repositories["ada/film"])(branches={"main": {"eval.yaml": tasks}})
+    repositories["datasets/ada/other"] = type(repositories["ada/film"])(branches={"main": {"data.csv": b"a"}})
+    refused, done = world["process"](CALLS, [scored_on("ada/other"), scored_on("ada/films")], "hf")
+    assert "ada/other is no benchmark of the Hub: it has no eval.yaml" in refused["message"]
+    assert ".eval_results/bertkit.yaml" in done["done"]
+    (entry,) = yaml.safe_load(pushed(world, "ada/scored")[".eval_results/bertkit.yaml"])
+    accuracy = json.loads((run / "all_results.json").read_text())["eval_accuracy"]
+    assert entry["dataset"] == {"id": "ada/films", "task_id": "dev"}
+    assert entry["value"] == round(accuracy, 4)
+    world["process"](CALLS, [["push", [str(world["run"]), "ada/scored"], {}]], "hf")
+    assert ".eval_results/bertkit.yaml" not in pushed(world, "ada/scored")
 
 
 def test_the_card_of_pre_training_gets_licence_language_and_address(checkpoint, tmp_path):

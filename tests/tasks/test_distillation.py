@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from bertkit.tasks.distillation import (
     cosine_distance,
     num_items,
+    relation_divergence,
     soft_binary_cross_entropy,
     soft_cross_entropy,
     squared_error,
@@ -117,3 +118,41 @@ def test_half_precision_is_computed_in_float32():
     student, teacher = numbers(3, 4, 8).to(torch.bfloat16), numbers(3, 4, 8, seed=1).half()
     assert cosine_distance(student, teacher).dtype == torch.float32
     assert soft_cross_entropy(student, teacher.float(), 2.0).dtype == torch.float32
+
+
+def relations_of_a_token(vectors, token, head, heads):
+    """MiniLMv2's equation, for one token and one head: attention of its vector to those of all tokens."""
+    width = vectors.shape[-1] // heads
+    own = vectors[:, head * width : (head + 1) * width]
+    return F.softmax(torch.stack([own[token] @ other / width**0.5 for other in own]), dim=-1)
+
+
+@pytest.mark.parametrize("heads", [1, 2, 4])
+def test_relations_are_those_of_the_paper(heads):
+    student, teacher = numbers(2, 5, 8) / 3, numbers(2, 5, 12, seed=1) / 3
+    expected = 0.0
+    for row, length in enumerate((5, 3)):
+        ours, theirs = student[row, :length], teacher[row, :length]
+        for token in range(length):
+            for head in range(heads):
+                p, q = (relations_of_a_token(each, token, head, heads) for each in (theirs, ours))
+                expected += (p * (p / q).log()).sum() / heads
+    mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
+    torch.testing.assert_close(relation_divergence(student, teacher, mask, heads), expected)
+
+
+def test_padding_has_no_relations_and_no_gradient():
+    student, teacher = numbers(2, 5, 8).requires_grad_(), numbers(2, 5, 8, seed=1)
+    mask = torch.tensor([[1, 1, 1, 0, 0], [0, 0, 0, 0, 0]])
+    loss = relation_divergence(student, teacher, mask, 2)
+    torch.testing.assert_close(loss, relation_divergence(student[:1, :3], teacher[:1, :3], mask[:1, :3], 2))
+    loss.backward()
+    assert student.grad[0, :3].any()
+    assert not student.grad[0, 3:].any()
+    assert not student.grad[1].any()
+
+
+def test_equal_vectors_have_equal_relations():
+    student = numbers(1, 4, 8)
+    assert relation_divergence(student, student, torch.ones(1, 4), 4) == pytest.approx(0.0, abs=1e-5)
+    assert relation_divergence(student, student * 2, torch.ones(1, 4), 4) > 0.01

@@ -179,6 +179,15 @@ class TextClassification(ServedClassification, Task):
         )
 
     @property
+    def window_note(self) -> str | None:
+        if self.data.long_text == "cut":
+            return None
+        return (
+            f"Texts of any length: windows of {self.data.max_seq_length} tokens that share {self.data.overlap}, whose "
+            f"[CLS] vectors are pooled ({self.data.pooling or 'mean'}) to one prediction, in training as in use."
+        )
+
+    @property
     def onnx_obstacle(self) -> str | None:
         if self.data.long_text == "cut":
             return None

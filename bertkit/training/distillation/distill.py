@@ -1,4 +1,4 @@
-"""``bertkit distill``: the fine-tuning of a student with a teacher, and its recipe."""
+"""``bertkit distill``: the fine-tuning or pre-training of a student with a teacher, and its recipe."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ from typing import Any
 
 from transformers import TrainerCallback
 
+from bertkit.checkpoint.encoders import MASKED_LM_HEADS, saved_head
 from bertkit.checkpoint.load import load_config
 from bertkit.checkpoint.pretraining import MODEL_TYPE
 from bertkit.errors import RecipeError
 from bertkit.inference.ensemble import refuse_ensemble
-from bertkit.recipe.distillation import DISTILL, distillation_settings
+from bertkit.recipe.distillation import DISTILL, Objective, distillation_settings
 from bertkit.recipe.find import list_recipes
 from bertkit.recipe.load import Recipe
 from bertkit.tasks.base import Task
 from bertkit.tasks.construction import task_of_checkpoint
 from bertkit.tasks.registry import load_recipe
+from bertkit.tasks.splits import FineTuningData
 from bertkit.training.finetune import finetune
+from bertkit.training.pretraining.pretrain import pretrain
 from bertkit.training.run_directory import Run, absolute
 
 _SIZES = "pretrain/"
@@ -34,40 +37,61 @@ def distill(
     output_dir: str | Path,
     student_layers: Sequence[int] | None = None,
     recipe: str | Path | Mapping[str, Any] | Recipe | None = None,
+    corpus: Sequence[str | Path] | None = None,
+    objective: Objective | None = None,
     alpha: float | None = None,
     temperature: float | None = None,
     hidden: float | None = None,
+    teacher_layer: int | None = None,
+    relation_heads: int | None = None,
     data_dir: str | Path | None = None,
     overrides: Mapping[str, Any] | None = None,
     resume: bool = False,
     push_to_hub: str | None = None,
     callbacks: Sequence[TrainerCallback] = (),
 ) -> Run:
-    """Fine-tunes a student on the outputs of a fine-tuned teacher and on labels (Hinton et al. 2015).
+    """Trains a student on the outputs of a teacher and on labels (Hinton et al. 2015).
 
-    The loss is ``(1 - alpha) · labels + alpha · (soft + hidden · cosine)``, see
-    `bertkit.recipe.distillation.DistillationSettings`. The outputs of the teacher are computed once and kept on disk.
-    The result is a run directory as `finetune` writes it.
+    The student is fine-tuned for the task of the teacher; with ``corpus`` it is pre-trained. The loss is
+    ``(1 - alpha) · labels + alpha · taught``, see `bertkit.recipe.distillation.DistillationSettings`. In fine-tuning
+    the outputs of the teacher are computed once and kept on disk, in pre-training in each step. The result is a run
+    directory as `finetune` or `pretrain` writes it.
 
     Args:
-        teacher: the fine-tuned checkpoint, a run directory, a folder or a Hub id.
+        teacher: the fine-tuned checkpoint, or the pre-trained one, a run directory, a folder or a Hub id.
         student: checkpoint to start from; or the size of a new model, such as ``bert-mini``, which has new weights and
             the tokenizer of the teacher.
         output_dir: the run directory; new or empty unless ``resume``.
         student_layers: numbers of the teacher's layers that the student starts from, from 0, instead of ``student``.
         recipe: recipe of the student's run; by default the usual recipe of the teacher's task, with the labels and
-            columns that the teacher records, and the data of its run if it is a run directory.
-        alpha, temperature, hidden: as in `DistillationSettings`; ``None`` for the values of the recipe or the defaults.
-        data_dir, overrides, resume, push_to_hub, callbacks: as for `finetune`.
+            columns that the teacher records, and the data of its run if it is a run directory. With ``corpus`` it is
+            that of the student's size, or ``pretrain/continue``, without sentence pairs.
+        corpus: text to pre-train the student on, as for `pretrain`.
+        objective, alpha, temperature, hidden, teacher_layer, relation_heads: as in `DistillationSettings`; ``None`` for
+            the values of the recipe or the defaults.
+        data_dir, overrides, resume, push_to_hub, callbacks: as for `finetune` and `pretrain`.
 
     Raises:
         BertkitError: the arguments, the teacher, the student or the data are invalid; nothing has been written then but
             outputs of the teacher.
     """
     resolved = distillation_recipe(
-        teacher, student, student_layers, recipe, alpha, temperature, hidden, data_dir, overrides
+        teacher,
+        student,
+        student_layers,
+        recipe,
+        corpus,
+        data_dir,
+        overrides,
+        objective=objective,
+        alpha=alpha,
+        temperature=temperature,
+        hidden=hidden,
+        teacher_layer=teacher_layer,
+        relation_heads=relation_heads,
     )
-    return finetune(resolved, output_dir=output_dir, resume=resume, push_to_hub=push_to_hub, callbacks=callbacks)
+    run = finetune if isinstance(resolved.data, FineTuningData) else pretrain
+    return run(resolved, output_dir=output_dir, resume=resume, push_to_hub=push_to_hub, callbacks=callbacks)
 
 
 def distillation_recipe(
@@ -75,13 +99,16 @@ def distillation_recipe(
     student: str | Path | None = None,
     student_layers: Sequence[int] | None = None,
     recipe: str | Path | Mapping[str, Any] | Recipe | None = None,
-    alpha: float | None = None,
-    temperature: float | None = None,
-    hidden: float | None = None,
+    corpus: Sequence[str | Path] | None = None,
     data_dir: str | Path | None = None,
     overrides: Mapping[str, Any] | None = None,
+    **losses: Any,
 ) -> Recipe:
     """Returns the recipe of a run of `distill`, from its arguments.
+
+    Args:
+        teacher, student, student_layers, recipe, corpus, data_dir, overrides: as for `distill`.
+        losses: fields of `DistillationSettings`; ``None`` for the values of the recipe or the defaults.
 
     Raises:
         CheckpointError: the teacher cannot be read, or does not say what it was fine-tuned for.
@@ -92,18 +119,41 @@ def distillation_recipe(
     if data_dir is not None:
         given["data.data_dir"] = str(data_dir)
     values: dict[str, Any] = {}
-    if recipe is None:
+    if corpus:
+        given["data.corpus"] = [str(path) for path in corpus]
+    if recipe is None and corpus:
+        size = _size(student)
+        recipe, values = size or "pretrain/continue", {"task.pair_objective": "none"}
+        has_student, student = has_student or size is not None, None if size else student
+    elif recipe is None:
         refuse_ensemble(name)
-        task = task_of_checkpoint(load_config(name, any_encoder=True), name)
+        config = load_config(name, any_encoder=True)
+        if saved_head(config) in MASKED_LM_HEADS:
+            raise RecipeError(
+                f"--teacher {name}: is a masked language model, which teaches in pre-training: give --corpus; for "
+                "fine-tuning, give a fine-tuned checkpoint"
+            )
+        task = task_of_checkpoint(config, name)
         recipe, values = task.usual_recipe, _of_teacher(name, task, given)
-    weights = {"alpha": alpha, "temperature": temperature, "hidden": hidden}
-    distilled = {"teacher": name, **{key: value for key, value in weights.items() if value is not None}}
+    distilled = {"teacher": name, **{key: value for key, value in losses.items() if value is not None}}
     values |= {f"train.{DISTILL}.{key}": value for key, value in distilled.items()}
     resolved = load_recipe(recipe, {**values, **_of_student(name, student, student_layers, has_student), **given})
     settings = distillation_settings(resolved.train)
     assert settings is not None
-    # All values, so that recipe.yaml says with which ones the run was made.
-    return dataclasses.replace(resolved, train={**resolved.train, DISTILL: dataclasses.asdict(settings)})
+    resolved = dataclasses.replace(resolved, train={**resolved.train, DISTILL: settings.to_dict()})
+    return resolved if isinstance(resolved.data, FineTuningData) else _with_tokenizer(resolved, name)
+
+
+def _with_tokenizer(recipe: Recipe, teacher: str) -> Recipe:
+    """Returns the recipe of a pre-training, with the tokenizer of the teacher for new weights without another one."""
+    data, model = recipe.data, recipe.model
+    if model.get("name_or_path") is not None or data.tokenizer is not None or data.vocab_size is not None:
+        return recipe
+    # Logits of both models have the same number of pieces, which may be larger than that of the tokenizer.
+    size = load_config(teacher, any_encoder=True).vocab_size
+    return dataclasses.replace(
+        recipe, data=dataclasses.replace(data, tokenizer=teacher), model={"vocab_size": size, **model}
+    )
 
 
 def _of_teacher(name: str, task: Task, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -153,16 +203,25 @@ def _of_student(
             "no student; give --student with a checkpoint or a size such as bert-mini, or --student-layers, such as "
             "0,2,4"
         )
-    sizes = {each.removeprefix(_SIZES): each for each in list_recipes() if each.startswith(_SIZES)}
-    if not Path(student).exists() and student in sizes:
-        model = load_recipe(sizes[student]).model
+    if (size := _size(student)) is not None:
+        model = load_recipe(size).model
         if "hidden_size" not in model or MODEL_TYPE in model:
             raise RecipeError(f"--student {student}: this recipe gives no size of a BERT; give one such as bert-mini")
         return {**{f"model.{key}": value for key, value in model.items()}, "model.name_or_path": None}
-    near = get_close_matches(student, sizes, n=1, cutoff=0.85)
+    near = get_close_matches(student, _sizes(), n=1, cutoff=0.85)
     if near and not Path(student).exists():
         raise RecipeError(
             f"--student {student}: neither a folder nor a size of a new model; did you mean {near[0]!r}? A Hub id has "
             "the form OWNER/NAME"
         )
     return {"model.name_or_path": student}
+
+
+def _sizes() -> dict[str, str]:
+    """Returns the recipe of each size of a new model, by its name."""
+    return {each.removeprefix(_SIZES): each for each in list_recipes() if each.startswith(_SIZES)}
+
+
+def _size(student: str | Path | None) -> str | None:
+    """Returns the recipe of the size that a student names; ``None`` for a checkpoint or no student."""
+    return None if student is None or Path(student).exists() else _sizes().get(str(student))

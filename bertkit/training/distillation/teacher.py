@@ -78,14 +78,8 @@ class Teacher:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the weights, of the configuration, and of what else determines the outputs for an input."""
-        found = hashlib.sha256()
-        config = {name: value for name, value in self.config.to_dict().items() if name not in _NAMES}
         settings = [self.task.describe(), self._order, self.settings.hidden > 0]
-        found.update(dumps([config, *settings], sort_keys=True, default=str).encode())
-        for name, values in sorted(self._model.state_dict().items()):
-            found.update(f"{name} {tuple(values.shape)} {values.dtype}\n".encode())
-            found.update(values.cpu().contiguous().flatten().view(torch.uint8).numpy())
-        return found.hexdigest()
+        return model_digest(self._model, self.config, settings)
 
     def check_tokenizer(self, tokenizer: PreTrainedTokenizerBase, student: str, train: Split) -> None:
         """Checks that the student's tokenizer gives the ids that the teacher was trained on.
@@ -97,38 +91,14 @@ class Teacher:
             CheckpointError: they differ; the message has the first difference.
         """
         own = self._tokenizer
-        theirs, ours = own.get_vocab(), tokenizer.get_vocab()
-        differing = sorted(piece for piece in theirs.keys() | ours.keys() if theirs.get(piece) != ours.get(piece))
-        found = ""
-        if differing:
-            ids = (_shown(differing[0], vocabulary) for vocabulary in (theirs, ours))
-            found = f"{len(differing)} pieces; {differing[0]!r} is {' and '.join(ids)}"
-        else:
+        found = differing_pieces(own, tokenizer)
+        if not found:
             examples = ColumnsOf(train.examples.select(range(min(_COMPARED, len(train.examples)))))
             rows = (self.task.encode(examples, each)["input_ids"] for each in (own, tokenizer))
             other = next((number for number, (one, two) in enumerate(zip_longest(*rows)) if one != two), None)
             found = "" if other is None else f"the ids of input {other + 1} of {train.source}"
         if found:
-            raise CheckpointError(
-                f"train.distill.teacher: {self.name} and the student, {student}, have different tokenizers: {found}; "
-                "the teacher reads the inputs of the student: give a student with the same vocabulary, or take it from "
-                "the teacher: --student-layers"
-            )
-
-    def check_width(self, config: PreTrainedConfig) -> None:
-        """Checks that the hidden states of a student can be compared, if they have a weight.
-
-        Args:
-            config: configuration of the student.
-
-        Raises:
-            RecipeError: the hidden sizes differ.
-        """
-        if self.settings.hidden and config.hidden_size != self.config.hidden_size:
-            raise RecipeError(
-                f"train.distill.hidden: {self.name} is {self.config.hidden_size} wide and the student "
-                f"{config.hidden_size}; hidden states of different sizes have no cosine; remove --hidden"
-            )
+            raise different_tokenizers(self.name, student, found)
 
     def check_inputs(self, row: Mapping[str, Any]) -> None:
         """Checks that an encoded row has one input, if hidden states have a weight.
@@ -198,6 +168,49 @@ class Teacher:
     def release(self) -> None:
         """Frees the weights; they are loaded again when needed."""
         self.__dict__.pop("_model", None)
+
+
+def model_digest(model: PreTrainedModel, config: PreTrainedConfig, settings: Sequence[Any] = ()) -> str:
+    """Returns the SHA-256 of the weights of a model, of its configuration and of what else determines its outputs."""
+    found = hashlib.sha256()
+    fields = {name: value for name, value in config.to_dict().items() if name not in _NAMES}
+    found.update(dumps([fields, *settings], sort_keys=True, default=str).encode())
+    for name, values in sorted(model.state_dict().items()):
+        found.update(f"{name} {tuple(values.shape)} {values.dtype}\n".encode())
+        found.update(values.cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return found.hexdigest()
+
+
+def differing_pieces(teacher: PreTrainedTokenizerBase, student: PreTrainedTokenizerBase) -> str:
+    """Returns how the vocabularies differ, with the first difference; empty if they are the same."""
+    theirs, ours = teacher.get_vocab(), student.get_vocab()
+    differing = sorted(piece for piece in theirs.keys() | ours.keys() if theirs.get(piece) != ours.get(piece))
+    if not differing:
+        return ""
+    ids = (_shown(differing[0], vocabulary) for vocabulary in (theirs, ours))
+    return f"{len(differing)} pieces; {differing[0]!r} is {' and '.join(ids)}"
+
+
+def different_tokenizers(teacher: str, student: str, found: str) -> CheckpointError:
+    """Returns the error that teacher and student have different tokenizers; ``found`` is the first difference."""
+    return CheckpointError(
+        f"train.distill.teacher: {teacher} and the student, {student}, have different tokenizers: {found}; the teacher "
+        "reads the inputs of the student: give a student with the same vocabulary, or take it from the teacher: "
+        "--student-layers"
+    )
+
+
+def check_width(settings: DistillationSettings, teacher: PreTrainedConfig, student: PreTrainedConfig) -> None:
+    """Checks that the hidden states of teacher and student can be compared, if they have a weight.
+
+    Raises:
+        RecipeError: the hidden sizes differ.
+    """
+    if settings.hidden and student.hidden_size != teacher.hidden_size:
+        raise RecipeError(
+            f"train.distill.hidden: {settings.teacher} is {teacher.hidden_size} wide and the student "
+            f"{student.hidden_size}; hidden states of different sizes have no cosine; remove --hidden"
+        )
 
 
 def _order_of_labels(task: Task, config: PreTrainedConfig, name: str) -> list[int] | None:

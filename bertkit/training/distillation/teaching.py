@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import torch
 from transformers import PreTrainedConfig
 
 from bertkit.errors import DataError, RecipeError
-from bertkit.recipe.distillation import distillation_settings
+from bertkit.recipe.distillation import DISTILL, distillation_settings
 from bertkit.recipe.load import Recipe
 from bertkit.tasks.base import Task
 from bertkit.tasks.splits import Split
 from bertkit.training.distillation.outputs import ROW, TeacherOutputs, cache_folder
-from bertkit.training.distillation.teacher import Teacher
+from bertkit.training.distillation.teacher import Teacher, check_width
+from bertkit.training.run_directory import absolute
 from bertkit.training.start import Start
 
 
 def teaches(recipe: Recipe) -> bool:
     """Returns whether the recipe has a teacher with a weight; without one, the run has no part of this package."""
     settings = distillation_settings(recipe.train)
-    return settings is not None and settings.alpha > 0
+    return settings is not None and settings.weight > 0
+
+
+def with_absolute_checkpoints(recipe: Recipe) -> Recipe:
+    """Returns the recipe with absolute paths of the checkpoint and of the teacher, where these are folders."""
+    model, train = dict(recipe.model), dict(recipe.train)
+    if model.get("name_or_path"):
+        model["name_or_path"] = absolute(model["name_or_path"])
+    if (given := train.get(DISTILL)) is not None:
+        train[DISTILL] = {**given, "teacher": absolute(given["teacher"])}
+    return dataclasses.replace(recipe, model=model, train=train)
 
 
 def teacher_of(
@@ -42,12 +54,16 @@ def teacher_of(
     settings = distillation_settings(recipe.train)
     if settings is None or not teaches(recipe):
         return None
-    if settings.alpha < 1 and not task.is_labelled(train.examples):
+    if settings.objective == "minilm":
+        raise RecipeError(
+            f"recipe {recipe.name}: train.distill.objective: minilm is for pre-training (--corpus); remove it"
+        )
+    if settings.weight < 1 and not task.is_labelled(train.examples):
         raise DataError(
             f"{train.source}: the rows have no labels, so they can be learnt from the teacher only: that needs "
-            f"train.distill.alpha 1, got {settings.alpha:g}; give --alpha 1, or rows with labels"
+            f"train.distill.alpha 1, got {settings.weight:g}; give --alpha 1, or rows with labels"
         )
-    if settings.alpha == 1 and recipe.train.get("class_weights") is not None:
+    if settings.weight == 1 and recipe.train.get("class_weights") is not None:
         raise RecipeError(
             f"recipe {recipe.name}: train.class_weights: weights the labels, which train.distill.alpha 1 leaves out; "
             "remove one of them"
@@ -55,7 +71,7 @@ def teacher_of(
     if recipe.placement.device == "xla":
         raise RecipeError(f"recipe {recipe.name}: train.distill: is not supported on XLA; use another placement")
     teacher = Teacher(settings, task, device)
-    teacher.check_width(config)
+    check_width(settings, teacher.config, config)
     teacher.check_tokenizer(start.tokenizer, start.name, train)
     return teacher
 

@@ -62,7 +62,7 @@ class DistillationTrainer(BertkitTrainer):
         taught = _of_teacher(batch)
         if not taught:
             return self._count_labels(batch)
-        labels = self._count_labels(batch) if self._distillation.alpha < 1 else torch.tensor(0)
+        labels = self._count_labels(batch) if self._distillation.weight < 1 else torch.tensor(0)
         hidden = num_items(taught.pop(HIDDEN)) if HIDDEN in taught else torch.tensor(0)
         items = num_items(next(iter(taught.values())))
         return torch.stack([labels.float().cpu(), items.float().cpu(), hidden.float().cpu()])
@@ -84,10 +84,10 @@ class DistillationTrainer(BertkitTrainer):
         loss = mean_loss(self._task.teacher_loss(outputs, taught, settings.temperature), of_teacher)
         if hidden is not None:
             loss = loss + settings.hidden * mean_loss(cosine_distance(outputs["hidden_states"][-1], hidden), of_hidden)
-        if settings.alpha == 1:
+        if settings.weight == 1:
             return loss
         given = {name: values for name, values in labels.items() if not name.startswith(_OF_TEACHER)}
-        return (1 - settings.alpha) * super()._stock_loss(outputs, given, of_labels) + settings.alpha * loss
+        return (1 - settings.weight) * super()._stock_loss(outputs, given, of_labels) + settings.weight * loss
 
 
 def _collate(collate: Collate, outputs: TeacherOutputs, rows: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:

@@ -10,6 +10,7 @@ B is the batch size, S the number of tokens, P of masked tokens, V of the vocabu
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -75,7 +76,7 @@ class PretrainingHead:
             outputs = super().forward(**{name: given[name] for name in model_inputs(self.config)})  # type: ignore[misc]
         finally:
             self.selection.positions = None
-        logits = outputs["prediction_logits" if "prediction_logits" in outputs else "logits"]
+        logits = token_logits(outputs)
         loss = None if labels is None else mean_cross_entropy(logits, labels, num_items_in_batch)
         pairs = next((outputs[name] for name in _PAIR_LOGITS if name in outputs), None)
         if pairs is None:
@@ -91,6 +92,12 @@ class PretrainingHead:
             prediction_logits=logits,
             seq_relationship_logits=pairs,
         )
+
+
+def token_logits(outputs: Any) -> Tensor:
+    """Returns the logits over the vocabulary from the outputs of a pre-training model, (B, P, V) or (B, S, V)."""
+    logits: Tensor = outputs["prediction_logits" if "prediction_logits" in outputs else "logits"]
+    return logits
 
 
 def as_pretraining_model(model: PreTrainedModel, name: str) -> PreTrainedModel:
@@ -121,14 +128,14 @@ def as_pretraining_model(model: PreTrainedModel, name: str) -> PreTrainedModel:
 
 def _selects(model: PreTrainedModel) -> bool:
     """Returns whether the logits at selected positions are those of the whole sequence at these positions."""
-    positions = torch.tensor([[_TOKENS_OF_CHECK - 1, 1]])
+    batch = few_tokens(model.config)
+    inputs, positions = {name: batch[name] for name in ("input_ids", "attention_mask")}, batch["masked_positions"]
     try:
         with torch.no_grad():
-            wanted, chosen = (_of_few_tokens(model, masked_positions=each) for each in (None, positions))
+            wanted, chosen = (without_dropout(model, {**inputs, "masked_positions": at}) for at in (None, positions))
     except (RuntimeError, IndexError):
         return False
-    name = "prediction_logits" if "prediction_logits" in wanted else "logits"
-    expected, found = wanted[name][:, positions[0]], chosen[name]
+    expected, found = token_logits(wanted)[:, positions[0]], token_logits(chosen)
     return expected.shape == found.shape and torch.allclose(expected, found, rtol=1e-3, atol=1e-4, equal_nan=True)
 
 
@@ -137,21 +144,29 @@ def reaches_all_weights(model: PreTrainedModel) -> bool:
 
     Takes memory for one gradient of each weight.
     """
-    positions = torch.tensor([[_TOKENS_OF_CHECK - 1, 1]])
-    loss = _of_few_tokens(
-        model, masked_positions=positions, labels=positions, next_sentence_label=torch.tensor([0])
-    ).loss
+    loss = without_dropout(model, {**few_tokens(model.config), "next_sentence_label": torch.tensor([0])}).loss
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     return all(gradient is not None for gradient in torch.autograd.grad(loss, weights, allow_unused=True))
 
 
-def _of_few_tokens(model: PreTrainedModel, **inputs: Tensor | None) -> Any:
-    """Computes the outputs for one short input, without dropout."""
-    ids = torch.arange(_TOKENS_OF_CHECK)[None] % model.config.vocab_size
+def few_tokens(config: PreTrainedConfig) -> dict[str, Tensor]:
+    """Returns a batch of one short input with two masked tokens, on the CPU."""
+    ids, positions = torch.arange(_TOKENS_OF_CHECK)[None] % config.vocab_size, [[_TOKENS_OF_CHECK - 1, 1]]
+    return {
+        "input_ids": ids,
+        "attention_mask": torch.ones_like(ids),
+        "token_type_ids": torch.zeros_like(ids),
+        "masked_positions": torch.tensor(positions),
+        "labels": torch.tensor(positions),
+    }
+
+
+def without_dropout(model: PreTrainedModel, batch: Mapping[str, Tensor | None]) -> Any:
+    """Computes the outputs of a model for a batch in evaluation mode; the mode of the model does not change."""
     was_training = model.training
     model.eval()
     try:
-        return model(input_ids=ids, attention_mask=torch.ones_like(ids), **inputs)
+        return model(**batch)
     finally:
         model.train(was_training)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -23,9 +24,11 @@ from bertkit.errors import RecipeError
 from bertkit.json_text import dumps
 from bertkit.progress import say, without_library_bars
 from bertkit.recipe.load import Recipe
+from bertkit.recipe.tuning import KEEP
 from bertkit.tasks.pretraining import DataSettings
 from bertkit.training.pretraining.encoders import as_pretraining_model, longest_of_new, new_config
 from bertkit.training.pretraining.tokenizer import save_trained_tokenizer
+from bertkit.training.start import kept_layers, of_layers, with_layers
 
 
 @dataclass(frozen=True)
@@ -38,12 +41,16 @@ class StartingPoint:
         config: the configuration of the model.
         head: name of a class in ``bertkit.model.modeling_bert``; other families use the corresponding class. Without
             a pair objective it has no head for pairs.
+        layers: layers of the checkpoint's encoder to keep, from 0; ``None`` for all.
+        loaded: configuration to load the checkpoint with, if ``layers`` are fewer; else it is ``config``.
     """
 
     checkpoint: str | None
     tokenizer: PreTrainedTokenizerFast
     config: PreTrainedConfig
     head: str
+    layers: Sequence[int] | None = None
+    loaded: PreTrainedConfig | None = None
 
     @property
     def token_objective(self) -> TokenObjective:
@@ -56,9 +63,11 @@ class StartingPoint:
         if self.checkpoint is None:
             return as_pretraining_model(head_class(self.head, self.config, name)(self.config), name)
         with without_library_bars():
-            model, new = load_model(self.head, self.checkpoint, self.config, new_head=True)
+            model, new = load_model(self.head, self.checkpoint, self.loaded or self.config, new_head=True)
         if new:
             say(f"not in {self.checkpoint}, so initialized at random: {', '.join(new)}")
+        if self.layers is not None:
+            model = with_layers(model, self.layers)
         return as_pretraining_model(model, name)
 
 
@@ -79,11 +88,15 @@ def starting_point(
     """
     data: DataSettings = recipe.data
     checkpoint = recipe.model.get("name_or_path")
-    changes = {key: value for key, value in recipe.model.items() if key != "name_or_path"}
+    changes = {key: value for key, value in recipe.model.items() if key not in ("name_or_path", KEEP)}
     pair_objective = recipe.task.pair_objective
     head = "BertForMaskedLM" if pair_objective == "none" else "BertForPreTraining"
+    layers, loaded = None, None
     if checkpoint is not None:
         config = load_config(checkpoint, changes, any_encoder=True)
+        layers = kept_layers(recipe, config)
+        if layers is not None:
+            loaded, config = config, of_layers(config, layers)
         check_pair_objective(pair_objective, config.model_type)
         head_class(head, config, checkpoint)
         tokenizer = load_tokenizer(checkpoint, for_pretraining=True)
@@ -97,7 +110,7 @@ def starting_point(
     if config.vocab_size < _ids(tokenizer):
         raise RecipeError(f"model.vocab_size: {config.vocab_size}, but the tokenizer's ids need {_ids(tokenizer)}")
     check_positions(max(length for length, _ in data.lengths()), config, checkpoint or "the model")
-    start = StartingPoint(checkpoint, tokenizer, config, head)
+    start = StartingPoint(checkpoint, tokenizer, config, head, layers, loaded)
     if start.token_objective == "next_token":
         _check_unmasked(data)
     return start

@@ -21,17 +21,20 @@ from bertkit.errors import RecipeError
 from bertkit.metrics.pretraining import PAIRS, TOKENS, score_names
 from bertkit.placement.resolve import check_processes
 from bertkit.progress import METRIC_NAMES, Bar, say
+from bertkit.recipe.distillation import distillation_settings
 from bertkit.recipe.load import Recipe
-from bertkit.sharing.markdown import code
-from bertkit.sharing.model_card import CardFacts, without_paths
+from bertkit.sharing.model_card import CardFacts
 from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus, curve_facts, load_corpus
 from bertkit.training.arguments import schedule_in_steps
 from bertkit.training.callbacks import check_callbacks, check_early_stopping
+from bertkit.training.card import about_checkpoint, about_teacher, base_model
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.placements import trainer_class
+from bertkit.training.pretraining.distillation import DistilledPretrainingTrainer
 from bertkit.training.pretraining.encoders import reaches_all_weights
 from bertkit.training.pretraining.initialization import StartingPoint, starting_point
 from bertkit.training.pretraining.recipe import checked_recipe, pretraining_recipe
+from bertkit.training.pretraining.teacher import pretraining_teacher
 from bertkit.training.pretraining.trainer import PretrainingTrainer, eval_batch_size
 from bertkit.training.recovery.run_scope import writes_run
 from bertkit.training.run import RunInProgress
@@ -163,6 +166,7 @@ def prepare_pretraining(
         store = open_store(data.corpus[0], cache_dir) if data.is_stored() else None
         sources = [] if store else data.sources()
         start = starting_point(recipe, sources, cache_dir, run.output_dir if resume else None, store)
+        teacher = pretraining_teacher(recipe, start, run.placement)
         corpora = load_corpus(
             data,
             start.tokenizer,
@@ -187,6 +191,12 @@ def prepare_pretraining(
 
     set_seed(seed)
     network = start.model()
+    core: type[PretrainingTrainer] = PretrainingTrainer
+    taught: dict[str, Any] = {}
+    if teacher is not None:
+        run.set_attention(teacher.model)
+        run.record.data["teacher"] = {"source": teacher.name, "fingerprint": teacher.digest}
+        core, taught = DistilledPretrainingTrainer, {"teacher": teacher}
     reaches_all = start.config.model_type in BERT or PartialState().num_processes == 1 or reaches_all_weights(network)
     fitted = _fitted(recipe, phases, eval_sets, start.config)
     arguments = run.training_arguments(reaches_all_weights=reaches_all, **fitted)
@@ -199,7 +209,7 @@ def prepare_pretraining(
         from bertkit.training.placements.fixed_shapes import FixedShapes
 
         shapes["shapes"] = FixedShapes(start.tokenizer, None, _LABELS)
-    trainer = trainer_class(PretrainingTrainer, run.placement)(
+    trainer = trainer_class(core, run.placement)(
         what="pretrain",
         model=network,
         args=arguments,
@@ -214,6 +224,7 @@ def prepare_pretraining(
         speed_ups=cpu_speed_ups(run.placement, compiles=arguments.torch_compile),
         label_columns=_LABELS,
         **shapes,
+        **taught,
     )
     predictions = max(part.data.predictions_per_seq for part in train_set.parts)
     logits = predictions * start.config.vocab_size
@@ -336,24 +347,35 @@ def _card(recipe: Recipe, record: RunRecord, metrics: dict[str, float], start: S
     objectives = _TOKEN_TASKS[start.token_objective] + _PAIR_TASKS[pair_objective]
     names = [f"eval_{name}" for name in score_names(pair_objective, start.token_objective)]
     source = recipe.model.get("name_or_path")
-    origin = "from scratch" if source is None else f"further from {code(without_paths(str(source)))}"
+    origin = "from scratch" if source is None else f"further from {about_checkpoint(recipe)}"
+    if start.layers is not None:
+        origin += ","
+    settings = distillation_settings(recipe.train)
+    if settings is not None and settings.weight == 1:
+        objectives = "the outputs of a teacher alone"
     family = start.config.model_type
     encoder = "BERT" if family in BERT else family
+    size = (
+        "a stream of documents"
+        if corpus["streamed"]
+        else "{train_documents} documents of a corpus of {sentences} sentences and {tokens} tokens".format(**corpus)
+    )
     return CardFacts(
         title=f"{encoder} pre-trained with bertkit",
         head=head_class(start.head, start.config, encoder).__name__,
         auto_class=start.head.replace("BertFor", "AutoModelFor"),
         pipeline_tag="fill-mask" if start.token_objective == "masked_lm" else "feature-extraction",
-        task=f"{encoder}, pre-trained {origin} by {objectives}.",
+        task=" ".join([f"{encoder}, pre-trained {origin} by {objectives}.", *about_teacher(recipe)]),
         data={
-            "train": "a stream of documents" if corpus["streamed"] else f"{corpus['train_documents']} documents",
+            "train": size,
             "validation": f"{corpus['held_out_documents'] or 'no'} documents of the same corpus, held out",
         },
         metrics=metrics,
         main_metrics=tuple(name for name in names if name in metrics),
         recipe=recipe.to_dict(),
         seed=recipe.train["seed"],
-        base_model=None if source is None or Path(source).exists() else source,
+        base_model=base_model(recipe),
+        training_sets=tuple(corpus["revisions"]),  # the sources of the Hub
         family=family,
         mask_token=str(start.tokenizer.mask_token),
         note=note,

@@ -14,6 +14,7 @@ from bertkit.progress import say
 from bertkit.recipe.load import Recipe
 from bertkit.tasks.pretraining import DataSettings
 from bertkit.tasks.registry import load_recipe
+from bertkit.training.distillation.teaching import with_absolute_checkpoints
 from bertkit.training.run_directory import absolute
 
 
@@ -75,8 +76,6 @@ def _checked_data(recipe: Recipe) -> DataSettings:
             f"recipe {recipe.name}: model.type_vocab_size: {recipe.task.pair_objective} marks two segments, and the "
             "model has one; give 2, or task.pair_objective: none"
         )
-    if recipe.train.get("distill") is not None:
-        raise RecipeError(f"recipe {recipe.name}: train.distill: is for fine-tuning; remove it")
     if data.streaming and recipe.train.get("max_steps", -1) < 1:
         raise RecipeError("--streaming: the length of an epoch is not known in advance; give --max-steps")
     for key in ("train_sampling_strategy", "label_names", "dataloader_persistent_workers"):
@@ -133,6 +132,4 @@ def _with_absolute_paths(recipe: Recipe) -> Recipe:
         "tokenizer": data.tokenizer and absolute(data.tokenizer),
         "sentence_splitter": resolved_name(data.sentence_splitter),
     }
-    source = recipe.model.get("name_or_path")
-    checkpoint = {"name_or_path": absolute(source)} if source else {}
-    return dataclasses.replace(recipe, data=dataclasses.replace(data, **placed), model={**recipe.model, **checkpoint})
+    return with_absolute_checkpoints(dataclasses.replace(recipe, data=dataclasses.replace(data, **placed)))

@@ -14,6 +14,7 @@ from bertkit.corpus.examples.phases import Phase
 from bertkit.metrics.pretraining import reduce_logits, score, score_names
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.training.cpu import CpuSpeedUps
+from bertkit.training.pretraining.encoders import token_logits
 from bertkit.training.trainer import BertkitTrainer
 
 # An evaluation batch holds B × P × V logits: 2²⁵ of them are 128 MiB in float32.
@@ -95,7 +96,7 @@ class PretrainingTrainer(BertkitTrainer):
     @torch.no_grad()
     def _add(self, loss: torch.Tensor, outputs: Any, inputs: dict[str, torch.Tensor]) -> None:
         masked = inputs["labels"] != IGNORE_INDEX
-        logits = outputs.logits if self.pair_objective == "none" else outputs.prediction_logits
+        logits = token_logits(outputs)
         # The losses are this micro-batch's parts of the means over the global batch.
         # On a CPU max takes a third of argmax's time for the same indices.
         mlm = [((logits.max(dim=-1).indices == inputs["labels"]) & masked).sum(), masked.sum()]

@@ -149,7 +149,8 @@ def test_a_student_learns_what_the_teacher_knows_without_a_label(glue, checkpoin
 def test_the_run_is_an_ordinary_one_and_can_be_repeated(run, teacher, glue, tmp_path):
     done = run("run", alpha=0.25, temperature=3)
     recipe = yaml.safe_load((done.output_dir / "recipe.yaml").read_text())
-    assert recipe["train"]["distill"] == {"teacher": str(teacher), "alpha": 0.25, "temperature": 3.0, "hidden": 0.0}
+    expected = {"teacher": str(teacher), "objective": "distilbert", "alpha": 0.25, "temperature": 3.0, "hidden": 0.0}
+    assert recipe["train"]["distill"] == {**expected, "teacher_layer": None, "relation_heads": None}
     card = (done.output_dir / "README.md").read_text()
     assert "Distilled from `…/teacher` with α 0.25, temperature 3." in card
     assert str(tmp_path) not in card
@@ -257,6 +258,9 @@ def test_the_recipe_has_the_sizes_of_the_student(teacher, student):
         ({"hidden": -1.0}, "train.distill.hidden: expected at least 0"),
         ({"teacher": "no/such/teacher"}, "no such folder|neither a local folder"),
         ({"overrides": {"train.distill.beta": 1}}, "train.distill.beta: unknown key"),
+        ({"objective": "minilm"}, "train.distill.objective: minilm is for pre-training"),
+        ({"objective": "minilm", "hidden": 1.0}, "hidden: has no effect with the objective minilm"),
+        ({"relation_heads": 2}, "relation_heads: has no effect with the objective distilbert"),
         ({"alpha": 1.0, "overrides": {"train.class_weights": "balanced"}}, "train.class_weights: weights the labels"),
     ],
 )
@@ -329,7 +333,7 @@ def test_other_labels_are_refused_with_both_lists(run, teacher, tmp_path):
 def test_a_teacher_of_another_task_is_refused(run, checkpoint, fine_tuned, glue):
     with pytest.raises(CheckpointError, match="has the head BertForTokenClassification; the task sst2 needs"):
         run("run", teacher=fine_tuned("entities"), recipe="sst2", data_dir=glue)
-    with pytest.raises(CheckpointError, match="does not say which task"):
+    with pytest.raises(RecipeError, match="is a masked language model, which teaches in pre-training: give --corpus"):
         run("run", teacher=checkpoint)
 
 

@@ -1,0 +1,195 @@
+"""Metadata of a model card, the YAML at its top: written from the facts of a run, and checked before a push.
+
+The keys are those of the Hub (https://huggingface.co/docs/hub/model-cards).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from bertkit.errors import CheckpointError, shown
+from bertkit.recipe.hub import WIDGET_KEYS
+
+if TYPE_CHECKING:
+    from huggingface_hub import EvalResult
+
+    from bertkit.sharing.model_card import CardFacts
+
+# Metrics of the Hub by our name, where it is another one; those that the Hub does not know are not listed.
+_OF_HUB = {"pearson": "pearsonr"}
+_OF_HUB |= {f"overall_{name}": name for name in ("accuracy", "f1", "precision", "recall")}
+_KNOWN = {"accuracy", "f1", "precision", "recall", "matthews_correlation", "pearsonr", "spearmanr", "exact_match"}
+_KNOWN |= {"mae", "mse", "roc_auc"}
+_ONE, _MANY = ("license", "pipeline_tag", "library_name"), ("language", "tags", "datasets", "metrics", "base_model")
+
+
+def card_metadata(facts: CardFacts) -> str:
+    """Returns the metadata as YAML."""
+    from huggingface_hub import ModelCardData
+
+    metrics = [_metric(key) for key in facts.main_metrics if _metric(key) in _KNOWN]
+    widget = widget_examples(facts)
+    metadata = ModelCardData(
+        library_name="transformers",
+        license=facts.license,
+        language=list(facts.language) or None,
+        tags=["bert" if facts.family == "bertkit" else facts.family, "bertkit"],
+        pipeline_tag=facts.pipeline_tag,
+        base_model=facts.base_model,
+        base_model_relation="finetune" if facts.base_model else None,
+        datasets=list(facts.training_sets) or None,
+        metrics=metrics or None,
+        model_name=facts.title,
+        eval_results=_results(facts) or None,
+        **({"widget": widget} if widget else {}),
+    )
+    return metadata.to_yaml()
+
+
+def widget_examples(facts: CardFacts) -> list[dict[str, str]]:
+    """Returns the example inputs of the widget on the model page; none of them is from the data of the run.
+
+    They are those of ``hub.widget``. A masked language model of English, or of no language in particular, has an
+    example with the mask of its tokenizer otherwise.
+    """
+    given = facts.recipe.get("hub", {}).get("widget") or []
+    if given or facts.pipeline_tag != "fill-mask":
+        return [dict(example) for example in given]
+    is_english = not facts.language or "en" in facts.language
+    return [{"text": f"The capital of France is {facts.mask_token}."}] if is_english else []
+
+
+def covers_whole_split(facts: CardFacts) -> bool:
+    """Returns whether the scores are those of a whole split of a Hub data set, which is not the training set."""
+    data = facts.recipe.get("data", {})
+    is_part = data.get("max_eval_samples") is not None or data.get("folds") is not None
+    return facts.dataset is not None and not is_part and facts.dataset[2] != "train"
+
+
+def _metric(key: str) -> str:
+    name = key.removeprefix("eval_")
+    return _OF_HUB.get(name, name)
+
+
+def _results(facts: CardFacts) -> list[EvalResult]:
+    """Returns ``model-index`` entries; none for local files and parts of a split, which the Hub cannot name."""
+    from huggingface_hub import EvalResult
+
+    if facts.dataset is None or not covers_whole_split(facts):
+        return []
+    dataset, config, split = facts.dataset
+    return [
+        EvalResult(
+            task_type=facts.pipeline_tag,
+            dataset_type=dataset,
+            dataset_name=f"{dataset} {config}",
+            dataset_config=config,
+            dataset_split=split,
+            metric_type=_metric(key),
+            metric_value=round(facts.metrics[key], 4),
+        )
+        for key in facts.main_metrics
+    ]
+
+
+def check_card(card: str, name: str, facts: CardFacts | None) -> list[str]:
+    """Checks the metadata of a card that a user has written or edited, without network.
+
+    Args:
+        card: its text.
+        name: its path in messages.
+        facts: facts of the run; ``None`` without a finished run.
+
+    Returns:
+        Warnings.
+
+    Raises:
+        CheckpointError: the metadata are no YAML, a value has the wrong type, or a result for the data set of the run
+            is not the one that the run recorded; the message has all errors.
+    """
+    import yaml
+    from huggingface_hub import RepoCard
+    from huggingface_hub.repocard import REGEX_YAML_BLOCK
+
+    if not REGEX_YAML_BLOCK.search(card):
+        return [f"{name} has no metadata (license, language, results) at its top"]
+    try:
+        values: Mapping[str, Any] = RepoCard(card).data.to_dict()
+    except (yaml.YAMLError, ValueError, TypeError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise CheckpointError(
+            f"{name}: its metadata, the lines between --- at the top, are not valid: {reason}; correct them, or remove "
+            "the file to push the generated card"
+        ) from error
+    faults = [*_wrong_types(values), *_wrong_widget(values), *_wrong_results(values.get("model-index"), facts)]
+    if faults:
+        raise CheckpointError(f"{name}: its metadata are not valid: {'; '.join(faults)}. Correct them, then push again")
+    return []
+
+
+def _wrong_types(values: Mapping[str, Any]) -> list[str]:
+    faults = []
+    for key in (*_ONE, *_MANY):
+        given = values.get(key)
+        parts = given if isinstance(given, list) and (key in _MANY or key == "license") else [given]
+        if given is not None and not all(isinstance(part, str) and part for part in parts):
+            wanted = "a text" if key in _ONE else "a text or a list of texts"
+            # YAML reads no, the code of Norwegian, as false
+            remedy = ", in quotes" if any(isinstance(part, bool | int | float) for part in parts) else ""
+            faults.append(f"{key}: expected {wanted}{remedy}, got {shown(given)}")
+    return faults
+
+
+def _wrong_widget(values: Mapping[str, Any]) -> list[str]:
+    examples = values.get("widget")
+    if examples is None:
+        return []
+    if not isinstance(examples, list) or not all(isinstance(each, dict) for each in examples):
+        return [f"widget: expected a list of mappings with {', '.join(WIDGET_KEYS)}, got {shown(examples)}"]
+    needed = ("text", "context") if values.get("pipeline_tag") == "question-answering" else ("text",)
+    return [
+        f"widget: expected {' and '.join(needed)} in every example, got {shown(example)}"
+        for example in examples
+        if not all(isinstance(example.get(key), str) for key in needed)
+    ]
+
+
+def _wrong_results(model_index: Any, facts: CardFacts | None) -> list[str]:
+    """Compares results for the data set of the run with those that the run recorded."""
+    from huggingface_hub.repocard_data import model_index_to_eval_results
+
+    if model_index is None:
+        return []
+    try:
+        _, results = model_index_to_eval_results(model_index)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        lacking = f"without {error}" if isinstance(error, KeyError) else "of another form"
+        return [f"model-index: expected a name and results with task, dataset and metrics, got some {lacking}"]
+    faults = []
+    for result in results:
+        value, name = result.metric_value, result.metric_type
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            faults.append(f"model-index: {name}: expected a number, got {shown(value)}")
+            continue
+        if facts is None or (result.dataset_type, result.dataset_config, result.dataset_split) != facts.dataset:
+            continue
+        known = {_metric(key): score for key, score in facts.metrics.items() if key.startswith("eval_")}
+        if name in known and not _agree(value, known[name]):
+            faults.append(f"model-index: {name} is {value:g}, but the run has {known[name]:.4f} (all_results.json)")
+    return faults
+
+
+def _agree(value: float, recorded: float) -> bool:
+    """Returns whether a value is a recorded one, or it in percent, rounded to the digits that it has.
+
+    >>> _agree(0.91, 0.9123), _agree(91.2, 0.9123), _agree(0.92, 0.9123)
+    (True, True, False)
+    """
+    digits = -int(Decimal(str(value)).as_tuple().exponent)
+    for score in (recorded, 100 * recorded):
+        places = digits if abs(score) > 1 else max(digits, 2)
+        if abs(value - score) <= 0.5 * 10.0**-places + 1e-9:
+            return True
+    return False

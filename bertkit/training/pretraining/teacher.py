@@ -1,0 +1,287 @@
+"""The teacher of a pre-training, run on each batch, and the loss of a student against it.
+
+The masks differ in every epoch, so the outputs of a teacher cannot be used again: they are not kept, and the teacher
+computes them in each step, without gradients, on the device and in the precision of the run.
+
+Dimension letters: B inputs, S tokens, P masked tokens, V vocabulary, H hidden size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property, partial
+from math import gcd
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from bertkit.checkpoint.encoders import MASKED_LM_HEADS, model_inputs, saved_head
+from bertkit.checkpoint.load import check_positions, load_config, load_model, load_tokenizer
+from bertkit.errors import CheckpointError, PlacementError, RecipeError
+from bertkit.inference.ensemble import refuse_ensemble
+from bertkit.model.labels_bert import IGNORE_INDEX
+from bertkit.model.loss_bert import mean_loss
+from bertkit.placement.resolve import Placement
+from bertkit.progress import without_library_bars
+from bertkit.recipe.distillation import DistillationSettings, distillation_settings
+from bertkit.recipe.load import Recipe
+from bertkit.tasks.distillation import cosine_distance, relation_divergence, soft_cross_entropy
+from bertkit.training.distillation.teacher import check_width, different_tokenizers, differing_pieces, model_digest
+from bertkit.training.distillation.teaching import teaches
+from bertkit.training.pretraining.encoders import as_pretraining_model, few_tokens, token_logits, without_dropout
+from bertkit.training.pretraining.initialization import StartingPoint
+from bertkit.training.start import with_layers
+
+_PIECES = 2000  # that both tokenizers encode
+_LOGITS, _HIDDEN, _RELATED = "logits", "hidden", ("queries", "keys", "values")
+# Names of the dense layers of queries, keys and values: BERT and most others, DistilBERT, MPNet. DeBERTa-v2 passes its
+# relative positions through the same layers, so the last outputs are not those of the tokens.
+_PROJECTIONS = (
+    ("query", "key", "value"),
+    ("q_lin", "k_lin", "v_lin"),
+    ("q", "k", "v"),
+)
+
+
+class Watch:
+    """Forward hooks that keep the outputs of modules of a model, the last ones, until they are taken.
+
+    Args:
+        modules: name → module. Of several outputs the first one is kept.
+    """
+
+    def __init__(self, modules: Mapping[str, nn.Module]):
+        self._kept: dict[str, Tensor] = {}
+        for name, module in modules.items():
+            # Before the hook of `as_pretraining_model`, which leaves the states of masked tokens only.
+            module.register_forward_hook(partial(self._keep, name), prepend=True)
+
+    def _keep(self, name: str, module: nn.Module, inputs: Any, outputs: Any) -> None:
+        self._kept[name] = outputs if isinstance(outputs, Tensor) else outputs[0]
+
+    def take(self) -> dict[str, Tensor]:
+        """Returns the outputs since the last call."""
+        kept, self._kept = self._kept, {}
+        return kept
+
+
+class PretrainingTeacher:
+    """A checkpoint whose outputs for the batches of a pre-training a student learns from.
+
+    Args:
+        settings: teacher and weights of the losses.
+        start: tokenizer and configuration of the student.
+        max_seq_length: maximum number of tokens of an input of the run.
+
+    Raises:
+        CheckpointError: the teacher cannot be loaded, has no masked-LM head, or its tokenizer is not the student's.
+        RecipeError: it does not read inputs of this length, or its sizes do not suit the student and the settings.
+    """
+
+    def __init__(self, settings: DistillationSettings, start: StartingPoint, max_seq_length: int):
+        self.name, self.settings = settings.teacher, settings
+        refuse_ensemble(self.name)
+        config = load_config(self.name, any_encoder=True)
+        self._check_head(config)
+        check_positions(max_seq_length, config, self.name)
+        self._check_tokenizer(load_tokenizer(self.name, config=config), start)
+        self.heads: int = settings.relation_heads or start.config.num_attention_heads
+        self._check_sizes(config, start.config)
+        self._inputs = model_inputs(config)
+        relates = settings.objective == "minilm"
+        with without_library_bars():
+            model, _ = load_model("BertForMaskedLM", self.name, config, new_head=relates)
+        if settings.teacher_layer is not None:  # the layers above it are not needed
+            model = with_layers(model, range(settings.teacher_layer + 1))
+        model = as_pretraining_model(model, self.name)
+        self.model: PreTrainedModel = (model.base_model if relates else model).requires_grad_(False).eval()
+        self._watch = self.watch(self.model)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the weights and of the configuration."""
+        return model_digest(self.model, self.model.config)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the weights."""
+        return sum(weight.nbytes for weight in self.model.parameters())
+
+    def watch(self, model: PreTrainedModel) -> Watch:
+        """Returns a watch of what is compared besides logits: hidden states, or queries, keys and values.
+
+        Raises:
+            CheckpointError: the attention of the model has no dense layers of queries, keys and values.
+        """
+        if self.settings.objective == "minilm":
+            return Watch(dict(zip(_RELATED, _last_projections(model, self.settings.teacher), strict=True)))
+        return Watch({_HIDDEN: model.base_model} if self.settings.hidden else {})
+
+    @torch.no_grad()
+    def outputs(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Computes what a student is compared with.
+
+        Args:
+            batch: inputs and labels, as `bertkit.corpus.examples.dataset.collate` returns them.
+
+        Returns:
+            ``logits`` (M, V) of the M masked tokens, with a weight of hidden states also ``hidden`` (B, S, H); or with
+            ``minilm`` ``queries``, ``keys`` and ``values``, each (B, S, H).
+        """
+        inputs = {name: batch[name] for name in self._inputs}
+        if self.settings.objective == "minilm":
+            self.model(**inputs)
+            return self._watch.take()
+        logits = token_logits(self.model(**inputs, masked_positions=batch["masked_positions"]))
+        return {_LOGITS: logits[batch["labels"] != IGNORE_INDEX], **self._watch.take()}
+
+    def loss(
+        self,
+        outputs: Any,
+        watched: Mapping[str, Tensor],
+        expected: Mapping[str, Tensor],
+        batch: Mapping[str, Tensor],
+        num_items: Tensor | int | None,
+        num_tokens: Tensor | int | None,
+    ) -> Tensor:
+        """Computes the teacher's part of the loss, 0-d: sums over the batch, divided by the items of the global batch.
+
+        Args:
+            outputs: outputs of the student for the batch.
+            watched: the other outputs of the student, which `watch` has kept.
+            expected: outputs of the teacher, from `outputs`.
+            batch: inputs and labels.
+            num_items: number of masked tokens in the global batch.
+            num_tokens: number of tokens in the global batch, without padding.
+        """
+        assert num_items is not None
+        assert num_tokens is not None
+        settings, mask = self.settings, batch["attention_mask"]
+        if settings.objective == "minilm":
+            parts = [relation_divergence(watched[name], expected[name], mask, self.heads) for name in _RELATED]
+            return mean_loss(torch.stack(parts).sum(), num_tokens)
+        logits = token_logits(outputs)[batch["labels"] != IGNORE_INDEX]
+        loss = mean_loss(soft_cross_entropy(logits, expected[_LOGITS], settings.temperature), num_items)
+        if settings.hidden:
+            ours, theirs = (each[_HIDDEN][mask != 0] for each in (watched, expected))
+            loss = loss + settings.hidden * mean_loss(cosine_distance(ours, theirs), num_tokens)
+        return loss
+
+    def freeze_unreached(self, model: PreTrainedModel, watch: Watch) -> None:
+        """Freezes the weights of a student for which the loss has no gradient, if the labels have no weight.
+
+        These are heads and, with relations, the weights of the last layer after its attention. Otherwise DDP would wait
+        for their gradients.
+
+        Args:
+            model: the student, on the CPU like the teacher.
+            watch: the result of `watch` for it.
+        """
+        if self.settings.weight < 1:
+            return
+        batch = few_tokens(model.config)
+        outputs = without_dropout(model, batch)
+        loss = self.loss(outputs, watch.take(), self.outputs(batch), batch, 1, 1)
+        weights = [weight for weight in model.parameters() if weight.requires_grad]
+        for weight, gradient in zip(weights, torch.autograd.grad(loss, weights, allow_unused=True), strict=True):
+            weight.requires_grad_(gradient is not None)
+
+    def _check_head(self, config: PreTrainedConfig) -> None:
+        if self.settings.objective != "minilm" and saved_head(config) not in MASKED_LM_HEADS:
+            saved = (config.architectures or ["none"])[0]
+            raise CheckpointError(
+                f"train.distill.teacher: {self.name} has the head {saved}, not that of a masked language model, whose "
+                "outputs distilbert compares; give a checkpoint with this head, or --objective minilm"
+            )
+
+    def _check_tokenizer(self, own: PreTrainedTokenizerBase, start: StartingPoint) -> None:
+        """Checks that both tokenizers give the same ids: vocabularies, special tokens, and the ids of a text.
+
+        The text, of pieces of the vocabulary, also shows lower-casing and accents.
+        """
+        found, student = differing_pieces(own, start.tokenizer), start.checkpoint or "the new model"
+        pieces = sorted(own.get_vocab())
+        words = " ".join(pieces[:: len(pieces) // _PIECES + 1])
+        text = f"{words} {words.upper()} {words.title()}"
+        if not found and own.mask_token_id != start.tokenizer.mask_token_id:
+            found = f"the mask token is {own.mask_token!r} and {start.tokenizer.mask_token!r}"
+        if not found and own(text)["input_ids"] != start.tokenizer(text)["input_ids"]:
+            found = "they split a text differently, for example its upper case, accents or spaces"
+        if found:
+            raise different_tokenizers(self.name, student, found)
+
+    def _check_sizes(self, config: PreTrainedConfig, student: PreTrainedConfig) -> None:
+        settings = self.settings
+        if settings.objective == "distilbert":
+            check_width(settings, config, student)
+            if student.vocab_size != config.vocab_size:
+                raise RecipeError(
+                    f"model.vocab_size: {self.name} has logits of {config.vocab_size} tokens and the student of "
+                    f"{student.vocab_size}; give --set model.vocab_size={config.vocab_size} to a new model, or "
+                    "--objective minilm"
+                )
+            return
+        if settings.teacher_layer is not None and settings.teacher_layer >= config.num_hidden_layers:
+            raise RecipeError(
+                f"train.distill.teacher_layer: {self.name} has the layers 0 to {config.num_hidden_layers - 1}, got "
+                f"{settings.teacher_layer}"
+            )
+        heads, common = self.heads, gcd(config.hidden_size, student.hidden_size)
+        if common % heads:
+            raise RecipeError(
+                f"train.distill.relation_heads: {heads} heads do not divide the hidden sizes {config.hidden_size} of "
+                f"{self.name} and {student.hidden_size} of the student; give a divisor of {common}, such as "
+                f"--relation-heads {gcd(common, heads)}"
+            )
+
+
+def pretraining_teacher(recipe: Recipe, start: StartingPoint, placement: Placement) -> PretrainingTeacher | None:
+    """Returns the teacher of a recipe, loaded and checked against the student; ``None`` without one.
+
+    Args:
+        recipe: a checked pre-training recipe.
+        start: tokenizer and configuration of the student.
+        placement: placement of the run.
+
+    Raises:
+        BertkitError: as `PretrainingTeacher`; or the placement or a setting of the run does not work with a teacher.
+    """
+    settings = distillation_settings(recipe.train)
+    if settings is None or not teaches(recipe):
+        return None
+    if placement.device == "xla" or placement.strategy == "fsdp":
+        where = "XLA" if placement.device == "xla" else "fsdp"
+        raise PlacementError(
+            f"recipe {recipe.name}: train.distill: a teacher in pre-training is not supported on {where}; use another "
+            "placement, such as ddp"
+        )
+    for key in ("activation_checkpointing_kwargs", "gradient_checkpointing_kwargs"):
+        if settings.objective == "minilm" and (recipe.train.get(key) or {}).get("use_reentrant"):
+            # Its forward pass has no gradients within the layers, where queries, keys and values are.
+            raise RecipeError(f"recipe {recipe.name}: train.{key}: use_reentrant does not work with minilm; remove it")
+    if start.token_objective != "masked_lm":
+        raise RecipeError(
+            f"recipe {recipe.name}: train.distill: the student predicts the next token (model.attention: "
+            "left_to_right), and a teacher the masked ones; remove one of them"
+        )
+    return PretrainingTeacher(settings, start, recipe.data.max_seq_length)
+
+
+def _last_projections(model: PreTrainedModel, teacher: str) -> Sequence[nn.Module]:
+    """Returns the dense layers of queries, keys and values in the last layer of a model.
+
+    Raises:
+        CheckpointError: the model computes them in another way.
+    """
+    layers = (1, model.config.num_hidden_layers)  # ALBERT's layers are one module
+    dense = [(name, each) for name, each in model.named_modules() if isinstance(each, nn.Linear)]
+    for names in _PROJECTIONS:
+        found = [[each for name, each in dense if name.rpartition(".")[2] == wanted] for wanted in names]
+        if all(len(each) in layers for each in found):
+            return [each[-1] for each in found]
+    raise CheckpointError(
+        f"train.distill.objective: minilm needs dense layers of queries, keys and values in each layer, which "
+        f"{type(model).__name__} lacks (teacher {teacher}); give --objective distilbert"
+    )

@@ -1,0 +1,136 @@
+"""The documentation site: its generated pages, its links, and that it loads nothing from other servers."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import bertkit
+from bertkit.checks.registry import rules
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+@pytest.fixture(scope="module")
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("reference_pages", ROOT / "scripts" / "reference_pages.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        ({"type": "string"}, "string"),
+        ({"type": ["integer", "null"], "minimum": 1, "maximum": 1048576}, "integer ≥ 1, ≤ 1,048,576, or null"),
+        ({"enum": ["mean", "max", None]}, "`mean`, `max`, `null`"),
+        ({"type": "integer", "anyOf": [{"exclusiveMinimum": 0}, {"const": -1}]}, "integer > 0 or `-1`"),
+        ({"anyOf": [{"type": "null"}, {"type": "array", "items": {"type": "string"}}]}, "null, or array of string"),
+        ({"type": "object", "additionalProperties": {"type": "number"}}, "object of number"),
+        ({"type": "number", "exclusiveMaximum": 1e6}, "number < 1,000,000"),
+        ({"default": None}, "any"),
+    ],
+)
+def test_types_of_values(generator, schema, expected):
+    assert generator.value_type(schema) == expected
+
+
+def test_recipe_keys_have_type_default_and_meaning(generator):
+    page = generator.recipe_keys(bertkit.recipe_schema())
+    for start in (
+        "* `data.mlm_probability` (number; default `0.15`): Share",
+        "* `model.num_hidden_layers` (integer ≥ 1, ≤ 1,000; default `12`): Transformer layers in the encoder.",
+        "* `model.lora.r` (integer; default `16`): Rank of the adapters.",
+        "* `train.distill.teacher` (string; required): The",
+    ):
+        assert f"\n{start}" in page
+
+
+def test_every_rule_has_an_item(generator):
+    page = generator.finding_codes()
+    for rule in rules():
+        assert re.search(rf"^\* `{rule.code}`: [A-Z].*\.$", page, re.M), rule.code
+
+
+def test_the_python_page_has_every_public_name():
+    page = (DOCS / "reference" / "python.md").read_text(encoding="utf-8")
+    shown = {name.partition(":")[0] for name in re.findall(r"^::: \S+?(\w+)$", page, re.M)}
+    shown |= set(re.findall(r"^      heading: (\w+)$", page, re.M)) | set(re.findall(r"`bertkit\.(\w+)\.", page))
+    assert set(bertkit.__all__) - {"__version__"} <= shown
+
+
+def test_links_stay_in_the_site():
+    """Files of the repository are named, not linked: the site does not contain them, and its address is not known."""
+    for path in DOCS.rglob("*.md"):
+        for target in LINK.findall(path.read_text(encoding="utf-8")):
+            if "://" not in target:
+                place = (path.parent / target.partition("#")[0]).resolve()
+                assert place.is_relative_to(DOCS), f"{path}: {target}"
+                assert place.suffix in ("", ".md"), f"{path}: {target}"
+
+
+class Loaded(HTMLParser):
+    """Collects the addresses that a browser loads with a page; links that a reader follows are none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.addresses: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag != "a":
+            self.addresses |= {value for name, value in attrs if name in ("src", "href", "srcset", "data") and value}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory, generator: ModuleType) -> Path:
+    """A copy of what the site is built from, with the generated pages."""
+    pytest.importorskip("zensical", reason="the extra docs is not installed")
+    pytest.importorskip("mkdocstrings_handlers.python", reason="the extra docs is not installed")
+    folder = tmp_path_factory.mktemp("project")
+    shutil.copy(ROOT / "zensical.toml", folder)
+    shutil.copytree(DOCS, folder / "docs")
+    (folder / "bertkit").symlink_to(ROOT / "bertkit")
+    generator.main(folder / "docs" / "reference")
+    return folder
+
+
+def built(project: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict"]
+    return subprocess.run(command, cwd=project, capture_output=True, text=True)
+
+
+@pytest.mark.slow
+def test_the_site_loads_nothing_from_other_servers(project):
+    done = built(project)
+    assert done.returncode == 0, done.stdout + done.stderr
+    pages = list((project / "site").rglob("*.html"))
+    assert len(pages) == 1 + len(list((project / "docs").rglob("*.md")))  # and 404.html
+    for path in pages:
+        reader = Loaded()
+        reader.feed(path.read_text(encoding="utf-8"))
+        assert not [each for each in reader.addresses if "//" in each], path
+    for path in (project / "site").rglob("*.css"):
+        assert not re.search(r"(url\(|@import\s*)[\"']?(https?:)?//", path.read_text(encoding="utf-8")), path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["guides/no_such_page.md", "guides/ner.md#no-such-heading"])
+def test_a_link_to_nowhere_fails_the_build(project, target):
+    page = project / "docs" / "index.md"
+    whole = page.read_text(encoding="utf-8")
+    try:
+        page.write_text(f"{whole}\n[nowhere]({target})\n", encoding="utf-8")
+        assert built(project).returncode != 0
+    finally:
+        page.write_text(whole, encoding="utf-8")

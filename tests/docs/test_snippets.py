@@ -1,0 +1,140 @@
+"""The runnable snippets of the documentation, run page by page as a reader would.
+
+A fenced ``bash`` or ``python`` block below the comment ``<!-- run -->`` is run; all such blocks of a page run in their
+order in one folder and one shell, without network. A ``text`` block below ``<!-- output -->`` is what the page shows of
+their output: its lines must be printed in this order, with any numbers and with any text in the place of ``…``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+RUN, OUTPUT = "<!-- run -->", "<!-- output -->"
+SNIPPET = re.compile(rf"^{RUN}\n```(bash|python)\n(.*?)^```$", re.M | re.S)
+SHOWN = re.compile(rf"^{OUTPUT}\n```text\n(.*?)^```$", re.M | re.S)
+FIRST = "tutorials/first_fine_tuning.md"
+"""Page whose folder the other pages continue in: it makes the text, the tables and the checkpoint that they use."""
+
+NAMED_IN_GUIDES = {"my-bert": "tiny-bert", "my-sst2": "opinions"}
+"""Checkpoint that a guide names -> the one of the first page that takes its place."""
+
+PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md") if RUN in path.read_text(encoding="utf-8"))
+NUMBER = re.compile(r"\d[\d.,]*(e[-+]?\d+)?")
+
+
+def script(page: str) -> str:
+    """Returns the marked blocks of a page as one script of the shell."""
+    blocks = SNIPPET.findall(page)
+    assert len(blocks) == page.count(RUN), f"{RUN} belongs on the line above a bash or python block"
+    return "\n".join(code if language == "bash" else f"python - <<'END'\n{code}END" for language, code in blocks)
+
+
+def pattern(line: str) -> re.Pattern[str]:
+    """Returns a pattern for the lines that may be printed where a page shows this one."""
+    parts = [r"\s+".join(map(re.escape, NUMBER.sub("0", part).split())) for part in line.split("…")]
+    return re.compile(r"\s*" + r".*".join(parts) + r"\s*")
+
+
+def not_printed(page: str, printed: str) -> list[str]:
+    """Returns the lines that a page shows and that were not printed, or not in this order."""
+    shown = SHOWN.findall(page)
+    assert len(shown) == page.count(OUTPUT), f"{OUTPUT} belongs on the line above a text block"
+    lines, missing = iter(NUMBER.sub("0", printed).splitlines()), []
+    for line in filter(str.strip, "".join(shown).splitlines()):
+        expected = pattern(line)
+        if not any(expected.fullmatch(each) for each in lines):
+            missing.append(line)
+    return missing
+
+
+def run(page: str, folder: Path) -> str:
+    """Runs the snippets of a page in a folder; returns what they print."""
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    environment |= {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "cache"), "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
+    command = ["bash", "-euo", "pipefail", "-c", script(page)]
+    done = subprocess.run(command, cwd=folder, env=environment, stdout=-1, stderr=-2, text=True, encoding="utf-8")
+    assert done.returncode == 0, done.stdout[-4000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="session")
+def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The folder of the first page after its snippets have run, with what the guides name, and what was printed."""
+    folder = tmp_path_factory.mktemp("first")
+    printed = run((DOCS / FIRST).read_text(encoding="utf-8"), folder)
+    for name, made in NAMED_IN_GUIDES.items():
+        shutil.copytree(folder / made, folder / name)
+    texts = ["Ada from Rome found the film lovely.", "Ben in Oslo: the song was dull."]
+    for name in ("texts.txt", "reviews.txt"):
+        (folder / name).write_text("\n".join(texts) + "\n")
+    (folder / "reviews.csv").write_text("text,review\n" + "".join(f"{text},{text}\n" for text in texts))
+    return folder, printed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAGES)
+def test_the_snippets_of_a_page_run_and_print_what_it_shows(name, first, tmp_path):
+    page = (DOCS / name).read_text(encoding="utf-8")
+    folder, printed = first
+    if name != FIRST:
+        printed = run(page, shutil.copytree(folder, tmp_path / "page"))
+    assert not_printed(page, printed) == []
+
+
+PAGE = f"""
+{RUN}
+```bash
+word=left
+```
+
+{RUN}
+```python
+print(1 + 1)
+```
+
+{RUN}
+```bash
+echo "$word alone, {{}} seconds"
+```
+
+{OUTPUT}
+```text
+2
+… alone, 1.5 seconds
+```
+"""
+
+
+def test_the_blocks_of_a_page_share_a_shell(tmp_path):
+    assert run(PAGE.format(31), tmp_path) == "2\nleft alone, 31 seconds\n"
+
+
+@pytest.mark.parametrize(
+    ("printed", "missing"),
+    [
+        ("2\nleft alone, 31 seconds\n", []),
+        ("3\nmore\nleft   alone, 0.1 seconds", []),
+        ("left alone, 31 seconds\n2\n", ["… alone, 1.5 seconds"]),
+        ("2\nleft alone, some seconds", ["… alone, 1.5 seconds"]),
+    ],
+)
+def test_what_a_page_shows_must_be_printed(printed, missing):
+    assert not_printed(PAGE.format(0), printed) == missing
+
+
+def test_a_failing_snippet_fails(tmp_path):
+    with pytest.raises(AssertionError, match="something to read"):
+        run(f"{RUN}\n```bash\necho something to read\nfalse\necho more\n```\n", tmp_path)
+
+
+def test_a_mark_without_a_block_fails():
+    with pytest.raises(AssertionError, match="belongs on the line above"):
+        script(f"{RUN}\n\n```bash\ntrue\n```\n")

@@ -1,0 +1,141 @@
+"""The scripts for Slurm under a stand-in for it: variables, steps, the signal before the time limit, one requeue."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+SCRIPTS = Path(__file__).parents[2] / "scripts" / "jobs"
+
+# A step records its process; the signal goes to all of its processes, as with Slurm's proctrack/linuxproc.
+COMMANDS = {
+    "bertkit": f'exec "{sys.executable}" -m bertkit "$@"',
+    "torchrun": f'exec "{sys.executable}" -m torch.distributed.run "$@"',
+    "srun": 'echo $$ >> "$STAND_IN/steps"; exec "$@"',
+    "scontrol": 'if [ "$1" = requeue ]; then echo "$2" >> "$STAND_IN/requeued"; else echo 127.0.0.1; fi',
+    "scancel": 'test "$1" = --signal=TERM && touch "$STAND_IN/signal_steps"',
+}
+PRETRAIN = """pretrain --recipe bert-tiny --corpus {corpus} --document-separator blank-line --vocab-size 60
+    --placement cpu --max-seq-length 32 --global-train-batch-size 8 --max-steps {steps} --set train.save_steps=20
+    --set train.logging_steps=20 --set model.num_hidden_layers=1 --set model.hidden_size=32
+    --set model.num_attention_heads=2 --set model.intermediate_size=32"""
+
+
+class Job:
+    """A job of a script in ``scripts/jobs``; ``folder`` has what the commands of the stand-in leave."""
+
+    def __init__(self, script: str, folder: Path, number: int = 7, **variables: str):
+        (folder / "bin").mkdir(parents=True)
+        for name, text in COMMANDS.items():
+            path = folder / "bin" / name
+            path.write_text(f"#!/bin/sh\n{text}\n")
+            path.chmod(0o755)
+        self.script, self.folder = SCRIPTS / script, folder
+        self.to_script = "--signal=B:" in self.script.read_text()
+        path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        slurm = {"SLURM_JOB_ID": str(number), "SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_NODELIST": "node[0]", **variables}
+        root = str(Path(__file__).parents[2])
+        self.environment = {**os.environ, **slurm, "PATH": path, "STAND_IN": str(folder), "OMP_NUM_THREADS": "1"}
+        self.environment |= {"HF_HOME": str(folder / "hf"), "HF_HUB_OFFLINE": "1", "PYTHONPATH": root}
+
+    def start(self, words: list[str]) -> subprocess.Popen[bytes]:
+        with (self.folder / "log").open("ab") as log:
+            return subprocess.Popen(["bash", self.script, *words], env=self.environment, stdout=log, stderr=log)
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "log").read_text()
+
+    def requeued(self) -> list[str]:
+        file = self.folder / "requeued"
+        return file.read_text().split() if file.exists() else []
+
+    def signal_steps(self) -> None:
+        for pid in map(int, (self.folder / "steps").read_text().split()):
+            if psutil.pid_exists(pid):
+                step = psutil.Process(pid)
+                for process in [*step.children(recursive=True), step]:
+                    process.send_signal(signal.SIGTERM)
+
+    def reach_limit(self, running: subprocess.Popen[bytes]) -> None:
+        """Sends what the script asks for before the time limit."""
+        if self.to_script:
+            running.send_signal(signal.SIGUSR1)
+            wait_for(lambda: (self.folder / "signal_steps").exists(), running)
+        self.signal_steps()
+
+
+def wait_for(is_so, running: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + 240
+    while not is_so():
+        assert running.poll() is None, "the script has ended"
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    file = tmp_path / "text.txt"
+    file.write_text("\n\n".join("A good film. The plot is lovely. A bad story. It is awful." for _ in range(60)))
+    return file
+
+
+@pytest.mark.slow
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("script", ["one_machine.sbatch", "several_machines.sbatch"])
+def test_a_run_that_reaches_the_limit_saves_is_requeued_and_continues(script, corpus, tmp_path):
+    out = tmp_path / "out"
+    variables = {"SLURM_GPUS_ON_NODE": "2", "PORT": "29511"} if script.startswith("several") else {}
+    job = Job(script, tmp_path / "slurm", **variables)
+    running = job.start([str(out), *PRETRAIN.format(corpus=corpus, steps=100_000).split()])
+    wait_for(lambda: any(out.glob("checkpoint-*/manifest.json")), running)
+    job.reach_limit(running)
+    assert running.wait(timeout=120) != 0
+    assert job.requeued() == ["7"], job.log
+    assert "continues from" in job.log
+    saved = max(int(each.name.partition("-")[2]) for each in out.glob("checkpoint-*"))
+    again = job.start([str(out), *PRETRAIN.format(corpus=corpus, steps=saved + 5).split()])
+    assert again.wait(timeout=240) == 0, job.log
+    assert job.requeued() == ["7"]
+    assert json.loads((out / "trainer_state.json").read_text())["global_step"] == saved + 5
+
+
+@pytest.mark.slow
+def test_an_error_is_not_requeued(tmp_path):
+    job = Job("one_machine.sbatch", tmp_path / "slurm")
+    assert job.start([str(tmp_path / "out"), "pretrain", "--corpus", str(tmp_path / "missing")]).wait(timeout=120) == 2
+    assert job.requeued() == []
+
+
+@pytest.mark.slow
+@pytest.mark.multiprocess
+def test_the_workers_of_an_array_share_the_runs_of_a_grid(checkpoint, tmp_path):
+    table = tmp_path / "films.csv"
+    rows = [f"a {word} film,{label}" for word, label in (("good", "pos"), ("lovely", "pos"), ("bad", "neg")) * 6]
+    table.write_text("\n".join(["text,label", *rows]) + "\n")
+    words = f"{tmp_path / 'out'} finetune classification --model {checkpoint} --train-file {table} --placement cpu"
+    words += " --max-steps 2 --seeds 4 --max-seq-length 16"
+    jobs = [Job("grid.sbatch", tmp_path / f"slurm-{task}", 10 + task, SLURM_ARRAY_TASK_ID=str(task)) for task in (0, 1)]
+    codes = [each.wait(timeout=300) for each in [job.start(words.split()) for job in jobs]]
+    assert codes == [0, 0], "\n".join(job.log for job in jobs)
+    finished = [json.loads(file.read_text())["finished"] for file in (tmp_path / "out" / "runs").glob("*/run.json")]
+    assert finished == [True] * 4
+
+
+def test_the_scripts_ask_for_a_signal_and_a_requeue():
+    scripts = sorted(SCRIPTS.glob("*.sbatch"))
+    assert len(scripts) == 3
+    for script in scripts:
+        text = script.read_text()
+        assert re.search(r"^#SBATCH --signal=(B:USR1|TERM)@120$", text, re.M), script
+        assert "#SBATCH --requeue" in text
+        assert subprocess.run(["bash", "-n", script], check=False).returncode == 0
