@@ -99,7 +99,9 @@ def test_train_score_write_and_ask(bertkit, squad, tmp_path, negative):
     assert threshold == (result["eval_best_f1_thresh"] if negative else None)
     for row, (key, (context, _)) in zip(map(json.loads, written.read_text().splitlines()), asked.items(), strict=True):
         if negative:
-            assert bool(row["answer"]) == (odds[key] <= threshold)
+            # The best threshold is the value of one of the questions; in another batch its last digits may differ.
+            if abs(odds[key] - threshold) > 1e-5:
+                assert bool(row["answer"]) == (odds[key] < threshold)
             assert 0 <= row["no_answer_probability"] <= 1
         else:
             assert row["answer"] == predicted[key]
@@ -110,7 +112,8 @@ def test_train_score_write_and_ask(bertkit, squad, tmp_path, negative):
             assert (row["start"], row["end"]) == (None, None)
 
     # One context and several questions, at the shell and from Python.
-    context = asked["q2"][0]
+    farthest = max(odds, key=lambda key: abs(odds[key] - threshold)) if negative else "q2"
+    context = asked[farthest][0]
     (tmp_path / "context.txt").write_text(context)
     command = ("predict", out, "--question", "good", "--question", "lovely")
     given = json.loads(bertkit(*command, "--context", context, "--json").out)["predictions"]
