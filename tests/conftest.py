@@ -132,6 +132,20 @@ def fine_tuned(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Ca
     return make
 
 
+@pytest.fixture(scope="session")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Programs ``python`` and ``bertkit`` that start in 0.1 s, offline and with one thread (`tests.forking`).
+
+    Give them ``forks.environment``; with other variables of the libraries they start as slowly as usual.
+    """
+    from tests.forking.programs import Forks
+
+    settings = {"OMP_NUM_THREADS": "1", "HF_HOME": str(tmp_path_factory.mktemp("home")), "HF_HUB_OFFLINE": "1"}
+    forks = Forks({**os.environ, **settings})
+    yield forks
+    forks.close()
+
+
 @pytest.fixture(scope="module")  # while a playwright is open, its event loop counts as that of the whole process
 def browser() -> Iterator[Any]:
     """The system's Chromium, or a skip that says why."""

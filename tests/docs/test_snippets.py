@@ -12,7 +12,9 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,10 +57,8 @@ def not_printed(page: str, printed: str) -> list[str]:
     return missing
 
 
-def run(page: str, folder: Path) -> str:
+def run(page: str, folder: Path, environment: Mapping[str, str]) -> str:
     """Runs the snippets of a page in a folder; returns what they print."""
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    environment |= {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "cache"), "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
     command = ["bash", "-euo", "pipefail", "-c", script(page)]
     done = subprocess.run(command, cwd=folder, env=environment, stdout=-1, stderr=-2, text=True, encoding="utf-8")
     assert done.returncode == 0, done.stdout[-4000:]
@@ -66,10 +66,17 @@ def run(page: str, folder: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def environment(forks: Any) -> dict[str, str]:
+    """The variables of the pages: ``bertkit`` and ``python`` are forks, and other programs those beside Python."""
+    programs = (str(forks.folder), str(Path(sys.executable).parent), os.environ["PATH"])
+    return {**forks.environment, "PATH": os.pathsep.join(programs), "NO_COLOR": "1"}
+
+
+@pytest.fixture(scope="session")
+def first(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> tuple[Path, str]:
     """The folder of the first page after its snippets have run, with what the guides name, and what was printed."""
     folder = tmp_path_factory.mktemp("first")
-    printed = run((DOCS / FIRST).read_text(encoding="utf-8"), folder)
+    printed = run((DOCS / FIRST).read_text(encoding="utf-8"), folder, environment)
     for name, made in NAMED_IN_GUIDES.items():
         shutil.copytree(folder / made, folder / name)
     texts = ["Ada from Rome found the film lovely.", "Ben in Oslo: the song was dull."]
@@ -81,11 +88,11 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PAGES)
-def test_the_snippets_of_a_page_run_and_print_what_it_shows(name, first, tmp_path):
+def test_the_snippets_of_a_page_run_and_print_what_it_shows(name, first, environment, tmp_path):
     page = (DOCS / name).read_text(encoding="utf-8")
     folder, printed = first
     if name != FIRST:
-        printed = run(page, shutil.copytree(folder, tmp_path / "page"))
+        printed = run(page, shutil.copytree(folder, tmp_path / "page"), environment)
     assert not_printed(page, printed) == []
 
 
@@ -114,7 +121,7 @@ echo "$word alone, {{}} seconds"
 
 
 def test_the_blocks_of_a_page_share_a_shell(tmp_path):
-    assert run(PAGE.format(31), tmp_path) == "2\nleft alone, 31 seconds\n"
+    assert run(PAGE.format(31), tmp_path, os.environ) == "2\nleft alone, 31 seconds\n"
 
 
 @pytest.mark.parametrize(
@@ -132,7 +139,7 @@ def test_what_a_page_shows_must_be_printed(printed, missing):
 
 def test_a_failing_snippet_fails(tmp_path):
     with pytest.raises(AssertionError, match="something to read"):
-        run(f"{RUN}\n```bash\necho something to read\nfalse\necho more\n```\n", tmp_path)
+        run(f"{RUN}\n```bash\necho something to read\nfalse\necho more\n```\n", tmp_path, os.environ)
 
 
 def test_a_mark_without_a_block_fails():

@@ -6,11 +6,9 @@ import csv
 import inspect
 import json
 import math
-import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -331,25 +329,26 @@ main()
 
 @pytest.mark.slow
 @pytest.mark.multiprocess
-def test_killed_at_random_moments_the_table_is_the_same(grid, tmp_path, checkpoint, table, quick):
+def test_killed_at_random_moments_the_table_is_the_same(grid, forks, tmp_path, checkpoint, table, quick):
     """Two workers, ten times killed with SIGKILL; then the command is given until the grid is complete."""
     saving = {"train.save_strategy": "steps", "train.save_steps": 1, "train.max_steps": 6}
     expected = grid("whole", grid=RATES, seeds=2, overrides=saving)
     values = {**quick, **saving, "data.train_file": str(table)}
-    command = [sys.executable, "-m", "bertkit", "finetune", "classification", "--model", str(checkpoint), "--json"]
+    command = [forks.python, "-m", "bertkit", "finetune", "classification", "--model", str(checkpoint), "--json"]
     command += ["--output-dir", str(tmp_path / "out"), "--grid", "train.learning_rate=1e-3,2e-3", "--seeds", "2"]
     command += [
         part for key, value in values.items() if key != "train.learning_rate" for part in ("--set", f"{key}={value}")
     ]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     draw = random.Random(0)
 
     def start(*more):
-        return subprocess.Popen([*command, *more], env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        return subprocess.Popen(
+            [*command, *more], env=forks.environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
 
     processes = [start(), start("--worker")]
     for kill in range(10):
-        time.sleep(draw.uniform(1, 12))
+        time.sleep(draw.uniform(0.2, 4))
         victim = kill % 2
         processes[victim].send_signal(signal.SIGKILL)
         processes[victim].wait()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import selectors
 import signal
@@ -14,10 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import fork_server
+from tests.forking import client, server
+from tests.forking.programs import Forks
 
 ROOT = Path(__file__).parents[2]
-PRELOAD = ["transformers.trainer", "datasets", "pyarrow.parquet", "sklearn.metrics", "scipy.stats", "torch._dynamo"]
+MEMORY = 6 << 30  # bytes; an alias bomb must not take the machine with it
 ORPHANS = 3.0  # seconds that processes of a command may outlive it
 
 
@@ -61,7 +61,7 @@ class Runner:
     """Runs commands; ``home`` becomes their HF_HOME."""
 
     home: Path
-    _server: Any = field(default=None, repr=False)
+    _forks: Forks | None = field(default=None, repr=False)
 
     def environment(self, **changes: str | None) -> dict[str, str]:
         """The environment of a command: the one of the tests without what they set for themselves; None unsets."""
@@ -89,11 +89,11 @@ class Runner:
             folder: gets the streams, ``work`` and the folder for temporary files, ``tmp``.
             limit: seconds after which the command is killed, and late.
             own_process: start another interpreter instead of a fork.
-            streams: see `fork_server.enter`; by default stdin says "y" to every question, and stdout and stderr are
+            streams: see `server.enter`; by default stdin says "y" to every question, and stdout and stderr are
                 files.
             environment: variables to set, or to unset (None).
             gone: delete the working directory once the command is in it.
-            limits: see `fork_server.enter`.
+            limits: see `server.enter`.
             stop: a signal to send, to the process alone.
         """
         work, temporary = folder / "work", folder / "tmp"
@@ -110,11 +110,13 @@ class Runner:
             "streams": [None if place is None else str(place) for place in places],
             "folder": str(work / "gone" if gone else work),
             "gone": gone,
-            "limits": dict(limits or {}),
+            "limits": {"RLIMIT_DATA": MEMORY, "RLIMIT_CORE": 0, **(limits or {})},
+            "program": "bertkit",
+            "python": None,
         }
         if gone:
             (work / "gone").mkdir()
-        process = _Fresh(request) if own_process else _Forked(self._forks(), request)
+        process = _Fresh(request) if own_process else _Forked(self._socket(), request)
         began = time.monotonic()
         stopped = late = False
         while not process.has_ended(0.002 if stop and not stopped else 0.05):
@@ -132,36 +134,32 @@ class Runner:
         command = " ".join(map(str, arguments))
         return Outcome(command, process.code, **read, seconds=seconds, late=late, orphans=orphans, stopped=stopped)
 
-    def _forks(self) -> subprocess.Popen[bytes]:
-        if self._server is None:
+    def _socket(self) -> str:
+        if self._forks is None:
             self.home.mkdir(parents=True, exist_ok=True)
-            program = [sys.executable, str(Path(fork_server.__file__))]
-            environment = self.environment(HOSTILE_PRELOAD=json.dumps(PRELOAD))
-            self._server = subprocess.Popen(
-                program, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, cwd=ROOT
-            )
-        return self._server
+            self._forks = Forks(self.environment())
+        return self._forks.socket
 
     def close(self) -> None:
         """Ends the process that forks."""
-        if self._server is not None:
-            self._server.stdin.close()
-            self._server.stdout.close()
-            self._server.wait(30)
+        if self._forks is not None:
+            self._forks.close()
 
 
 class _Forked:
-    def __init__(self, server: subprocess.Popen[bytes], request: Mapping[str, Any]):
-        self._answers, self.code = server.stdout, 0
-        server.stdin.write(json.dumps(request).encode() + b"\n")
-        self.pid = int(self._answers.readline())
+    def __init__(self, socket: str, request: Mapping[str, Any]):
+        self.pid, self._answers = client.start(socket, request)
+        assert self.pid, f"not what the server was started with: {request['environment']}"
+        self.code = 0
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._answers, selectors.EVENT_READ)
 
     def has_ended(self, seconds: float) -> bool:
         if not self._selector.select(seconds):
             return False
-        self.code = int(self._answers.readline())
+        self._selector.close()
+        with self._answers:
+            self.code = int(self._answers.readline())
         return True
 
 
@@ -170,7 +168,7 @@ class _Fresh:
         arguments = [word.encode(errors="surrogateescape") for word in request["arguments"]]
         command = [sys.executable, "-m", "bertkit", *arguments]
         self._process = subprocess.Popen(
-            command, env=request["environment"], preexec_fn=lambda: fork_server.enter(request), close_fds=True
+            command, env=request["environment"], preexec_fn=lambda: server.enter(request), close_fds=True
         )
         self.pid, self.code = self._process.pid, 0
 

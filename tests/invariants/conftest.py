@@ -20,16 +20,24 @@ Bertkit = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def bertkit(tmp_path: Path) -> Bertkit:
-    """``bertkit(arguments, launcher)``: the command in another process, offline, with caches of its own."""
+def bertkit(tmp_path: Path, forks: Any) -> Bertkit:
+    """``bertkit(arguments)``: the command in other processes, offline; they are forks, which start sooner.
+
+    With ``real``, a launcher or another program, the processes are those that a user starts, with caches of their own.
+    """
 
     def run(
         arguments: Sequence[str | Path],
         launcher: Sequence[str] = (),
-        program: Sequence[str | Path] = ("-m", "bertkit"),
+        program: Sequence[str | Path] = (),
+        *,
+        real: bool = False,
     ) -> Any:
-        settings = {"OMP_NUM_THREADS": "1", "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
-        command = [sys.executable, *launcher, *map(str, program), *map(str, arguments)]
+        is_fork = not (real or launcher or program)
+        home = forks.environment["HF_HOME"] if is_fork else str(tmp_path / "home")
+        settings = {"OMP_NUM_THREADS": "1", "HF_HOME": home, "HF_HUB_OFFLINE": "1"}
+        python = forks.python if is_fork else sys.executable
+        command = [python, *launcher, *map(str, program or ("-m", "bertkit")), *map(str, arguments)]
         return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **settings}, timeout=300)
 
     return run

@@ -33,7 +33,7 @@ def test_every_launcher_gives_the_same_run(bertkit, tmp_path, start, ner_files):
         "accelerate": (ACCELERATE, ["--placement", "cpu"]),
     }
     for way, (launcher, placement) in ways.items():
-        done = bertkit([*command, *placement, "--output-dir", tmp_path / way], launcher)
+        done = bertkit([*command, *placement, "--output-dir", tmp_path / way], launcher, real=True)
         assert done.returncode == 0, done.stderr
         metrics = json.loads(done.stdout)
         facts = json.loads((tmp_path / way / "run.json").read_text())["placement"]

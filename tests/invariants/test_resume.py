@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -41,7 +39,7 @@ def test_from_one_placement_to_the_next(bertkit, tmp_path, start, glue_folder):
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "modernbert", "distilled"])
-def test_a_killed_pre_training_ends_with_the_same_bits(bertkit, tmp_path, corpus, start, family):
+def test_a_killed_pre_training_ends_with_the_same_bits(bertkit, forks, tmp_path, corpus, start, family):
     folder, out = start, tmp_path / "killed"
     if family not in ("bert", "distilled"):
         folder = stock_checkpoint(tmp_path / "start", family, "AutoModelForMaskedLM", initializer_range=0.02)
@@ -51,10 +49,9 @@ def test_a_killed_pre_training_ends_with_the_same_bits(bertkit, tmp_path, corpus
     command += ["--max-steps", "12", "--max-seq-length", "32"]
     done = bertkit([*command, "--output-dir", tmp_path / "straight"])
     assert done.returncode == 0, done.stderr
-    settings = {"OMP_NUM_THREADS": "1", "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
-    process = [sys.executable, "-m", "bertkit", *map(str, command), "--output-dir", str(out)]
+    process = [forks.python, "-m", "bertkit", *map(str, command), "--output-dir", str(out)]
     with subprocess.Popen(
-        process, env={**os.environ, **settings}, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+        process, env=forks.environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     ) as run:
         assert run.stderr is not None
         for line in run.stderr:

@@ -22,18 +22,18 @@ def many(tmp_path_factory, write_corpus):
 
 @pytest.fixture(scope="module")
 def command(many, fine_tuned):
-    def command(out, *more):
+    def command(out, *more, python=sys.executable):
         given = ["predict", fine_tuned("film"), "--input", many, "--output-dir", out, "--shard-rows", SHARD_ROWS, *more]
-        return [sys.executable, "-m", "bertkit", *map(str, given)]
+        return [python, "-m", "bertkit", *map(str, given)]
 
     return command
 
 
 @pytest.fixture(scope="module")
-def expected(command, contents, tmp_path_factory):
+def expected(command, contents, forks, tmp_path_factory):
     """The files of one process."""
     out = tmp_path_factory.mktemp("expected") / "out"
-    subprocess.run(command(out), check=True)
+    subprocess.run(command(out, python=forks.python), env=forks.environment, check=True)
     return results(contents(out))
 
 
@@ -76,8 +76,9 @@ def options(engine, count):
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("engine", ["local", "ray"])
 @pytest.mark.parametrize("count", [1, 2, 4])
-def test_the_files_are_the_same_for_any_number_of_workers(command, expected, contents, tmp_path, engine, count):
-    subprocess.run(command(tmp_path / "out", *options(engine, count)), check=True)
+def test_the_files_are_the_same_for_any_number_of_workers(command, expected, contents, forks, tmp_path, engine, count):
+    given = command(tmp_path / "out", *options(engine, count), python=forks.python)
+    subprocess.run(given, env=forks.environment, check=True)
     assert results(contents(tmp_path / "out")) == expected
 
 
