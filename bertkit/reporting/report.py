@@ -12,7 +12,7 @@ from bertkit.reporting.content import Content, card_parts, content_of
 from bertkit.reporting.page import DrawnRun, draw_run, render
 from bertkit.reporting.run_files import RunFiles, read_run
 from bertkit.reporting.side_by_side import side_by_side
-from bertkit.sharing.model_card import CardReport
+from bertkit.sharing.card_facts import CardReport
 from bertkit.tasks.report_parts import Chart
 from bertkit.tasks.splits import FineTuningData
 

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from bertkit.errors import CheckpointError, shown
 from bertkit.recipe.hub import WIDGET_KEYS
+from bertkit.sharing.card_facts import CardFacts
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
-
-    from bertkit.sharing.model_card import CardFacts
 
 # Metrics of the Hub by our name, where it is another one; those that the Hub does not know are not listed.
 _OF_HUB = {"pearson": "pearsonr"}

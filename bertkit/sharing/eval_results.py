@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from bertkit.errors import HubError
+from bertkit.sharing.card_facts import CardFacts
 from bertkit.sharing.card_metadata import covers_whole_split
-from bertkit.sharing.model_card import CardFacts
 
 EVAL_RESULTS = ".eval_results/bertkit.yaml"
 """Path of the file in the repository."""

@@ -21,7 +21,8 @@ from bertkit.inference.outcomes import Outcome
 from bertkit.placement.resolve import is_main_process, is_restarted_by_launcher, place
 from bertkit.progress import say, without_library_bars
 from bertkit.recipe.load import Recipe
-from bertkit.sharing.model_card import CardFacts, CardReport, model_card, recorded_card
+from bertkit.sharing.card_facts import CardFacts, CardReport
+from bertkit.sharing.model_card import model_card, recorded_card
 from bertkit.sharing.push import check_login, push_finished_run
 from bertkit.training.arguments import training_arguments, try_out
 from bertkit.training.cpu import cpu_speed_ups

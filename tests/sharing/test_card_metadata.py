@@ -12,9 +12,10 @@ import yaml
 from bertkit.errors import CheckpointError, HubError
 from bertkit.recipe.find import list_recipes
 from bertkit.sharing import eval_results as eval_results_module
+from bertkit.sharing.card_facts import CardFacts
 from bertkit.sharing.card_metadata import card_metadata, check_card
 from bertkit.sharing.eval_results import eval_results
-from bertkit.sharing.model_card import CardFacts, model_card
+from bertkit.sharing.model_card import model_card
 from bertkit.tasks.registry import load_recipe
 
 FACTS = CardFacts(

@@ -9,8 +9,9 @@ import yaml
 from huggingface_hub.repocard import REGEX_YAML_BLOCK
 from markdown_it import MarkdownIt
 
+from bertkit.sharing.card_facts import CardFacts
 from bertkit.sharing.markdown import code, code_block, escape
-from bertkit.sharing.model_card import CardFacts, model_card
+from bertkit.sharing.model_card import model_card
 
 HOSTILE = [
     "plain",

@@ -11,7 +11,8 @@ import yaml
 
 from bertkit.recipe.find import list_recipes
 from bertkit.sharing import model_card as model_card_module
-from bertkit.sharing.model_card import CardFacts, is_as_recorded, model_card, recorded_card, recorded_facts
+from bertkit.sharing.card_facts import CardFacts, CardReport
+from bertkit.sharing.model_card import is_as_recorded, model_card, recorded_card, recorded_facts
 from bertkit.tasks.registry import load_recipe
 
 FACTS = CardFacts(
@@ -194,7 +195,7 @@ def test_without_a_run_there_are_no_facts(tmp_path):
 def test_the_report_is_shown_escaped_and_survives_the_record():
     """The figure, the table of classes and the link; a label cannot break the table."""
     rows = (("class", "F1", "examples"), ("<b>|a", 0.51234, 7), ("b", None, 1))
-    report = model_card_module.CardReport("figures/confusion.png", "Confusion [of] 2 classes", rows)
+    report = CardReport("figures/confusion.png", "Confusion [of] 2 classes", rows)
     _, text = card(report=report)
     assert "![Confusion \\[of\\] 2 classes](figures/confusion.png)" in text
     assert "| \\<b\\>\\|a | 0.5123 | 7 |\n| b | – | 1 |" in text

@@ -20,7 +20,8 @@ import bertkit
 from bertkit.errors import CheckpointError, HubError, RecipeError
 from bertkit.files import write_json
 from bertkit.sharing import push as push_module
-from bertkit.sharing.model_card import CardFacts, model_card, recorded_card
+from bertkit.sharing.card_facts import CardFacts
+from bertkit.sharing.model_card import model_card, recorded_card
 from bertkit.tasks.registry import load_recipe
 
 TEXTS = ["the film is lovely", "the plot is awful"]

@@ -23,7 +23,7 @@ from bertkit.placement.resolve import check_processes
 from bertkit.progress import METRIC_NAMES, Bar, say
 from bertkit.recipe.distillation import distillation_settings
 from bertkit.recipe.load import Recipe
-from bertkit.sharing.model_card import CardFacts
+from bertkit.sharing.card_facts import CardFacts
 from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus, curve_facts, load_corpus
 from bertkit.training.arguments import schedule_in_steps
 from bertkit.training.callbacks import check_callbacks, check_early_stopping
