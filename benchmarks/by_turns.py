@@ -55,7 +55,7 @@ def peak_mib() -> float:
 
 @dataclass
 class Steps:
-    """Of the trainings of a process: when their steps end, and how long the inputs of each are.
+    """The trainings of a process: the end of each step, and the lengths of its inputs.
 
     Attributes:
         ends: seconds of ``time.perf_counter``.

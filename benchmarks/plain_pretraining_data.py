@@ -52,7 +52,7 @@ class Pieces:
 
     @classmethod
     def of(cls, vocabulary: dict[str, int]) -> Pieces:
-        """Of a WordPiece vocabulary, piece → id, with the special tokens by BERT's names."""
+        """Builds the pieces of a WordPiece vocabulary, piece → id, that has BERT's special tokens."""
         return cls(
             size=len(vocabulary),
             pad=vocabulary["[PAD]"],

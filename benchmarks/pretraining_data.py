@@ -78,7 +78,7 @@ class Stopwatch:
         sums["cpu_seconds"] += cpu_seconds() - cpu
 
     def total(self, kind: str, *parts: str) -> float:
-        """Of the parts named, those that never ran left out; of all without names."""
+        """Returns the seconds of the named parts that ran, of all parts if none is named."""
         return sum(seconds[kind] for part, seconds in self.parts.items() if not parts or part in parts)
 
     def rounded(self) -> dict[str, dict[str, float]]:
@@ -86,7 +86,7 @@ class Stopwatch:
 
 
 def cpu_seconds() -> float:
-    """Of this process and of the children it has waited for."""
+    """Returns the CPU seconds of this process and of its ended children."""
     return sum(os.times()[:4])
 
 

@@ -2,8 +2,8 @@
 
     python benchmarks/squad_decoding.py --model CHECKPOINT --data-file dev-v1.1.json [--repeats 3]
 
-The windows are the real ones (384 tokens, 128 shared), the scores random: each decoding looks at the same number of
-spans whatever they are. Prints one JSON line: median wall and processor seconds for encoding and decoding.
+The windows are the real ones (384 tokens, 128 shared), the scores random: decoding takes the same
+number of spans for any scores. Prints one JSON line: median wall and processor seconds for encoding and decoding.
 """
 
 from __future__ import annotations

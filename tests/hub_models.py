@@ -32,9 +32,9 @@ class Repository:
 class ModelHub(LoopbackServer):
     """A Hub with the user ``ada``, whose token is `TOKEN`.
 
-    ``faults`` says of a repository what goes wrong at which step (``create``, ``branch``, ``preupload``, ``lfs``,
-    ``commit``): a list with what each request of that step gets, an HTTP status or ``"drop"``: the connection is closed
-    when half of the body has been read. Requests beyond the list are answered as they should be.
+    ``faults`` maps a repository to its faulty steps (``create``, ``branch``, ``preupload``, ``lfs``, ``commit``), and
+    each step to a list with the answer to each of its requests: an HTTP status, or ``"drop"``, which closes the
+    connection when half of the body has been read. Requests beyond the list get the right answer.
     """
 
     def __init__(self) -> None:

@@ -139,7 +139,7 @@ def test_multiple_choice(bertkit, checkpoint, tmp_path, kind):
 
 
 def test_what_is_cut_is_said_recorded_and_in_the_card_with_what_to_do(bertkit, checkpoint, tmp_path):
-    """Of the six texts one has seven tokens with [CLS] and [SEP], and five are kept."""
+    """One of the six texts has seven tokens with [CLS] and [SEP]; five are kept."""
     rows = [{"text": text, "label": text[0]} for text in ["good", "bad", "good film", "bad film", "bad plot"]]
     table = write_table(tmp_path / "t.csv", [*rows, {"text": "good good good good good", "label": "g"}])
     out = tmp_path / "run"

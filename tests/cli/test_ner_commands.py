@@ -64,7 +64,7 @@ def test_columns_are_trained_on_scored_and_predicted(bertkit, tag, tmp_path):
     config = json.loads((out / "config.json").read_text())
     assert config["id2label"] == {"0": "O", "1": "B-NAME", "2": "I-NAME"}
 
-    # What is written is what is scored, and what predict says of the same words.
+    # The written tags are those that are scored, and those of predict for the same words.
     written = read_conll(out / "predictions.conll").columns
     assert [list(zip(*pair, strict=True)) for pair in zip(written["1"], written["2"], strict=True)] == sentences(8)
     (counts,) = count_entities(written["3"], written["2"]).values()

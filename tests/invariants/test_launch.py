@@ -17,7 +17,7 @@ from .conftest import TORCHRUN, curve
 
 pytestmark = pytest.mark.multiprocess
 
-# accelerate takes torchrun's way where it is told that there are several devices.
+# With --multi_gpu accelerate starts the processes as torchrun does.
 ACCELERATE = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1"]
 ACCELERATE += ["--mixed_precision", "no", "--dynamo_backend", "no"]
 RUN = "--global-train-batch-size 8 --max-steps 2 --set train.logging_steps=1 --json".split()

@@ -1,4 +1,4 @@
-"""A checkpoint is the same files whatever the placement: any other goes on from it, and to the same weights."""
+"""The files of a checkpoint do not depend on the placement: any other one continues from it, to the same weights."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def test_odds_above_the_threshold_mean_no_answer_whatever_the_text_says():
     rows: list[Row] = [("park", 0.5, ["park"]), ("park", 0.5, [])]
     assert [score(*rows, no_answer_threshold=value)["exact"] for value in (0.5, 0.49)] == [50.0, 50.0]
     assert [score(*rows, no_answer_threshold=value)["HasAns_exact"] for value in (0.5, 0.49)] == [100.0, 0.0]
-    assert score(("park", 1.5, ["park"]))["exact"] == 0.0  # the official default is 1, whatever the odds are
+    assert score(("park", 1.5, ["park"]))["exact"] == 0.0  # the official default threshold is 1 for all odds
 
 
 def test_sets_of_one_kind_have_no_scores_of_the_other():

@@ -76,7 +76,7 @@ def test_next_sentence_loss_and_the_sum_of_both(tiny_config: Any) -> None:
     model = BertForPreTraining(tiny_config).double().eval()
     nsp = logits_with_loss(-math.log(0.82), 2, 0)
     assert mean_cross_entropy(nsp[None], torch.tensor([0])).item() == pytest.approx(0.198, abs=5e-4)
-    with torch.no_grad():  # the heads say the same whatever they are shown
+    with torch.no_grad():  # the heads give the same logits for all inputs
         model.cls.seq_relationship.weight.zero_()
         model.cls.seq_relationship.bias.copy_(nsp)
         model.cls.predictions.decoder.weight.zero_()

@@ -1,4 +1,4 @@
-"""Placement: the global batch is kept, whatever the processes; what cannot be is refused with what can."""
+"""Placement: the global batch is kept for any number of processes; impossible values are refused with possible ones."""
 
 from __future__ import annotations
 

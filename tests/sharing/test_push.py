@@ -26,7 +26,7 @@ from bertkit.tasks.registry import load_recipe
 
 TEXTS = ["the film is lovely", "the plot is awful"]
 
-# Does what it is told by calls [name, arguments, keywords], and prints a JSON value for each.
+# Makes the given calls [name, arguments, keywords], and prints a JSON value for each.
 CALLS = """
 import json, platform, socket, sys, time
 socket.gethostname = platform.node = lambda: "tell-tale-host"

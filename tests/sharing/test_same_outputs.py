@@ -15,7 +15,7 @@ BATCH = {"attention_mask": torch.tensor([[1, 1, 1], [1, 0, 0]])}
 
 
 def test_the_largest_difference_is_of_tokens_and_not_of_padding():
-    """Of the second text only the first position is a token; 5.0 and 9.0 are computed for padding."""
+    """Only the first position of the second text is a token; 5.0 and 9.0 are computed for padding."""
     one = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 9.0]])
     other = np.array([[1.0, 2.0, 3.25], [4.0, 0.0, 0.0]])
     found = compare(lambda _: [one], lambda _: [other], [BATCH], 0.5, "x")

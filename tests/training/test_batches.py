@@ -1,4 +1,4 @@
-"""The batches of all processes together: every example once, whatever the processes, however the set divides."""
+"""The batches of all processes together: every example once, for any number of processes and examples."""
 
 from __future__ import annotations
 

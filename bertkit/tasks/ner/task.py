@@ -1,7 +1,7 @@
 """Sequence labelling: named entities, chunks, part-of-speech tags (BERT §5.3).
 
-The label of a word is predicted from its first piece, as in the paper. Every word gets exactly one tag, whatever the
-length of the text.
+The label of a word is predicted from its first piece, as in the paper. Every word gets exactly one tag, in
+texts of any length.
 
 Dimension letters: N inputs, S tokens, C labels.
 """

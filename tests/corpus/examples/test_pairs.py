@@ -264,7 +264,7 @@ class TestStatistics:
         assert np.abs(starts / n - 1 / 30).max() < 5 * math.sqrt(1 / 30 / n)
 
     def test_truncation_tosses_a_coin_for_each_token(self, store_of):
-        """Of each 100-token sentence 95 fall: Binomial(95, ½) at the front, mean 47.5, variance 23.75."""
+        """95 tokens of each 100-token sentence are cut: Binomial(95, ½) at the front, mean 47.5, variance 23.75."""
         store = store_of([[100]] * 100)
         fronts = []
         for epoch in range(20):

@@ -112,7 +112,7 @@ class TestPairs:
         assert (segments.starts[~random, 1] == (segments.starts + segments.lengths)[~random, 0]).all()
 
     def test_random_documents_and_the_sentences_they_start_at_are_even(self, view, segments):
-        """Of D documents, each is drawn for a pair of another one with 1 / (D - 1)."""
+        """Each of D documents is drawn for a pair of another document with probability 1 / (D - 1)."""
         random = segments.labels == 1
         a, b = (document_of(view, segments.starts[random, side]) for side in (0, 1))
         count, of_a = (np.bincount(documents, minlength=view.num_documents) for documents in (b, a))
@@ -199,7 +199,7 @@ class TestMasks:
 
     @pytest.mark.parametrize("whole_word_mask", [False, True])
     def test_what_takes_their_place(self, view, tokenizer, vocabulary, whole_word_mask):
-        """Of N ordinary ids one is the token's own, so 0.1 (1 - 1 / N) are seen to be random."""
+        """One of N ordinary ids is the token's own, so a share of 0.1 (1 - 1 / N) differs by random replacement."""
         ordinary = np.setdiff1d(np.arange(len(tokenizer)), tokenizer.all_special_ids)
         n = mask = same = other = 0
         drawn = np.zeros(len(tokenizer), np.int64)

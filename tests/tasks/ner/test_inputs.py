@@ -1,4 +1,4 @@
-"""Pieces and inputs: whatever the words and however many, every word with a piece is tagged exactly once."""
+"""Pieces and inputs: for any words, every word with a piece is tagged exactly once."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def perfect(features: Any) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.real
 @pytest.mark.parametrize(("name", "negative"), [("dev-v1.1", False), ("dev-v2.0", True)])
 def test_perfect_scores_are_scored_perfect(real_data, tmp_path, name, negative):
-    """Of the first 400 questions, in windows of 384 letters, of which each text takes several."""
+    """The first 400 questions, in windows of 384 letters; each text takes several."""
     file = str(real_data / "squad" / f"{name}.json")
     # Where a question is as long as it may be, 250 letters shared leave 3 new ones for a window.
     data = DataSettings(validation_file=file, max_eval_samples=400, max_query_length=128, doc_stride=250)

@@ -124,7 +124,7 @@ def tokens_of(tokenizer: Any, context: str) -> list[tuple[int, int]]:
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(context=TEXTS, data=st.data())
 def test_perfect_scores_give_back_the_exact_characters(tokenizer, context, data):
-    """Of any answer that is some tokens and no part of another, in windows that share enough to have it whole."""
+    """Any answer that consists of tokens and is no part of another one, in windows that overlap enough to hold it."""
     tokens = tokens_of(tokenizer, context)
     spans = [
         (start, end)
