@@ -24,6 +24,7 @@ FAMILIES = {
     "electra": ("ElectraTokenizer", _BERTS),
     "mpnet": ("MPNetTokenizer", ("[UNK]", *_ROBERTAS[1:])),
     "roberta": ("RobertaTokenizer", _ROBERTAS),
+    "longformer": ("RobertaTokenizer", _ROBERTAS),
     "deberta": ("DebertaTokenizer", _BERTS),
     "modernbert": ("PreTrainedTokenizerFast", _BERTS),
     "albert": ("AlbertTokenizer", ("<unk>", "[CLS]", "[SEP]", "<pad>", "[MASK]")),
@@ -31,7 +32,7 @@ FAMILIES = {
     "xlm-roberta": ("XLMRobertaTokenizer", _ROBERTAS),
 }
 _WORD_PIECE = ("bert", "distilbert", "electra", "mpnet")
-_BYTE_LEVEL = ("roberta", "deberta", "modernbert")
+_BYTE_LEVEL = ("roberta", "longformer", "deberta", "modernbert")
 _SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
 _DISENTANGLED = {"relative_attention": True, "position_biased_input": False, "pos_att_type": ["p2c", "c2p"]}
 _OWN: dict[str, dict[str, Any]] = {
@@ -40,6 +41,7 @@ _OWN: dict[str, dict[str, Any]] = {
     "deberta-v2": {**_DISENTANGLED, "type_vocab_size": 0, "pooler_hidden_size": 32, "position_buckets": 8},
     "distilbert": {"hidden_dim": 64, "intermediate_size": None},
     "electra": {"embedding_size": 16},
+    "longformer": {"max_position_embeddings": POSITIONS + 2, "attention_window": [8, 8]},
     "modernbert": {"num_hidden_layers": 3, "local_attention": 8},
     "mpnet": {"max_position_embeddings": POSITIONS + 2},
     "roberta": {"max_position_embeddings": POSITIONS + 2, "type_vocab_size": 1},

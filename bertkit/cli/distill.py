@@ -155,7 +155,7 @@ def distill(
     if texts and task is not None:
         raise RecipeError("--corpus is for pre-training and --task for fine-tuning; give only one of them")
     recipe = run.recipe if task is None else task_recipe(task, run.recipe)
-    layers = None if student_layers is None else numbers(student_layers, "--student-layers")
+    layers = None if student_layers is None else numbers(student_layers, "--student-layers", "0,2,4")
     given: dict[str, Any] = {
         "recipe": recipe,
         "corpus": texts,

@@ -95,7 +95,7 @@ def embed(
         print_text(f"{number}, {size} numbers {'per token' if pooling == 'none' else 'each'}: {output_file}")
 
 
-def numbers(given: str, flag: str) -> list[int]:
+def numbers(given: str, flag: str, example: str = "-1,-2") -> list[int]:
     """Parses whole numbers separated by commas, such as ``-1,-2``.
 
     Raises:
@@ -104,4 +104,4 @@ def numbers(given: str, flag: str) -> list[int]:
     try:
         return [int(each) for each in given.split(",")]
     except ValueError as error:
-        raise RecipeError(f"{flag} {given}: expected whole numbers separated by commas, such as -1,-2") from error
+        raise RecipeError(f"{flag} {given}: expected whole numbers separated by commas, such as {example}") from error

@@ -115,6 +115,9 @@ def distillation_recipe(
         RecipeError: an argument is invalid.
     """
     name, given = absolute(teacher), dict(overrides or {})
+    refuse_ensemble(name)
+    if student is not None and student_layers is not None:
+        raise RecipeError("give either --student or --student-layers, which takes the student from the teacher")
     has_student = recipe is not None or "model.name_or_path" in given
     if data_dir is not None:
         given["data.data_dir"] = str(data_dir)
@@ -123,10 +126,11 @@ def distillation_recipe(
         given["data.corpus"] = [str(path) for path in corpus]
     if recipe is None and corpus:
         size = _size(student)
+        if size is not None and not {"hidden_size", MODEL_TYPE} & load_recipe(size).model.keys():
+            raise _no_size(student)
         recipe, values = size or "pretrain/continue", {"task.pair_objective": "none"}
         has_student, student = has_student or size is not None, None if size else student
     elif recipe is None:
-        refuse_ensemble(name)
         config = load_config(name, any_encoder=True)
         if saved_head(config) in MASKED_LM_HEADS:
             raise RecipeError(
@@ -189,11 +193,9 @@ def _of_student(
         has_student: the recipe has a student if neither is given.
 
     Raises:
-        RecipeError: none or several sources are given, or the student is neither a checkpoint nor a size.
+        RecipeError: no source is given, or the student is neither a checkpoint nor a size.
     """
     student = None if student is None else str(student)
-    if student is not None and layers is not None:
-        raise RecipeError("give either --student or --student-layers, which takes the student from the teacher")
     if layers is not None:
         return {"model.name_or_path": teacher, "model.keep_layers": list(layers)}
     if student is None:
@@ -206,7 +208,7 @@ def _of_student(
     if (size := _size(student)) is not None:
         model = load_recipe(size).model
         if "hidden_size" not in model or MODEL_TYPE in model:
-            raise RecipeError(f"--student {student}: this recipe gives no size of a BERT; give one such as bert-mini")
+            raise _no_size(student)
         return {**{f"model.{key}": value for key, value in model.items()}, "model.name_or_path": None}
     near = get_close_matches(student, _sizes(), n=1, cutoff=0.85)
     if near and not Path(student).exists():
@@ -225,3 +227,7 @@ def _sizes() -> dict[str, str]:
 def _size(student: str | Path | None) -> str | None:
     """Returns the recipe of the size that a student names; ``None`` for a checkpoint or no student."""
     return None if student is None or Path(student).exists() else _sizes().get(str(student))
+
+
+def _no_size(student: str | Path | None) -> RecipeError:
+    return RecipeError(f"--student {student}: this recipe gives no size of a BERT; give one such as bert-mini")

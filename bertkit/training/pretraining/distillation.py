@@ -37,6 +37,10 @@ class DistilledPretrainingTrainer(PretrainingTrainer):
             self._num_tokens = self._in_global_batch([batch["attention_mask"].sum() for batch in batches], device)
         return batches, num_items
 
+    def forget_step(self) -> None:
+        super().forget_step()
+        self._watch.take()  # their graph would keep the activations of the failed micro-batch
+
     def compute_loss(
         self,
         model: torch.nn.Module,

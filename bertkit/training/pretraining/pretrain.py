@@ -351,8 +351,13 @@ def _card(recipe: Recipe, record: RunRecord, metrics: dict[str, float], start: S
     if start.layers is not None:
         origin += ","
     settings = distillation_settings(recipe.train)
+    fills_masks = start.token_objective == "masked_lm"
+    about = about_teacher(recipe)
     if settings is not None and settings.weight == 1:
         objectives = "the outputs of a teacher alone"
+        if settings.objective == "minilm":
+            fills_masks = False
+            about = [*about, "Its masked-LM head was not trained in this run."]
     family = start.config.model_type
     encoder = "BERT" if family in BERT else family
     size = (
@@ -364,8 +369,8 @@ def _card(recipe: Recipe, record: RunRecord, metrics: dict[str, float], start: S
         title=f"{encoder} pre-trained with bertkit",
         head=head_class(start.head, start.config, encoder).__name__,
         auto_class=start.head.replace("BertFor", "AutoModelFor"),
-        pipeline_tag="fill-mask" if start.token_objective == "masked_lm" else "feature-extraction",
-        task=" ".join([f"{encoder}, pre-trained {origin} by {objectives}.", *about_teacher(recipe)]),
+        pipeline_tag="fill-mask" if fills_masks else "feature-extraction",
+        task=" ".join([f"{encoder}, pre-trained {origin} by {objectives}.", *about]),
         data={
             "train": size,
             "validation": f"{corpus['held_out_documents'] or 'no'} documents of the same corpus, held out",

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from bertkit.checkpoint.encoders import MASKED_LM_HEADS, model_inputs, saved_head
@@ -22,19 +23,20 @@ from bertkit.checkpoint.load import check_positions, load_config, load_model, lo
 from bertkit.errors import CheckpointError, PlacementError, RecipeError
 from bertkit.inference.ensemble import refuse_ensemble
 from bertkit.model.labels_bert import IGNORE_INDEX
-from bertkit.model.loss_bert import mean_loss
+from bertkit.model.loss_bert import at_least_float32, mean_loss
 from bertkit.placement.resolve import Placement
 from bertkit.progress import without_library_bars
 from bertkit.recipe.distillation import DistillationSettings, distillation_settings
 from bertkit.recipe.load import Recipe
-from bertkit.tasks.distillation import cosine_distance, relation_divergence, soft_cross_entropy
+from bertkit.tasks.distillation import relation_divergence
 from bertkit.training.distillation.teacher import check_width, different_tokenizers, differing_pieces, model_digest
 from bertkit.training.distillation.teaching import teaches
 from bertkit.training.pretraining.encoders import as_pretraining_model, few_tokens, token_logits, without_dropout
 from bertkit.training.pretraining.initialization import StartingPoint
-from bertkit.training.start import with_layers
+from bertkit.training.start import of_layers
 
 _PIECES = 2000  # that both tokenizers encode
+_ACCENTS = " É é ñ ü ß a中b"  # a vocabulary of text without accents has no pieces with them
 _LOGITS, _HIDDEN, _RELATED = "logits", "hidden", ("queries", "keys", "values")
 # Names of the dense layers of queries, keys and values: BERT and most others, DistilBERT, MPNet. DeBERTa-v2 passes its
 # relative positions through the same layers, so the last outputs are not those of the tokens.
@@ -76,7 +78,8 @@ class PretrainingTeacher:
         max_seq_length: maximum number of tokens of an input of the run.
 
     Raises:
-        CheckpointError: the teacher cannot be loaded, has no masked-LM head, or its tokenizer is not the student's.
+        CheckpointError: the teacher cannot be loaded, has no masked-LM head or outputs that are not finite, or its
+            tokenizer is not the student's.
         RecipeError: it does not read inputs of this length, or its sizes do not suit the student and the settings.
     """
 
@@ -91,13 +94,17 @@ class PretrainingTeacher:
         self._check_sizes(config, start.config)
         self._inputs = model_inputs(config)
         relates = settings.objective == "minilm"
+        if settings.teacher_layer is not None:  # the layers above it are not needed
+            config = of_layers(config, range(settings.teacher_layer + 1))
         with without_library_bars():
             model, _ = load_model("BertForMaskedLM", self.name, config, new_head=relates)
-        if settings.teacher_layer is not None:  # the layers above it are not needed
-            model = with_layers(model, range(settings.teacher_layer + 1))
-        model = as_pretraining_model(model, self.name)
-        self.model: PreTrainedModel = (model.base_model if relates else model).requires_grad_(False).eval()
+        model = model.base_model if relates else as_pretraining_model(model, self.name)
+        self.model: PreTrainedModel = model.requires_grad_(False).eval()
         self._watch = self.watch(self.model)
+        if not all(each.isfinite().all() for each in self.outputs(few_tokens(config)).values()):
+            raise CheckpointError(
+                f"train.distill.teacher: an output of {self.name} is not finite; its weights are damaged"
+            )
 
     @cached_property
     def digest(self) -> str:
@@ -112,12 +119,28 @@ class PretrainingTeacher:
     def watch(self, model: PreTrainedModel) -> Watch:
         """Returns a watch of what is compared besides logits: hidden states, or queries, keys and values.
 
+        Args:
+            model: teacher or student, on the CPU.
+
         Raises:
-            CheckpointError: the attention of the model has no dense layers of queries, keys and values.
+            CheckpointError: the attention of the model has no dense layers of queries, keys and values of the tokens.
+            RecipeError: the relation heads do not divide their width.
         """
-        if self.settings.objective == "minilm":
-            return Watch(dict(zip(_RELATED, _last_projections(model, self.settings.teacher), strict=True)))
-        return Watch({_HIDDEN: model.base_model} if self.settings.hidden else {})
+        if self.settings.objective != "minilm":
+            return Watch({_HIDDEN: model.base_model} if self.settings.hidden else {})
+        watch = Watch(dict(zip(_RELATED, _last_projections(model, self.settings.teacher), strict=True)))
+        batch = few_tokens(model.config)
+        with torch.no_grad():
+            without_dropout(model.base_model, {name: batch[name] for name in model_inputs(model.config)})
+        for states in watch.take().values():
+            if states.shape[:-1] != batch["input_ids"].shape:  # Longformer transposes and pads
+                raise _no_projections(model, self.settings.teacher)
+            if states.shape[-1] % self.heads:
+                raise RecipeError(
+                    f"train.distill.relation_heads: {self.heads} heads do not divide the {states.shape[-1]} numbers of "
+                    f"a query in {type(model).__name__}; give a divisor of it"
+                )
+        return watch
 
     @torch.no_grad()
     def outputs(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -162,11 +185,14 @@ class PretrainingTeacher:
         if settings.objective == "minilm":
             parts = [relation_divergence(watched[name], expected[name], mask, self.heads) for name in _RELATED]
             return mean_loss(torch.stack(parts).sum(), num_tokens)
+        # Unlike in fine-tuning no output is missing, so NaN is a fault of the teacher and stays in the loss.
         logits = token_logits(outputs)[batch["labels"] != IGNORE_INDEX]
-        loss = mean_loss(soft_cross_entropy(logits, expected[_LOGITS], settings.temperature), num_items)
+        ours, theirs = (at_least_float32(each) / settings.temperature for each in (logits, expected[_LOGITS]))
+        soft = F.cross_entropy(ours, theirs.softmax(dim=-1), reduction="sum") * settings.temperature**2
+        loss = mean_loss(soft, num_items)
         if settings.hidden:
-            ours, theirs = (each[_HIDDEN][mask != 0] for each in (watched, expected))
-            loss = loss + settings.hidden * mean_loss(cosine_distance(ours, theirs), num_tokens)
+            ours, theirs = (at_least_float32(each[_HIDDEN][mask != 0]) for each in (watched, expected))
+            loss = loss + settings.hidden * mean_loss((1 - F.cosine_similarity(ours, theirs, dim=-1)).sum(), num_tokens)
         return loss
 
     def freeze_unreached(self, model: PreTrainedModel, watch: Watch) -> None:
@@ -199,15 +225,16 @@ class PretrainingTeacher:
     def _check_tokenizer(self, own: PreTrainedTokenizerBase, start: StartingPoint) -> None:
         """Checks that both tokenizers give the same ids: vocabularies, special tokens, and the ids of a text.
 
-        The text, of pieces of the vocabulary, also shows lower-casing and accents.
+        The text consists of pieces of the vocabulary in lower, upper and title case, accents, and a Chinese character.
         """
         found, student = differing_pieces(own, start.tokenizer), start.checkpoint or "the new model"
         pieces = sorted(own.get_vocab())
         words = " ".join(pieces[:: len(pieces) // _PIECES + 1])
-        text = f"{words} {words.upper()} {words.title()}"
+        text = f"{words} {words.upper()} {words.title()}{_ACCENTS}"
         if not found and own.mask_token_id != start.tokenizer.mask_token_id:
             found = f"the mask token is {own.mask_token!r} and {start.tokenizer.mask_token!r}"
-        if not found and own(text)["input_ids"] != start.tokenizer(text)["input_ids"]:
+        ids = [tokenizer(text, verbose=False)["input_ids"] for tokenizer in (own, start.tokenizer)]
+        if not found and ids[0] != ids[1]:
             found = "they split a text differently, for example its upper case, accents or spaces"
         if found:
             raise different_tokenizers(self.name, student, found)
@@ -281,7 +308,11 @@ def _last_projections(model: PreTrainedModel, teacher: str) -> Sequence[nn.Modul
         found = [[each for name, each in dense if name.rpartition(".")[2] == wanted] for wanted in names]
         if all(len(each) in layers for each in found):
             return [each[-1] for each in found]
-    raise CheckpointError(
+    raise _no_projections(model, teacher)
+
+
+def _no_projections(model: PreTrainedModel, teacher: str) -> CheckpointError:
+    return CheckpointError(
         f"train.distill.objective: minilm needs dense layers of queries, keys and values in each layer, which "
         f"{type(model).__name__} lacks (teacher {teacher}); give --objective distilbert"
     )

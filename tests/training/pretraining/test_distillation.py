@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from bertkit import BertForMaskedLM, check, distill, load, pretrain
 from bertkit.checkpoint.load import new_weights
 from bertkit.corpus.examples.dataset import collate
-from bertkit.errors import BertkitError, CheckpointError, DataError, PlacementError
+from bertkit.errors import BertkitError, CheckpointError, DataError, PlacementError, TrainingError
 from bertkit.training.distillation.distill import distillation_recipe
 from bertkit.training.pretraining.pretrain import prepare_pretraining
 from bertkit.training.pretraining.teacher import pretraining_teacher
@@ -180,7 +180,9 @@ def test_other_encoders_are_teachers_and_students(corpus, tmp_path, family, give
     assert logged(done)[-1] > 0  # with dropout the student is not its own teacher
 
 
-@pytest.mark.parametrize(("family", "name"), [("modernbert", "ModernBert"), ("deberta-v2", "DebertaV2")])
+@pytest.mark.parametrize(
+    ("family", "name"), [("modernbert", "ModernBert"), ("deberta-v2", "DebertaV2"), ("longformer", "Longformer")]
+)
 def test_an_attention_without_separate_projections_is_refused(corpus, tmp_path, family, name):
     folder = stock_checkpoint(tmp_path / "start", family, "AutoModelForMaskedLM")
     with pytest.raises(CheckpointError, match=f"needs dense layers of queries, .*, which {name}"):
@@ -284,6 +286,8 @@ def test_a_check_writes_nothing_and_counts_the_teacher(corpus, checkpoint, stude
         ({"student": None}, "no student; give --student"),
         ({"corpus": None}, "is a masked language model, which teaches in pre-training: give --corpus"),
         ({"student_layers": [0]}, "either --student or --student-layers"),
+        ({"student": "bert-mini", "student_layers": [0]}, "either --student or --student-layers"),
+        ({"student": "continue"}, "--student continue: this recipe gives no size of a BERT"),
         ({"student": None, "student_layers": [0, 9]}, "expected numbers from 0 to 1 in ascending order, got 0, 9"),
         ({"student": "bert-mni"}, "--student bert-mni: neither a folder nor a size .* did you mean 'bert-mini'"),
         ({"teacher": "no/such/teacher"}, "no such folder|neither a local folder"),
@@ -322,7 +326,51 @@ def test_a_teacher_without_a_masked_lm_head_is_refused_unless_relations_need_non
     assert logged(run("relations", teacher=fine_tuned("film"), **MINILM))[0] > 0
 
 
-@pytest.mark.parametrize("change", ["vocabulary", "case"])
+def test_a_teacher_with_damaged_weights_is_refused(run, checkpoint, tmp_path):
+    damaged = shutil.copytree(checkpoint, tmp_path / "damaged")
+    weights = load_file(damaged / "model.safetensors")
+    weights["bert.encoder.layer.1.output.dense.weight"][0, 0] = torch.nan
+    save_file(weights, damaged / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(CheckpointError, match=r"an output of .*damaged is not finite"):
+        run("run", teacher=str(damaged))
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_output_of_the_teacher_that_is_not_finite_does_not_pass_for_a_missing_one(prepared):
+    trainer = prepared(**BOTH).trainer
+    with torch.no_grad():
+        trainer._teacher.model.base_model.encoder.layer[1].output.dense.weight[0, 0] = torch.nan
+    with pytest.raises(TrainingError, match="the loss is nan"):
+        trainer.train()
+
+
+@pytest.mark.parametrize("given", [BOTH, MINILM], ids=["distilbert", "minilm"])
+def test_a_step_that_is_repeated_keeps_no_graph(prepared, given):
+    trainer = prepared(**given).trainer
+    batch = next(iter(trainer.get_train_dataloader()))
+    trainer.model.train()
+    trainer.model(**{name: batch[name] for name in ("input_ids", "attention_mask", "masked_positions")})
+    assert trainer._watch._kept
+    trainer.forget_step()
+    assert not trainer._watch._kept
+
+
+def test_of_albert_a_lower_layer_can_teach(corpus, tmp_path):
+    teacher = stock_checkpoint(tmp_path / "teacher", "albert", "AutoModelForMaskedLM")
+    changes = {key: value for key, value in RUN.items() if not key.startswith("model.")}
+    given = {**MINILM, "teacher_layer": 0}
+    done = distill(teacher, teacher, corpus=[corpus], output_dir=tmp_path / "run", overrides=changes, **given)
+    assert logged(done)[-1] > 0
+
+
+def test_the_card_of_a_student_of_relations_alone_does_not_fill_masks(run):
+    card = (run("run", **MINILM).output_dir / "README.md").read_text()
+    assert "pipeline_tag: feature-extraction" in card
+    assert "Its masked-LM head was not trained in this run." in card
+    assert "pipeline_tag: fill-mask" in (run("both", **MINILM, alpha=0.5).output_dir / "README.md").read_text()
+
+
+@pytest.mark.parametrize("change", ["vocabulary", "case", "accents"])
 def test_a_student_with_another_tokenizer_is_refused(run, student, tmp_path, change):
     other = shutil.copytree(student, tmp_path / "other")
     tokenizer = json.loads((other / "tokenizer.json").read_text())
@@ -330,11 +378,12 @@ def test_a_student_with_another_tokenizer_is_refused(run, student, tmp_path, cha
         vocabulary = tokenizer["model"]["vocab"]
         vocabulary["a"], vocabulary["b"] = vocabulary["b"], vocabulary["a"]
     else:
-        tokenizer["normalizer"]["lowercase"] = False
+        name, in_file = {"case": ("do_lower_case", "lowercase"), "accents": ("strip_accents", "strip_accents")}[change]
+        tokenizer["normalizer"][in_file] = False
         settings = json.loads((other / "tokenizer_config.json").read_text())
-        (other / "tokenizer_config.json").write_text(json.dumps({**settings, "do_lower_case": False}))
+        (other / "tokenizer_config.json").write_text(json.dumps({**settings, name: False}))
     (other / "tokenizer.json").write_text(json.dumps(tokenizer))
-    found = {"vocabulary": "2 pieces", "case": "they split a text differently"}[change]
+    found = "2 pieces" if change == "vocabulary" else "they split a text differently"
     with pytest.raises(CheckpointError, match=f"and the student, .*other, have different tokenizers: {found}"):
         run("run", student=str(other))
     assert not (tmp_path / "run").exists()
