@@ -275,7 +275,7 @@ def _engine(job: Job, workers: Workers, at_most: int) -> Iterator[Compute]:
         return
     if workers.engine == "ray":
         with ray_workers(job, workers.ray_address, workers.workers) as (make, count):
-            yield lambda shards: compute_shards(make, min(count, at_most), shards)
+            yield lambda shards: compute_shards(make, min(count, at_most), shards, job.folder.finished)
         return
     gpus = visible_gpus()
     count = min(workers.num_processes or gpus or 1, at_most)
@@ -284,7 +284,7 @@ def _engine(job: Job, workers: Workers, at_most: int) -> Iterator[Compute]:
         def make_process(number: int) -> Worker:
             return ProcessWorker(job, number, gpus)
 
-        yield lambda shards: compute_shards(make_process, count, shards)
+        yield lambda shards: compute_shards(make_process, count, shards, job.folder.finished)
         return
     yield lambda shards: _in_this_process(job, shards)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from bertkit import errors
@@ -19,6 +19,8 @@ from bertkit.scaling.inputs import Shard
 
 _DEATHS = 3  # of workers with one shard, or before their first, until the run ends
 _POLL = 0.5  # seconds between two looks for Ctrl-C
+
+Finished = Callable[[Sequence[Shard]], Mapping[Shard, int]]
 
 
 class WorkerDiedError(Exception):
@@ -62,7 +64,9 @@ def result_of(reply: dict[str, Any]) -> Any:
     return reply["result"]
 
 
-def compute_shards(make: Callable[[int], Worker], count: int, shards: Sequence[Shard]) -> Iterator[Done]:
+def compute_shards(
+    make: Callable[[int], Worker], count: int, shards: Sequence[Shard], finished: Finished
+) -> Iterator[Done]:
     """Yields each shard when a worker has finished it, in the order in which they end.
 
     Args:
@@ -70,11 +74,12 @@ def compute_shards(make: Callable[[int], Worker], count: int, shards: Sequence[S
             loaded the model.
         count: number of workers.
         shards: the shards, in the order in which they are begun.
+        finished: returns those of some shards whose results are complete, with the numbers of their rejected rows.
 
     Raises:
         BertkitError: a worker reports an error; or workers keep dying with one shard, or while they start.
     """
-    pool = _Pool(make, shards)
+    pool = _Pool(make, shards, finished)
     threads = [threading.Thread(target=pool.work, args=(number,), daemon=True) for number in range(count)]
     try:
         for thread in threads:
@@ -86,8 +91,8 @@ def compute_shards(make: Callable[[int], Worker], count: int, shards: Sequence[S
 
 
 class _Pool:
-    def __init__(self, make: Callable[[int], Worker], shards: Sequence[Shard]):
-        self._make = make
+    def __init__(self, make: Callable[[int], Worker], shards: Sequence[Shard], finished: Finished):
+        self._make, self._finished = make, finished
         self._waiting: queue.SimpleQueue[Shard | None] = queue.SimpleQueue()
         for shard in shards:
             self._waiting.put(shard)
@@ -139,7 +144,11 @@ class _Pool:
             try:
                 rejected = result_of(worker.compute(shard))
             except WorkerDiedError as error:
-                self._waiting.put(shard)
+                found = self._finished([shard])  # a worker may die after it has written the results
+                if shard in found:
+                    self._results.put(Done(shard, found[shard]))
+                else:
+                    self._waiting.put(shard)
                 self._count_death(shard.name, error)
                 return
             self._results.put(Done(shard, rejected))
