@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol, get_args, get_origin, get_type_hints
 from bertkit.checkpoint.pretraining import MODEL_TYPE, field_types, new_architecture
 from bertkit.errors import RecipeError, did_you_mean, shown
 from bertkit.recipe.distillation import DISTILL, DistillationSettings
+from bertkit.recipe.hub import NEEDED_IN_WIDGET, HubSettings
 from bertkit.recipe.tuning import KEYS, LORA, LoraSettings
 from bertkit.recipe.values import RANGES, fault_of_value
 
@@ -82,6 +83,9 @@ class Tasks(Protocol):
         Raises:
             RecipeError: the task cannot be loaded.
         """
+
+    def pipeline_tag(self, kind: str) -> str | None:
+        """Returns the Hub's name of the task; None if it depends on the run. Raises as `settings`."""
 
 
 def blocks_of(given: Mapping[str, Any], places: dict[str, str], faults: list[str]) -> dict[str, dict[str, Any]]:
@@ -180,6 +184,21 @@ class Checker:
             else:
                 good[key] = value
         return good
+
+    def hub(self, pipeline_tag: str | None) -> Any:
+        """Checks the ``hub`` block as `settings` does, and the examples of its widget against the task.
+
+        Args:
+            pipeline_tag: the Hub's name of the task, which determines the keys of ``widget``; None for any.
+        """
+        hub = self.settings("hub", HubSettings)
+        needed = NEEDED_IN_WIDGET.get(pipeline_tag or "", ())
+        self.faults += [
+            f"{self._place('hub', 'widget')}: expected {' and '.join(needed)} in every example, got {shown(example)}"
+            for example in (hub.widget if hub is not None else ())
+            if not all(example.get(key, "").strip() for key in needed)
+        ]
+        return hub
 
     def model(self) -> dict[str, Any]:
         """Checks the ``model`` block and returns the given fields of the configuration, ``model_type`` and

@@ -13,6 +13,16 @@ ANY_DATA = "any"
 WIDGET_KEYS = ("text", "context", "example_title")
 """Keys of an example in ``widget``."""
 
+NEEDED_IN_WIDGET = {
+    "feature-extraction": ("text",),
+    "fill-mask": ("text",),
+    "multiple-choice": ("text",),
+    "question-answering": ("text", "context"),
+    "text-classification": ("text",),
+    "token-classification": ("text",),
+}
+"""Keys that every example in ``widget`` must have, by the Hub's name of the task, for the tasks of bertkit."""
+
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _BIBTEX_ENTRY = re.compile(r"@\w+\s*\{\s*[^\s,{}]+\s*,")
 
@@ -29,8 +39,8 @@ class HubSettings:
         revision: branch to push to, created if missing; ``None`` for ``main``.
         form: ``bert``, which plain transformers loads, or ``bertkit``, which includes its own code.
         report: push ``report.html`` and its figures with a run; they show texts of the validation set.
-        widget: example inputs of the widget on the model page, each a mapping with ``text``, and optionally
-            ``context`` (question answering) and ``example_title``. bertkit takes none from the data.
+        widget: example inputs of the widget on the model page, each a mapping with ``text``, for question answering
+            also ``context``, and optionally ``example_title``. bertkit takes none from the data.
         benchmark_task: a task in the ``eval.yaml`` of the scored Hub data set, if that is a benchmark of the Hub; a
             push then writes the main score of the run to ``.eval_results``. ``None`` writes none.
         citations: BibTeX entries for the model card, in addition to that of the BERT paper. The key is the Hub id of a

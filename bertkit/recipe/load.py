@@ -122,7 +122,7 @@ def load_recipe(
         model=checker.model(),
         train=checker.train(),
         placement=checker.settings("placement", PlacementSettings),
-        hub=checker.settings("hub", HubSettings),
+        hub=checker.hub(settings and tasks.pipeline_tag(kind)),
     )
     if faults:
         raise RecipeError(f"recipe {name}: {listed(faults)}")

@@ -5,12 +5,13 @@ The keys are those of the Hub (https://huggingface.co/docs/hub/model-cards).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from bertkit.errors import CheckpointError, shown
-from bertkit.recipe.hub import WIDGET_KEYS
+from bertkit.recipe.hub import NEEDED_IN_WIDGET
 from bertkit.sharing.card_facts import CardFacts
 
 if TYPE_CHECKING:
@@ -62,9 +63,13 @@ def widget_examples(facts: CardFacts) -> list[dict[str, str]]:
 
 def covers_whole_split(facts: CardFacts) -> bool:
     """Returns whether the scores are those of a whole split of a Hub data set, which is not the training set."""
-    data = facts.recipe.get("data", {})
+    if facts.dataset is None:
+        return False
+    split, data = facts.dataset[2], facts.recipe.get("data", {})
     is_part = data.get("max_eval_samples") is not None or data.get("folds") is not None
-    return facts.dataset is not None and not is_part and facts.dataset[2] != "train"
+    is_expression = "[" in split or "+" in split  # validation[:10%], test+train
+    # Without a validation set, a part of the training split is held out, and the scores are recorded for that split.
+    return not is_part and not is_expression and split not in ("train", data.get("train_split"))
 
 
 def _metric(key: str) -> str:
@@ -105,8 +110,8 @@ def check_card(card: str, name: str, facts: CardFacts | None) -> list[str]:
         Warnings.
 
     Raises:
-        CheckpointError: the metadata are no YAML, a value has the wrong type, or a result for the data set of the run
-            is not the one that the run recorded; the message has all errors.
+        CheckpointError: the metadata are no YAML, a value has the wrong type, or a result for the split that the run
+            was scored on is not the one that the run recorded; the message has all errors.
     """
     import yaml
     from huggingface_hub import RepoCard
@@ -146,8 +151,8 @@ def _wrong_widget(values: Mapping[str, Any]) -> list[str]:
     if examples is None:
         return []
     if not isinstance(examples, list) or not all(isinstance(each, dict) for each in examples):
-        return [f"widget: expected a list of mappings with {', '.join(WIDGET_KEYS)}, got {shown(examples)}"]
-    needed = ("text", "context") if values.get("pipeline_tag") == "question-answering" else ("text",)
+        return [f"widget: expected a list of mappings, one for each example, got {shown(examples)}"]
+    needed = NEEDED_IN_WIDGET.get(str(values.get("pipeline_tag")), ())
     return [
         f"widget: expected {' and '.join(needed)} in every example, got {shown(example)}"
         for example in examples
@@ -156,7 +161,7 @@ def _wrong_widget(values: Mapping[str, Any]) -> list[str]:
 
 
 def _wrong_results(model_index: Any, facts: CardFacts | None) -> list[str]:
-    """Compares results for the data set of the run with those that the run recorded."""
+    """Compares results for the split that the run was scored on, if it is a whole one, with those that it recorded."""
     from huggingface_hub.repocard_data import model_index_to_eval_results
 
     if model_index is None:
@@ -169,15 +174,29 @@ def _wrong_results(model_index: Any, facts: CardFacts | None) -> list[str]:
     faults = []
     for result in results:
         value, name = result.metric_value, result.metric_type
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            faults.append(f"model-index: {name}: expected a number, got {shown(value)}")
+        if not _is_finite(value):
+            faults.append(f"model-index: {name}: expected a finite number, got {shown(value)}")
             continue
-        if facts is None or (result.dataset_type, result.dataset_config, result.dataset_split) != facts.dataset:
+        if facts is None or not covers_whole_split(facts):
+            continue
+        if (result.dataset_type, result.dataset_config, result.dataset_split) != facts.dataset:
             continue
         known = {_metric(key): score for key, score in facts.metrics.items() if key.startswith("eval_")}
         if name in known and not _agree(value, known[name]):
             faults.append(f"model-index: {name} is {value:g}, but the run has {known[name]:.4f} (all_results.json)")
     return faults
+
+
+def _is_finite(value: Any) -> bool:
+    """Returns whether a value of YAML is a number that a float can hold.
+
+    >>> _is_finite(0.91), _is_finite(float("nan")), _is_finite(10**400), _is_finite(True)
+    (True, False, False, False)
+    """
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def _agree(value: float, recorded: float) -> bool:

@@ -19,23 +19,25 @@ EVAL_RESULTS = ".eval_results/bertkit.yaml"
 _DEFAULT_SPLIT = "test"  # of a task in eval.yaml
 
 
-def eval_results(facts: CardFacts, task_id: str, metric: str) -> str:
+def eval_results(facts: CardFacts, task_id: str, metric: str | None) -> str:
     """Returns the content of the file, after a look at the ``eval.yaml`` of the scored data set on the Hub.
 
     Args:
         facts: facts of the run.
         task_id: id of a task in ``eval.yaml``.
-        metric: the score of the run, without ``eval_``.
+        metric: the main score of the run, without ``eval_``; ``None`` if it has none, such as a pre-training.
 
     Raises:
-        HubError: the run was not scored on a whole split of a Hub data set, the data set is no benchmark, or its task
-            is another one.
+        HubError: the run has no main score or was not scored on a whole split of a Hub data set, the data set is no
+            benchmark, or its task is another one.
         HTTPError, OSError: the Hub cannot be reached.
     """
     import yaml
     from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
 
     setting = f"hub.benchmark_task: {task_id}"
+    if metric is None:
+        raise HubError(f"{setting}: the run has no main score, as a pre-training has none; remove it")
     if facts.dataset is None or not covers_whole_split(facts):
         raise HubError(f"{setting}: the run was not scored on a whole split of a Hub data set; remove it")
     dataset, config, split = facts.dataset

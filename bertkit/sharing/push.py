@@ -224,11 +224,11 @@ def _put_together(
 
 def _write_eval_results(source: Path, folder: Path) -> None:
     """Writes the score for the leaderboard of a benchmark, if the recipe of the run names its task."""
-    facts, metric = recorded_facts(source), main_metric(source)
+    facts = recorded_facts(source)
     task_id = facts.recipe.get("hub", {}).get("benchmark_task") if facts is not None else None
-    if facts is not None and metric is not None and task_id is not None:
+    if facts is not None and task_id is not None:
         (folder / EVAL_RESULTS).parent.mkdir()
-        write_whole(folder / EVAL_RESULTS, eval_results(facts, task_id, metric))
+        write_whole(folder / EVAL_RESULTS, eval_results(facts, task_id, main_metric(source)))
 
 
 def _copy_report(source: Path, folder: Path) -> list[str]:

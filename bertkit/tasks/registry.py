@@ -92,6 +92,11 @@ class Registry:
         found = self.registered(kind)
         return found.settings, found.data_settings
 
+    def pipeline_tag(self, kind: str) -> str | None:
+        """Returns the Hub's name of a task; None for pre-training, where it depends on the run. Raises as
+        `registered`."""
+        return getattr(self.registered(kind), "pipeline_tag", None)
+
     def task(self, kind: str) -> type[Task]:
         """Returns the class of a fine-tuning task.
 

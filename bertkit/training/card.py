@@ -96,7 +96,9 @@ def about_checkpoint(recipe: Recipe) -> str | None:
 def base_model(recipe: Recipe) -> str | None:
     """Returns the checkpoint of a run if it is a name on the Hub; None for a folder and for new weights."""
     source = recipe.model.get("name_or_path")
-    return None if source is None or Path(source).exists() else str(source)
+    if source is None or Path(source).is_absolute() or Path(source).exists():  # the folder may have been removed since
+        return None
+    return str(source)
 
 
 def about_teacher(recipe: Recipe) -> list[str]:

@@ -223,6 +223,17 @@ def test_a_wrong_value_is_answered_with_key_value_and_what_is_expected(key, valu
     assert expected in str(caught.value)
 
 
+@pytest.mark.parametrize("example", [{"text": "Where?"}, {"context": " ", "text": "Where?"}])
+def test_an_example_of_question_answering_needs_a_context(example):
+    override = {"hub.widget": [{"text": "Who?", "context": "Ada."}, example]}
+    with pytest.raises(RecipeError) as caught:
+        load_recipe("squad/v1", override)
+    message = f"(override) hub.widget: expected text and context in every example, got {example}"
+    assert str(caught.value) == f"recipe squad/v1: {message}"
+    assert load_recipe("sst2", override).hub.widget == override["hub.widget"]
+    assert load_recipe("bert-tiny", override).hub.widget == override["hub.widget"]
+
+
 def test_the_fields_of_a_new_model_are_known_and_those_of_a_checkpoint_are_its_own():
     with pytest.raises(RecipeError, match=r"model\.hidden_sise: unknown key; did you mean 'hidden_size'\?"):
         load_recipe("bert-mini", {"model.hidden_sise": 3})

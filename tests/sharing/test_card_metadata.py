@@ -63,12 +63,30 @@ def test_metrics_have_the_names_of_the_hub():
         {"recipe": with_data(max_eval_samples=100)},
         {"recipe": with_data(folds=5, fold=0)},
         {"dataset": ("ada/reviews", "default", "train")},
+        {"dataset": ("ada/reviews", "default", "books"), "recipe": with_data(train_split="books")},
+        {"dataset": ("ada/reviews", "default", "train[90%:]")},
+        {"dataset": ("ada/reviews", "default", "validation[:10%]")},
+        {"dataset": ("ada/reviews", "default", "test+train")},
         {"dataset": None},
     ],
-    ids=["first rows", "fold", "held out of the training set", "files"],
+    ids=[
+        "first rows",
+        "fold",
+        "held out of the training set",
+        "held out of a training split of another name",
+        "end of the training set",
+        "start of a split",
+        "two splits",
+        "files",
+    ],
 )
 def test_a_part_of_a_split_is_not_listed_as_its_result(changes):
     assert "model-index" not in metadata(**changes)
+
+
+def test_a_whole_split_of_any_name_is_listed():
+    facts = {"dataset": ("ada/reviews", "default", "films"), "recipe": with_data(train_split="books[:50%]")}
+    assert metadata(**facts)["model-index"][0]["results"][0]["dataset"]["split"] == "films"
 
 
 def test_the_examples_of_the_widget_are_those_of_the_recipe_and_never_of_the_data():
@@ -119,13 +137,18 @@ def with_result(value, **changes):
         ("---\nlanguage: no\n---\n", "language: expected a text or a list of texts, in quotes, got False"),
         (edited(license=3), "license: expected a text, in quotes, got 3"),
         (edited(datasets=[{"id": "ada/set"}]), "datasets: expected a text or a list of texts, got [{'id': 'ada/set'}]"),
-        (edited(widget="Lovely."), "widget: expected a list of mappings with text, context, example_title"),
+        (edited(widget="Lovely."), "widget: expected a list of mappings, one for each example, got 'Lovely.'"),
+        (edited(widget=["Lovely."], pipeline_tag="sentence-similarity"), "widget: expected a list of mappings"),
         (edited(widget=[{"txt": "Lovely."}]), "widget: expected text in every example, got {'txt': 'Lovely.'}"),
         (
             edited(widget=[{"text": "Where?"}], pipeline_tag="question-answering"),
             "widget: expected text and context in every example",
         ),
-        (with_result("much"), "model-index: accuracy: expected a number, got 'much'"),
+        (with_result("much"), "model-index: accuracy: expected a finite number, got 'much'"),
+        (with_result(True), "model-index: accuracy: expected a finite number, got True"),
+        (with_result(float("nan")), "model-index: accuracy: expected a finite number, got nan"),
+        (with_result(float("-inf")), "model-index: accuracy: expected a finite number, got -inf"),
+        (with_result(10**400), "model-index: accuracy: expected a finite number, got 1000"),
         (with_result(0.97), "model-index: accuracy is 0.97, but the run has 0.9123 (all_results.json)"),
         (with_result(1), "model-index: accuracy is 1, but the run has 0.9123"),
     ],
@@ -150,11 +173,18 @@ def test_all_faults_are_in_one_message():
         with_result(0.97, split="test"),
         with_result(0.97, type="ada/other"),
         edited(license=["mit", "other"]),
+        edited(widget=[{"source_sentence": "Good.", "sentences": ["Fine."]}], pipeline_tag="sentence-similarity"),
     ],
 )
 def test_what_agrees_with_the_run_or_is_about_other_data_passes(card):
     assert check_card(card, "README.md", FACTS) == []
     assert check_card(card, "README.md", None) == []
+
+
+@pytest.mark.parametrize("part", [with_data(max_eval_samples=100), with_data(folds=5, fold=0)])
+def test_the_score_of_a_part_is_not_compared_with_a_result_of_the_whole_split(part):
+    facts = dataclasses.replace(FACTS, recipe=part)
+    assert check_card(with_result(0.97), "README.md", facts) == []
 
 
 def test_a_card_without_metadata_is_a_warning():
@@ -201,6 +231,11 @@ def test_a_score_that_is_not_of_the_task_is_refused(text, given, message, benchm
     with pytest.raises(HubError) as caught:
         benchmark(text, **given)
     assert message in str(caught.value)
+
+
+def test_a_run_without_a_main_score_is_refused():
+    with pytest.raises(HubError, match=r"hub\.benchmark_task: dev: the run has no main score, .*; remove it"):
+        eval_results(FACTS, "dev", None)
 
 
 def test_a_data_set_that_is_no_benchmark_is_refused(monkeypatch):

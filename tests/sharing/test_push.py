@@ -421,6 +421,25 @@ def test_the_card_of_pre_training_gets_licence_language_and_address(checkpoint, 
     assert b"    128: 0.9" in card
 
 
+def test_a_benchmark_for_pre_training_is_refused_and_not_ignored(tmp_path):
+    blocks = load_recipe("bert-mini", {"data.corpus": ["x.txt"], "data.vocab_size": 90}).to_dict()
+    facts = CardFacts(
+        title="BERT",
+        head="BertForPreTraining",
+        auto_class="AutoModelForPreTraining",
+        pipeline_tag="fill-mask",
+        task="BERT.",
+        data={},
+        metrics={},
+        main_metrics=(),
+        recipe={**blocks, "hub": {**blocks["hub"], "benchmark_task": "dev"}},
+        seed=1,
+    )
+    write_json(tmp_path / "run.json", {"finished": True, "main_metric": None, **recorded_card(facts)})
+    with pytest.raises(HubError, match=r"hub\.benchmark_task: dev: the run has no main score"):
+        push_module._write_eval_results(tmp_path, tmp_path)
+
+
 def test_a_checkpoint_of_no_run_goes_without_a_card_and_says_so(checkpoint, tmp_path):
     (note,) = push_module._put_together(str(checkpoint), tmp_path, "ada/film", push_module.HubSettings())
     assert note.startswith(f"no model card: {checkpoint} contains no finished run")

@@ -9,7 +9,7 @@ import pytest
 from bertkit import BertConfig
 from bertkit.tasks.construction import task_of_recipe
 from bertkit.tasks.registry import load_recipe
-from bertkit.training.card import finetuned_card
+from bertkit.training.card import base_model, finetuned_card
 
 
 def card(name, **overrides):
@@ -42,6 +42,19 @@ def test_a_distilled_model_names_its_teacher():
         "Distilled from `google-bert/bert-large-uncased` with α 0.7, temperature 3."
         in card("sst2", train__distill=distill).task
     )
+
+
+def test_a_folder_is_no_base_model_even_if_it_was_removed_during_the_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bert").mkdir()
+
+    def base(source):
+        return base_model(load_recipe("sst2", {"model.name_or_path": source}))
+
+    assert base("google-bert/bert-base-uncased") == "google-bert/bert-base-uncased"
+    assert base("bert") is None
+    assert base(str(tmp_path / "bert")) is None
+    assert base(str(tmp_path / "removed")) is None
 
 
 @pytest.mark.parametrize(
