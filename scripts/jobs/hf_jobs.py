@@ -1,8 +1,11 @@
 # /// script
 # requires-python = ">=3.11"
-# dependencies = ["bertkit"]
+# dependencies = ["bertkit @ git+https://github.com/OWNER/bertkit"]
 # ///
 """Runs a bertkit command on Hugging Face Jobs, and continues it if the folder already has a run.
+
+Fill in OWNER above: the machine of the job installs bertkit from there. A job gets no signal before its timeout, so
+train.save_steps determines where it continues.
 
 hf jobs uv run --flavor a10g-small --timeout 6h --secrets HF_TOKEN -v hf://buckets/OWNER/runs:/runs \
     scripts/jobs/hf_jobs.py finetune glue --task sst2 --output-dir /runs/sst2 --push-to-hub OWNER/sst2

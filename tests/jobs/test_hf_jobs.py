@@ -39,6 +39,7 @@ def test_it_resumes_where_the_folder_holds_a_run(two_words, tmp_path, arguments_
 
 
 def test_its_dependencies_are_declared_in_it():
+    """bertkit is on no package index, so a bare name might install a package of someone else."""
     block = re.search(r"(?m)^# /// script$\n((?:^#.*$\n)+?)^# ///$", SCRIPT.read_text())
     declared = tomllib.loads("\n".join(line.removeprefix("# ") for line in block[1].splitlines()))
-    assert declared == {"requires-python": ">=3.11", "dependencies": ["bertkit"]}
+    assert declared == {"requires-python": ">=3.11", "dependencies": ["bertkit @ git+https://github.com/OWNER/bertkit"]}

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
@@ -20,7 +21,7 @@ SCRIPTS = Path(__file__).parents[2] / "scripts" / "jobs"
 COMMANDS = {
     "bertkit": f'exec "{sys.executable}" -m bertkit "$@"',
     "torchrun": f'exec "{sys.executable}" -m torch.distributed.run "$@"',
-    "srun": 'echo $$ >> "$STAND_IN/steps"; exec "$@"',
+    "srun": 'echo $$ >> "$STAND_IN/steps"; echo "$SRUN_CPUS_PER_TASK" >> "$STAND_IN/cpus"; exec "$@"',
     "scontrol": 'if [ "$1" = requeue ]; then echo "$2" >> "$STAND_IN/requeued"; else echo 127.0.0.1; fi',
     "scancel": 'test "$1" = --signal=TERM && touch "$STAND_IN/signal_steps"',
 }
@@ -31,18 +32,24 @@ PRETRAIN = """pretrain --recipe bert-tiny --corpus {corpus} --document-separator
 
 
 class Job:
-    """A job of a script in ``scripts/jobs``; ``folder`` has what the commands of the stand-in leave."""
+    """A job of a script in ``scripts/jobs``; ``folder`` has what the commands of the stand-in leave.
 
-    def __init__(self, script: str, folder: Path, number: int = 7, **variables: str):
+    ``commands`` replaces some of them. In an array, each job has a number of its own, one of them that of the array.
+    """
+
+    def __init__(
+        self, script: str, folder: Path, number: int = 7, commands: Mapping[str, str] | None = None, **variables: str
+    ):
         (folder / "bin").mkdir(parents=True)
-        for name, text in COMMANDS.items():
+        for name, text in {**COMMANDS, **(commands or {})}.items():
             path = folder / "bin" / name
             path.write_text(f"#!/bin/sh\n{text}\n")
             path.chmod(0o755)
         self.script, self.folder = SCRIPTS / script, folder
         self.to_script = "--signal=B:" in self.script.read_text()
         path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
-        slurm = {"SLURM_JOB_ID": str(number), "SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_NODELIST": "node[0]", **variables}
+        slurm = {"SLURM_JOB_ID": str(number), "SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_NODELIST": "node[0]"}
+        slurm |= {"SLURM_CPUS_PER_TASK": "3", **variables}
         root = str(Path(__file__).parents[2])
         self.environment = {**os.environ, **slurm, "PATH": path, "STAND_IN": str(folder), "OMP_NUM_THREADS": "1"}
         self.environment |= {"HF_HOME": str(folder / "hf"), "HF_HUB_OFFLINE": "1", "PYTHONPATH": root}
@@ -55,9 +62,13 @@ class Job:
     def log(self) -> str:
         return (self.folder / "log").read_text()
 
-    def requeued(self) -> list[str]:
-        file = self.folder / "requeued"
+    def noted(self, name: str) -> list[str]:
+        """Returns what a command of the stand-in has written to a file: ``requeued``, ``cpus`` or ``words``."""
+        file = self.folder / name
         return file.read_text().split() if file.exists() else []
+
+    def requeued(self) -> list[str]:
+        return self.noted("requeued")
 
     def signal_steps(self) -> None:
         for pid in map(int, (self.folder / "steps").read_text().split()):
@@ -124,11 +135,54 @@ def test_the_workers_of_an_array_share_the_runs_of_a_grid(checkpoint, tmp_path):
     table.write_text("\n".join(["text,label", *rows]) + "\n")
     words = f"{tmp_path / 'out'} finetune classification --model {checkpoint} --train-file {table} --placement cpu"
     words += " --max-steps 2 --seeds 4 --max-seq-length 16"
-    jobs = [Job("grid.sbatch", tmp_path / f"slurm-{task}", 10 + task, SLURM_ARRAY_TASK_ID=str(task)) for task in (0, 1)]
+    jobs = [
+        Job(
+            "grid.sbatch", tmp_path / f"slurm-{task}", 10 + task, SLURM_ARRAY_JOB_ID="10", SLURM_ARRAY_TASK_ID=str(task)
+        )
+        for task in (0, 1)
+    ]
     codes = [each.wait(timeout=300) for each in [job.start(words.split()) for job in jobs]]
     assert codes == [0, 0], "\n".join(job.log for job in jobs)
     finished = [json.loads(file.read_text())["finished"] for file in (tmp_path / "out" / "runs").glob("*/run.json")]
     assert finished == [True] * 4
+
+
+@pytest.mark.parametrize(("code", "requeued"), [(143, ["10_1"]), (1, []), (0, [])])
+def test_a_worker_at_its_limit_is_requeued_without_the_rest_of_the_array(code, requeued, tmp_path):
+    array = {"SLURM_ARRAY_JOB_ID": "10", "SLURM_ARRAY_TASK_ID": "1"}
+    # The last task of an array has its number: `scontrol requeue 10` would requeue all tasks.
+    job = Job("grid.sbatch", tmp_path / "slurm", 10, {"bertkit": f"exit {code}"}, **array)
+    assert job.start([str(tmp_path / "out"), "finetune"]).wait(timeout=60) == code
+    assert job.requeued() == requeued, job.log
+
+
+@pytest.mark.parametrize("script", ["one_machine.sbatch", "several_machines.sbatch", "grid.sbatch"])
+def test_a_step_gets_the_cores_of_its_job(script, tmp_path):
+    array = {"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "0"}
+    job = Job(script, tmp_path / "slurm", commands={"bertkit": "exit 0", "torchrun": "exit 0"}, **array)
+    assert job.start([str(tmp_path / "out"), "finetune"]).wait(timeout=60) == 0, job.log
+    assert job.noted("cpus") == ["3"]
+
+
+@pytest.mark.parametrize("given", [None, "280"])
+def test_the_time_to_save_on_several_machines_can_be_increased(given, tmp_path):
+    variables = {} if given is None else {"SHUTDOWN_TIMEOUT": given}
+    words = {"torchrun": 'echo "$@" > "$STAND_IN/words"'}
+    job = Job("several_machines.sbatch", tmp_path / "slurm", commands=words, **variables)
+    assert job.start([str(tmp_path / "out"), "pretrain"]).wait(timeout=60) == 0, job.log
+    found = job.noted("words")
+    assert found[found.index("--shutdown-timeout") + 1] == (given or "100")
+
+
+def test_one_machine_resumes_where_the_folder_holds_a_run(tmp_path):
+    words = {"bertkit": 'printf "%s\\n" "$@" > "$STAND_IN/words"'}
+    out = tmp_path / "out"
+    out.mkdir()
+    job = Job("one_machine.sbatch", tmp_path / "slurm", commands=words)
+    for more in ([], ["--resume"]):
+        assert job.start([str(out), "pretrain"]).wait(timeout=60) == 0, job.log
+        assert (job.folder / "words").read_text().splitlines() == ["pretrain", "--output-dir", str(out), *more]
+        (out / "recipe.yaml").touch()
 
 
 def test_the_scripts_ask_for_a_signal_and_a_requeue():
