@@ -11,7 +11,7 @@ from bertkit.tables import Table
 from bertkit.tasks import table_data
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 from bertkit.tasks.hub_data import HubData
-from bertkit.tasks.question_answering.task import DataSettings as QuestionSettings
+from bertkit.tasks.question_answering.settings import DataSettings as QuestionSettings
 
 ROLES = ("train", "validation", "test")
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from bertkit.errors import RecipeError
 from bertkit.tables import Table
-from bertkit.tasks.question_answering.task import DataSettings, QuestionAnsweringTask, TaskSettings
+from bertkit.tasks.question_answering.settings import DataSettings, TaskSettings
+from bertkit.tasks.question_answering.task import QuestionAnsweringTask
 from bertkit.tasks.splits import Split
 
 if TYPE_CHECKING:
