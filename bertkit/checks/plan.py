@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ import psutil
 import torch
 
 from bertkit.checks.subject import Subject
+from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.estimate import estimate_memory
 
 _CHECKPOINT = 3  # a checkpoint has the weights and the two moments of AdamW, in float32
@@ -45,7 +47,7 @@ def micro_batches(subject: Subject) -> list[tuple[int, list[int]]]:
 
 
 def memory(subject: Subject) -> Need:
-    """Estimates the memory of a training step on one device.
+    """Estimates the memory of a training step on one device, for its longest input, with the speed-ups of the run.
 
     The activations of tasks with several inputs per example are those of one input.
     """
@@ -53,7 +55,9 @@ def memory(subject: Subject) -> Need:
     if subject.features is not None:
         longest = micro_batches(subject)[0][0]
         length = min(length, longest)
-    found = estimate_memory(subject.network, subject.placement, length, logits)
+    speed_ups = cpu_speed_ups(subject.placement, compiles=subject.trainer.args.torch_compile)
+    with speed_ups.applied(subject.network):
+        found = estimate_memory(subject.network, subject.placement, length, logits)
     needed = found.states + (found.activations or 0) + subject.trainer.teacher_bytes
     return Need(needed, _available_memory(subject.placement.device))
 
@@ -73,9 +77,8 @@ def checkpoints(subject: Subject) -> int:
     """Returns the number of checkpoints that are on the disk at the same time."""
     arguments = subject.arguments
     assert arguments is not None
-    steps, saves = subject.total_steps, str(arguments.save_strategy.value)
-    every = arguments.save_steps if arguments.save_steps >= 1 else max(1, arguments.save_steps * steps)
-    number = {"no": 0, "steps": int(steps / every)}.get(
+    saves = str(arguments.save_strategy.value)
+    number = {"no": 0, "steps": _times(subject, arguments.save_steps)}.get(
         saves, _evaluations(subject) if saves == "best" else _epochs(subject)
     )
     limit = arguments.save_total_limit
@@ -112,7 +115,13 @@ def free_space(folder: Path) -> int:
 
 def _epochs(subject: Subject) -> int:
     batch = subject.recipe.train["global_train_batch_size"]
-    return max(1, round(subject.total_steps / max(1, -(-len(subject.trainer.train_dataset) // batch))))
+    return max(1, math.ceil(subject.total_steps / max(1, -(-len(subject.trainer.train_dataset) // batch))))
+
+
+def _times(subject: Subject, every: float) -> int:
+    """Returns how often something happens every so many steps, or shares of all steps, and after the last step."""
+    steps = subject.total_steps
+    return math.ceil(steps / (every if every >= 1 else max(1, math.ceil(every * steps)))) if every else 1
 
 
 def _evaluations(subject: Subject) -> int:
@@ -123,8 +132,7 @@ def _evaluations(subject: Subject) -> int:
         return 0
     if strategy == "epoch":
         return _epochs(subject)
-    every = arguments.eval_steps or arguments.logging_steps
-    return int(subject.total_steps / (every if every >= 1 else max(1, every * subject.total_steps)))
+    return _times(subject, arguments.eval_steps or arguments.logging_steps)
 
 
 def seconds(subject: Subject) -> float | None:
@@ -137,7 +145,6 @@ def seconds(subject: Subject) -> float | None:
         of_phases = [phase.steps * trial.seconds_of(phase.max_seq_length) for phase in trainer.phases]
         return sum(of_phases) * placement.gradient_accumulation_steps + optimizer
     lengths = np.asarray(subject.features["train"]["length"][:])
-    trainer.train_dataset = subject.features["train"]
     batches = [lengths[rows].max() for rows in trainer._get_train_sampler() if rows]
     accumulated = max(1, -(-len(batches) // placement.gradient_accumulation_steps))  # steps of an epoch
     training = sum(map(trial.seconds_of, batches)) * steps / accumulated
@@ -160,7 +167,10 @@ def plan(subject: Subject) -> dict[str, Any]:
         lengths = np.asarray(subject.features["train"]["length"][:])
         tokens = int(lengths.mean() * batch * subject.total_steps)
     else:
-        examples = {"train": len(subject.trainer.train_dataset)}
+        # The phases read the same corpus; the inputs of an epoch and those held out are counted at the first length.
+        examples = {"train": subject.trainer.train_dataset.parts[0].examples_per_epoch}
+        if subject.trainer.eval_sets:
+            examples["validation"] = len(subject.trainer.eval_sets[0])
         tokens = sum(phase.steps * batch * phase.max_seq_length for phase in subject.trainer.phases)
     needs, space, stored = memory(subject), disk(subject), store(subject)
     duration = seconds(subject)

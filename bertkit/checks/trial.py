@@ -82,7 +82,7 @@ class _Stopwatch(TrainerCallback):
 
 
 def make_trial(trainer: BertkitTrainer, placement: Placement, batches: Sequence[tuple[int, Sequence[int]]]) -> Trial:
-    """Trains on some micro-batches and measures them; the trainer cannot be used for the run afterwards.
+    """Trains on some micro-batches and measures them; the trainer has other weights afterwards, and the same data.
 
     The first batch is computed twice, since the first pass also allocates memory.
 
@@ -98,13 +98,12 @@ def make_trial(trainer: BertkitTrainer, placement: Placement, batches: Sequence[
     planned = [batches[0], *batches]
     rows = [row for _, examples in planned for row in np.resize(np.asarray(examples), size).tolist()]
     watch = _Stopwatch()
-    trainer.train_dataset = Subset(trainer.train_dataset, rows)
-    trainer.eval_dataset = None
     for callback in (Progress, EarlyStoppingCallback):
         trainer.remove_callback(callback)
     trainer.add_callback(watch)
     speed_ups = cpu_speed_ups(placement, compiles=trainer.args.torch_compile)
-    with _few_steps(trainer, len(planned)), speed_ups.applied(trainer.model), without_library_bars():
+    few_steps = _few_steps(trainer, rows, len(planned))
+    with few_steps, speed_ups.applied(trainer.model), without_library_bars():
         trainer.train()
     measured = zip(planned, watch.times, strict=False)
     passes = [Pass(length, *times) for (length, _), times in measured]
@@ -112,8 +111,8 @@ def make_trial(trainer: BertkitTrainer, placement: Placement, batches: Sequence[
 
 
 @contextmanager
-def _few_steps(trainer: BertkitTrainer, steps: int) -> Iterator[None]:
-    """Changes the arguments of a trainer so that it takes some steps of one micro-batch and saves nothing."""
+def _few_steps(trainer: BertkitTrainer, rows: list[int], steps: int) -> Iterator[None]:
+    """Changes a trainer so that it takes some steps of one micro-batch of these rows, and evaluates and saves nothing."""
     changes = {
         "max_steps": steps,
         "gradient_accumulation_steps": 1,
@@ -126,7 +125,9 @@ def _few_steps(trainer: BertkitTrainer, steps: int) -> Iterator[None]:
     }
     before = {name: getattr(trainer.args, name) for name in changes}
     accumulation = trainer.accelerator.gradient_accumulation_steps
+    data = trainer.train_dataset, trainer.eval_dataset
     try:
+        trainer.train_dataset, trainer.eval_dataset = Subset(trainer.train_dataset, rows), None
         for name, value in changes.items():
             setattr(trainer.args, name, value)
         trainer.accelerator.gradient_accumulation_steps = 1
@@ -135,6 +136,7 @@ def _few_steps(trainer: BertkitTrainer, steps: int) -> Iterator[None]:
         for name, value in before.items():
             setattr(trainer.args, name, value)
         trainer.accelerator.gradient_accumulation_steps = accumulation
+        trainer.train_dataset, trainer.eval_dataset = data
 
 
 def _wait_for_device() -> None:

@@ -14,6 +14,7 @@ from bertkit.checks.check import codes
 from bertkit.checks.findings import Finding, Report, merged
 from bertkit.checks.trial import Pass, Trial
 from bertkit.cli.app import app, main
+from bertkit.training import estimate
 
 from .conftest import WORDS
 
@@ -140,14 +141,55 @@ def test_a_run_that_is_clean_starts(table):
     assert run.metrics["eval_accuracy"] >= 0
 
 
-def test_a_corpus_that_is_clean_starts(corpus):
+def test_a_corpus_that_is_clean_starts(corpus, capfd):
     corpus.write()
     report = corpus.report()
     assert report.findings == ()
     assert report.plan["seconds"] > 0
     assert not (corpus.folder / "hf").exists()
+    capfd.readouterr()
     given = {"model": corpus.model, "overrides": {**corpus.overrides, "train.max_steps": 2}, "corpus": corpus.corpus}
     package.pretrain(corpus.recipe, output_dir=corpus.folder / "run", **given)
+    printed = capfd.readouterr().err
+    inputs, held_out = re.search(r"(\d+) inputs in the first epoch, (\d+) held-out", printed).groups()
+    assert report.plan["examples"] == {"train": int(inputs), "validation": int(held_out)}
+    assert report.plan["checkpoints"] == len(list((corpus.folder / "run").glob("checkpoint-*"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"save_strategy": "no"}, 0),
+        ({"save_strategy": "steps", "save_steps": 500}, 1),  # after the last step
+        ({"save_strategy": "steps", "save_steps": 0}, 1),
+        ({"save_strategy": "steps", "save_steps": 4, "save_total_limit": 5}, 3),
+        ({"save_strategy": "steps", "save_steps": 0.5, "save_total_limit": 5}, 2),
+        ({"save_strategy": "steps", "save_steps": 2, "save_total_limit": 1}, 2),  # one more while it is replaced
+        ({"save_strategy": "epoch"}, 1),
+    ],
+)
+def test_the_plan_counts_the_checkpoints_of_a_run(table, values, expected):
+    table.overrides |= {f"train.{key}": value for key, value in {"max_steps": 10, **values}.items()}
+    table.overrides |= {"train.load_best_model_at_end": False}
+    assert table.report().plan["checkpoints"] == expected
+    package.finetune(table.recipe, output_dir=table.folder / "run", model=table.model, overrides=table.overrides)
+    left = min(expected, values.get("save_total_limit", 2))
+    assert len(list((table.folder / "run").glob("checkpoint-*"))) == left
+
+
+def test_memory_and_examples_are_those_of_the_run(table, monkeypatch):
+    """With inputs of the maximum length, the estimates are equal; the passes of the check change no number."""
+    table.overrides["data.max_seq_length"] = 8
+    estimates = []
+    whole = estimate.estimate_memory
+    monkeypatch.setattr(estimate, "estimate_memory", lambda *given: estimates.append(whole(*given)) or estimates[-1])
+    plan = table.report().plan
+    assert (plan["examples"]["train"], plan["steps"]) == (400, 100)
+    assert plan["checkpoints"] == 2  # an epoch each
+    given = {"model": table.model, "overrides": {**table.overrides, "train.max_steps": 1}}
+    package.finetune(table.recipe, output_dir=table.folder / "run", **given)
+    [of_run] = estimates
+    assert plan["memory_bytes"] == of_run.states + of_run.activations
 
 
 def test_a_finished_run_is_checked_for_resumption(table, no_trial):
