@@ -34,7 +34,7 @@ from bertkit.tasks.construction import task_of_recipe
 from bertkit.tasks.folds import load_splits
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import FineTuningData
-from bertkit.training.finetune import finetuning_recipe, prepare_finetuning
+from bertkit.training.finetune import finetuning_recipe, prepare_finetuning, with_absolute_paths
 from bertkit.training.pretraining.pretrain import cache_folder, prepare_pretraining
 from bertkit.training.pretraining.recipe import pretraining_recipe
 from bertkit.training.run_directory import check_place, check_same_data
@@ -131,7 +131,7 @@ def _recipe(
 
 def _finding(refused: BertkitError) -> Finding:
     code, where = next(names for kind, names in ERRORS.items() if isinstance(refused, kind))
-    return replace(error(where, str(refused), "correct this; the run ends with this message"), code=code)
+    return replace(error(where, str(refused), "correct what the message names: the run would stop with this error"), code=code)
 
 
 def _subject(
@@ -248,6 +248,7 @@ def _parts(recipe: Recipe, findings: list[Finding]) -> Subject:
     source = recipe.model.get("name_or_path")
     if not isinstance(recipe.data, FineTuningData):
         return subject
+    recipe = with_absolute_paths(recipe)  # as the run, so that its messages are the same
 
     def data() -> None:
         subject.task, subject.splits = load_splits(task_of_recipe(recipe))

@@ -259,6 +259,16 @@ def test_faults_of_several_parts_are_reported_together(table, no_trial):
     assert codes_of(table.report()) == {"output-dir", "checkpoint", "data"}
 
 
+def test_a_fault_of_data_at_a_relative_path_is_reported_once(table, no_trial, monkeypatch):
+    bad_label(table)
+    table.write()
+    monkeypatch.chdir(table.folder)
+    table.of = lambda name, path: table.overrides.update({f"data.{name}_file": f"{name}.csv"})
+    [finding] = table.report().findings
+    assert finding.code == "data"
+    assert str(table.folder / "train.csv") in finding.message
+
+
 # ---- entities, questions, corpora -----------------------------------------------------------------------------------
 
 
