@@ -46,9 +46,28 @@ def main(folder: Path) -> None:
     """Writes the three pages to a folder, which is created if it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
     docs = ["typer", "bertkit.cli.app", "utils", "docs", "--name", "bertkit", "--title", "Commands"]
-    subprocess.run([sys.executable, "-m", *docs, "--output", str(folder / "commands.md")], check=True)
+    commands = folder / "commands.md"
+    subprocess.run([sys.executable, "-m", *docs, "--output", str(commands)], check=True)
+    commands.write_text(with_summaries(commands.read_text(encoding="utf-8")), encoding="utf-8")
     (folder / "recipes.md").write_text(recipe_keys(bertkit.recipe_schema()), encoding="utf-8")
     (folder / "findings.md").write_text(finding_codes(), encoding="utf-8")
+
+
+def with_summaries(page: str) -> str:
+    """Returns the page of the commands with whole summaries in its lists, which typer cuts at 45 characters.
+
+    >>> print(with_summaries("* `run`: Run a...\\n\\n## `bertkit run`\\n\\nRun a\\ntask.\\n\\nMore.").splitlines()[0])
+    * `run`: Run a task.
+    """
+    summaries = dict(re.findall(r"^##+ `bertkit (.+?)`\n\n(.+?)\n\n", page, re.M | re.S))
+    lines, group = [], ""
+    for line in page.splitlines():
+        if heading := re.match(r"##+ `bertkit (.+)`$", line):
+            group = f"{heading[1]} "
+        if item := re.match(r"(\* `([\w-]+)`: ).*\.\.\.$", line):
+            line = item[1] + " ".join(summaries[group + item[2]].split())
+        lines.append(line)
+    return "\n".join(lines) + "\n"
 
 
 def recipe_keys(schema: Mapping[str, Any]) -> str:

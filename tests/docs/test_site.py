@@ -111,15 +111,25 @@ def built(project: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
+def test_the_list_of_commands_has_whole_summaries(project):
+    page = (project / "docs" / "reference" / "commands.md").read_text(encoding="utf-8")
+    assert "* `pretrain`: Pre-train BERT on text: " in page
+    assert "* `ner`: " in page
+    assert not re.findall(r"^\* `[\w-]+`: .*\.\.\.$", page, re.M)
+
+
+@pytest.mark.slow
 def test_the_site_loads_nothing_from_other_servers(project):
     done = built(project)
     assert done.returncode == 0, done.stdout + done.stderr
     pages = list((project / "site").rglob("*.html"))
     assert len(pages) == 1 + len(list((project / "docs").rglob("*.md")))  # and 404.html
     for path in pages:
-        reader = Loaded()
-        reader.feed(path.read_text(encoding="utf-8"))
+        reader, text = Loaded(), path.read_text(encoding="utf-8")
+        reader.feed(text)
         assert not [each for each in reader.addresses if "//" in each], path
+        # A list that is indented by two spaces ends in the middle, and its next item becomes a line of a paragraph.
+        assert not re.search(r"\n[-*] ", re.sub(r"<(pre|script|style).*?</\1>", "", text, flags=re.S)), path
     for path in (project / "site").rglob("*.css"):
         assert not re.search(r"(url\(|@import\s*)[\"']?(https?:)?//", path.read_text(encoding="utf-8")), path
 
