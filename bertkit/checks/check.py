@@ -131,7 +131,9 @@ def _recipe(
 
 def _finding(refused: BertkitError) -> Finding:
     code, where = next(names for kind, names in ERRORS.items() if isinstance(refused, kind))
-    return replace(error(where, str(refused), "correct what the message names: the run would stop with this error"), code=code)
+    return replace(
+        error(where, str(refused), "correct what the message names: the run would stop with this error"), code=code
+    )
 
 
 def _subject(

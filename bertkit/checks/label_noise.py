@@ -131,7 +131,7 @@ def label_noise(subject: Subject) -> Iterator[Finding]:
         text = next(iter(texts.columns.values()))[suspect.row]
         yield warning(
             texts.place(suspect.row),
-            f"label {names[suspect.given]!s} (score {suspect.score:.3f}), predicted {names[suspect.predicted]!s}: "
+            f"label {str(names[suspect.given])!r} (score {suspect.score:.3f}), predicted {str(names[suspect.predicted])!r}: "
             f"{text.strip()[:80]!r}",
             "correct the label, or keep it if it is right",
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import chain
 
@@ -23,7 +23,7 @@ def rare_class(subject: Subject) -> Iterator[Finding]:
     """Finds classes with fewer than 10 training examples."""
     rare = {name: count for name, count in _counts(subject, "train").items() if count < _RARE}
     if rare:
-        named = ", ".join(f"{name} {count}" for name, count in sorted(rare.items(), key=lambda item: item[1])[:8])
+        named = ", ".join(f"{name!r} {count}" for name, count in sorted(rare.items(), key=lambda item: item[1])[:8])
         yield warning(
             "train",
             f"{len(rare)} classes have fewer than {_RARE} examples: {named}{', …' if len(rare) > 8 else ''}",
@@ -66,13 +66,31 @@ def labels_in_one_split(subject: Subject) -> Iterator[Finding]:
             (own - known, "train", "they cannot be learned"),
         ):
             if missing:
-                named = ", ".join(sorted(missing)[:8]) + (", …" if len(missing) > 8 else "")
+                named = ", ".join(map(repr, sorted(missing)[:8])) + (", …" if len(missing) > 8 else "")
                 yield warning(
                     where,
                     f"{len(missing)} of {len(known | own)} classes of train and {split} are not in {where}, so {why}: "
                     f"{named}",
                     "split the data again by class, or check the spelling of the labels",
                 )
+
+
+@rule("label-spelling", "splits")
+def label_spelling(subject: Subject) -> Iterator[Finding]:
+    """Finds classes whose names differ only in case or in white space around them."""
+    counts = sum((_counts(subject, split) for split in subject.classes), Counter[str]())
+    spellings: dict[str, list[str]] = defaultdict(list)
+    for name, _ in counts.most_common():
+        spellings[name.strip().casefold()].append(name)
+    same = [names for names in spellings.values() if len(names) > 1]
+    if same:
+        named = "; ".join(", ".join(f"{name!r} {counts[name]:,}" for name in names) for names in same[:8])
+        yield warning(
+            ", ".join(subject.classes),
+            f"the names of {sum(map(len, same))} classes differ only in case or white space, and each is a class of its "
+            f"own: {named}{'; …' if len(same) > 8 else ''}",
+            "write the label of a class in the same way in all rows",
+        )
 
 
 @rule("label-conflict", "splits")

@@ -52,7 +52,7 @@ def entity_disagreement(subject: Subject) -> Iterator[Finding]:
     minority = sum(sum(kinds.values()) - max(kinds.values()) for kinds in disagree.values())
     if minority:
         words, kinds = max(disagree.items(), key=lambda item: sum(item[1].values()) - max(item[1].values()))
-        counted = ", ".join(f"{kind} {count}" for kind, count in kinds.most_common(3))
+        counted = ", ".join(f"{kind!r} {count}" for kind, count in kinds.most_common(3))
         level = warning if minority > _MANY * mentions else note
         yield level(
             "train",

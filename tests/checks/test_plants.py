@@ -62,6 +62,12 @@ def third_class(train: int, validation: int) -> Callable[[Case], None]:
     return plant
 
 
+def misspelt(case: Case) -> None:
+    for rows in (case.train[:40], case.validation[:20]):
+        for row in rows:
+            row["label"] = {"no": "no ", "yes": "Yes"}[row["label"]]
+
+
 def strange_words(number: int, word: str) -> Callable[[Case], None]:
     def plant(case: Case) -> None:
         for row in case.train[:number]:
@@ -131,6 +137,7 @@ TABLE = {
     "labels-in-one-split": (third_class(60, 0), {"labels-in-one-split"}),
     "rare-class": (third_class(5, 2), {"rare-class"}),
     "imbalance": (third_class(15, 2), {"imbalance"}),
+    "label-spelling": (misspelt, {"label-spelling"}),
     "empty-text": (edit(3, lambda text: "\u200b"), {"empty-text"}),
     "one-word-text": (edit(3, lambda text: text.split()[0]), {"one-word-text"}),
     "control-characters": (edit(3, lambda text: f"{text} \x07"), {"control-characters"}),
@@ -283,6 +290,12 @@ def disagreeing(case: Case) -> None:
         case.train[row + 1][4:6] = [(WORDS[0], "B-LOC"), (WORDS[1], "I-LOC")]
 
 
+def misspelt_tags(case: Case) -> None:
+    for rows in (case.train[1:60:2], case.validation[1:20:2]):
+        for words in rows:
+            words[4:6] = [(word, tag.replace("LOC", "Loc")) for word, tag in words[4:6]]
+
+
 def capitalized(case: Case) -> None:
     for words in case.train + case.validation:
         words[4:6] = [(word.title(), tag) for word, tag in words[4:6]]
@@ -294,6 +307,7 @@ def capitalized(case: Case) -> None:
         (lambda case: None, set()),
         (impossible, {"impossible-tags"}),
         (disagreeing, {"entity-disagreement"}),
+        (misspelt_tags, {"label-spelling", "entity-disagreement"}),
         (capitalized, {"casing"}),
     ],
 )
@@ -374,6 +388,27 @@ def test_the_place_of_a_row_is_its_line(table, no_trial):
     table.train[7]["text"] = "\u200b"
     [finding] = table.report().findings
     assert finding.where == "train (train.csv, line 9)"
+
+
+def test_labels_are_quoted_with_their_counts(table, no_trial):
+    misspelt(table)
+    table.train[0]["label"] = "no  "
+    found = {finding.code: finding.message for finding in table.report().findings}
+    assert found.keys() == {"label-spelling", "rare-class", "labels-in-one-split"}
+    assert "5 classes" in found["label-spelling"]
+    assert found["label-spelling"].endswith("'no' 190, 'no ' 29, 'no  ' 1; 'yes' 190, 'Yes' 30")
+    assert found["rare-class"].endswith("'no  ' 1")
+    assert found["labels-in-one-split"].endswith("'no  '")
+
+
+def test_several_labels_of_a_text_are_compared_too(table, no_trial):
+    for row in table.train + table.validation:
+        row["label"] = "new|" + row["label"]
+    for row in table.train[:20] + table.validation[:20]:
+        row["label"] = row["label"].replace("new", "NEW")
+    table.overrides["task.label_separator"] = "|"
+    [finding] = [each for each in table.report().findings if each.code == "label-spelling"]
+    assert finding.message.endswith("'new' 400, 'NEW' 40")
 
 
 def test_the_place_of_a_held_out_row(table, no_trial, tmp_path: Path):
