@@ -129,9 +129,9 @@ def label_noise(subject: Subject) -> Iterator[Finding]:
         )
     for suspect in suspects[:_LISTED]:
         text = next(iter(texts.columns.values()))[suspect.row]
+        given, predicted = str(names[suspect.given]), str(names[suspect.predicted])
         yield warning(
             texts.place(suspect.row),
-            f"label {str(names[suspect.given])!r} (score {suspect.score:.3f}), predicted {str(names[suspect.predicted])!r}: "
-            f"{text.strip()[:80]!r}",
+            f"label {given!r} (score {suspect.score:.3f}), predicted {predicted!r}: {text.strip()[:80]!r}",
             "correct the label, or keep it if it is right",
         )

@@ -87,8 +87,8 @@ def label_spelling(subject: Subject) -> Iterator[Finding]:
         named = "; ".join(", ".join(f"{name!r} {counts[name]:,}" for name in names) for names in same[:8])
         yield warning(
             ", ".join(subject.classes),
-            f"the names of {sum(map(len, same))} classes differ only in case or white space, and each is a class of its "
-            f"own: {named}{'; …' if len(same) > 8 else ''}",
+            f"the names of {sum(map(len, same))} classes differ only in case or white space, and each is a class of "
+            f"its own: {named}{'; …' if len(same) > 8 else ''}",
             "write the label of a class in the same way in all rows",
         )
 

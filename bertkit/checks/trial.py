@@ -112,7 +112,7 @@ def make_trial(trainer: BertkitTrainer, placement: Placement, batches: Sequence[
 
 @contextmanager
 def _few_steps(trainer: BertkitTrainer, rows: list[int], steps: int) -> Iterator[None]:
-    """Changes a trainer so that it takes some steps of one micro-batch of these rows, and evaluates and saves nothing."""
+    """Changes a trainer so that it takes some steps of one micro-batch of these rows, and only trains."""
     changes = {
         "max_steps": steps,
         "gradient_accumulation_steps": 1,
