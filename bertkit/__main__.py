@@ -1,6 +1,22 @@
-"""``python -m bertkit``, which ``torchrun -m bertkit`` and ``accelerate launch -m bertkit`` use too."""
+"""``python -m bertkit``, which ``torchrun -m bertkit`` and ``accelerate launch -m bertkit`` use too; the ``bertkit``
+command."""
 
-from bertkit.cli.app import main
+from __future__ import annotations
+
+import sys
+
+from bertkit.placement.signals import interruptible
+
+
+def main() -> None:
+    """Runs `bertkit.cli.app.main`; Ctrl-C while it is imported ends the process with exit code 130."""
+    try:
+        with interruptible():
+            from bertkit.cli.app import main as run
+    except KeyboardInterrupt:
+        sys.exit(130)
+    run()
+
 
 if __name__ == "__main__":
     main()

@@ -42,6 +42,7 @@ from bertkit.errors import BertkitError, DataError, RecipeError
 from bertkit.files import disk_fault
 from bertkit.placement.launched import end_with_launcher, wait_for_launcher
 from bertkit.placement.resolve import ProcessesNeeded, is_main_process
+from bertkit.placement.signals import interruptible
 from bertkit.progress import printable
 
 _TO_REPORT = 10  # seconds that the other processes wait for the main process to report the error
@@ -92,11 +93,11 @@ def _bertkit(
 
 
 def main() -> None:
-    """Runs the command line; exit codes: 0 success, 1 bug in bertkit, 2 invalid input or environment, 130 interrupted
-    (from typer), 141 if nobody reads the output."""
+    """Runs the command line; exit codes: 0 success, 1 bug in bertkit, 2 invalid input or environment, 130 interrupted,
+    141 if nobody reads the output."""
     end_with_launcher()
     use_utf8()
-    with standard_streams():
+    with standard_streams(), interruptible():
         _set_environment()
         if not is_main_process():
             sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - of several processes one gives the results
@@ -112,6 +113,8 @@ def main() -> None:
             from bertkit.placement.launch import launch
 
             sys.exit(launch(sys.argv[1:], needed.num_processes))
+        except KeyboardInterrupt:
+            sys.exit(130)
         except BertkitError as error:
             _fail(str(error))
         except Exception as error:

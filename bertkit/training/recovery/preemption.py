@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from bertkit.placement.signals import INTERRUPTED, REPEATED, STOP_SIGNALS, handled
+from bertkit.placement.signals import INTERRUPTED, REPEATED, STOP_SIGNALS, handled, where_raised
 from bertkit.progress import say
 from bertkit.training.recovery.checkpoints import last_checkpoint
 
@@ -98,7 +98,7 @@ def interruptions_reported(output_dir: Path) -> AbstractContextManager[None]:
             say("interrupted before the run began; repeat the command")
         raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(INTERRUPTED)
 
-    return handled([signal.SIGINT, *STOP_SIGNALS], end)
+    return handled([signal.SIGINT, *STOP_SIGNALS], where_raised(end))
 
 
 def how_to_continue(checkpoint: Path | None) -> str:
