@@ -57,7 +57,7 @@ app.command("quickstart")(quickstart.quickstart)
 command(app, "pretraining", pretrain.SETTINGS)(pretrain.pretrain)
 app.add_typer(finetune.app, name="finetune")
 command(app, distill.KINDS, distill.SETTINGS)(distill.distill)
-app.command("check", context_settings=check.SETTINGS)(check.check)
+app.command("check", context_settings=check.SETTINGS, options_metavar=check.USAGE)(check.check)
 command(app, ("classification", "ner"), evaluate.SETTINGS)(evaluate.evaluate)  # the tasks whose data have the fields
 command(app, "pretraining", ablations.SETTINGS)(ablations.ablations)
 app.command("compare")(compare.compare)

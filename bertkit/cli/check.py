@@ -11,6 +11,8 @@ _COMMANDS = ("pretrain", "finetune", "distill")
 SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 """Context settings of the command: all of its arguments, ``--help`` included, are those of the other command."""
 
+USAGE = f"{{{'|'.join(_COMMANDS)}}} ARGUMENTS..."
+
 
 def check(context: typer.Context) -> None:
     """Check a run before it starts, without training or writing: give the words of a pretrain, finetune or distill

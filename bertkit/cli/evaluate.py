@@ -15,8 +15,10 @@ from bertkit.json_text import dumps
 
 SETTINGS = (
     "data.data_dir",
-    "data.validation_file",
-    "data.train_file",
+    Setting("data.validation_file", "Data with labels to score on."),
+    Setting(
+        "data.train_file", "Training data: scored with --split train; their held-out rows without --validation-file."
+    ),
     "data.test_file",
     "data.dataset_name",
     "data.dataset_config",

@@ -11,13 +11,13 @@ import typer
 import bertkit
 from bertkit.cli import options
 from bertkit.cli.printing import print_text
-from bertkit.cli.settings import Settings
+from bertkit.cli.settings import Setting, Settings
 from bertkit.json_text import dumps
 
 SETTINGS = (
     "data.data_dir",
-    "data.validation_file",
-    "data.train_file",
+    Setting("data.validation_file", "With --int8: data with labels to score before and after."),
+    Setting("data.train_file", "With --int8: training data, whose held-out rows are scored without --validation-file."),
     "data.dataset_name",
     "data.dataset_config",
     "data.max_eval_samples",

@@ -103,6 +103,7 @@ def test_check_needs_the_words_of_a_run(bertkit, given):
 def test_the_command_has_a_help_of_its_own(bertkit):
     code, out, _ = bertkit("check", "--help")
     assert code == 0
+    assert "Usage: bertkit check {pretrain|finetune|distill} ARGUMENTS...\n" in out
     assert "bertkit check finetune glue" in " ".join(out.split())
 
 

@@ -23,7 +23,7 @@ from bertkit.cli.app import app
 from bertkit.cli.commands import with_options
 from bertkit.cli.finetune import add_task
 from bertkit.cli.runs import Run, overrides
-from bertkit.cli.settings import Setting, Settings, option_types
+from bertkit.cli.settings import _SHARED, Setting, Settings, option_types
 from bertkit.errors import RecipeError
 from bertkit.placement.settings import PlacementSettings
 from bertkit.recipe.check import OWN_TRAIN_KEYS
@@ -307,3 +307,11 @@ def test_help_through_a_pipe_is_plain(bertkit):
     shown = bertkit("finetune", "classification", "--help").out
     assert shown.isascii()
     assert max(map(len, shown.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("name", ["evaluate", "export"])
+def test_commands_that_train_nothing_do_not_describe_files_of_a_training(name):
+    shared = {setting.option: setting.help for setting in _SHARED.values()}
+    helps = {param.opts[0]: param.help for param in params(COMMANDS[(name,)])}
+    for option in ("--train-file", "--validation-file"):
+        assert helps[option] != shared[option]
