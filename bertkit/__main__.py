@@ -13,9 +13,9 @@ def main() -> None:
     try:
         with interruptible():
             from bertkit.cli.app import main as run
+        run()
     except KeyboardInterrupt:
         sys.exit(130)
-    run()
 
 
 if __name__ == "__main__":

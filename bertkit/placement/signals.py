@@ -22,8 +22,10 @@ STOP_SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGUSR1", "SIGHUP
 
 Handler = Callable[[int, FrameType | None], None]
 
+_TIMER = "postponed signal"
 _AGAIN = 0.02  # seconds until a postponed signal is sent again
 _IMPORT = "<frozen importlib._bootstrap>"
+_SWALLOWING = ("__del__", "update_fingerprint")  # finalizers; datasets hashes functions in an except clause for all
 
 
 @contextmanager
@@ -53,13 +55,18 @@ def interruptible() -> Iterator[None]:
     finally:
         sys.unraisablehook = report
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    waiting = [each for each in threading.enumerate() if isinstance(each, threading.Timer) and each.name == _TIMER]
+    for timer in waiting:
+        timer.cancel()
+    if waiting:
+        raise KeyboardInterrupt
 
 
 def where_raised(handle: Handler) -> Handler:
     """Returns a handler that calls ``handle``, which raises an exception, where the exception takes effect.
 
     While a module is imported, its ``except`` clauses could swallow it, or the module would stay half initialized; a
-    finalizer swallows all exceptions. There the signal is sent again in a moment, until these have ended. Those that
+    finalizer swallows all exceptions, as do some functions of libraries. There the signal is sent again in a moment, until these have ended. Those that
     have begun at the time of this call do not count, such as the import of a script that runs as a module.
     """
     begun = _swallowing(sys._getframe())
@@ -74,10 +81,10 @@ def where_raised(handle: Handler) -> Handler:
 
 
 def _swallowing(frame: FrameType | None) -> int:
-    """Returns the number of imports and finalizers on the stack."""
+    """Returns the number of imports and functions on the stack that may swallow an exception."""
     count = 0
     while frame is not None:
-        count += frame.f_code.co_filename == _IMPORT or frame.f_code.co_name == "__del__"
+        count += frame.f_code.co_filename == _IMPORT or frame.f_code.co_name in _SWALLOWING
         frame = frame.f_back
     return count
 
@@ -87,7 +94,7 @@ def _send_again(number: int) -> None:
         timer = threading.Timer(_AGAIN, signal.raise_signal, [number])
     else:  # to the main thread, so that its system call is interrupted
         timer = threading.Timer(_AGAIN, signal.pthread_kill, [threading.main_thread().ident, number])
-    timer.daemon = True
+    timer.name, timer.daemon = _TIMER, True
     timer.start()
 
 
