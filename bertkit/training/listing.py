@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bertkit.errors import DataError
+from bertkit.inference.ensemble import is_ensemble
 from bertkit.recipe.yaml_files import read_recipe_file
 from bertkit.training.recovery.run_lock import is_locked
 
@@ -51,7 +52,8 @@ class ListedRun:
 def runs(folder: str | Path) -> list[ListedRun]:
     """Lists the run directories and grids in a folder and below it, sorted by folder.
 
-    A grid is one row, followed by those of its runs. Links to folders are not followed.
+    A grid is one row, followed by those of its runs. Ensembles are not listed, as their runs are those
+    of grids. Links to folders are not followed.
 
     Raises:
         DataError: the folder does not exist or cannot be read.
@@ -74,6 +76,8 @@ def _below(root: Path) -> Iterator[ListedRun]:
             # best/ is a copy of one of the runs, and encoded/ has their data.
             folders[:] = [name for name in folders if name == "runs"]
             yield _grid(folder)
+        elif is_ensemble(place):
+            folders[:] = []  # its members are copies of runs
         elif _RECIPE in files and (_RECORD in files or (folder / _RECIPE).stat().st_size):
             folders[:] = []
             yield _run(folder)

@@ -100,6 +100,13 @@ def test_damaged_files_do_not_end_the_list(place, tmp_path):
     assert found["whole"].score == 0.25
 
 
+def test_an_ensemble_is_no_run(place, tmp_path):
+    (place("ensemble") / "ensemble.json").write_text('{"members": ["members/01"]}')
+    place("ensemble/members/01")
+    place("done")
+    assert list(rows(tmp_path)) == ["done"]
+
+
 def test_a_folder_that_is_missing_is_an_error(tmp_path):
     with pytest.raises(DataError, match="no such folder"):
         runs(tmp_path / "nothing")
