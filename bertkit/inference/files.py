@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bertkit.checkpoint.revision import at_revision
-from bertkit.errors import DataError
+from bertkit.errors import DataError, OutputError
 from bertkit.inference.growing_file import GrowingFile, check_growing_file
 from bertkit.inference.inputs import BLOCK, Block, blocks_of, one_block, process_blocks, read_inputs
 from bertkit.inference.predictor import Predictor, build_predictor, load, load_task
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
 Row = dict[str, Any]
+_OUTPUTS = (".csv", ".jsonl", ".json", ".ndjson")
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _OUTPUTS_AT_ONCE = 1 << 22  # inputs of a block, times labels: with very many labels their outputs fill the memory
 # Forms whose lines are no inputs: a task that reads one says so by `Task.read_file`.
@@ -109,6 +110,8 @@ def predict_stream(
     if form is not None and output_file is not None and output_file.suffix.lower() == ".csv":
         raise DataError(f"--as {form}: is JSON lines, for --output FILE.jsonl; --output {output_file} is CSV")
     if output_file is not None:
+        if output_file.suffix.lower() not in _OUTPUTS:
+            raise OutputError(f"--output {output_file}: expected a name that ends in {', '.join(_OUTPUTS)}")
         check_growing_file(output_file, f"--output {output_file}")
     if questions:
         passage = read_text(context) if isinstance(context, Path) else str(context)

@@ -266,3 +266,9 @@ def test_lines_for_a_terminal_have_no_control_characters():
         assert label == str(len(text))
         assert not re.search(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]", shown)
         assert re.sub(r"\\u([0-9a-f]{4})", lambda code: chr(int(code[1], 16)), shown) == text
+
+
+@pytest.mark.parametrize("name", ["out.tsv", "out.xlsx", "out.csv.gz", "out"])
+def test_an_output_of_an_unknown_form_is_refused(tmp_path, name):
+    with pytest.raises(OutputError, match=r"expected a name that ends in \.csv, \.jsonl"):
+        predict_stream("x", ["a"], output_file=tmp_path / name)
