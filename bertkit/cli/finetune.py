@@ -44,7 +44,7 @@ command(app, "glue", glue.SETTINGS)(glue.glue)
 )
 def classification(run: FineTuning) -> None:
     """Fine-tune on your own table: one class, several classes or a number per text or pair."""
-    finetune(run.recipe or "finetune/classification", run)
+    finetune("classification", "finetune/classification", run)
 
 
 @command(
@@ -60,7 +60,7 @@ def classification(run: FineTuning) -> None:
 )
 def multiple_choice(run: FineTuning) -> None:
     """Fine-tune on multiple choice: SWAG, or any context with endings."""
-    finetune(run.recipe or "finetune/multiple-choice", run)
+    finetune("multiple_choice", "finetune/multiple-choice", run)
 
 
 @command(
@@ -94,7 +94,7 @@ def multiple_choice(run: FineTuning) -> None:
 def squad(run: FineTuning) -> None:
     """Fine-tune on SQuAD 1.1 or 2.0, or on your own questions; answers are spans of a text."""
     version = "v2" if "task.version_2_with_negative" in run.settings else "v1"
-    finetune(run.recipe or f"finetune/squad/{version}", run)
+    finetune("question_answering", f"finetune/squad/{version}", run)
 
 
 @command(
@@ -116,7 +116,7 @@ def squad(run: FineTuning) -> None:
 )
 def ner(run: FineTuning) -> None:
     """Fine-tune on sentences whose words have tags: entities, chunks, parts of speech."""
-    finetune(run.recipe or "finetune/ner", run)
+    finetune("ner", "finetune/ner", run)
 
 
 def add_task(kind: str, package: str, app: typer.Typer = app) -> None:
@@ -131,7 +131,7 @@ def add_task(kind: str, package: str, app: typer.Typer = app) -> None:
     """
 
     def of_task(run: FineTuning) -> None:
-        finetune(run.recipe or TASKS.task(kind).recipe or {"task": {"kind": kind}}, run)
+        finetune(kind, TASKS.task(kind).recipe or {"task": {"kind": kind}}, run)
 
     of_task.__doc__ = f"Fine-tune for {kind}, a task of the package {package}."
     command(app, kind, name=kind.replace("_", "-"))(of_task)

@@ -34,7 +34,7 @@ def glue(
 ) -> None:
     """Fine-tune on a GLUE task, with the data from the Hub or GLUE's TSV folder."""
     if task is None or not (task == "all" or "," in task):
-        finetune(task_recipe(task, run.recipe), run)
+        finetune("glue", task_recipe(task, run.recipe), run)
         return
     if run.many.is_given:
         from bertkit.grids.glue import glue_grid_table

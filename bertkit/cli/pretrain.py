@@ -62,6 +62,8 @@ def pretrain(
     run: Run,
 ) -> None:
     """Pre-train BERT on text: masked words and next sentences."""
+    if run.recipe is not None:
+        runs.check_kind(run.recipe, "pretraining")
     from bertkit.training.pretraining.pretrain import SHOWN
 
     run.start(bertkit.pretrain, run.recipe, lambda metrics: SHOWN, corpus=[*(corpus or []), *(more or [])])

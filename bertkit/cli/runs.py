@@ -16,8 +16,10 @@ from bertkit.cli.printing import print_results
 from bertkit.cli.reports import print_report
 from bertkit.cli.settings import Settings
 from bertkit.errors import RecipeError
+from bertkit.recipe.find import find_recipe
 from bertkit.recipe.load import load_placement
-from bertkit.recipe.yaml_files import parse_value
+from bertkit.recipe.yaml_files import parse_value, read_recipe_file
+from bertkit.tasks.registry import TASKS
 
 if TYPE_CHECKING:
     from bertkit.checks.findings import Report
@@ -173,8 +175,19 @@ def overrides(settings: Mapping[str, Any], set_: Sequence[str] | None, placement
     return placed | given
 
 
-def finetune(recipe: str | Path | Mapping[str, Any], run: FineTuning) -> None:
-    """Fine-tunes with a recipe, once or as a grid, and prints the scores."""
+def finetune(kind: str, usual: str | Path | Mapping[str, Any], run: FineTuning) -> None:
+    """Fine-tunes with the recipe of a command, once or as a grid, and prints the scores.
+
+    Args:
+        kind: the task of the command.
+        usual: recipe without ``--recipe``.
+        run: the options.
+
+    Raises:
+        RecipeError: the recipe is of another task.
+    """
+    recipe = run.recipe or usual
+    check_kind(recipe, kind)
     if run.many.is_given:
         if run.is_checked:
             raise RecipeError("--check is for one run; leave out the options of the grid")
@@ -184,6 +197,20 @@ def finetune(recipe: str | Path | Mapping[str, Any], run: FineTuning) -> None:
         return
 
     run.start(bertkit.finetune, recipe, scores)
+
+
+def check_kind(recipe: str | Path | Mapping[str, Any], kind: str) -> None:
+    """Checks that a recipe is of the task of the command.
+
+    Raises:
+        RecipeError: it is of another one; or it does not exist or cannot be read.
+    """
+    if isinstance(recipe, Mapping):
+        return
+    found = read_recipe_file(find_recipe(recipe))[0].get("task")
+    other = found.get("kind") if isinstance(found, Mapping) else None
+    if isinstance(other, str) and other in TASKS.kinds() and other != kind:
+        raise RecipeError(f"--recipe {recipe}: is of the task {other}, and this command of the task {kind}")
 
 
 def scores(metrics: Mapping[str, float]) -> list[tuple[str, str]]:

@@ -157,9 +157,10 @@ def test_a_recipe_with_three_wrong_keys(bertkit, tmp_path, corpus):
 def test_a_recipe_of_the_other_command(bertkit, tmp_path, corpus):
     out = tmp_path / "out"
     outcome = bertkit("pretrain", "--recipe", "sst2", "--corpus", corpus, "--vocab-size", 99, "--output-dir", out)
-    refused(outcome, out, "corpus")
-    outcome = bertkit("finetune", "glue", "--recipe", "bert-mini", "--output-dir", out)
-    refused(outcome, out, "task.kind is 'pretraining'; use `bertkit pretrain`")
+    refused(outcome, out, "--recipe sst2: is of the task glue, and this command of the task pretraining")
+    for kind, recipe, other in (("glue", "bert-mini", "pretraining"), ("classification", "finetune/ner", "ner")):
+        outcome = bertkit("finetune", kind, "--recipe", recipe, "--output-dir", out)
+        refused(outcome, out, f"--recipe {recipe}: is of the task {other}, and this command of the task {kind}")
 
 
 @pytest.mark.parametrize(
