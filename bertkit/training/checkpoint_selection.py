@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from transformers import EarlyStoppingCallback, TrainerCallback
+from transformers import EarlyStoppingCallback, Trainer, TrainerCallback
 
 from bertkit.errors import RecipeError
 from bertkit.recipe.load import Recipe
@@ -44,6 +44,17 @@ def comparison_arguments(metric: str, recipe: Recipe) -> dict[str, Any]:
     if "metric_for_best_model" in recipe.train or not _asked(recipe):
         return {}
     return {"metric_for_best_model": metric, "greater_is_better": True}
+
+
+def kept_step(trainer: Trainer) -> str | None:
+    """Returns a line that says which step's weights the trainer has at its end; None if they are those of the last."""
+    state, arguments = trainer.state, trainer.args
+    best = state.best_global_step
+    if not arguments.load_best_model_at_end or not best or best == state.global_step:
+        return None
+    evaluations = sum("eval_loss" in entry for entry in state.log_history)
+    metric = (arguments.metric_for_best_model or "loss").removeprefix("eval_")
+    return f"kept: step {best}, the best of {evaluations} evaluations by {metric}; the scores are those of this step"
 
 
 def _asked(recipe: Recipe) -> list[str]:

@@ -25,6 +25,7 @@ from bertkit.sharing.card_facts import CardFacts, CardReport
 from bertkit.sharing.model_card import model_card, recorded_card
 from bertkit.sharing.push import check_login, push_finished_run
 from bertkit.training.arguments import training_arguments, try_out
+from bertkit.training.checkpoint_selection import kept_step
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.estimate import start_lines
 from bertkit.training.recovery.checkpoints import last_checkpoint
@@ -174,6 +175,8 @@ class RunInProgress:
                     raise
                 raise RecipeError(f"train.metric_for_best_model: {error.args[0]}") from error
             trainer.check_finite(weights=True)
+            if line := kept_step(trainer):
+                say(line)
             with self.files(sum(weight.nbytes for weight in trainer.model.parameters())) as folder:
                 trainer.save_weights(folder)
         if self.is_main_process:

@@ -72,12 +72,13 @@ def test_the_best_by_the_tasks_metric_is_saved_and_the_last_stays_beside_it(trai
     assert json.loads((out / "run.json").read_text())["steps"] == steps[-1]
 
 
-def test_without_patience_all_epochs_are_trained_and_the_best_is_kept(train):
+def test_without_patience_all_epochs_are_trained_and_the_best_is_kept(train, capsys):
     out = train("run", load_best_model_at_end=True, num_train_epochs=6)
     seen = evaluations(out)
     assert len(seen) == 6
     best = next(step for step, accuracy, _ in seen if accuracy == max(accuracy for _, accuracy, _ in seen))
     assert best < 6 * STEPS
+    assert f"kept: step {best}, the best of 6 evaluations by accuracy; " in capsys.readouterr().err
     assert same_weights(out, out / f"checkpoint-{best}")
 
 
