@@ -66,8 +66,9 @@ def where_raised(handle: Handler) -> Handler:
     """Returns a handler that calls ``handle``, which raises an exception, where the exception takes effect.
 
     While a module is imported, its ``except`` clauses could swallow it, or the module would stay half initialized; a
-    finalizer swallows all exceptions, as do some functions of libraries. There the signal is sent again in a moment, until these have ended. Those that
-    have begun at the time of this call do not count, such as the import of a script that runs as a module.
+    finalizer swallows all exceptions, as do some functions of libraries. There the signal is sent again in a moment,
+    until these have ended. Those that have begun at the time of this call do not count, such as the import of a script
+    that runs as a module.
     """
     begun = _swallowing(sys._getframe())
 
