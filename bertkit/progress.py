@@ -73,6 +73,12 @@ def say(line: str) -> None:
         tqdm.write(printable(line), file=sys.stderr)
 
 
+def end_bars() -> None:
+    """Ends the lines of the active progress bars, so that a message of the end is the last line on the terminal."""
+    for bar in list(getattr(tqdm, "_instances", ())):
+        bar.close()
+
+
 _warnings: ContextVar[list[str] | None] = ContextVar("warnings", default=None)
 
 

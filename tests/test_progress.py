@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 import unicodedata
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tqdm import tqdm
 
-from bertkit.progress import Bar, printable, say
+from bertkit.progress import Bar, end_bars, printable, say
 from bertkit.tasks.ner.highlighting import Span, highlight
 
 TEXTS = st.text(st.characters(codec="utf-8") | st.sampled_from("\x1b\x9b\x07\x7f\r\b"))
@@ -40,3 +42,12 @@ def test_messages_and_bars_are_escaped(capsys):
     say("file \x1b]0;owned\x07.txt")
     assert capsys.readouterr().err == "file \\u001b]0;owned\\u0007.txt\n"
     assert Bar("a\x1b[2Jb", "B").what == "a\\u001b[2Jb"
+
+
+def test_ended_bars_are_not_drawn_again_behind_a_message(capsys):
+    bar = tqdm(total=3, file=sys.stderr, leave=True)
+    bar.update(1)
+    end_bars()
+    say("interrupted")
+    bar.update(1)
+    assert capsys.readouterr().err.endswith("\ninterrupted\n")

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from bertkit.placement.signals import INTERRUPTED, REPEATED, STOP_SIGNALS, handled, where_raised
-from bertkit.progress import say
+from bertkit.progress import end_bars, say
 from bertkit.training.recovery.checkpoints import last_checkpoint
 
 
@@ -92,6 +92,7 @@ def interruptions_reported(output_dir: Path) -> AbstractContextManager[None]:
     """
 
     def end(number: int, frame: FrameType | None) -> None:
+        end_bars()
         if (output_dir / "recipe.yaml").is_file():
             say(how_to_continue(last_checkpoint(output_dir)))
         else:
