@@ -97,7 +97,7 @@ def test_the_lines_say_devices_batch_and_memory():
         "batch: 32 sequences per step = 8 per device × 4 accumulated × 1 process; up to 2,048 tokens per step",
     ]
     assert lines[2].startswith(
-        "memory: about 0.06 GiB per device = 0.03 GiB of weights, gradients and AdamW's moments + "
+        "memory: about 58.8 MiB per device = 26.8 MiB of weights, gradients and AdamW's moments + "
     )
 
 
