@@ -151,6 +151,8 @@ def compare(*systems: str | Path, metric: str | None = None) -> Comparisons:
 
 
 def _system(place: Path) -> System:
+    if not place.exists():
+        raise DataError(f"{place}: does not exist; give a run directory, a grid, or a file of predictions")
     if place.is_file() and is_table(place):
         return _of_file(place)
     if not (place / GRID_FILE).is_file():

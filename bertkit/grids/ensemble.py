@@ -57,7 +57,7 @@ def ensemble(grid: str | Path, *, output_dir: str | Path) -> Ensemble:
     """
     source, place = Path(grid), Path(output_dir)
     definition = read(source)
-    check_output_dir(place, resume=False)
+    check_output_dir(place, resume=False, can_resume=False)
     results = collect(definition, task_of_recipe(definition.recipe), source)
     if results.best is None:
         raise OutputError(f"{source}: no run of this grid has finished; repeat its command")

@@ -101,6 +101,8 @@ def predict_stream(
     """
     if bool(questions) != (context is not None):
         raise DataError("--question and --context (or --context-file) must be given together")
+    if texts and input_file is not None:
+        raise DataError(f"give texts as arguments or a file of texts with --input {input_file}, not both")
     if [bool(texts), input_file is not None, bool(questions)].count(True) != 1:
         raise DataError(
             "give texts as arguments, or a file of texts with --input (- for stdin), or a --question with its --context"

@@ -23,7 +23,7 @@ from bertkit.errors import RecipeError, listed, shown
 from bertkit.files import write_whole
 from bertkit.placement.settings import PlacementSettings
 from bertkit.recipe.check import BLOCKS, Checker, Tasks, blocks_of
-from bertkit.recipe.find import find_recipe
+from bertkit.recipe.find import find_recipe, list_recipes
 from bertkit.recipe.hub import HubSettings
 from bertkit.recipe.yaml_files import read_recipe_file, to_yaml
 
@@ -140,6 +140,9 @@ def load_placement(source: str | Path) -> dict[str, Any]:
             config``.
     """
     is_file = Path(source).suffix in (".yaml", ".yml")
+    known = [name.removeprefix("placement/") for name in list_recipes() if name.startswith("placement/")]
+    if not is_file and "/" not in str(source) and source not in known:
+        raise RecipeError(f"--placement {shown(str(source))}: expected {', '.join(known)}, or a file")
     path = find_recipe(source if is_file or "/" in str(source) else f"placement/{source}")
     blocks, places = read_recipe_file(path)
     if _ACCELERATE_KEY in blocks:

@@ -73,7 +73,7 @@ def quickstart(output_dir: str | Path = "bertkit-quickstart") -> Tour:
 
     started = time.monotonic()
     output_dir = Path(output_dir)
-    check_output_dir(output_dir, resume=False)
+    check_output_dir(output_dir, resume=False, can_resume=False)
     say(f"1/4 writing {_DOCUMENTS} documents and {_FEW} labelled sentences of synthetic text")
     text, labelled = output_dir / "text", output_dir / "labelled"
     write_data(text, labelled)

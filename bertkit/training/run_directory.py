@@ -130,8 +130,8 @@ def write_results(output_dir: Path, split: str, metrics: dict[str, float]) -> No
     write_json(path, {**known, **metrics})
 
 
-def check_output_dir(output_dir: Path, resume: bool) -> None:
-    """Checks that an output directory can be used, without changing it.
+def check_output_dir(output_dir: Path, resume: bool, can_resume: bool = True) -> None:
+    """Checks that an output directory can be used, without changing it; ``can_resume``: the command has ``--resume``.
 
     Temporary files of a killed run, and a ``recipe.yaml`` that is cut off, as a full disk may leave it, do not count as
     a run: a new or a resumed run replaces them.
@@ -153,8 +153,8 @@ def check_output_dir(output_dir: Path, resume: bool) -> None:
     if found and not resume:
         shown = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
         raise OutputError(
-            f"--output-dir {output_dir}: already contains {shown}; give another folder, "
-            f"or --resume to continue that run"
+            f"--output-dir {output_dir}: already contains {shown}; give another folder"
+            + (", or --resume to continue that run" if can_resume else "")
         )
 
 

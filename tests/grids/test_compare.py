@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import bertkit
 from bertkit.cli.app import app
-from bertkit.errors import BertkitError, CheckpointError
+from bertkit.errors import BertkitError, CheckpointError, DataError
 from bertkit.grids.comparison_table import comparison_table
 from bertkit.inference.outcomes import has_collapsed, outcome_of
 
@@ -236,3 +236,8 @@ def test_the_commands(predictions, tmp_path, table, checkpoint, quick, monkeypat
     assert json.loads(done.stdout)["best"] is None
     done = CliRunner().invoke(app, [*command, "--push-to-hub", "me/it"])
     assert "--push-to-hub: is for one run" in str(done.exception)
+
+
+def test_a_missing_file_is_said_to_be_missing(tmp_path):
+    with pytest.raises(DataError, match=r"a\.jsonl: does not exist; (.|\n)*b\.jsonl: does not exist"):
+        bertkit.compare(tmp_path / "a.jsonl", tmp_path / "b.jsonl")

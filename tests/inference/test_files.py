@@ -272,3 +272,8 @@ def test_lines_for_a_terminal_have_no_control_characters():
 def test_an_output_of_an_unknown_form_is_refused(tmp_path, name):
     with pytest.raises(OutputError, match=r"expected a name that ends in \.csv, \.jsonl"):
         predict_stream("x", ["a"], output_file=tmp_path / name)
+
+
+def test_texts_and_a_file_are_refused_together(tmp_path):
+    with pytest.raises(DataError, match="not both"):
+        predict_stream("x", ["a"], input_file=tmp_path / "t.csv")

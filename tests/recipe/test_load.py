@@ -358,3 +358,8 @@ def test_yaml_that_is_no_plain_data_is_refused(tmp_path, content):
 
 def test_numbers_with_a_leading_zero_are_decimal():
     assert (parse_value("010"), parse_value("08")) == (10, 8)
+
+
+def test_an_unknown_placement_lists_the_placements():
+    with pytest.raises(RecipeError, match=r"--placement 'gpu': expected .*cpu, .*ddp.* or a file"):
+        load_placement("gpu")

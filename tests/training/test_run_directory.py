@@ -26,6 +26,8 @@ def test_a_directory_in_use_is_refused_and_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(OutputError, match=r"already contains thesis\.txt; give another folder, or --resume"):
         check_output_dir(tmp_path, resume=False)
+    with pytest.raises(OutputError, match=r"give another folder$"):
+        check_output_dir(tmp_path, resume=False, can_resume=False)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 

@@ -47,7 +47,7 @@ def train_tokenizer_on(
         BertkitError: the corpus cannot be read, the size is impossible, or the folder is in use; nothing is written.
     """
     output_dir = Path(output_dir)
-    check_output_dir(output_dir, resume=False)
+    check_output_dir(output_dir, resume=False, can_resume=False)
     sources = find_sources(
         corpus,
         text_column=text_column,
