@@ -157,6 +157,15 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
 
 
+def counted(number: int, noun: str) -> str:
+    """Formats a number with its noun.
+
+    >>> counted(1, "row"), counted(2, "row")
+    ('1 row', '2 rows')
+    """
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 Reached = Callable[[int, int], None]
 """Callback with the amount of work done and the total amount."""
 

@@ -11,6 +11,7 @@ import typer
 from bertkit.cli.printing import print_text
 from bertkit.errors import RecipeError
 from bertkit.json_text import dumps
+from bertkit.progress import counted
 
 if TYPE_CHECKING:
     from bertkit.scaling.folders import FolderResult
@@ -145,4 +146,6 @@ def print_folder(result: FolderResult, as_json: bool) -> None:
     rejected = f", {result.rejected} rejected" if result.rejected else ""
     again = result.shards - result.computed
     kept = f", {again} of them finished before" if again else ""
-    print_text(f"{result.rows} rows{rejected} in {result.shards} shards{kept}: {result.output_dir}")
+    print_text(
+        f"{counted(result.rows, 'row')}{rejected} in {counted(result.shards, 'shard')}{kept}: {result.output_dir}"
+    )

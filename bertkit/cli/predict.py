@@ -74,7 +74,7 @@ def predict(
     json: options.AsJson = False,
 ) -> None:
     """Predict with a fine-tuned checkpoint, of bertkit or stock; the task is read from it."""
-    from bertkit.progress import say, wants_colours
+    from bertkit.progress import counted, say, wants_colours
 
     if folder.output_dir is not None:
         others = {"TEXT": texts, "--output": output_file, "--question": question, "--csv-safe": csv_safe, "--as": form}
@@ -119,7 +119,7 @@ def predict(
             print_lines(block.lines)
     else:
         count = sum(len(block.rows) for block in found)
-        say(f"{count} predictions: {output_file}")
+        say(f"{counted(count, 'prediction')}: {output_file}")
 
 
 def one_context(context: str | None, context_file: Path | None) -> str | Path | None:

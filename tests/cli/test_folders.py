@@ -21,7 +21,7 @@ def test_predict_writes_a_folder(bertkit, fine_tuned, texts, tmp_path):
     assert stopped.code == 2
     assert "a.csv, line 4: 1 field where the header has 2" in stopped.err
     found = bertkit(*given, "--on-error", "skip")
-    assert (found.code, found.out) == (0, f"2 rows, 1 rejected in 1 shards: {tmp_path / 'out'}\n")
+    assert (found.code, found.out) == (0, f"2 rows, 1 rejected in 1 shard: {tmp_path / 'out'}\n")
     again = json.loads(bertkit(*given, "--on-error", "skip", "--json").out)
     assert (again["computed"], again["rows"], again["rejected"]) == (0, 2, 1)
 
