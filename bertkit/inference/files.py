@@ -75,11 +75,11 @@ def predict_stream(
             answers questions, Label Studio's JSON for one that finds entities, or any other UTF-8 file of one text a
             line (``-`` is stdin, whose lines are answered as they arrive), or ``None``. Empty lines are inputs too, so
             that line n of the input is line n of the output.
-        output_file: a new file to which every block is written before it is yielded: CSV for ``.csv``, one JSON
-            object per line for ``.jsonl``, ``.json`` and ``.ndjson``. It is called ``FILE.partial`` until it is complete. In CSV the probability of a class
-            has a column of its own, ``probabilities.NAME``, and several labels are a JSON list. Where predictions hold
-            the most probable of more than ten labels, which differ from row to row, they are one column,
-            ``probabilities``, with a JSON object.
+        output_file: a new file to which every block is written before it is yielded: CSV for ``.csv``, one JSON object
+            per line for ``.jsonl``, ``.json`` and ``.ndjson``. It is called ``FILE.partial`` until it is complete. In
+            CSV the probability of a class has a column of its own, ``probabilities.NAME``, and several labels are a
+            JSON list. Where predictions hold the most probable of more than ten labels, which differ from row to row,
+            they are one column, ``probabilities``, with a JSON object.
         questions: to be answered from ``context``, instead of texts; or ``None``.
         context: the text that contains the answers, or a UTF-8 file of it.
         colours: allow colours in the lines, if the task supports them.
@@ -96,8 +96,8 @@ def predict_stream(
         precision, revision, trust_remote_code: as for `bertkit.load`.
 
     Raises:
-        BertkitError: no input, two inputs, an output that exists or has an unknown ending, an unusable checkpoint; or, after the blocks before
-            it were yielded, an invalid input; the message then says how many inputs are done.
+        BertkitError: no input, two inputs, an output that exists or has an unknown ending, an unusable checkpoint; or,
+            after the blocks before it were yielded, an invalid input; the message then says how many inputs are done.
     """
     if bool(questions) != (context is not None):
         raise DataError("--question and --context (or --context-file) must be given together")
