@@ -139,7 +139,7 @@ def test_file_names_that_are_not_utf8_are_read(tmp_path):
 
 
 def test_a_link_without_a_target_is_no_place_to_write_to(bertkit, tmp_path):
-    link = tmp_path / "link"
+    link = tmp_path / "link.jsonl"
     link.symlink_to(tmp_path / "nowhere")
     calls = [
         ["recipes", "copy", "finetune/glue/sst2", link],

@@ -200,9 +200,10 @@ def test_resuming_nothing(bertkit, tmp_path, glue, checkpoint):
 def test_predicting_without_or_with_two_inputs(bertkit, tmp_path, checkpoint):
     out, file = tmp_path / "out.jsonl", tmp_path / "in.txt"
     file.write_text("good\n")
-    expected = "give texts as arguments, or a file of texts with --input"
-    refused(bertkit("predict", checkpoint, "--output", out), out, expected)
-    refused(bertkit("predict", checkpoint, "good", "--input", file, "--output", out), out, expected)
+    nothing = bertkit("predict", checkpoint, "--output", out)
+    refused(nothing, out, "give texts as arguments, or a file of texts with --input")
+    both = bertkit("predict", checkpoint, "good", "--input", file, "--output", out)
+    refused(both, out, f"give texts as arguments or a file of texts with --input {file}, not both")
 
 
 def test_predicting_with_a_checkpoint_that_was_not_fine_tuned(bertkit, tmp_path, checkpoint):
