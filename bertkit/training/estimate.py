@@ -9,6 +9,7 @@ import torch
 from transformers import PreTrainedModel
 
 from bertkit.placement.resolve import Placement
+from bertkit.progress import counted
 from bertkit.training.cpu import attention_kernel
 
 _WEIGHT, _GRADIENT, _MOMENTS = 4, 4, 8  # bytes per parameter: float32, with AdamW's two moments
@@ -141,4 +142,4 @@ def device_name(device: str) -> str:
     if device == "cuda":
         return str(torch.cuda.get_device_name())
     threads = torch.get_num_threads()
-    return f"cpu with {threads} thread{'s' if threads > 1 else ''}" if device == "cpu" else device
+    return f"cpu with {counted(threads, 'thread')}" if device == "cpu" else device

@@ -18,7 +18,7 @@ from transformers import TrainerCallback
 from bertkit.errors import BertkitError, OutputError, RecipeError, listed
 from bertkit.files import remove_unfinished, write_json, write_whole
 from bertkit.placement.resolve import check_processes, is_main_process
-from bertkit.progress import is_score, say
+from bertkit.progress import counted, is_score, say
 from bertkit.recipe.find import list_recipes
 from bertkit.recipe.load import Recipe
 from bertkit.tasks.classification.glue import GlueTask
@@ -205,7 +205,7 @@ def glue_table(results: GlueResults) -> str:
         shown = ", ".join(f"{key.removeprefix('eval_')} {value:.4f}" for key, value in results.tasks[name].items())
         lines.append(f"{name:<{width}}  {score:5.1f}  {shown}")
     number = len(results.scores)
-    lines.append(f"{'':<{width}}  {results.average:5.1f}  average of {number} task{'s' if number > 1 else ''}, on dev")
+    lines.append(f"{'':<{width}}  {results.average:5.1f}  average of {counted(number, 'task')}, on dev")
     if results.submission is not None:
         lacks = f"; the leaderboard also requires {', '.join(results.missing)}" if results.missing else ""
         lines.append(f"for the leaderboard: {results.submission}{lacks}")

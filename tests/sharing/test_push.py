@@ -393,12 +393,8 @@ def test_a_score_is_pushed_for_a_task_of_a_benchmark_and_goes_with_the_next_chec
     assert ".eval_results/bertkit.yaml" not in pushed(world, "ada/scored")
 
 
-def test_the_card_of_pre_training_gets_licence_language_and_address(checkpoint, tmp_path):
-    run, folder = tmp_path / "run", tmp_path / "push"
-    shutil.copytree(checkpoint, run)
-    folder.mkdir()
-    recipe = load_recipe("bert-mini", {"data.corpus": ["x.txt"], "data.vocab_size": 90})
-    facts = CardFacts(
+def facts_of_pretraining(blocks):
+    return CardFacts(
         title="BERT",
         head="BertForPreTraining",
         auto_class="AutoModelForPreTraining",
@@ -407,9 +403,17 @@ def test_the_card_of_pre_training_gets_licence_language_and_address(checkpoint, 
         data={},
         metrics={},
         main_metrics=(),
-        recipe=recipe.to_dict(),
+        recipe=blocks,
         seed=1,
     )
+
+
+def test_the_card_of_pre_training_gets_licence_language_and_address(checkpoint, tmp_path):
+    run, folder = tmp_path / "run", tmp_path / "push"
+    shutil.copytree(checkpoint, run)
+    folder.mkdir()
+    recipe = load_recipe("bert-mini", {"data.corpus": ["x.txt"], "data.vocab_size": 90})
+    facts = facts_of_pretraining(recipe.to_dict())
     recipe.save(run / "recipe.yaml", "Resolved from bert-mini")
     write_json(run / "run.json", {"finished": True, **recorded_card(facts)})
     (run / "README.md").write_text(model_card(facts))
@@ -423,18 +427,7 @@ def test_the_card_of_pre_training_gets_licence_language_and_address(checkpoint, 
 
 def test_a_benchmark_for_pre_training_is_refused_and_not_ignored(tmp_path):
     blocks = load_recipe("bert-mini", {"data.corpus": ["x.txt"], "data.vocab_size": 90}).to_dict()
-    facts = CardFacts(
-        title="BERT",
-        head="BertForPreTraining",
-        auto_class="AutoModelForPreTraining",
-        pipeline_tag="fill-mask",
-        task="BERT.",
-        data={},
-        metrics={},
-        main_metrics=(),
-        recipe={**blocks, "hub": {**blocks["hub"], "benchmark_task": "dev"}},
-        seed=1,
-    )
+    facts = facts_of_pretraining({**blocks, "hub": {**blocks["hub"], "benchmark_task": "dev"}})
     write_json(tmp_path / "run.json", {"finished": True, "main_metric": None, **recorded_card(facts)})
     with pytest.raises(HubError, match=r"hub\.benchmark_task: dev: the run has no main score"):
         push_module._write_eval_results(tmp_path, tmp_path)

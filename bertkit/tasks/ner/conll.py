@@ -18,6 +18,7 @@ from pathlib import Path
 
 from bertkit.errors import DataError, listed
 from bertkit.files import write_whole
+from bertkit.progress import counted
 from bertkit.reading.text_files import PACKINGS, read_blocks
 from bertkit.reading.utf8 import decode_lines
 from bertkit.tables.table import Table
@@ -196,7 +197,8 @@ def _check_widths(sentences: Sequence[Sequence[list[str]]], begins: Sequence[int
             at_start = at_start and mark is not None
             if len(fields) != width:
                 faults.append(
-                    f"{source}, line {line}: {_counted(len(fields))} where most lines have {width}: {fields[0]!r} …"
+                    f"{source}, line {line}: {counted(len(fields), 'column')} where most lines have {width}: "
+                    f"{fields[0]!r} …"
                 )
                 marks |= {mark: None} if at_start and mark else {}
     if not faults:
@@ -243,7 +245,3 @@ def _fields(line: str) -> list[str]:
     if "\t" in line:
         return line.split("\t")
     return [field for field in line.split(" ") if field]
-
-
-def _counted(columns: int) -> str:
-    return f"{columns} column{'s' * (columns != 1)}"

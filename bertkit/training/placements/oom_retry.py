@@ -12,6 +12,7 @@ from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 
 from bertkit.errors import PlacementError
 from bertkit.placement.resolve import largest_divisor
+from bertkit.progress import counted
 from bertkit.training.batches import batch_size, part_of_batch
 from bertkit.training.trainer import BertkitTrainer
 
@@ -95,7 +96,7 @@ class MemorySavingTrainer(BertkitTrainer):
             PlacementError: as `training_step`.
         """
         at_once = min(self._at_once or examples, examples)
-        what = f"out of memory with {at_once} sequence{'s' if at_once > 1 else ''} at once on a device ({message})"
+        what = f"out of memory with {counted(at_once, 'sequence')} at once on a device ({message})"
         if at_once == 1:
             raise PlacementError(
                 f"{what}; set placement.gradient_checkpointing=true, shorten --max-seq-length, or share the model "
