@@ -11,6 +11,7 @@ from bertkit.checkpoint.faults import not_finite
 from bertkit.inference.onnx_model import OnnxModel
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
     from transformers import PreTrainedModel
 
@@ -74,6 +75,20 @@ def forward_in_batches(
         if reached is not None:
             reached(start, len(order))
     return [kept[number] for number in range(len(order))]
+
+
+def placed(model: PreTrainedModel, device: str, dtype: torch.dtype) -> PreTrainedModel:
+    """Moves a network to the device of inference, in place, where its products are computed in the fastest way.
+
+    Args:
+        device: from `bertkit.placement.resolve.inference_device`.
+        dtype: from `bertkit.placement.resolve.inference_dtype`.
+    """
+    from bertkit.placement.matrix_products import use_fast_products
+
+    if device == "cpu":
+        use_fast_products(model)
+    return model.to(device, dtype)
 
 
 def _tensors(outputs: Any) -> Iterator[Tensor]:

@@ -20,6 +20,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from bertkit.placement.matrix_products import has_onednn, product
+
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
@@ -95,19 +97,6 @@ def _expected(head: str, config: PreTrainedConfig) -> dict[str, tuple[int, ...]]
     return shapes
 
 
-def _has_onednn() -> bool:
-    """Returns whether matrices are multiplied by oneDNN instead of torch's own choice for float32, MKL.
-
-    MKL uses AVX2 on CPUs other than Intel's, and oneDNN AVX-512 wherever the CPU has it, which is twice as fast. The
-    operators are those of torch's compiler; another version of torch may lack them.
-    """
-    if torch.backends.cpu.get_cpu_capability() != "AVX512":
-        return False
-    return torch._C._has_mkldnn and all(
-        hasattr(torch.ops.mkldnn, name) for name in ("_linear_pointwise", "_reorder_linear_weight")
-    )
-
-
 def _packed(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Returns the weights, the matrices of the layers and of the pooler in the order in which oneDNN reads them."""
     return {
@@ -131,7 +120,7 @@ class PlainBert(nn.Module):
         super().__init__()
         self.config = config
         self.device, self.dtype = torch.device("cpu"), torch.float32
-        self._weights = _packed(weights) if _has_onednn() else weights
+        self._weights = _packed(weights) if has_onednn() else weights
         self._activation = _ACTIVATIONS[config.hidden_act]
         self._name, self._pooled = _HEADS[head]
         weight, bias = (
@@ -192,8 +181,7 @@ class PlainBert(nn.Module):
         weight, bias = self._weights[f"{name}.weight"], self._weights[f"{name}.bias"]
         if not weight.is_mkldnn:
             return F.linear(states, weight, bias)
-        product: Tensor = torch.ops.mkldnn._linear_pointwise(states, weight, bias, "none", [], "")
-        return product
+        return product(states, weight, bias)
 
     def _norm(self, name: str, states: Tensor) -> Tensor:
         weight, bias = (self._weights[f"{name}.LayerNorm.{part}"] for part in ("weight", "bias"))

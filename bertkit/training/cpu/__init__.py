@@ -6,12 +6,13 @@ They do not change results beyond rounding, except that dropout samples differen
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from bertkit.placement.matrix_products import fast_products
 from bertkit.placement.resolve import Placement
 from bertkit.training.cpu.dropout import ATTENTION, FastDropout, fast_dropout
 from bertkit.training.cpu.few_lengths import Collate, with_few_lengths
@@ -66,8 +67,10 @@ class CpuSpeedUps:
         """
         if self.is_on:
             keep_freed_memory()
-        # Inductor fails on the autograd functions of fast dropout.
-        with fast_dropout(model) if self.is_on and not self.compiles else nullcontext():
+        if not self.is_on or self.compiles:  # Inductor fails on their autograd functions
+            yield
+            return
+        with fast_dropout(model), fast_products(model):
             yield
 
 

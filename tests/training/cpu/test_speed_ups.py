@@ -12,13 +12,15 @@ import torch
 from bertkit.errors import RecipeError
 from bertkit.model.configuration_bert import BertConfig
 from bertkit.model.modeling_bert import BertForSequenceClassification
+from bertkit.placement import matrix_products
+from bertkit.placement.matrix_products import OneDnnLinear
 from bertkit.placement.resolve import Placement, place
 from bertkit.placement.settings import PlacementSettings
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.cpu import attention_kernel, cpu_speed_ups
 
 TOKENIZER: Any = SimpleNamespace(pad_token_id=0, pad_token_type_id=0)
-ALL = {"collator", "micro_batches", "dropout"}
+ALL = {"collator", "micro_batches", "dropout", "products"}
 
 
 def placement(**changes: Any) -> Placement:
@@ -49,7 +51,9 @@ def found(where: Placement, compiles: bool) -> set[str]:
         kernel, mask = attention_kernel(model)
         assert kernel == "sdpa"
         names |= {"dropout"} if mask == 1 else set()
+        names |= {"products"} if isinstance(model.classifier, OneDnnLinear) else set()
     assert attention_kernel(model) == before
+    assert type(model.classifier) is torch.nn.Linear
     return names
 
 
@@ -60,11 +64,12 @@ def found(where: Placement, compiles: bool) -> set[str]:
         ({"cpu_speed_ups": False}, False, set()),
         ({"device": "cuda"}, False, set()),
         ({"fixed_shapes": True}, False, ALL - {"collator", "micro_batches"}),
-        ({}, True, ALL - {"dropout", "micro_batches"}),
+        ({}, True, {"collator"}),
         ({"strategy": "fsdp", "num_processes": 2}, False, ALL),
     ],
 )
-def test_where_they_are_on(changes, compiles, expected):
+def test_where_they_are_on(changes, compiles, expected, monkeypatch):
+    monkeypatch.setattr(matrix_products, "outruns_mkl", lambda: True)
     assert found(placement(**changes), compiles) == expected
 
 
