@@ -18,6 +18,7 @@ from bertkit.inference.collector import without_collector
 from bertkit.inference.ensemble import EnsembleModel, is_ensemble, members_of
 from bertkit.inference.forward import forward_in_batches, placed
 from bertkit.inference.onnx_model import OnnxModel, is_onnx
+from bertkit.inference.run_data import data_of_run
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.placement.resolve import Precision, inference_device, inference_dtype
 from bertkit.progress import Bar, Reached, say, without_library_bars
@@ -272,7 +273,7 @@ def evaluate(
         revision: branch, tag or commit of a Hub id; ``None`` for ``main``.
         trust_remote_code: run the code that the checkpoint brings; the revision is said on stderr.
         data: values of the task's ``data`` block: ``data_dir``, ``validation_file``, ``max_seq_length``, …; ``None`` is
-            not given.
+            not given. Without a file, a folder or a Hub data set, a run directory is scored on the data of its run.
 
     Raises:
         BertkitError: the checkpoint or the data are not usable.
@@ -280,7 +281,7 @@ def evaluate(
     given = {"max_train_samples" if split == "train" else "max_eval_samples": max_samples, **data}
     given = {key: str(value) if isinstance(value, Path) else value for key, value in given.items() if value is not None}
     name = at_revision(checkpoint, revision, trust_remote_code)
-    task, config = load_task(name, given)
+    task, config = load_task(name, data_of_run(name, given) | given)
     if columns:
         task = task.with_columns(columns)
     if split not in task.splits:

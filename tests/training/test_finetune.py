@@ -54,7 +54,8 @@ def test_evaluate_gives_the_score_of_the_run(run, glue):
     again = evaluate(run.output_dir, data_dir=glue)
     assert again.metrics["eval_accuracy"] == run.metrics["eval_accuracy"]
     assert again.examples == 24
-    limited = evaluate(run.output_dir, data_dir=glue, max_samples=5)
+    assert evaluate(run.output_dir) == again  # the data of the run
+    limited = evaluate(run.output_dir, max_samples=5)
     assert limited.examples == 5
     with pytest.raises(DataError, match="--split dev: expected one of test, train, valid"):
         evaluate(run.output_dir, data_dir=glue, split="dev")
