@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from bertkit.errors import DataError, did_you_mean
@@ -13,6 +14,8 @@ from bertkit.tasks.splits import Columns, FineTuningData
 
 if TYPE_CHECKING:
     from datasets import Dataset
+
+_FEWEST_JUDGED = 10  # examples; of fewer, the same prediction may be right
 
 
 class PerExample:
@@ -69,6 +72,26 @@ class PerExample:
         """Returns predictions or references of `judged` as plain data for files, with the names of classes."""
         return [value.item() if hasattr(value, "item") else value for value in values]
 
+    def warning_on(self, outputs: Outputs, features: Columns, examples: Columns) -> str | None:
+        """Returns a warning if all examples have the same prediction, unlike their references; None otherwise.
+
+        Args:
+            outputs, features, examples: as for `bertkit.tasks.base.Task.decode`, of a labelled split.
+        """
+        try:
+            judged = self.judged(outputs, features, examples)
+        except DataError:
+            return None
+        predicted, true = (_words(self.named(values)) for values in judged)
+        if len(judged[1]) < _FEWEST_JUDGED or predicted is None or len(predicted) > 1 or len(true or ()) < 2:
+            return None
+        [word] = predicted
+        found = f"all predictions are {word!r}" if word else "no label is predicted"
+        return (
+            f"warning: {found} on the validation set: the model does not tell its examples apart; train longer, or try "
+            "another train.learning_rate or train.seed"
+        )
+
     # ---- the report of a run ----------------------------------------------------------------------------------------
 
     def score_terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> Terms | None:
@@ -122,3 +145,12 @@ class PerExample:
                 if predicted[row] != true[row]
             ]
         )
+
+
+def _words(values: Sequence[Any]) -> set[str] | None:
+    """Returns the different words of predictions, which are words or lists of words; None for others.
+
+    An empty list counts as an empty word.
+    """
+    flat = list(chain.from_iterable((value or [""]) if isinstance(value, list) else [value] for value in values))
+    return set(flat) if all(isinstance(value, str) for value in flat) else None

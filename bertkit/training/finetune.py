@@ -103,7 +103,9 @@ def finetune(
         if run.is_main_process:
             with run.files() as folder:
                 config.save_pretrained(folder)
-    outcome = _outcome(task, trainer, splits, prepared.features) if run.wants_report else None
+    outcome = _outcome(task, trainer, splits, prepared.features)
+    if warning := task.warning_on(outcome.outputs, outcome.features, outcome.examples):
+        say(warning)
     metrics = _score_and_predict_the_rest(task, run, trainer, splits, prepared.features, evaluation)
     return run.finish(
         trainer, finetuned_card(task, splits, run.recipe, config, metrics, run.record, card_note), outcome
@@ -266,7 +268,7 @@ def with_absolute_paths(recipe: Recipe) -> Recipe:
 
 
 def _outcome(task: Task, trainer: BertkitTrainer, splits: Mapping[str, Split], features: Mapping[str, Any]) -> Outcome:
-    """Returns the outputs of the last evaluation, for the report; a collective call."""
+    """Returns the outputs of the last evaluation; a collective call."""
     outputs, split = trainer.outputs(features["validation"]), splits["validation"]
     columns = ColumnsOf(features["validation"]), ColumnsOf(split.examples)
     training = ColumnsOf(splits["train"].examples)

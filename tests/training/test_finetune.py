@@ -276,3 +276,12 @@ def test_predicting_needs_a_fine_tuned_checkpoint(checkpoint):
         load(checkpoint).predict("the film is lovely")
     with pytest.raises(CheckpointError, match="does not say which task"):
         load(checkpoint, data_dir="glue")
+
+
+def test_a_run_that_predicts_one_class_ends_with_a_warning(glue, checkpoint, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(BertkitTrainer, "outputs", lambda trainer, examples: np.zeros((len(examples), 2)))
+    overrides = FAST | {"train.max_steps": 1}
+    run = finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / "run", overrides=overrides)
+    [warning] = json.loads((run.output_dir / "run.json").read_text())["warnings"]
+    assert warning.startswith("warning: all predictions are 'negative' on the validation set")
+    assert warning in capsys.readouterr().err
