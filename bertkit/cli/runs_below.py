@@ -45,7 +45,7 @@ def runs(
 def _table(found: Sequence[ListedRun], folder: Path) -> Iterator[str]:
     """Yields the lines of the table, as wide as the terminal; in files and pipes as wide as its content.
 
-    A terminal that is too narrow gets fewer columns.
+    A terminal that is too narrow gets fewer columns, and a last line with their names.
     """
     from rich.console import Console
 
@@ -55,13 +55,17 @@ def _table(found: Sequence[ListedRun], folder: Path) -> Iterator[str]:
     columns = ["run", "state", "score", "task", "from", "date (UTC)"]
     rows = [_row(run, folder) for run in found]
     table, unlimited = _with_columns(columns, rows), console.options.update(max_width=_WIDEST)
-    for dropped in ("from", "date (UTC)"):
+    dropped = []
+    for name in ("from", "date (UTC)"):
         if console.measure(table, options=unlimited).maximum <= console.width:
             break
-        columns.remove(dropped)
+        columns.remove(name)
+        dropped.append(name)
         table = _with_columns(columns, rows)
     console.print(table)
     yield from (line.rstrip() for line in written.getvalue().rstrip().split("\n"))
+    if dropped:
+        yield f"no room for: {', '.join(dropped)}; see --json"
 
 
 def _row(run: ListedRun, folder: Path) -> dict[str, str]:

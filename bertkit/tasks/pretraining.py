@@ -30,6 +30,7 @@ from bertkit.corpus.store.writer import build_token_store
 from bertkit.corpus.vocabulary.tokenizer import MergeScore, TokenizerType
 from bertkit.errors import DataError, RecipeError
 from bertkit.metrics.pretraining import PAIRS
+from bertkit.progress import counted
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -199,12 +200,13 @@ class PretrainingCorpus:
     facts: dict[str, Any]
 
     def __str__(self) -> str:
-        held_out = f"{self.facts['held_out_documents']} documents held out"
+        held_out = f"{counted(self.facts['held_out_documents'], 'document')} held out"
         if self.validation is None:
             held_out = "none held out: there are too few documents, or data.validation_fraction is 0"
         if self.facts["streamed"]:
             return f"streamed block by block; {held_out}"
-        return "{documents} documents, {sentences} sentences, {tokens} tokens; ".format(**self.facts) + held_out
+        sizes = [counted(self.facts[f"{noun}s"], noun) for noun in ("document", "sentence", "token")]
+        return f"{', '.join(sizes)}; {held_out}"
 
 
 def load_corpus(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import sys
 from datetime import UTC, datetime
 
 import pytest
@@ -125,3 +127,22 @@ def test_the_command_prints_a_table_or_json(place, tmp_path):
     [row] = json.loads(CliRunner().invoke(app, ["runs", str(tmp_path), "--json"]).stdout)
     assert (row["folder"], row["score"]) == (str(tmp_path / "here" / "done"), 0.875)
     assert CliRunner().invoke(app, ["runs", str(tmp_path / "here" / "done" / "nothing")]).exit_code != 0
+
+
+def test_a_narrow_terminal_is_told_which_columns_have_no_room(place, tmp_path, monkeypatch):
+    from bertkit.cli.runs_below import _table
+
+    place("done", score=0.875)
+    found = runs(tmp_path)
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    for columns, lost in ((140, ""), (70, "no room for: from;"), (50, "no room for: from, date (UTC);")):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        lines = list(_table(found, tmp_path))
+        assert max(map(len, lines)) <= columns
+        assert lines[-1].startswith(lost) if lost else "no room" not in lines[-1]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True

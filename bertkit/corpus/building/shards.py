@@ -29,7 +29,7 @@ from bertkit.corpus.store.token_store import TokenStore
 from bertkit.corpus.store.writer import Progress, Reading, origin_key, store_origin, write_store
 from bertkit.errors import DataError, OutputError
 from bertkit.files import new_folder, remove_unfinished, unlocked, write_whole
-from bertkit.progress import say
+from bertkit.progress import counted, say
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -150,7 +150,7 @@ def _repeated(reading: Reading, chosen: DocumentFilter, work: Path) -> frozenset
         return frozenset(read_metadata(file)["documents"])
     found = repeated_documents(reading, chosen.deduplicate)
     write_metadata(file, {"documents": sorted(found)})
-    say(f"duplicates: {len(found)} documents are left out")
+    say(f"duplicates: {counted(len(found), 'document')} left out")
     return found
 
 

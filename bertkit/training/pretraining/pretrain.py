@@ -20,7 +20,7 @@ from bertkit.corpus.sources import Source
 from bertkit.errors import RecipeError
 from bertkit.metrics.pretraining import PAIRS, TOKENS, score_names
 from bertkit.placement.resolve import check_processes
-from bertkit.progress import METRIC_NAMES, Bar, say
+from bertkit.progress import METRIC_NAMES, Bar, counted, say
 from bertkit.recipe.distillation import distillation_settings
 from bertkit.recipe.load import Recipe
 from bertkit.sharing.card_facts import CardFacts
@@ -332,7 +332,8 @@ def _print_data(
     phases: Sequence[Phase],
 ) -> None:
     say(f"corpus: {corpora}")
-    say(f"model: {config.num_hidden_layers} layers, hidden size {config.hidden_size}, {config.vocab_size} pieces")
+    layers = counted(config.num_hidden_layers, "layer")
+    say(f"model: {layers}, hidden size {config.hidden_size}, {config.vocab_size} pieces")
     for number, (phase, part) in enumerate(zip(phases, train_set.parts, strict=True)):
         evaluated = f", {len(eval_sets[number])} held-out" if eval_sets else ""
         say(
@@ -360,21 +361,17 @@ def _card(recipe: Recipe, record: RunRecord, metrics: dict[str, float], start: S
             about = [*about, "Its masked-LM head was not trained in this run."]
     family = start.config.model_type
     encoder = "BERT" if family in BERT else family
-    size = (
-        "a stream of documents"
-        if corpus["streamed"]
-        else "{train_documents} documents of a corpus of {sentences} sentences and {tokens} tokens".format(**corpus)
-    )
+    size, held_out = "a stream of documents", counted(corpus["held_out_documents"], "document")
+    if not corpus["streamed"]:
+        whole = [counted(corpus[f"{noun}s"], noun) for noun in ("sentence", "token")]
+        size = f"{counted(corpus['train_documents'], 'document')} of a corpus of {' and '.join(whole)}"
     return CardFacts(
         title=f"{encoder} pre-trained with bertkit",
         head=head_class(start.head, start.config, encoder).__name__,
         auto_class=start.head.replace("BertFor", "AutoModelFor"),
         pipeline_tag="fill-mask" if fills_masks else "feature-extraction",
         task=" ".join([f"{encoder}, pre-trained {origin} by {objectives}.", *about]),
-        data={
-            "train": size,
-            "validation": f"{corpus['held_out_documents'] or 'no'} documents of the same corpus, held out",
-        },
+        data={"train": size, "validation": f"{held_out} of the same corpus, held out"},
         metrics=metrics,
         main_metrics=tuple(name for name in names if name in metrics),
         recipe=recipe.to_dict(),
