@@ -38,6 +38,7 @@ _MEASURES = (
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _SECONDS_BETWEEN_LINES = 15.0
 _MOST_SCORES = 8
+_GIB, _MIB = 1 << 30, 1 << 20
 
 
 def on_terminal() -> bool:
@@ -164,6 +165,15 @@ def counted(number: int, noun: str) -> str:
     ('1 row', '2 rows')
     """
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def memory_size(size: int) -> str:
+    """Formats a number of bytes of memory; `bertkit.files.readable_size` is for files.
+
+    >>> memory_size(3 << 29), memory_size(3 << 18)
+    ('1.50 GiB', '0.8 MiB')
+    """
+    return f"{size / _GIB:.2f} GiB" if size >= _GIB else f"{size / _MIB:.1f} MiB"
 
 
 Reached = Callable[[int, int], None]

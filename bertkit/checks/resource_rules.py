@@ -9,8 +9,8 @@ from bertkit.checks.findings import Finding, error, warning
 from bertkit.checks.plan import checkpoints, disk, memory, store
 from bertkit.checks.registry import rule
 from bertkit.checks.subject import Subject
-
-_GIB = 1 << 30
+from bertkit.files import readable_size
+from bertkit.progress import counted, memory_size
 
 
 @rule("memory", "trainer")
@@ -21,8 +21,8 @@ def memory_of_device(subject: Subject) -> Iterator[Finding]:
         size = subject.placement.per_device_train_batch_size
         yield warning(
             "placement.per_device_train_batch_size",
-            f"a step of {size} sequences per device needs about {need.needed / _GIB:.1f} GiB, and the "
-            f"{subject.placement.device} has {need.available / _GIB:.1f} GiB; no forward and backward pass was made",
+            f"a step of {size} sequences per device needs about {memory_size(need.needed)}, and the "
+            f"{subject.placement.device} has {memory_size(need.available)}; no forward and backward pass was made",
             f"set placement.per_device_train_batch_size={max(1, size // 2)} (the results stay the same), "
             "placement.gradient_checkpointing=true, or a smaller --max-seq-length",
         )
@@ -33,10 +33,11 @@ def disk_space(subject: Subject) -> Iterator[Finding]:
     """Compares the size of the run directory with the free disk space."""
     need = disk(subject)
     if need is not None and need.needed > need.available:
+        kept = counted(checkpoints(subject), "checkpoint")
         yield error(
             "--output-dir",
-            f"the final weights and {checkpoints(subject)} checkpoints need {need.needed / _GIB:.1f} GiB, and "
-            f"{subject.output_dir} has {need.available / _GIB:.1f} GiB free",
+            f"the final weights and {kept} need {readable_size(need.needed)}, and "
+            f"{subject.output_dir} has {readable_size(need.available)} free",
             "set train.save_total_limit=1 or train.save_strategy=no, or give another --output-dir",
         )
 
@@ -48,8 +49,8 @@ def store_space(subject: Subject) -> Iterator[Finding]:
     if need is not None and need.needed > need.available:
         yield error(
             "HF_HOME",
-            f"building the tokenized corpus needs {need.needed / _GIB:.1f} GiB, and the cache has "
-            f"{need.available / _GIB:.1f} GiB free",
+            f"building the tokenized corpus needs {readable_size(need.needed)}, and the cache has "
+            f"{readable_size(need.available)} free",
             "set HF_HOME to a folder with more space, or give --streaming",
         )
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from bertkit.cli.printing import print_lines, print_text
+from bertkit.files import readable_size
 from bertkit.json_text import dumps
-from bertkit.progress import duration, printable, wants_colours
+from bertkit.progress import counted, duration, memory_size, printable, wants_colours
 
 if TYPE_CHECKING:
     from bertkit.checks.findings import Report
 
-_GIB = 1 << 30
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
@@ -78,7 +78,7 @@ def _summary(report: Report) -> Iterator[str]:
             width = shutil.get_terminal_size().columns
             yield textwrap.fill(f"{name or 'plan'}: {_sentence(plan)}", width, subsequent_indent="  ")
     counts = (("error", report.errors), ("warning", report.warnings))
-    yield ", ".join(f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts)
+    yield ", ".join(counted(count, name) for name, count in counts)
 
 
 def _sentence(plan: Mapping[str, Any]) -> str:
@@ -89,16 +89,11 @@ def _sentence(plan: Mapping[str, Any]) -> str:
         f"{plan['steps']:,} steps of {plan['global_train_batch_size']} ({examples} examples)",
         f"{plan['tokens']:,} tokens",
         f"{time} on {plan['device']}",
-        f"memory {_size(plan['memory_bytes'])} of {_size(plan['memory_available_bytes'])}",
+        f"memory {memory_size(plan['memory_bytes'])} of {memory_size(plan['memory_available_bytes'])}",
     ]
     if plan["disk_bytes"] is not None:
-        count = plan["checkpoints"]
-        kept = f"{count} checkpoint{'' if count == 1 else 's'} and the final weights"
-        parts.append(f"disk {_size(plan['disk_bytes'])} of {_size(plan['disk_free_bytes'])} for {kept}")
+        kept = f"{counted(plan['checkpoints'], 'checkpoint')} and the final weights"
+        parts.append(f"disk {readable_size(plan['disk_bytes'])} of {readable_size(plan['disk_free_bytes'])} for {kept}")
     if plan["store_bytes"] is not None:
-        parts.append(f"tokenized corpus {_size(plan['store_bytes'])}")
+        parts.append(f"tokenized corpus {readable_size(plan['store_bytes'])}")
     return "; ".join(parts)
-
-
-def _size(count: int) -> str:
-    return f"{count / _GIB:.2f} GiB" if count >= _GIB / 100 else f"{count / (1 << 20):.2f} MiB"

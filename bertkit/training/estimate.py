@@ -9,11 +9,10 @@ import torch
 from transformers import PreTrainedModel
 
 from bertkit.placement.resolve import Placement
-from bertkit.progress import counted
+from bertkit.progress import counted, memory_size
 from bertkit.training.cpu import attention_kernel
 
 _WEIGHT, _GRADIENT, _MOMENTS = 4, 4, 8  # bytes per parameter: float32, with AdamW's two moments
-_GIB, _MIB = 1 << 30, 1 << 20
 
 
 @dataclass(frozen=True)
@@ -33,21 +32,13 @@ class MemoryEstimate:
     teacher: int = 0
 
     def __str__(self) -> str:
-        states = f"{_size(self.states)} of weights, gradients and AdamW's moments"
+        states = f"{memory_size(self.states)} of weights, gradients and AdamW's moments"
         if self.activations is None:
             return f"{states}, and activations that are not estimated for such inputs"
-        teacher = f" + {_size(self.teacher)} of the teacher" if self.teacher else ""
+        teacher = f" + {memory_size(self.teacher)} of the teacher" if self.teacher else ""
         total = self.states + self.activations + self.teacher
-        return f"about {_size(total)} per device = {states} + {_size(self.activations)} of activations{teacher}"
-
-
-def _size(size: int) -> str:
-    """Formats a number of bytes.
-
-    >>> _size(3 << 29), _size(3 << 18)
-    ('1.50 GiB', '0.8 MiB')
-    """
-    return f"{size / _GIB:.2f} GiB" if size >= _GIB else f"{size / _MIB:.1f} MiB"
+        activations = f"{memory_size(self.activations)} of activations"
+        return f"about {memory_size(total)} per device = {states} + {activations}{teacher}"
 
 
 def estimate_memory(
