@@ -13,16 +13,17 @@ def data_of_run(checkpoint: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the values of the ``data`` block that a run was trained with.
 
     Args:
-        checkpoint: a run directory, or any other name of a checkpoint.
+        checkpoint: a run directory or a checkpoint in it, ``checkpoint-…``, or any other name of a checkpoint.
         given: values of the ``data`` block that the caller has.
 
     Returns:
-        The values; none if the checkpoint is no run directory, or if a file, a folder or a Hub data set is given.
+        The values; none if the checkpoint is not of a run, or if a file, a folder or a Hub data set is given.
 
     Raises:
         RecipeError: ``recipe.yaml`` cannot be read.
     """
-    recipe = Path(checkpoint) / "recipe.yaml"
+    folder = Path(checkpoint)
+    recipe = (folder.parent if folder.name.startswith("checkpoint-") else folder) / "recipe.yaml"
     if any(key.endswith(("_dir", "_file")) or key == "dataset_name" for key in given) or not recipe.is_file():
         return {}
     data = read_recipe_file(recipe)[0].get("data")

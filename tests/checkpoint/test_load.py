@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib.util
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,16 @@ def test_a_path_that_does_not_exist_is_refused_without_asking_the_hub(name):
 def test_a_folder_without_a_model_says_what_it_holds(tmp_path):
     (tmp_path / "notes.txt").write_text("")
     with pytest.raises(CheckpointError, match=r"no config\.json in this folder, which contains notes\.txt"):
+        load_config(str(tmp_path))
+
+
+def test_an_unfinished_run_names_its_newest_checkpoint(tmp_path):
+    for step in (9, 10, 11):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+        if step < 11:  # the last one was not written to its end
+            (tmp_path / f"checkpoint-{step}" / "config.json").write_text("{}")
+            os.utime(tmp_path / f"checkpoint-{step}", (step, step))
+    with pytest.raises(CheckpointError, match=r"continue it with --resume, or give .*/checkpoint-10$"):
         load_config(str(tmp_path))
 
 

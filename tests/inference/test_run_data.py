@@ -1,0 +1,42 @@
+"""The data that a run directory is scored on without further data."""
+
+from __future__ import annotations
+
+import pytest
+
+from bertkit.errors import RecipeError
+from bertkit.inference.run_data import data_of_run
+
+
+@pytest.fixture
+def run(tmp_path):
+    folder = tmp_path / "run"
+    (folder / "checkpoint-5").mkdir(parents=True)
+    (folder / "recipe.yaml").write_text("data: {train_file: /a/rows.csv, validation_fraction: 0.2, test_file: null}\n")
+    return folder
+
+
+@pytest.mark.parametrize("name", ["", "checkpoint-5"])
+def test_a_run_and_its_checkpoints_have_the_data_of_the_run(run, name):
+    assert data_of_run(str(run / name), {"max_eval_samples": 3}) == {
+        "train_file": "/a/rows.csv",
+        "validation_fraction": 0.2,
+    }
+
+
+@pytest.mark.parametrize("given", ["data_dir", "validation_file", "train_file", "test_file", "dataset_name"])
+def test_given_data_replace_those_of_the_run(run, given):
+    assert data_of_run(str(run), {given: "other"}) == {}
+
+
+def test_other_checkpoints_have_no_data(tmp_path):
+    assert data_of_run(str(tmp_path), {}) == {}
+    assert data_of_run("org/name", {}) == {}
+    (tmp_path / "recipe.yaml").write_text("data: none\n")
+    assert data_of_run(str(tmp_path), {}) == {}
+
+
+def test_a_damaged_recipe_is_an_error(run):
+    (run / "recipe.yaml").write_text("data: [")
+    with pytest.raises(RecipeError, match=r"recipe\.yaml"):
+        data_of_run(str(run), {})
