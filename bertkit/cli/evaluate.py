@@ -48,7 +48,7 @@ def evaluate(
     trust_remote_code: options.TrustRemoteCode = False,
     json: options.AsJson = False,
 ) -> None:
-    """Score a fine-tuned checkpoint, of bertkit or stock, on data of its task; a run without given data on its own."""
+    """Score a fine-tuned checkpoint, of bertkit or stock, on data of its task, by default on those of its run."""
     data = settings.block("data")
     most = data.pop("max_eval_samples", None)
     result = bertkit.evaluate(

@@ -17,7 +17,8 @@ def data_of_run(checkpoint: str, given: Mapping[str, Any]) -> dict[str, Any]:
         given: values of the ``data`` block that the caller has.
 
     Returns:
-        The values; none if the checkpoint is not of a run, or if a file, a folder or a Hub data set is given.
+        The values; none if the checkpoint is not of a run or is a copy from the Hub, whose recipe has no paths, or if a
+        file, a folder or a Hub data set is given.
 
     Raises:
         RecipeError: ``recipe.yaml`` cannot be read.
@@ -27,4 +28,6 @@ def data_of_run(checkpoint: str, given: Mapping[str, Any]) -> dict[str, Any]:
     if any(key.endswith(("_dir", "_file")) or key == "dataset_name" for key in given) or not recipe.is_file():
         return {}
     data = read_recipe_file(recipe)[0].get("data")
-    return {key: value for key, value in data.items() if value is not None} if isinstance(data, Mapping) else {}
+    if not isinstance(data, Mapping) or any(str(value).startswith("…") for value in data.values()):
+        return {}
+    return {key: value for key, value in data.items() if value is not None}

@@ -36,6 +36,14 @@ def test_other_checkpoints_have_no_data(tmp_path):
     assert data_of_run(str(tmp_path), {}) == {}
 
 
+def test_a_copy_from_the_hub_has_no_data(run):
+    from bertkit.sharing.model_card import without_paths
+
+    recipe = run / "recipe.yaml"
+    recipe.write_text(f"data: {{train_file: {without_paths('/a/rows.csv')}}}\n", encoding="utf-8")
+    assert data_of_run(str(run), {}) == {}
+
+
 def test_a_damaged_recipe_is_an_error(run):
     (run / "recipe.yaml").write_text("data: [")
     with pytest.raises(RecipeError, match=r"recipe\.yaml"):
