@@ -57,7 +57,8 @@ def predict(
     text_column: Annotated[
         list[str] | None,
         typer.Option(
-            help="Text column of a table, for a checkpoint that records none; twice for a pair.", show_default=False
+            help="Text column of a table; twice for a pair. By default as in training, or a usual name.",
+            show_default=False,
         ),
     ] = None,
     aggregation: Annotated[

@@ -89,8 +89,8 @@ def predict_stream(
         threshold: probability from which a label is predicted, instead of the thresholds of the checkpoint.
         form: give each input with its prediction in a form of another tool, one of `Task.output_forms`: for entities
             ``doccano`` or ``spans``. The lines are JSON objects then.
-        text_columns: columns of a table to read, one of texts or two of pairs, for a checkpoint that does not record
-            its columns; ``None`` for the usual names.
+        text_columns: columns of a table to read, one of texts or two of pairs; ``None`` for those of the training, or
+            usual names if the checkpoint does not record them.
         aggregation: how a token classifier that bertkit did not write joins tokens to entities, see
             `bertkit.tasks.ner.stock.StockDataSettings`; ``None`` for its default.
         precision, revision, trust_remote_code: as for `bertkit.load`.

@@ -267,8 +267,9 @@ def evaluate(
         checkpoint: a run directory, a folder or a Hub id.
         split: ``validation`` or ``train``, or another that has labels (``validation_mm`` of MNLI).
         max_samples: score only this number of examples, the first ones.
-        columns: for a checkpoint that does not record its columns, those of the data, named as in the task's settings:
-            ``text_columns``, ``label_column``, ``token_column``, ``tag_column``. By default columns of usual names.
+        columns: columns of the data, named as in the task's settings: ``text_columns``, ``label_column``,
+            ``token_column``, ``tag_column``. By default those of the training, or usual names if the checkpoint does
+            not record them.
         precision: ``auto`` is float32 on CPUs, and on GPUs bf16, or fp16 where the GPU has no bf16.
         revision: branch, tag or commit of a Hub id; ``None`` for ``main``.
         trust_remote_code: run the code that the checkpoint brings; the revision is said on stderr.

@@ -52,21 +52,26 @@ def product(states: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
 
 
 class _Linear(torch.autograd.Function):
+    """Computes (N, I) · (O, I)ᵀ + (O) = (N, O) by oneDNN.
+
+    Rows have one dimension, since `product` returns a view for more, and no view that a function has made may be
+    changed in place, as DeBERTa does.
+    """
+
     @staticmethod
-    def forward(ctx: Any, states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        ctx.save_for_backward(states, weight)
-        return product(states, weight, bias)
+    def forward(ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(rows, weight)
+        return product(rows, weight, bias)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        states, weight = ctx.saved_tensors
-        rows = gradient.reshape(-1, gradient.shape[-1])
-        of_states, of_weight, of_bias = ctx.needs_input_grad
+        rows, weight = ctx.saved_tensors
+        of_rows, of_weight, of_bias = ctx.needs_input_grad
         return (
-            product(gradient, weight.t()) if of_states else None,
-            product(rows.t(), states.reshape(-1, states.shape[-1]).t()) if of_weight else None,
-            rows.sum(dim=0) if of_bias else None,
+            product(gradient, weight.t()) if of_rows else None,
+            product(gradient.t(), rows.t()) if of_weight else None,
+            gradient.sum(dim=0) if of_bias else None,
         )
 
 
@@ -80,8 +85,9 @@ class OneDnnLinear(nn.Linear):
         is_float32 = states.dtype == self.weight.dtype == torch.float32 and states.device.type == "cpu"
         if not is_float32 or states.numel() == 0 or torch.is_autocast_enabled("cpu"):  # oneDNN refuses zero rows
             return super().forward(states)
-        result: Tensor = _Linear.apply(states, self.weight, self.bias)  # type: ignore[no-untyped-call]
-        return result
+        rows = states.reshape(-1, self.in_features)
+        result: Tensor = _Linear.apply(rows, self.weight, self.bias)  # type: ignore[no-untyped-call]
+        return result.view(*states.shape[:-1], self.out_features)
 
 
 def use_fast_products(model: nn.Module) -> list[nn.Module]:

@@ -48,6 +48,7 @@ class Task(PerExample, Served, Taught, ABC):
         head: the name of the model class in ``bertkit.model.modeling_bert``.
         pipeline_tag: the Hub's name of the checkpoint's task.
         label_columns: the tensors of a batch that hold labels. -100 (integers) and NaN (floats) mark a missing label.
+        columns_of_tables: settings that name columns, which another table may have under other names.
         relies_on_case: whether upper case usually distinguishes the labels of the task, as it does for names.
         splits: the names of all supported splits.
         main_metric: the key of `score` by which checkpoints are compared; larger is better.
@@ -64,6 +65,7 @@ class Task(PerExample, Served, Taught, ABC):
     head: ClassVar[str]
     pipeline_tag: ClassVar[str]
     label_columns: ClassVar[tuple[str, ...]] = ("labels",)
+    columns_of_tables: ClassVar[frozenset[str]] = frozenset()
     relies_on_case: ClassVar[bool] = False
     splits: Sequence[str] = ("train", "validation", "test")
     main_metric: str
@@ -85,9 +87,15 @@ class Task(PerExample, Served, Taught, ABC):
         """Returns a copy of the task that reads other columns of tables, given by the names of the settings.
 
         Raises:
-            RecipeError: the columns are those of the training, or the task has no such setting.
+            RecipeError: the task always reads the same columns, or has no such setting, or a name is impossible.
         """
-        raise RecipeError(f"task.{min(columns)}: this checkpoint reads the columns that it was trained on; remove it")
+        unknown = columns.keys() - self.columns_of_tables
+        if unknown:
+            raise RecipeError(f"task.{min(unknown)}: {self.name} reads no other column; remove it")
+        try:
+            return self.with_settings(**columns)
+        except ValueError as error:
+            raise RecipeError(f"task.{error}") from error
 
     def with_all_probabilities(self) -> Self:
         """Returns a copy of the task whose predictions hold the probability of every label."""

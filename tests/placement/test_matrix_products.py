@@ -72,6 +72,22 @@ def test_states_and_gradients_may_have_any_strides(strides):
 
 
 @with_onednn
+def test_outputs_may_be_changed_in_place():
+    torch.manual_seed(0)
+    layer, states, bias = nn.Linear(4, 6), torch.randn(2, 3, 4), torch.randn(1, requires_grad=True)
+
+    def gradients() -> tuple[torch.Tensor, ...]:
+        turned = layer(states).permute(0, 2, 1)
+        turned += bias
+        return torch.autograd.grad(turned.square().sum(), [layer.weight, layer.bias, bias])
+
+    expected = gradients()
+    layer.__class__ = OneDnnLinear
+    for one, other in zip(gradients(), expected, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@with_onednn
 def test_a_second_derivative_is_refused_rather_than_wrong():
     layer, states = OneDnnLinear(5, 7), torch.randn(3, 5, requires_grad=True)
     (gradient,) = torch.autograd.grad(layer(states).square().sum(), states, create_graph=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-from bertkit.errors import CheckpointError, DataError, RecipeError
+from bertkit.errors import CheckpointError, DataError
 from bertkit.tables import Table
 from bertkit.tables.columns import text_columns
 from bertkit.tables.labels import Problem, class_names, texts
@@ -65,12 +65,6 @@ class StockClassification(ClassificationTask):
 
     def _long_texts(self) -> str:
         return "cut" if self.data.long_text == "cut" else "windows"
-
-    def with_columns(self, columns: Mapping[str, Any]) -> Self:
-        unknown = columns.keys() - {"text_columns", "label_column"}
-        if unknown:
-            raise RecipeError(f"task.{min(unknown)}: not a column of {self.name}; remove it")
-        return self.with_settings(**columns)
 
     # ---- load -------------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from bertkit.errors import DataError, RecipeError, did_you_mean, noted, raise_all, shortened
+from bertkit.progress import counted
 from bertkit.tables import Table
 from bertkit.tables.columns import label_column, text_columns
 from bertkit.tables.labels import (
@@ -116,6 +117,7 @@ class ClassificationTask(TableTask, TextClassification):
     kind = "classification"
     settings = TaskSettings
     data_settings = DataSettings
+    columns_of_tables = frozenset({"text_columns", "label_column"})
     task: TaskSettings
     data: DataSettings
 
@@ -128,6 +130,15 @@ class ClassificationTask(TableTask, TextClassification):
         if self.task.problem == "regression":
             return "regression"
         return "multi_label_classification" if self.task.problem == "multi_label" else "single_label_classification"
+
+    def with_columns(self, columns: Mapping[str, Any]) -> Self:
+        given, own = columns.get("text_columns", ()), self.task.text_columns
+        if given and own and len(given) != len(own):
+            raise RecipeError(
+                f"task.text_columns: {', '.join(given)}; {self.name} reads {counted(len(own), 'column')} of texts, "
+                f"such as {', '.join(own)} in training"
+            )
+        return super().with_columns(columns)
 
     def load(self, splits: Sequence[str] | None = None) -> tuple[Self, dict[str, Split]]:
         splits = self.splits if splits is None else splits

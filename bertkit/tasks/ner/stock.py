@@ -79,12 +79,6 @@ class StockNer(NerTask):
     def model_labels(self) -> Sequence[str]:
         return self._own_labels
 
-    def with_columns(self, columns: Mapping[str, Any]) -> Self:
-        unknown = columns.keys() - {"token_column", "tag_column"}
-        if unknown:
-            raise RecipeError(f"task.{min(unknown)}: not a column of {self.name}; remove it")
-        return self.with_settings(**columns)
-
     def _split_of(self, table: Table, words: list[list[str]], tags: list[list[str]] | None) -> Split:
         """Builds the examples, with the tags under the names of the checkpoint.
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from bertkit.errors import RecipeError
 from bertkit.tables import Table
 from bertkit.tasks.question_answering.settings import DataSettings, TaskSettings
 from bertkit.tasks.question_answering.task import QuestionAnsweringTask
@@ -14,8 +13,6 @@ from bertkit.tasks.splits import Split
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
-
-_COLUMNS = {"id_column", "question_column", "context_column", "answers_column"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,12 +53,6 @@ class StockQuestionAnswering(QuestionAnsweringTask):
             f"windows of {given.max_seq_length} tokens that share {given.doc_stride}",
         )
         return task
-
-    def with_columns(self, columns: Mapping[str, Any]) -> Self:
-        unknown = columns.keys() - _COLUMNS
-        if unknown:
-            raise RecipeError(f"task.{min(unknown)}: not a column of {self.name}; remove it")
-        return self.with_settings(**columns)
 
     def load(self, splits: Sequence[str] | None = None) -> tuple[Self, dict[str, Split]]:
         """Reads questions as `QuestionAnsweringTask.load`; if one has no answer, they are scored as SQuAD 2.0."""

@@ -400,6 +400,19 @@ def test_a_checkpoint_reads_tables_that_have_its_columns_only(task, tmp_path):
     assert message(later, tmp_path, ["validation"]) == "later.csv: no column 'kind'; available: 'body', 'label'"
 
 
+def test_a_checkpoint_reads_other_columns_that_are_given(task, tmp_path):
+    trained, _ = task(train_csv=TRAIN).load(["train"])
+    (tmp_path / "later.csv").write_text("body,kind\nc,neg\n")
+    later = through_checkpoint(trained, validation_file=str(tmp_path / "later.csv"))
+    found = later.with_columns({"text_columns": ["body"], "label_column": "kind"})
+    assert found.load(["validation"])[1]["validation"].examples.to_dict() == {"body": ["c"], "labels": [0]}
+    assert later.task.text_columns == ["text"]
+    with pytest.raises(RecipeError, match=r"task\.text_columns: a, b; classification reads 1 column of texts"):
+        later.with_columns({"text_columns": ["a", "b"]})
+    with pytest.raises(RecipeError, match=r"task\.token_column: classification reads no other column"):
+        later.with_columns({"token_column": "words"})
+
+
 def test_a_checkpoint_refuses_labels_that_it_was_not_trained_on(task, tmp_path):
     trained, _ = task(train_csv=TRAIN).load(["train"])
     (tmp_path / "later.csv").write_text("text,label\na,neg\nb,neutral\n")
