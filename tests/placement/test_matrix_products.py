@@ -25,6 +25,14 @@ def test_onednn_is_chosen_on_cpus_with_avx_512_that_are_not_intels(tmp_path, mon
     assert not outruns_mkl(tmp_path / "missing")
 
 
+def check_both_ways(layer: nn.Linear, states: torch.Tensor, gradient: torch.Tensor) -> None:
+    """Compares outputs and gradients of a layer with those of the same layer by oneDNN."""
+    expected = computed(layer, states, gradient)
+    layer.__class__ = OneDnnLinear
+    for one, other in zip(computed(layer, states, gradient), expected, strict=True):
+        torch.testing.assert_close(one, other)
+
+
 def computed(layer: nn.Linear, states: torch.Tensor, gradient: torch.Tensor) -> list[torch.Tensor | None]:
     """Returns the outputs and the gradients of the states and of all weights."""
     states = states.clone().requires_grad_()
@@ -44,11 +52,7 @@ def test_outputs_and_gradients_are_those_of_nn_linear(shape, frozen, bias):
     for name in frozen:
         if getattr(layer, name) is not None:
             getattr(layer, name).requires_grad_(False)
-    expected = computed(layer, states, gradient)
-    layer.__class__ = OneDnnLinear
-    found = computed(layer, states, gradient)
-    for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one, other)
+    check_both_ways(layer, states, gradient)
 
 
 @with_onednn
@@ -64,11 +68,7 @@ def test_states_and_gradients_may_have_any_strides(strides):
         }[strides]
         for width in (5, 7)
     )
-    expected = computed(layer, states, gradient)
-    layer.__class__ = OneDnnLinear
-    found = computed(layer, states, gradient)
-    for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one, other)
+    check_both_ways(layer, states, gradient)
 
 
 @with_onednn
