@@ -52,14 +52,13 @@ def rate_alone(precision: str, device: str, width: int, tokens: int) -> float:
     """
     import torch
 
-    from bertkit.placement.matrix_products import use_fast_products
+    from bertkit.placement.matrix_products import fast_products
 
     kind = torch.bfloat16 if precision == "bf16" else torch.float32
     left = torch.randn(tokens, width, dtype=kind, device=device)
     layer = torch.nn.Linear(width, 4 * width, bias=False, dtype=kind, device=device)
-    use_fast_products(layer)
     best = float("inf")
-    with torch.inference_mode():
+    with fast_products([layer]), torch.inference_mode():
         for _ in range(10):
             started = time.perf_counter()
             for _ in range(5):

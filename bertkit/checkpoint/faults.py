@@ -73,9 +73,10 @@ def check_folder(name_or_path: str | Path, *files: str) -> None:
         if not any((path / name).exists() for name in files):
             found = ", ".join(sorted(entry.name for entry in path.iterdir())[:6]) or "nothing"
             remedy = "give the folder of a checkpoint"
-            steps = [entry for entry in path.glob("checkpoint-*") if any((entry / name).exists() for name in files)]
-            if steps:
-                newest = max(steps, key=lambda entry: entry.stat().st_mtime)
+            steps = [entry for entry in path.glob("checkpoint-*") if entry.name.removeprefix("checkpoint-").isdigit()]
+            steps = [entry for entry in steps if (entry / files[0]).exists()]
+            if steps and (path / "recipe.yaml").exists() and not (path / "config.json").exists():
+                newest = max(steps, key=lambda entry: int(entry.name.removeprefix("checkpoint-")))
                 remedy = f"a run that has not finished: continue it with --resume, or give {newest}"
             if (path / "adapter_config.json").exists():
                 remedy = "it is an adapter: merge it into its base model (PEFT's merge_and_unload) and give the result"

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertkit.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
     from transformers import PreTrainedModel
 
     from bertkit.inference.plain_bert import PlainBert
@@ -63,6 +64,10 @@ class EnsembleModel:
         self.config = members[0].config
         self.device = members[0].device
         self.dtype = members[0].dtype
+
+    def modules(self) -> Iterator[nn.Module]:
+        """Yields the modules of all members."""
+        return chain.from_iterable(member.modules() for member in self.members)
 
     def eval(self) -> EnsembleModel:
         """Switches all members to evaluation."""

@@ -11,7 +11,6 @@ from bertkit.checkpoint.faults import not_finite
 from bertkit.inference.onnx_model import OnnxModel
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
     from transformers import PreTrainedModel
 
@@ -55,17 +54,20 @@ def forward_in_batches(
     """
     import torch
 
+    from bertkit.placement.matrix_products import fast_products
+
     model.eval()
+    is_cpu = model.device.type == "cpu"
     order = np.argsort([-length for length in lengths], kind="stable").tolist()
     kept: dict[int, Kept] = {}
     start = 0
     while start < len(order):
         longest = max(lengths[order[start]], 1)
         chosen = order[start : start + max(1, min(batch_size, batch_size * _USUAL_LENGTH // longest))]
-        if model.device.type == "cpu":  # padding costs more there than small batches
+        if is_cpu:  # padding costs more there than small batches
             chosen = [number for number in chosen if lengths[number] >= _SHORTEST * longest]
         batch = {name: values.to(model.device) for name, values in collate(chosen).items()}
-        with torch.inference_mode():
+        with torch.inference_mode(), fast_products(model.modules() if is_cpu else ()):
             outputs = model(**batch, **options)
             for values in _tensors(outputs):
                 if not _is_finite(values, batch.get("attention_mask")):
@@ -75,20 +77,6 @@ def forward_in_batches(
         if reached is not None:
             reached(start, len(order))
     return [kept[number] for number in range(len(order))]
-
-
-def placed(model: PreTrainedModel, device: str, dtype: torch.dtype) -> PreTrainedModel:
-    """Moves a network to the device of inference, in place, where its products are computed in the fastest way.
-
-    Args:
-        device: from `bertkit.placement.resolve.inference_device`.
-        dtype: from `bertkit.placement.resolve.inference_dtype`.
-    """
-    from bertkit.placement.matrix_products import use_fast_products
-
-    if device == "cpu":
-        use_fast_products(model)
-    return model.to(device, dtype)
 
 
 def _tensors(outputs: Any) -> Iterator[Tensor]:

@@ -14,7 +14,6 @@ from bertkit.checkpoint.revision import at_revision
 from bertkit.errors import CheckpointError
 from bertkit.inference.embedding import Embedder, Pooling, TokenEmbeddings, load_encoder
 from bertkit.inference.fill_mask import MaskFiller, MaskPrediction
-from bertkit.inference.forward import placed
 from bertkit.inference.predictor import Predictor
 from bertkit.inference.predictor import load as load_predictor
 from bertkit.placement.resolve import Precision, inference_device, inference_dtype
@@ -223,4 +222,4 @@ class LoadedCheckpoint:
 
     def _placed(self, model: PreTrainedModel) -> PreTrainedModel:
         device = inference_device(self._device)
-        return placed(model, device, inference_dtype(self._precision, device))
+        return model.to(device, inference_dtype(self._precision, device))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertkit.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
     from transformers import PreTrainedConfig
 
 ONNX_FILE = "model.onnx"
@@ -51,6 +52,10 @@ class OnnxModel:
             raise CheckpointError(f"{folder}: {ONNX_FILE} cannot be loaded ({str(error).splitlines()[0]})") from error
         self._inputs = {each.name for each in self._session.get_inputs()}
         self._outputs = [each.name for each in self._session.get_outputs()]
+
+    def modules(self) -> Iterable[nn.Module]:
+        """Returns no modules."""
+        return ()
 
     def eval(self) -> OnnxModel:
         """Does nothing: an exported model has no dropout."""

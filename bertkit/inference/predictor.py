@@ -16,7 +16,7 @@ from bertkit.checkpoint.revision import at_revision
 from bertkit.errors import DataError, PlacementError
 from bertkit.inference.collector import without_collector
 from bertkit.inference.ensemble import EnsembleModel, is_ensemble, members_of
-from bertkit.inference.forward import forward_in_batches, placed
+from bertkit.inference.forward import forward_in_batches
 from bertkit.inference.onnx_model import OnnxModel, is_onnx
 from bertkit.inference.run_data import data_of_run
 from bertkit.model.labels_bert import IGNORE_INDEX
@@ -223,7 +223,7 @@ def _build_predictor(
         with without_library_bars():
             model, _ = load_model(task.head, place, config, new_head=False)
         task.prepare(model)
-        return placed(model, where, dtype)
+        return model.to(where, dtype)
 
     if is_ensemble(checkpoint):
         members = EnsembleModel([network(place) for place in members_of(checkpoint)])

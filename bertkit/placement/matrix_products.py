@@ -9,14 +9,16 @@ Dimensions: I input features, O output features.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.nn.utils.parametrize import is_parametrized
 
 
 def has_onednn() -> bool:
@@ -31,8 +33,12 @@ def has_onednn() -> bool:
     )
 
 
+@cache
 def outruns_mkl(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
-    """Returns whether oneDNN multiplies float32 matrices faster than MKL: with AVX-512, on CPUs other than Intel's."""
+    """Returns whether oneDNN is expected to multiply float32 matrices faster than MKL.
+
+    That is with AVX-512, on CPUs other than Intel's.
+    """
     return has_onednn() and cpuinfo.exists() and "GenuineIntel" not in cpuinfo.read_text()
 
 
@@ -47,6 +53,7 @@ def product(states: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
     Returns:
         (…, O) float32.
     """
+    bias = None if bias is None else bias.contiguous()  # oneDNN ignores its stride
     result: Tensor = torch.ops.mkldnn._linear_pointwise(states, weight, bias, "none", [], "")
     return result
 
@@ -83,33 +90,25 @@ class OneDnnLinear(nn.Linear):
 
     def forward(self, states: Tensor) -> Tensor:
         is_float32 = states.dtype == self.weight.dtype == torch.float32 and states.device.type == "cpu"
+        is_float32 = is_float32 and type(self.weight) in (Tensor, nn.Parameter)  # subclasses multiply in their own way
         if not is_float32 or states.numel() == 0 or torch.is_autocast_enabled("cpu"):  # oneDNN refuses zero rows
             return super().forward(states)
-        rows = states.reshape(-1, self.in_features)
+        rows = states.reshape(-1, states.shape[-1])
         result: Tensor = _Linear.apply(rows, self.weight, self.bias)  # type: ignore[no-untyped-call]
-        return result.view(*states.shape[:-1], self.out_features)
-
-
-def use_fast_products(model: nn.Module) -> list[nn.Module]:
-    """Lets the linear layers of a model multiply by oneDNN where it is faster; weights do not change.
-
-    Returns:
-        The layers that were changed.
-    """
-    layers: list[nn.Module] = []
-    if outruns_mkl():
-        layers += [module for module in model.modules() if type(module) is nn.Linear]
-    for layer in layers:
-        layer.__class__ = OneDnnLinear
-    return layers
+        return result.view(*states.shape[:-1], -1)
 
 
 @contextmanager
-def fast_products(model: nn.Module) -> Iterator[None]:
-    """Context in which `use_fast_products` applies to a model."""
-    layers = use_fast_products(model)
+def fast_products(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """Context in which the linear layers among modules multiply by oneDNN where it is faster; weights do not change."""
+    layers: list[nn.Module] = []
+    if outruns_mkl():
+        layers += [module for module in modules if type(module) is nn.Linear]
+    for layer in layers:
+        layer.__class__ = OneDnnLinear
     try:
         yield
     finally:
         for layer in layers:
-            layer.__class__ = nn.Linear
+            if not is_parametrized(layer):  # its class is one of its own then
+                layer.__class__ = nn.Linear

@@ -14,6 +14,7 @@ from bertkit.files import check_links, new_folder
 from bertkit.inference.embedding import Pooling
 from bertkit.inference.ensemble import refuse_ensemble
 from bertkit.inference.predictor import evaluate
+from bertkit.inference.run_data import data_of_run
 from bertkit.progress import without_library_bars
 from bertkit.sharing.same_outputs import Comparison
 from bertkit.sharing.sentence_embedding import check_extra, write_sentence_transformers
@@ -119,6 +120,9 @@ def _export_onnx(
         raise CheckpointError(f"{checkpoint}: {task.onnx_obstacle}; export it with --to bert")
     # A checkpoint that does not record its task has no data of its own to be scored on.
     is_scored = int8 and (task is not None or (bool(data) and has_task(config)))
+    if is_scored:  # the exported folder has no recipe
+        given = {key: value for key, value in data.items() if value is not None}
+        data = data_of_run(checkpoint, given) | given
     before = evaluate(checkpoint, max_samples=max_samples, **data) if is_scored else None
     with without_library_bars():
         model, _ = load_model(head_of(config, checkpoint), checkpoint, config, new_head=False)

@@ -91,7 +91,8 @@ class Task(PerExample, Served, Taught, ABC):
         """
         unknown = columns.keys() - self.columns_of_tables
         if unknown:
-            raise RecipeError(f"task.{min(unknown)}: {self.name} reads no other column; remove it")
+            why = "not a column" if self.columns_of_tables else "the columns are always the same"
+            raise RecipeError(f"task.{min(unknown)}: {why} of {self.name}; remove it")
         try:
             return self.with_settings(**columns)
         except ValueError as error:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from itertools import chain
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bertkit.errors import DataError, did_you_mean
@@ -73,24 +72,14 @@ class PerExample:
         return [value.item() if hasattr(value, "item") else value for value in values]
 
     def warning_on(self, outputs: Outputs, features: Columns, examples: Columns) -> str | None:
-        """Returns a warning if all examples have the same prediction, unlike their references; None otherwise.
+        """Returns a warning about the predictions of a run for its validation set, such as `warning_of_one_prediction`.
+
+        By default there is none.
 
         Args:
             outputs, features, examples: as for `bertkit.tasks.base.Task.decode`, of a labelled split.
         """
-        try:
-            judged = self.judged(outputs, features, examples)
-        except DataError:
-            return None
-        predicted, true = (_words(self.named(values)) for values in judged)
-        if len(judged[1]) < _FEWEST_JUDGED or predicted is None or len(predicted) > 1 or len(true or ()) < 2:
-            return None
-        [word] = predicted
-        found = f"all predictions are {word!r}" if word else "no label is predicted"
-        return (
-            f"warning: {found} on the validation set: the model does not tell its examples apart; train longer, or try "
-            "another train.learning_rate or train.seed"
-        )
+        return None
 
     # ---- the report of a run ----------------------------------------------------------------------------------------
 
@@ -147,10 +136,13 @@ class PerExample:
         )
 
 
-def _words(values: Sequence[Any]) -> set[str] | None:
-    """Returns the different words of predictions, which are words or lists of words; None for others.
-
-    An empty list counts as an empty word.
-    """
-    flat = list(chain.from_iterable((value or [""]) if isinstance(value, list) else [value] for value in values))
-    return set(flat) if all(isinstance(value, str) for value in flat) else None
+def warning_of_one_prediction(predicted: Iterable[str], true: Iterable[str]) -> str | None:
+    """Returns a warning if all predictions are the same, unlike the references; None otherwise, and for few of them."""
+    found, references = list(predicted), set(true)
+    if len(found) < _FEWEST_JUDGED or len(set(found)) > 1 or len(references) < 2:
+        return None
+    said = f"all predictions are {found[0]!r}" if found[0] else "no label is predicted"
+    return (
+        f"warning: {said} on the validation set; train longer, or try another train.learning_rate or train.seed, or "
+        "train.class_weights if most examples have this label"
+    )

@@ -179,20 +179,20 @@ class RunInProgress:
                 say(line)
             with self.files(sum(weight.nbytes for weight in trainer.model.parameters())) as folder:
                 trainer.save_weights(folder)
-        if self.is_main_process:
-            with self.files() as folder:
-                trainer.state.save_to_json(str(folder / "trainer_state.json"))
-        trainer.leave_mixed_precision()
-        of_run = {
-            "train_loss": trainer.loss_of_run(outcome.metrics),
-            "train_samples": len(trainer.train_dataset),
-            "train_tokens_per_second": trainer.tokens_per_second(outcome.metrics),
-        }
-        self.write("train", {**outcome.metrics, **of_run})
-        if trainer.eval_dataset is None:
-            return {}
-        evaluation = trainer.last_evaluation() or trainer.evaluate()
-        return self.write("eval", {**evaluation, "eval_samples": len(trainer.evaluated)})
+            if self.is_main_process:
+                with self.files() as folder:
+                    trainer.state.save_to_json(str(folder / "trainer_state.json"))
+            trainer.leave_mixed_precision()
+            of_run = {
+                "train_loss": trainer.loss_of_run(outcome.metrics),
+                "train_samples": len(trainer.train_dataset),
+                "train_tokens_per_second": trainer.tokens_per_second(outcome.metrics),
+            }
+            self.write("train", {**outcome.metrics, **of_run})
+            if trainer.eval_dataset is None:
+                return {}
+            evaluation = trainer.last_evaluation() or trainer.evaluate()
+            return self.write("eval", {**evaluation, "eval_samples": len(trainer.evaluated)})
 
     def _begin(
         self, trainer: BertkitTrainer, tokenizer: PreTrainedTokenizerBase, command: str, logits_per_sequence: int

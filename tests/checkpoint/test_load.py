@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import importlib.util
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -147,7 +146,9 @@ def test_an_unfinished_run_names_its_newest_checkpoint(tmp_path):
         (tmp_path / f"checkpoint-{step}").mkdir()
         if step < 11:  # the last one was not written to its end
             (tmp_path / f"checkpoint-{step}" / "config.json").write_text("{}")
-            os.utime(tmp_path / f"checkpoint-{step}", (step, step))
+    with pytest.raises(CheckpointError, match="give the folder of a checkpoint"):
+        load_config(str(tmp_path))
+    (tmp_path / "recipe.yaml").write_text("")
     with pytest.raises(CheckpointError, match=r"continue it with --resume, or give .*/checkpoint-10$"):
         load_config(str(tmp_path))
 

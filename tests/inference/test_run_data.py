@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bertkit.errors import RecipeError
+from bertkit.errors import DataError, RecipeError
 from bertkit.inference.run_data import data_of_run
 
 
@@ -42,6 +42,24 @@ def test_a_copy_from_the_hub_has_no_data(run):
     recipe = run / "recipe.yaml"
     recipe.write_text(f"data: {{train_file: {without_paths('/a/rows.csv')}}}\n", encoding="utf-8")
     assert data_of_run(str(run), {}) == {}
+
+
+def test_a_run_may_be_called_like_a_checkpoint(run, tmp_path):
+    own = tmp_path / "run" / "checkpoint-7"
+    own.mkdir()
+    (own / "recipe.yaml").write_text("data: {train_file: /own.csv}\n")
+    assert data_of_run(str(own), {}) == {"train_file": "/own.csv"}
+    (run / "checkpoint-news").mkdir()
+    assert data_of_run(str(run / "checkpoint-news"), {}) == {}
+
+
+def test_an_ensemble_of_folds_needs_other_data(run, monkeypatch):
+    monkeypatch.setattr("bertkit.inference.run_data.is_ensemble", lambda checkpoint: True)
+    assert data_of_run(str(run), {})["train_file"] == "/a/rows.csv"
+    (run / "recipe.yaml").write_text("data: {train_file: /a/rows.csv, folds: 3, fold: 0}\n")
+    with pytest.raises(DataError, match="give other data, with --validation-file"):
+        data_of_run(str(run), {})
+    assert data_of_run(str(run), {"validation_file": "x.csv"}) == {}
 
 
 def test_a_damaged_recipe_is_an_error(run):

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from bertkit.placement import matrix_products as module
-from bertkit.placement.matrix_products import OneDnnLinear, fast_products, has_onednn, outruns_mkl, use_fast_products
+from bertkit.placement.matrix_products import OneDnnLinear, fast_products, has_onednn, outruns_mkl
 
 pytestmark = pytest.mark.numeric
 with_onednn = pytest.mark.skipif(not has_onednn(), reason="needs AVX-512 and torch with oneDNN")
@@ -21,6 +21,7 @@ def test_onednn_is_chosen_on_cpus_with_avx_512_that_are_not_intels(tmp_path, mon
     monkeypatch.setattr(module, "has_onednn", lambda: has)
     cpuinfo = tmp_path / "cpuinfo"
     cpuinfo.write_text(f"processor\t: 0\nvendor_id\t: {vendor}\n")
+    outruns_mkl.cache_clear()
     assert outruns_mkl(cpuinfo) is expected
     assert not outruns_mkl(tmp_path / "missing")
 
@@ -72,6 +73,14 @@ def test_states_and_gradients_may_have_any_strides(strides):
 
 
 @with_onednn
+@pytest.mark.parametrize("bias", [torch.randn(14)[::2], torch.randn(1).expand(7)], ids=["sliced", "repeated"])
+def test_a_bias_may_have_any_strides(bias):
+    layer = nn.Linear(5, 7)
+    layer.bias = nn.Parameter(bias)
+    check_both_ways(layer, torch.randn(6, 5), torch.randn(6, 7))
+
+
+@with_onednn
 def test_outputs_may_be_changed_in_place():
     torch.manual_seed(0)
     layer, states, bias = nn.Linear(4, 6), torch.randn(2, 3, 4), torch.randn(1, requires_grad=True)
@@ -113,7 +122,7 @@ def test_layers_are_changed_within_the_context_only(monkeypatch):
     monkeypatch.setattr(module, "outruns_mkl", lambda: True)
     model = nn.Sequential(nn.Linear(5, 7), nn.Sequential(nn.Linear(7, 2)), nn.Bilinear(2, 2, 2))
     layers, names = [model[0], model[1][0], model[2]], list(model.state_dict())
-    with fast_products(model):
+    with fast_products(model.modules()):
         assert [type(each) for each in layers] == [OneDnnLinear, OneDnnLinear, nn.Bilinear]
         assert list(model.state_dict()) == names
     assert [type(each) for each in layers] == [nn.Linear, nn.Linear, nn.Bilinear]
@@ -122,13 +131,13 @@ def test_layers_are_changed_within_the_context_only(monkeypatch):
 def test_layers_are_as_before_after_an_error(monkeypatch):
     monkeypatch.setattr(module, "outruns_mkl", lambda: True)
     layer = nn.Linear(5, 7)
-    with pytest.raises(RuntimeError, match="shapes"), fast_products(layer):
+    with pytest.raises(RuntimeError, match="shapes"), fast_products([layer]):
         nn.functional.linear(torch.ones(2, 3), layer.weight)
     assert type(layer) is nn.Linear
 
 
 def test_layers_stay_as_they_are_where_onednn_is_not_faster(monkeypatch):
     monkeypatch.setattr(module, "outruns_mkl", lambda: False)
-    model = nn.Sequential(nn.Linear(5, 7))
-    assert use_fast_products(model) == []
-    assert type(model[0]) is nn.Linear
+    layer = nn.Linear(5, 7)
+    with fast_products([layer]):
+        assert type(layer) is nn.Linear

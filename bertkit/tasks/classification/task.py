@@ -132,12 +132,15 @@ class ClassificationTask(TableTask, TextClassification):
         return "multi_label_classification" if self.task.problem == "multi_label" else "single_label_classification"
 
     def with_columns(self, columns: Mapping[str, Any]) -> Self:
-        given, own = columns.get("text_columns", ()), self.task.text_columns
-        if given and own and len(given) != len(own):
+        given, own = columns.get("text_columns") or self.task.text_columns, self.task.text_columns
+        if own and len(given) != len(own):
             raise RecipeError(
                 f"task.text_columns: {', '.join(given)}; {self.name} reads {counted(len(own), 'column')} of texts, "
                 f"such as {', '.join(own)} in training"
             )
+        labels = {columns.get("label_column", self.task.label_column), "labels"} & set(given)
+        if labels:
+            raise RecipeError(f"task.text_columns: {min(labels)} is the column of the labels; give another")
         return super().with_columns(columns)
 
     def load(self, splits: Sequence[str] | None = None) -> tuple[Self, dict[str, Split]]:

@@ -9,6 +9,7 @@ Dimension letters: N inputs, S tokens, C labels.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -36,6 +37,7 @@ from bertkit.tasks.ner.served import ServedEntities
 from bertkit.tasks.ner.settings import DataSettings, TaskSettings
 from bertkit.tasks.ner.span_tables import SpanTable, with_words
 from bertkit.tasks.ner.words import split_words
+from bertkit.tasks.per_example import warning_of_one_prediction
 from bertkit.tasks.report_parts import Mistake, Section
 from bertkit.tasks.splits import Columns, Split
 from bertkit.tasks.table_data import TableTask
@@ -312,6 +314,10 @@ class NerTask(ServedEntities, TableTask):
 
     def predicted_tokens(self, row: Mapping[str, Any]) -> Sequence[bool]:
         return [word != NO_WORD for word in row["word_ids"]]
+
+    def warning_on(self, outputs: Outputs, features: Columns, examples: Columns) -> str | None:
+        judged = (self.named(values) for values in self.judged(outputs, features, examples))
+        return warning_of_one_prediction(*(chain.from_iterable(tags) for tags in judged))
 
     # ---- the report of a run ----------------------------------------------------------------------------------------
 

@@ -70,7 +70,7 @@ class CpuSpeedUps:
         if not self.is_on or self.compiles:  # Inductor fails on their autograd functions
             yield
             return
-        with fast_dropout(model), fast_products(model):
+        with fast_dropout(model), fast_products(model.modules()):
             yield
 
 

@@ -409,8 +409,11 @@ def test_a_checkpoint_reads_other_columns_that_are_given(task, tmp_path):
     assert later.task.text_columns == ["text"]
     with pytest.raises(RecipeError, match=r"task\.text_columns: a, b; classification reads 1 column of texts"):
         later.with_columns({"text_columns": ["a", "b"]})
-    with pytest.raises(RecipeError, match=r"task\.token_column: classification reads no other column"):
+    with pytest.raises(RecipeError, match=r"task\.token_column: not a column of classification"):
         later.with_columns({"token_column": "words"})
+    for wrong in ("label", "labels"):
+        with pytest.raises(RecipeError, match=rf"task\.text_columns: {wrong} is the column of the labels"):
+            later.with_columns({"text_columns": [wrong]})
 
 
 def test_a_checkpoint_refuses_labels_that_it_was_not_trained_on(task, tmp_path):
