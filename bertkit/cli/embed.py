@@ -13,6 +13,7 @@ from bertkit.cli.folders import Folder, print_folder, refuse
 from bertkit.cli.printing import print_text
 from bertkit.errors import RecipeError
 from bertkit.json_text import dumps
+from bertkit.progress import counted
 
 
 def embed(
@@ -91,8 +92,8 @@ def embed(
     if json:
         print_text(dumps({"texts": count, "size": size, "output": str(output_file)}))
     else:
-        number = "1 text" if count == 1 else f"{count} texts"
-        print_text(f"{number}, {size} numbers {'per token' if pooling == 'none' else 'each'}: {output_file}")
+        number, each = counted(count, "text"), "per token" if pooling == "none" else "each"
+        print_text(f"{number}, {size} numbers {each}: {output_file}")
 
 
 def numbers(given: str, flag: str, example: str = "-1,-2") -> list[int]:

@@ -61,21 +61,22 @@ def forward_in_batches(
     order = np.argsort([-length for length in lengths], kind="stable").tolist()
     kept: dict[int, Kept] = {}
     start = 0
-    while start < len(order):
-        longest = max(lengths[order[start]], 1)
-        chosen = order[start : start + max(1, min(batch_size, batch_size * _USUAL_LENGTH // longest))]
-        if is_cpu:  # padding costs more there than small batches
-            chosen = [number for number in chosen if lengths[number] >= _SHORTEST * longest]
-        batch = {name: values.to(model.device) for name, values in collate(chosen).items()}
-        with torch.inference_mode(), fast_products(model.modules() if is_cpu else ()):
-            outputs = model(**batch, **options)
-            for values in _tensors(outputs):
-                if not _is_finite(values, batch.get("attention_mask")):
-                    raise not_finite(name, str(values.dtype).removeprefix("torch."))
-            kept.update(zip(chosen, keep(chosen, outputs), strict=True))
-        start += len(chosen)
-        if reached is not None:
-            reached(start, len(order))
+    with fast_products(model.modules() if is_cpu else ()):
+        while start < len(order):
+            longest = max(lengths[order[start]], 1)
+            chosen = order[start : start + max(1, min(batch_size, batch_size * _USUAL_LENGTH // longest))]
+            if is_cpu:  # padding costs more there than small batches
+                chosen = [number for number in chosen if lengths[number] >= _SHORTEST * longest]
+            batch = {name: values.to(model.device) for name, values in collate(chosen).items()}
+            with torch.inference_mode():
+                outputs = model(**batch, **options)
+                for values in _tensors(outputs):
+                    if not _is_finite(values, batch.get("attention_mask")):
+                        raise not_finite(name, str(values.dtype).removeprefix("torch."))
+                kept.update(zip(chosen, keep(chosen, outputs), strict=True))
+            start += len(chosen)
+            if reached is not None:
+                reached(start, len(order))
     return [kept[number] for number in range(len(order))]
 
 

@@ -89,9 +89,9 @@ class OneDnnLinear(nn.Linear):
     """
 
     def forward(self, states: Tensor) -> Tensor:
-        is_float32 = states.dtype == self.weight.dtype == torch.float32 and states.device.type == "cpu"
-        is_float32 = is_float32 and type(self.weight) in (Tensor, nn.Parameter)  # subclasses multiply in their own way
-        if not is_float32 or states.numel() == 0 or torch.is_autocast_enabled("cpu"):  # oneDNN refuses zero rows
+        is_ours = states.dtype == self.weight.dtype == torch.float32 and states.device.type == "cpu"
+        is_ours = is_ours and type(self.weight) in (Tensor, nn.Parameter)  # subclasses multiply in their own way
+        if not is_ours or states.numel() == 0 or torch.is_autocast_enabled("cpu"):  # oneDNN refuses zero rows
             return super().forward(states)
         rows = states.reshape(-1, states.shape[-1])
         result: Tensor = _Linear.apply(rows, self.weight, self.bias)  # type: ignore[no-untyped-call]
