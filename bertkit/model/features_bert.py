@@ -1,8 +1,12 @@
 """Feature-based approach: a new bidirectional LSTM on frozen hidden states of selected layers (BERT §5.3)."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from transformers.modeling_outputs import BaseModelOutput
+from transformers.modeling_utils import PreTrainedModel
 
 from .configuration_bert import BertConfig
 
@@ -24,7 +28,32 @@ class BertFeatures(nn.Module):
             self.layer_weights = nn.Parameter(torch.zeros(len(self.layers)))
         self.lstm = nn.LSTM(width, config.feature_lstm_size, num_layers=2, bidirectional=True, batch_first=True)
 
-    def forward(self, hidden_states: tuple[Tensor, ...], attention_mask: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        encoder: PreTrainedModel,
+        input_ids: Tensor | None,
+        attention_mask: Tensor | None,
+        *inputs: Any,
+        **options: Any,
+    ) -> BaseModelOutput:
+        """Encodes sequences without gradients, and reads the states.
+
+        Args:
+            encoder: The frozen encoder.
+            input_ids, attention_mask, inputs, options: Its arguments.
+
+        Returns:
+            The outputs of the encoder, with the features, (B, S, 2F), in place of ``last_hidden_state``.
+        """
+        requested = options.pop("output_hidden_states", None)
+        with torch.no_grad():
+            outputs = encoder(input_ids, attention_mask, *inputs, output_hidden_states=True, **options)
+        outputs.last_hidden_state = self.read(outputs.hidden_states, attention_mask)
+        if not (encoder.config.output_hidden_states if requested is None else requested):
+            outputs.hidden_states = None
+        return outputs
+
+    def read(self, hidden_states: tuple[Tensor, ...], attention_mask: Tensor | None = None) -> Tensor:
         """Combines the hidden states and applies the LSTM to each sequence up to its padding.
 
         Args:

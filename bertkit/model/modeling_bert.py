@@ -17,6 +17,7 @@ In every label tensor -100 means "no label here": such an item adds nothing to t
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypedDict, Unpack
 
 import torch
@@ -24,10 +25,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 from transformers.activations import ACT2FN
-from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
+from transformers.masking_utils import create_bidirectional_mask
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import (
-    BaseModelOutput,
     BaseModelOutputWithPooling,
     MaskedLMOutput,
     MultipleChoiceModelOutput,
@@ -38,10 +38,12 @@ from transformers.modeling_outputs import (
 )
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
 from transformers.utils.generic import ModelOutput, can_return_tuple
+from transformers.utils.output_capturing import capture_outputs
 
 from .configuration_bert import BertConfig
 from .features_bert import BertFeatures
 from .labels_bert import IGNORE_INDEX
+from .left_to_right_bert import last_token, left_to_right_mask
 from .loss_bert import mean_cross_entropy, position_loss, sequence_classification_loss
 
 
@@ -119,7 +121,7 @@ def eager_attention_forward(
 
 
 class BertSelfAttention(nn.Module):
-    """Multi-head self-attention, bidirectional (BERT §3, "Model Architecture") or, as an ablation, left to right."""
+    """Multi-head self-attention, bidirectional (BERT §3, "Model Architecture")."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -170,18 +172,16 @@ class BertOutput(nn.Module):
 
 
 class BertAttention(nn.Module):
-    """Self-attention with its projection, residual and LayerNorm: (B, S, H) to (B, S, H), and the probabilities."""
+    """Self-attention with its projection, residual and LayerNorm: (B, S, H) to (B, S, H)."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.self = BertSelfAttention(config)
         self.output = BertOutput(config, config.hidden_size)
 
-    def forward(
-        self, hidden_states: Tensor, attention_mask: Any = None, output_attentions: bool = False
-    ) -> tuple[Tensor, Tensor | None]:
-        context, attention_probs = self.self(hidden_states, attention_mask, output_attentions)
-        return self.output(context, hidden_states), attention_probs
+    def forward(self, hidden_states: Tensor, attention_mask: Any = None, output_attentions: bool = False) -> Tensor:
+        context, _ = self.self(hidden_states, attention_mask, output_attentions)
+        return self.output(context, hidden_states)
 
 
 class BertIntermediate(nn.Module):
@@ -197,7 +197,7 @@ class BertIntermediate(nn.Module):
 
 
 class BertLayer(GradientCheckpointingLayer):
-    """Transformer layer, attention then feed-forward: (B, S, H) to (B, S, H), and the probabilities if requested."""
+    """Transformer layer, attention then feed-forward: (B, S, H) to (B, S, H)."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -205,40 +205,29 @@ class BertLayer(GradientCheckpointingLayer):
         self.intermediate = BertIntermediate(config)
         self.output = BertOutput(config, config.intermediate_size)
 
-    def forward(
-        self, hidden_states: Tensor, attention_mask: Any = None, output_attentions: bool = False
-    ) -> tuple[Tensor, Tensor | None]:
-        attention_output, attention_probs = self.attention(hidden_states, attention_mask, output_attentions)
-        return self.output(self.intermediate(attention_output), attention_output), attention_probs
+    def forward(self, hidden_states: Tensor, attention_mask: Any = None, output_attentions: bool = False) -> Tensor:
+        attention_output = self.attention(hidden_states, attention_mask, output_attentions)
+        return self.output(self.intermediate(attention_output), attention_output)
 
 
 class BertEncoder(nn.Module):
-    """L Transformer layers: (B, S, H) to (B, S, H), with all hidden states and attention probabilities if requested."""
+    """L Transformer layers: (B, S, H) to (B, S, H)."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.layer = nn.ModuleList([BertLayer(config) for _ in range(config.num_hidden_layers)])
 
-    def forward(
-        self, hidden_states: Tensor, attention_mask: Any, output_attentions: bool, output_hidden_states: bool
-    ) -> BaseModelOutput:
-        all_hidden_states, all_attentions = [hidden_states], []
+    def forward(self, hidden_states: Tensor, attention_mask: Any = None, output_attentions: bool = False) -> Tensor:
         for layer in self.layer:
             # Positional: with reentrant checkpointing only positional arguments keep their gradient.
-            hidden_states, attention_probs = layer(hidden_states, attention_mask, output_attentions)
-            all_hidden_states.append(hidden_states)
-            all_attentions.append(attention_probs)
-        return BaseModelOutput(
-            last_hidden_state=hidden_states,
-            hidden_states=tuple(all_hidden_states) if output_hidden_states else None,
-            attentions=tuple(all_attentions) if output_attentions else None,
-        )
+            hidden_states = layer(hidden_states, attention_mask, output_attentions)
+        return hidden_states
 
 
 class BertPooler(nn.Module):
     """Sequence representation: the hidden state of [CLS] through a dense layer and tanh, (B, S, H) to (B, H).
 
-    With left-to-right attention [CLS] attends to itself only; the last token, which attends to all, takes its place.
+    With left-to-right attention [CLS] attends to itself only; the last token takes its place.
     """
 
     def __init__(self, config: BertConfig) -> None:
@@ -248,13 +237,7 @@ class BertPooler(nn.Module):
         self.activation = nn.Tanh()
 
     def forward(self, hidden_states: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        pooled = hidden_states[:, 0]
-        if self.pools_last and attention_mask is None:
-            pooled = hidden_states[:, -1]
-        elif self.pools_last:
-            positions = torch.arange(hidden_states.shape[1], device=hidden_states.device)
-            last = ((attention_mask != 0) * positions).argmax(dim=1)  # (B)
-            pooled = hidden_states.gather(1, last[:, None, None].expand(-1, 1, hidden_states.shape[-1])).squeeze(1)
+        pooled = last_token(hidden_states, attention_mask) if self.pools_last else hidden_states[:, 0]
         return self.activation(self.dense(pooled))
 
 
@@ -270,6 +253,8 @@ class BertPreTrainedModel(PreTrainedModel):
     _supports_flash_attn = True
     _supports_flex_attn = True
     _supports_attention_backend = True
+    # Modules whose outputs transformers keeps if `output_hidden_states` or `output_attentions` ask for them.
+    _can_record_outputs = {"hidden_states": BertLayer, "attentions": BertSelfAttention}  # noqa: RUF012
     _no_split_modules = ["BertEmbeddings", "BertLayer"]  # noqa: RUF012 - transformers declares it as a plain attribute
     # Checkpoints of older transformers versions carry the position numbers, which are no parameters.
     _keys_to_ignore_on_load_unexpected = [r"(^|\.)position_ids$"]  # noqa: RUF012
@@ -318,7 +303,7 @@ class BertModel(BertPreTrainedModel):
         self.pooler = BertPooler(config) if add_pooling_layer else None
         self.post_init()
 
-    @can_return_tuple
+    @capture_outputs
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -326,8 +311,9 @@ class BertModel(BertPreTrainedModel):
         token_type_ids: Tensor | None = None,
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
+        *,
         output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
+        output_hidden_states: bool | None = None,  # read by `capture_outputs`
     ) -> BaseModelOutputWithPooling:
         """Encodes sequences; the arguments have the same meaning in every head.
 
@@ -349,8 +335,6 @@ class BertModel(BertPreTrainedModel):
                 ``max_position_embeddings``, or attention probabilities from a kernel that does not have them.
         """
         output_attentions = bool(self.config.output_attentions if output_attentions is None else output_attentions)
-        if output_hidden_states is None:
-            output_hidden_states = self.config.output_hidden_states
         implementation = self.config._attn_implementation
         # sdpa's mask serves the written-out attention too, so for that call it stands in; other kernels' masks do not.
         if output_attentions and implementation not in ("eager", "sdpa"):
@@ -362,14 +346,7 @@ class BertModel(BertPreTrainedModel):
         # Without padding there is no mask to make; but XLA would wait for the answer, and compile both ways.
         may_skip = embeddings.device.type != "xla"
         if self.config.attention == "left_to_right":
-            mask = create_causal_mask(
-                config=self.config,
-                inputs_embeds=embeddings,
-                attention_mask=attention_mask,
-                past_key_values=None,
-                # The written-out attention has no other way to know the direction.
-                allow_is_causal_skip=may_skip and not output_attentions,
-            )
+            mask = left_to_right_mask(self.config, embeddings, attention_mask, may_skip and not output_attentions)
         else:
             mask = create_bidirectional_mask(
                 config=self.config,
@@ -377,13 +354,10 @@ class BertModel(BertPreTrainedModel):
                 attention_mask=attention_mask,
                 allow_is_bidirectional_skip=may_skip,
             )
-        encoded = self.encoder(embeddings, mask, output_attentions, bool(output_hidden_states))
-        sequence_output = encoded.last_hidden_state
+        sequence_output = self.encoder(embeddings, mask, output_attentions)
         return BaseModelOutputWithPooling(
             last_hidden_state=sequence_output,
             pooler_output=self.pooler(sequence_output, attention_mask) if self.pooler is not None else None,
-            hidden_states=encoded.hidden_states,
-            attentions=encoded.attentions,
         )
 
 
@@ -624,8 +598,7 @@ class BertForSequenceClassification(BertPreTrainedModel):
 class BertForTokenClassification(BertPreTrainedModel):
     """BERT with a linear classifier on every token, such as for named entities (BERT §5.3, Figure 4d).
 
-    With ``config.feature_layers`` the encoder is frozen, without dropout, and a bidirectional LSTM precedes the
-    classifier: the feature-based approach (BERT §5.3, Table 7).
+    With ``config.feature_layers`` the encoder is frozen and `BertFeatures` precede the classifier (BERT §5.3, Table 7).
     """
 
     def __init__(self, config: BertConfig) -> None:
@@ -655,19 +628,9 @@ class BertForTokenClassification(BertPreTrainedModel):
         **options: Unpack[EncoderOptions],
     ) -> TokenClassifierOutput:
         """Scores each label of each token, logits (B, S, C); ``labels`` (B, S) int64 in [0, C), -100 ignored."""
-        if self.features is None:
-            outputs = self.bert(input_ids, attention_mask, token_type_ids, return_dict=True, **options)
-            sequence_output = outputs.last_hidden_state
-        else:
-            wanted = options.pop("output_hidden_states", None)
-            with torch.no_grad():
-                outputs = self.bert(
-                    input_ids, attention_mask, token_type_ids, return_dict=True, output_hidden_states=True, **options
-                )
-            sequence_output = self.features(outputs.hidden_states, attention_mask)
-            if not (self.config.output_hidden_states if wanted is None else wanted):
-                outputs.hidden_states = None
-        logits = self.classifier(self.dropout(sequence_output))  # (B, S, C)
+        encode = self.bert if self.features is None else partial(self.features, self.bert)
+        outputs = encode(input_ids, attention_mask, token_type_ids, return_dict=True, **options)
+        logits = self.classifier(self.dropout(outputs.last_hidden_state))  # (B, S, C)
         loss = None if labels is None else mean_cross_entropy(logits, labels, num_items_in_batch)
         return TokenClassifierOutput(loss, logits, outputs.hidden_states, outputs.attentions)
 

@@ -39,7 +39,7 @@ def test_layers_are_concatenated_or_weighted(config):
     seen = []
     for features in (joined, summed):
         features.lstm.register_forward_pre_hook(lambda module, args: seen.append(args[0]))
-        assert features(states).shape == (1, 2, 2 * WIDTH)
+        assert features.read(states).shape == (1, 2, 2 * WIDTH)
     assert seen[0][0, 0].tolist() == [0.0] * 32 + [2.0] * 32
     assert seen[1][0, 0].tolist() == [1.0] * 32  # (0 + 2) / 2: equal weights at the start
 
