@@ -1,14 +1,11 @@
-"""Metrics as ``evaluate.Metric`` classes that need no network.
+"""Metrics as plain functions, which need no network: `compute`; and as ``evaluate.Metric``: `load`.
 
-``evaluate.load`` fetches a script from the Hub at call time; these metrics are part of the package. ``glue/sst2`` is
-configuration ``sst2`` of the ``METRIC`` in ``glue.py``; its scores have the names of the same configuration of the
-evaluate library's ``glue``.
+``evaluate.load`` fetches a script from the Hub at call time; these metrics are part of the package. ``glue/sst2`` has
+the scores of the configuration ``sst2`` of the evaluate library's ``glue``.
 """
 
 from __future__ import annotations
 
-import importlib
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from bertkit.errors import RecipeError, did_you_mean
@@ -53,30 +50,37 @@ def load(name: str) -> evaluate.Metric:
     Raises:
         RecipeError: the name is unknown.
     """
-    if name not in names():
-        raise RecipeError(f"unknown metric {name!r}; expected one of {', '.join(names())}{did_you_mean(name, names())}")
-    module, _, config = name.partition("/")
-    return importlib.import_module(f"bertkit.metrics.{module}").METRIC(config_name=config or None, keep_in_memory=True)
+    _check(name)
+    from bertkit.metrics.adapter import Metric
+
+    return Metric(name)
 
 
-def compute(name: str, predictions: Any, references: Any, **options: Any) -> dict[str, float]:
-    """Computes the scores of ``load(name).compute`` for arrays and lists, without the conversion to Arrow tables.
-
-    The conversion takes milliseconds, too long for the thousands of samples of a comparison. Scores of numbers do not
-    even import the evaluate library, which takes seconds.
+def compute(name: str, predictions: Any, references: Any, **options: Any) -> dict[str, Any]:
+    """Computes the scores of ``load(name).compute``, without importing the evaluate library, which takes seconds.
 
     Args:
         name: as for `load`.
         predictions, references: in the form of the metric, with integers and floats of 64 bits where types matter.
         options: further arguments of the metric.
+
+    Raises:
+        RecipeError: the name is unknown.
     """
-    if name not in _OF_LISTS and name in names():
-        from bertkit.metrics.scores import scores_of
+    _check(name)
+    if name == "seqeval":
+        from bertkit.metrics.entities import seqeval
 
-        return scores_of(name, predictions, references, **options)
-    return dict(_loaded(name)._compute(predictions=predictions, references=references, **options))
+        return seqeval(predictions, references, **options)
+    if name in _OF_LISTS:
+        from bertkit.metrics import squad
+
+        return dict(getattr(squad, name)(predictions, references, **options))
+    from bertkit.metrics.scores import scores_of
+
+    return scores_of(name, predictions, references, **options)
 
 
-@cache
-def _loaded(name: str) -> Any:
-    return load(name)
+def _check(name: str) -> None:
+    if name not in names():
+        raise RecipeError(f"unknown metric {name!r}; expected one of {', '.join(names())}{did_you_mean(name, names())}")

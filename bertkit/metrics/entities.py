@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bertkit.errors import DataError
 
@@ -141,3 +141,56 @@ def count_entities(
         for counter, entities in ((right, found & true), (predicted, found), (actual, true)):
             counter.update(entity.type for entity in entities)
     return {kind: Counts(right[kind], predicted[kind], actual[kind]) for kind in sorted(predicted | actual)}
+
+
+def seqeval(
+    predictions: Sequence[Sequence[str]],
+    references: Sequence[Sequence[str]],
+    mode: str | None = None,
+    scheme: str | None = None,
+) -> dict[str, Any]:
+    """Computes precision, recall and F1 of entities, and the fraction of words with the right tag, all in [0, 1].
+
+    Arguments and results are those of the evaluate library's ``seqeval``, with two differences: a score whose divisor
+    is 0 is 0 without a warning, and a tag without a prefix is an error.
+
+    Args:
+        predictions, references: the tags of each sentence.
+        mode, scheme: ``strict`` and ``IOB2`` count only entities that IOB2 allows.
+
+    Returns:
+        ``overall_precision``, ``overall_recall``, ``overall_f1`` and ``overall_accuracy``, and for each type a
+        dictionary of ``precision``, ``recall``, ``f1`` and ``number`` (of entities in the references).
+
+    Raises:
+        ValueError: a sentence differs in its number of tags between predictions and references; or ``mode`` and
+            ``scheme`` are neither both omitted nor ``strict`` and ``IOB2``.
+        DataError: a tag has no prefix, or there are no words.
+    """
+    if (mode, scheme) not in ((None, None), ("strict", "IOB2")):
+        raise ValueError(f"mode {mode!r} with scheme {scheme!r}; expected neither, or 'strict' with 'IOB2'")
+    for number, (given, expected) in enumerate(zip(predictions, references, strict=True)):
+        if len(given) != len(expected):
+            raise ValueError(f"sentence {number}: {len(given)} tags are predicted for {len(expected)} words")
+    pairs = [
+        pair
+        for given, expected in zip(predictions, references, strict=True)
+        for pair in zip(given, expected, strict=True)
+    ]
+    if not pairs:
+        raise DataError("nothing to score: there is no word in any sentence")
+    counts = count_entities(predictions, references, strict=mode == "strict")
+    overall = Counts(*map(sum, zip(*counts.values(), strict=True))) if counts else Counts(0, 0, 0)
+    precision, recall, f1 = overall.scores()
+    return {
+        **{kind: _of_type(of_kind) for kind, of_kind in counts.items()},
+        "overall_precision": precision,
+        "overall_recall": recall,
+        "overall_f1": f1,
+        "overall_accuracy": sum(given == expected for given, expected in pairs) / len(pairs),
+    }
+
+
+def _of_type(counts: Counts) -> dict[str, Any]:
+    precision, recall, f1 = counts.scores()
+    return {"precision": precision, "recall": recall, "f1": f1, "number": counts.actual}

@@ -1,9 +1,4 @@
-"""Scores of class ids, label sets and numbers, as functions.
-
-They are what the metrics of numbers in `bertkit.metrics` compute. They are apart from these because importing the
-evaluate library, whose class a metric is, takes longer than scoring a whole data set. scikit-learn and SciPy are
-imported by the scores that need them.
-"""
+"""Scores of class ids, label sets and numbers; scikit-learn and SciPy are imported by the scores that need them."""
 
 from __future__ import annotations
 
@@ -55,7 +50,11 @@ def classification(predictions: Integers, references: Integers) -> dict[str, flo
 
 
 def multi_label(predictions: Integers, references: Integers) -> dict[str, float]:
-    """Computes ``f1_micro``, ``f1_macro`` and ``accuracy``; see `bertkit.metrics.multi_label.MultiLabel`."""
+    """Computes ``f1_micro``, ``f1_macro`` and ``accuracy``, all in [0, 1].
+
+    ``f1_micro`` is F1 over all labels of all examples; ``f1_macro`` the mean F1 of the labels, 0 for a label that is
+    never predicted and never true; ``accuracy`` the fraction of examples with all labels right.
+    """
     from sklearn.metrics import f1_score
 
     # scikit-learn reads a single column as two classes, 0 and 1, whose mean would count the absence of the label.
@@ -69,7 +68,7 @@ def multi_label(predictions: Integers, references: Integers) -> dict[str, float]
 
 
 def regression(predictions: Floats, references: Floats) -> dict[str, float]:
-    """Computes ``mse``, ``pearson`` and ``spearmanr``; see `bertkit.metrics.regression.Regression`."""
+    """Computes ``mse``, at least 0, and the correlations ``pearson`` and ``spearmanr``, in [-1, 1] or NaN."""
     return {
         # Not scikit-learn's, which refuses the NaN of a model that has diverged.
         "mse": float(np.mean(np.square(predictions - references))),
@@ -79,7 +78,11 @@ def regression(predictions: Floats, references: Floats) -> dict[str, float]:
 
 
 def glue(task: str, predictions: Any, references: Any) -> dict[str, float]:
-    """Computes the scores of a GLUE task, and their mean as ``combined_score`` if there are two."""
+    """Computes the scores of a GLUE task, named as in the evaluate library's ``glue``.
+
+    If there are two, ``combined_score`` is their mean, as in transformers' ``run_glue.py`` and in GLUE's average over
+    its tasks.
+    """
     scores = {name: _OF_GLUE[name](predictions, references) for name in GLUE_SCORES[task]}
     return scores if len(scores) == 1 else {**scores, "combined_score": sum(scores.values()) / len(scores)}
 

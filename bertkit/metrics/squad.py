@@ -1,72 +1,149 @@
-"""SQuAD 1.1's metric."""
+"""Scores of SQuAD 1.1 and 2.0 by the rules of the official scorers (Rajpurkar et al. 2016, 2018).
+
+The two versions compare answers alike but for those that are empty after normalization: in 1.1 two such answers share
+no word and have F1 0, in 2.0 they are equal and have F1 1.
+"""
 
 from __future__ import annotations
 
+import re
+import string
 import warnings
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import datasets
-import evaluate
-
 from bertkit.errors import DataError
-from bertkit.metrics.answers import best, exact, f1
-from bertkit.metrics.in_memory import InMemoryMetric
 
-_CITATION = """@inproceedings{rajpurkar2016squad,
-  title={SQuAD: 100,000+ Questions for Machine Comprehension of Text},
-  author={Rajpurkar, Pranav and Zhang, Jian and Lopyrev, Konstantin and Liang, Percy},
-  booktitle={Proceedings of EMNLP},
-  year={2016}
-}"""
+Scores = dict[str, float]
+"""One score per question, by its id."""
 
-REFERENCES = datasets.Features(
-    {
-        "id": datasets.Value("string"),
-        "answers": datasets.Features(
-            {"text": datasets.List(datasets.Value("string")), "answer_start": datasets.List(datasets.Value("int32"))}
-        ),
-    }
-)
-"""References of both versions: the answers of each question, and where they begin in the context."""
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)  # ASCII only; “ and – remain
 
 
-class Squad(InMemoryMetric):
-    """``exact_match`` and ``f1`` in per cent, as SQuAD 1.1's official scorer computes them.
+def normalized(text: str) -> str:
+    r"""Normalizes an answer: lower case, without ASCII punctuation, articles and extra white space.
 
-    ``predictions`` are ``{"id", "prediction_text"}``, ``references`` ``{"id", "answers": {"text", "answer_start"}}``,
-    in any order. The score of a question is the highest over its answers, 0 without a prediction. ``compute`` raises
-    ``DataError`` if a reference has no answers, or no prediction has the id of a question.
+    Punctuation is removed before articles, so its removal can join words; ``\b`` is Unicode's word boundary.
+
+    >>> normalized("The  Eiffel-Tower, a sight!"), normalized("an"), normalized("“A” Été")
+    ('eiffeltower sight', '', '“ ” été')
     """
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
-    def _info(self) -> evaluate.MetricInfo:
-        prediction = {"id": datasets.Value("string"), "prediction_text": datasets.Value("string")}
-        return evaluate.MetricInfo(
-            description="Fraction of answers that match exactly, and their mean F1 over words.",
-            citation=_CITATION,
-            inputs_description="predictions: id and prediction_text; references: id and answers (text, answer_start)",
-            features=datasets.Features({"predictions": prediction, "references": REFERENCES}),
+
+def exact(prediction: str, answer: str) -> float:
+    """Returns 1 if two answers are equal after normalization, else 0."""
+    return float(normalized(prediction) == normalized(answer))
+
+
+def f1(prediction: str, answer: str) -> float:
+    """Computes F1 over the words of a prediction and an answer, in [0, 1]; 0 if they share no word.
+
+    >>> f1("the red house", "a red brick house"), f1("the", "a")
+    (0.8, 0.0)
+    """
+    predicted, expected = normalized(prediction).split(), normalized(answer).split()
+    common = sum((Counter(predicted) & Counter(expected)).values())
+    if not common:
+        return 0.0
+    precision, recall = common / len(predicted), common / len(expected)
+    return 2 * precision * recall / (precision + recall)
+
+
+def f1_or_both_empty(prediction: str, answer: str) -> float:
+    """Computes `f1`, but 1 if both texts are empty after normalization: the rule of 2.0 for unanswerable questions.
+
+    >>> f1_or_both_empty("the", ""), f1_or_both_empty("x", "")
+    (1.0, 0.0)
+    """
+    return f1(prediction, answer) or float(not normalized(prediction) and not normalized(answer))
+
+
+def best(score: Callable[[str, str], float], prediction: str, answers: Sequence[str]) -> float:
+    """Returns the highest score of a prediction against any of the answers, at least one."""
+    return max(score(prediction, answer) for answer in answers)
+
+
+def squad(predictions: Sequence[Mapping[str, Any]], references: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Computes ``exact_match`` and ``f1`` in per cent, as SQuAD 1.1's official scorer does.
+
+    The score of a question is the highest over its answers, 0 without a prediction.
+
+    Args:
+        predictions: ``{"id", "prediction_text"}``, in any order.
+        references: ``{"id", "answers": {"text", "answer_start"}}``.
+
+    Raises:
+        DataError: a reference has no answers, or no prediction has the id of a question.
+    """
+    texts = {each["id"]: each["prediction_text"] for each in predictions}
+    _check_ids(texts, references, "they count as wrong")
+    unanswerable = [each["id"] for each in references if not each["answers"]["text"]]
+    if unanswerable:
+        raise DataError(
+            f"{len(unanswerable)} of {len(references)} questions have no answer to compare with, the first is "
+            f"{unanswerable[0]!r}; squad_v2 scores such questions"
         )
+    pairs = [(texts[each["id"]], each["answers"]["text"]) for each in references if each["id"] in texts]
+    return {
+        name: 100 * sum(best(score, text, answers) for text, answers in pairs) / len(references)
+        for name, score in (("exact_match", exact), ("f1", f1))
+    }
 
-    def _compute(
-        self, predictions: Sequence[Mapping[str, Any]], references: Sequence[Mapping[str, Any]]
-    ) -> dict[str, float]:
-        texts = {each["id"]: each["prediction_text"] for each in predictions}
-        check_ids(texts, references, "they count as wrong")
-        unanswerable = [each["id"] for each in references if not each["answers"]["text"]]
-        if unanswerable:
-            raise DataError(
-                f"{len(unanswerable)} of {len(references)} questions have no answer to compare with, the first is "
-                f"{unanswerable[0]!r}; squad_v2 scores such questions"
-            )
-        pairs = [(texts[each["id"]], each["answers"]["text"]) for each in references if each["id"] in texts]
-        return {
-            name: 100 * sum(best(score, text, answers) for text, answers in pairs) / len(references)
-            for name, score in (("exact_match", exact), ("f1", f1))
+
+def squad_v2(
+    predictions: Sequence[Mapping[str, Any]], references: Sequence[Mapping[str, Any]], no_answer_threshold: float = 1.0
+) -> dict[str, float]:
+    """Computes SQuAD 2.0's scores in per cent, as its official scorer does.
+
+    A question without answers is unanswerable, and an empty text predicts that.
+
+    Args:
+        predictions: ``{"id", "prediction_text", "no_answer_probability"}``, in any order. The "probability" may be any
+            number that grows with the odds of there being no answer.
+        references: ``{"id", "answers": {"text", "answer_start"}}``.
+        no_answer_threshold: a prediction whose "probability" is above it counts as "no answer" whatever its text.
+
+    Returns:
+        ``exact``, ``f1`` and ``total``, the number of questions; the same for the answerable questions
+        (``HasAns_exact`` …) and the unanswerable ones (``NoAns_exact`` …), if there are any; and ``best_exact`` and
+        ``best_f1``, the highest that any threshold gives, with ``best_exact_thresh`` and ``best_f1_thresh``.
+
+    Raises:
+        DataError: no prediction has the id of a question.
+    """
+    texts = {each["id"]: each["prediction_text"] for each in predictions}
+    odds = {each["id"]: each["no_answer_probability"] for each in predictions}
+    answerable = {each["id"]: bool(each["answers"]["text"]) for each in references}
+    _check_ids(texts, references, "they are left out")
+    raw: dict[str, Scores] = {"exact": {}, "f1": {}}
+    for each in references:
+        if each["id"] in texts:
+            # An answer of articles and punctuation only is empty after normalization: no words are right.
+            answers = [text for text in each["answers"]["text"] if normalized(text)] or [""]
+            raw["exact"][each["id"]] = best(exact, texts[each["id"]], answers)
+            raw["f1"][each["id"]] = best(f1_or_both_empty, texts[each["id"]], answers)
+    scores = {
+        name: {
+            key: float(not answerable[key]) if odds[key] > no_answer_threshold else value
+            for key, value in of_questions.items()
         }
+        for name, of_questions in raw.items()
+    }
+    results = _means(scores, list(raw["exact"]))
+    for prefix, kind in (("HasAns", True), ("NoAns", False)):
+        of_kind = [key for key in raw["exact"] if answerable[key] is kind]
+        if of_kind:
+            results |= {f"{prefix}_{name}": value for name, value in _means(scores, of_kind).items()}
+    for name, of_questions in raw.items():
+        value, threshold = best_threshold(of_questions, texts, odds, answerable)
+        results |= {f"best_{name}": value, f"best_{name}_thresh": threshold}
+    return results
 
 
-def check_ids(texts: Mapping[str, str], references: Sequence[Mapping[str, Any]], consequence: str) -> None:
+def _check_ids(texts: Mapping[str, str], references: Sequence[Mapping[str, Any]], consequence: str) -> None:
     """Warns about questions without a prediction.
 
     Args:
@@ -88,4 +165,35 @@ def check_ids(texts: Mapping[str, str], references: Sequence[Mapping[str, Any]],
         )
 
 
-METRIC = Squad
+def _means(scores: Mapping[str, Scores], keys: Sequence[str]) -> dict[str, float]:
+    means = {name: 100 * sum(map(values.__getitem__, keys)) / len(keys) for name, values in scores.items()}
+    return {**means, "total": len(keys)}
+
+
+def best_threshold(
+    scores: Scores, texts: Mapping[str, str], odds: Mapping[str, float], answerable: Mapping[str, bool]
+) -> tuple[float, float]:
+    """Returns the highest mean score that any threshold gives, in per cent, and the smallest such threshold.
+
+    Starts without an answer to any question, then adds the predicted texts in order of increasing odds. As in the
+    official scorer, questions with equal odds are added one by one in their order, and the threshold is 0 if predicting
+    no answer at all is best.
+
+    Args:
+        scores: scores of the texts, in [0, 1].
+        texts: predicted texts; empty ones change nothing.
+        odds: the larger, the likelier there is no answer.
+        answerable: whether the question has an answer.
+    """
+    current = highest = float(sum(not has_answer for has_answer in answerable.values()))
+    threshold = 0.0
+    for key in sorted(odds, key=odds.__getitem__):
+        if key not in scores:
+            continue
+        if answerable[key]:
+            current += scores[key]
+        elif texts[key]:
+            current -= 1
+        if current > highest:
+            highest, threshold = current, odds[key]
+    return 100 * highest / len(scores), threshold

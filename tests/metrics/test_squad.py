@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bertkit import metrics
 from bertkit.errors import DataError
-from bertkit.metrics.answers import exact, f1, f1_or_both_empty, normalized
+from bertkit.metrics.squad import exact, f1, f1_or_both_empty, normalized
 
 PUNCTUATION = set("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 

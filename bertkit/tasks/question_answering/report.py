@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bertkit.metrics.answers import best, exact, f1, f1_or_both_empty, normalized
+from bertkit.metrics.squad import best, exact, f1, f1_or_both_empty, normalized
 from bertkit.tasks.question_answering.decoding import Decoded
 from bertkit.tasks.question_answering.files import answer_at
 from bertkit.tasks.report_charts import GREY, bar_chart

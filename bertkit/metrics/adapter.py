@@ -1,0 +1,110 @@
+"""bertkit's metrics as `evaluate.Metric`, for code that is written for the evaluate library."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import datasets
+import evaluate
+import numpy as np
+
+from bertkit.errors import DataError
+from bertkit.metrics import compute
+from bertkit.metrics.scores import CLASS_IDS, INPUTS, LABEL_SETS, NUMBERS
+
+_TEXT = datasets.Value("string")
+_TAGS = datasets.List(_TEXT)
+_ANSWERS = datasets.Features({"text": datasets.List(_TEXT), "answer_start": datasets.List(datasets.Value("int32"))})
+_QUESTION = {"id": _TEXT, "answers": _ANSWERS}
+_ANSWER = {"id": _TEXT, "prediction_text": _TEXT}
+# The evaluate library's float32 would change thresholds.
+_ANSWER_OR_NONE = {**_ANSWER, "no_answer_probability": datasets.Value("float64")}
+_NUMERIC = {
+    CLASS_IDS: datasets.Value("int64"),
+    LABEL_SETS: datasets.List(datasets.Value("int64")),
+    NUMBERS: datasets.Value("float64"),
+}
+_INPUTS: dict[str, tuple[str, Any, Any]] = {
+    "seqeval": ("the tags of each sentence, such as [['B-PER', 'I-PER', 'O']]", _TAGS, _TAGS),
+    "squad": ("predictions: id and prediction_text; references: id and answers", _ANSWER, _QUESTION),
+    "squad_v2": (
+        "predictions: id, prediction_text and no_answer_probability; references: id and answers",
+        _ANSWER_OR_NONE,
+        _QUESTION,
+    ),
+    **{name: (form, _NUMERIC[form], _NUMERIC[form]) for name, form in INPUTS.items()},
+}
+"""Name of each metric → form of its inputs, in words, and features of a prediction and of a reference."""
+
+
+class Metric(evaluate.Metric):
+    """A metric of `bertkit.metrics`, whose inputs are kept in memory and whose scores are those of `compute`.
+
+    Metrics of class ids, label sets and numbers accept arrays, tensors and lists of any precision. A fraction in place
+    of an integer is refused: the evaluate library would turn a probability of 0.7 into class 0.
+
+    ``compute``, ``add_batch`` and ``add`` raise ``ValueError`` if predictions and references differ in number or do not
+    match ``features``; ``compute`` raises ``DataError`` if there are none.
+
+    Args:
+        name: one of `bertkit.metrics.names`.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._metric = name
+        super().__init__(config_name=name.partition("/")[2] or None, keep_in_memory=True)
+
+    def _info(self) -> evaluate.MetricInfo:
+        form, predictions, references = _INPUTS[self._metric]
+        return evaluate.MetricInfo(
+            description=f"{self._metric}, as bertkit computes it.",
+            citation="",
+            inputs_description=form,
+            features=datasets.Features({"predictions": predictions, "references": references}),
+        )
+
+    def _build_data_dir(self) -> str:
+        return self._data_dir_root  # creates no folder, so that a read-only cache will do
+
+    def add_batch(self, *, predictions: Any = None, references: Any = None, **kwargs: Any) -> None:
+        """Adds examples.
+
+        Raises:
+            ValueError: the values do not match the features.
+        """
+        columns = {"predictions": predictions, "references": references}
+        if self._metric in INPUTS:
+            columns = {name: self._array(name, values) for name, values in columns.items()}
+        super().add_batch(**columns, **kwargs)
+
+    def add(self, *, prediction: Any = None, reference: Any = None, **kwargs: Any) -> None:
+        """Adds one example.
+
+        Raises:
+            ValueError: the values do not match the features.
+        """
+        self.add_batch(predictions=[prediction], references=[reference], **kwargs)
+
+    def _finalize(self) -> None:
+        if self.writer is None:
+            raise DataError("nothing to score: there are no predictions and no references")
+        super()._finalize()
+
+    def _compute(self, predictions: Any, references: Any, **options: Any) -> dict[str, Any]:
+        return compute(self._metric, predictions, references, **options)
+
+    def _array(self, name: str, values: Any) -> np.ndarray:
+        try:
+            array = np.asarray(values)
+        except ValueError as error:
+            raise ValueError(f"{name} have rows of different lengths; expected {self.inputs_description}") from error
+        if array.ndim == 0:
+            raise ValueError(f"{name} are {values!r}; expected {self.inputs_description}")
+        if array.dtype.kind == "f" and self.inputs_description != NUMBERS:
+            # Floats with integer values are accepted: binary cross-entropy has such labels.
+            fractions = array[~(np.isfinite(array) & (array == np.floor(array)))]
+            if fractions.size:
+                raise ValueError(
+                    f"{name} contain {fractions[0]}; expected {self.inputs_description}, not probabilities"
+                )
+        return array
