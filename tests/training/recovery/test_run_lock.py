@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import random
@@ -10,11 +11,11 @@ import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from bertkit.errors import OutputError
-from bertkit.training.recovery import run_lock
 from bertkit.training.recovery.run_lock import LOCK_FILE, RunLock
 from bertkit.training.run_directory import check_output_dir, contents
 
@@ -149,7 +150,7 @@ def test_file_systems_without_locks_give_a_warning_and_others_an_error(tmp_path,
     def flock(descriptor: int, operation: int) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(run_lock.fcntl, "flock", flock)
+    monkeypatch.setattr(fcntl, "flock", flock)
     before = set(os.listdir("/proc/self/fd"))
     if number in (errno.EIO, errno.ENOSPC):
         with pytest.raises(OutputError, match=rf"cannot be written( to)?: {os.strerror(number)}"), RunLock(tmp_path):
@@ -161,20 +162,13 @@ def test_file_systems_without_locks_give_a_warning_and_others_an_error(tmp_path,
     assert set(os.listdir("/proc/self/fd")) == before
 
 
-@pytest.mark.parametrize("fails", ["open", "ftruncate", "pwrite"])
-def test_a_full_disk_is_one_message_and_leaves_nothing(tmp_path, monkeypatch, fails):
-    def full(*given: object) -> int:
+@pytest.mark.parametrize(("place", "function"), [(os, "open"), (Path, "write_text")])
+def test_a_full_disk_is_one_message_and_leaves_nothing(tmp_path, monkeypatch, place, function):
+    def full(*args: object, **kwargs: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(run_lock.os, fails, full)
+    monkeypatch.setattr(place, function, full)
     with pytest.raises(OutputError, match="run: cannot be written: No space left"), RunLock(tmp_path / "a" / "run"):
         pass
     monkeypatch.undo()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_without_locks_of_the_system_there_is_a_warning(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(run_lock, "fcntl", None)
-    with RunLock(tmp_path), RunLock(tmp_path):
-        assert "this system has no file locks" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
