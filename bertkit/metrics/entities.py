@@ -143,6 +143,29 @@ def count_entities(
     return {kind: Counts(right[kind], predicted[kind], actual[kind]) for kind in sorted(predicted | actual)}
 
 
+def score_entities(
+    predictions: Sequence[Sequence[str]], references: Sequence[Sequence[str]], strict: bool = False
+) -> tuple[dict[str, float], dict[str, Counts]]:
+    """Computes ``overall_precision``, ``overall_recall``, ``overall_f1`` and ``overall_accuracy``, the share of words
+    with the right tag, all in [0, 1]; and counts the entities by type as `count_entities`.
+
+    Args:
+        predictions, references: the tags of each sentence, as many in both.
+        strict: as in `find_entities`.
+
+    Raises:
+        DataError: as `split_tag`; or there are no words.
+    """
+    sentences = zip(predictions, references, strict=True)
+    are_right = [given == expected for pair in sentences for given, expected in zip(*pair, strict=True)]
+    if not are_right:
+        raise DataError("nothing to score: there is no word in any sentence")
+    counts = count_entities(predictions, references, strict)
+    overall = Counts(*map(sum, zip(*counts.values(), strict=True))) if counts else Counts(0, 0, 0)
+    scores = dict(zip(("overall_precision", "overall_recall", "overall_f1"), overall.scores(), strict=True))
+    return scores | {"overall_accuracy": sum(are_right) / len(are_right)}, counts
+
+
 def seqeval(
     predictions: Sequence[Sequence[str]],
     references: Sequence[Sequence[str]],
@@ -172,23 +195,8 @@ def seqeval(
     for number, (given, expected) in enumerate(zip(predictions, references, strict=True)):
         if len(given) != len(expected):
             raise ValueError(f"sentence {number}: {len(given)} tags are predicted for {len(expected)} words")
-    pairs = [
-        pair
-        for given, expected in zip(predictions, references, strict=True)
-        for pair in zip(given, expected, strict=True)
-    ]
-    if not pairs:
-        raise DataError("nothing to score: there is no word in any sentence")
-    counts = count_entities(predictions, references, strict=mode == "strict")
-    overall = Counts(*map(sum, zip(*counts.values(), strict=True))) if counts else Counts(0, 0, 0)
-    precision, recall, f1 = overall.scores()
-    return {
-        **{kind: _of_type(of_kind) for kind, of_kind in counts.items()},
-        "overall_precision": precision,
-        "overall_recall": recall,
-        "overall_f1": f1,
-        "overall_accuracy": sum(given == expected for given, expected in pairs) / len(pairs),
-    }
+    overall, counts = score_entities(predictions, references, strict=mode == "strict")
+    return {kind: _of_type(of_kind) for kind, of_kind in counts.items()} | overall
 
 
 def _of_type(counts: Counts) -> dict[str, Any]:
