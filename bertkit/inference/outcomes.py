@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -76,8 +76,7 @@ def outcome_of(place: str | Path, *, with_training: bool = False) -> Outcome:
     if not (path / "recipe.yaml").is_file():
         raise CheckpointError(f"{place}: contains no recipe.yaml; expected a run directory of `bertkit finetune`")
     data = load_recipe(path / "recipe.yaml").data
-    task, config = load_task(str(path), {})
-    task.data = data
+    task, config = load_task(str(path), {field.name: getattr(data, field.name) for field in fields(data)})
     task, splits = load_splits(task, ["train", "validation"] if with_training else ["validation"])
     split = splits["validation"]
     predictor = build_predictor(str(path), task, config)

@@ -113,7 +113,7 @@ def infer_problem(table: Table, column: str) -> tuple[Problem, str]:
     ('single_label', 'inferred from 2 labels: whole numbers')
     >>> infer_problem(Table({"version": ["3.1", "3.10", "4"]}, "x.csv", ""), "version")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    bertkit.errors.DataError: x.csv: 'version' has 2 different numbers, some with decimals ('3.1', '3.10', '4'); give ...
+    bertkit.errors.DataError: x.csv: 'version' has 2 different numbers, some with decimals ('3.1', '3.10', '4'); ...
     """
     values = table.columns[column]
     rows: dict[str, list[int]] = {"list": [], "word": [], "number": []}
@@ -254,7 +254,7 @@ class _Classes:
             return []
         fault = f"label {shown(label)} is not one of {_listed(self.names)}"
         alike = [name for name in self.names if appearance(name) == appearance(label)]
-        return [f"{fault}; {ascii(label)} and {ascii(alike[0])} {likeness(label)}" if alike else fault]
+        return [f"{fault}; {label!a} and {alike[0]!a} {likeness(label)}" if alike else fault]
 
 
 def other_spellings(values: Iterable[Any], names: Sequence[str]) -> str:
@@ -341,7 +341,7 @@ def _remarks(rows: Mapping[str, int], counts: Mapping[str, int]) -> list[str]:
         remarks.append(f"{_listed(words)} {what}, as any other word; a missing label is an empty field")
     for group in look_alikes(sorted(rows)):
         classes = [name for name in group if name in counts]
-        named = " and ".join(f"{ascii(label)} {rows[label]:,}" for label in group)
+        named = " and ".join(f"{label!a} {rows[label]:,}" for label in group)
         if len(classes) < 2:  # 1 and 1.0
             remarks.append(f"warning: {named} are one class")
         else:

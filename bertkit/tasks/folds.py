@@ -40,7 +40,7 @@ def load_splits(task: AnyTask, splits: Sequence[str] | None = None) -> tuple[Any
         f"fold {task.data.fold} of {task.data.folds} of {train.source}, {int(held_out.sum())} of {len(held_out)} "
         f"examples, drawn with data.split_seed {task.data.split_seed}"
     )
-    validation = replace(train, examples=train.examples.select(np.flatnonzero(held_out)), notes=(note,))
+    validation = replace(train, examples=train.examples.select(np.flatnonzero(held_out)), notes=(note,), labels="")
     found["train"] = replace(train, examples=train.examples.select(np.flatnonzero(~held_out)))
     found["validation"] = task.data.limited("validation", validation)
     return task, {name: found[name] for name in wanted if name in found}

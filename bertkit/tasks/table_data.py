@@ -106,7 +106,7 @@ class TableData(HubData):
         note = f"{len(held)} of {rows} rows of {train.source}, drawn with data.split_seed {self.split_seed}"
         return {
             "train": train.select(kept),
-            "validation": replace(train.select(held), notes=(note,), doubts={}),
+            "validation": replace(train.select(held), notes=(note,), doubts={}, labels=""),
         }
 
 
