@@ -293,7 +293,7 @@ def evaluate(
         raise DataError(f"--split {split}: the data have no such split")
     if not task.is_labelled(found.examples):
         raise DataError(f"{found.source}: no labels to score against; `bertkit predict` takes inputs without labels")
-    for note in found.notes if task.assumptions else ():
+    for note in found.notes:
         say(f"{found.source}: {note}")
     predictor = build_predictor(name, task, config, precision=precision)
     columns_of_rows = ColumnsOf(found.examples)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
@@ -87,10 +87,7 @@ def decide(table: Table, column: str, problem: Problem | None = None, names: Seq
     counts = dict.fromkeys(names, 0)
     for text, count in rows.items():
         counts[names[classes.id(text)]] += count
-    listed = [f"{_quoted(name)} {count:,}" for name, count in list(counts.items())[:_MOST_LISTED]]
-    more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
-    what = f"{len(names)} {'class' if len(names) == 1 else 'classes'} ({', '.join(listed)}{more})"
-    line = f"problem: {problem} with {what}, {why}"
+    line = f"problem: {problem} with {len(names)} {'class' if len(names) == 1 else 'classes'} ({listed(counts)}), {why}"
     return Labels(problem, names, "; ".join([line, *_remarks(rows, counts)]))
 
 
@@ -339,14 +336,33 @@ def _remarks(rows: Mapping[str, int], counts: Mapping[str, int]) -> list[str]:
     if words := [name for name in counts if name.strip().casefold() in _LIKE_MISSING]:
         what = "is the name of a class" if len(words) == 1 else "are names of classes"
         remarks.append(f"{_listed(words)} {what}, as any other word; a missing label is an empty field")
+    return [*filter(None, remarks), *warnings_of_look_alikes(rows, counts)]
+
+
+def warnings_of_look_alikes(rows: Mapping[str, int], classes: Collection[str]) -> list[str]:
+    """Returns warnings of labels that look alike.
+
+    Args:
+        rows: number of rows of each label.
+        classes: labels that are classes; others of the same value are the same class.
+    """
+    remarks = []
     for group in look_alikes(sorted(rows)):
-        classes = [name for name in group if name in counts]
         named = " and ".join(f"{label!a} {rows[label]:,}" for label in group)
-        if len(classes) < 2:  # 1 and 1.0
-            remarks.append(f"warning: {named} are one class")
-        else:
-            remarks.append(f"warning: {named} {likeness(group[0])}, and each is a class of its own")
-    return list(filter(None, remarks))
+        are_one = sum(label in classes for label in group) < 2  # 1 and 1.0
+        what = "are one class" if are_one else f"{likeness(group[0])}, and each is a class of its own"
+        remarks.append(f"warning: {named} {what}")
+    return remarks
+
+
+def listed(counts: Mapping[str, int]) -> str:
+    """Formats classes with their counts, at most 20 of them.
+
+    >>> listed({"no": 12, "yes": 3000})
+    "'no' 12, 'yes' 3,000"
+    """
+    first = [f"{shortened(repr(name), 60)} {count:,}" for name, count in list(counts.items())[:_MOST_LISTED]]
+    return ", ".join(first) + (f" and {len(counts) - _MOST_LISTED} more" if len(counts) > _MOST_LISTED else "")
 
 
 def _values(table: Table, column: str) -> list[Any]:
@@ -369,10 +385,6 @@ def _is_label(value: Any) -> bool:
 def _whole(text: str) -> int | None:
     """Returns the value of a whole number, written ``1`` or ``1.0``; ``None`` for other text."""
     return int(text.partition(".")[0]) if _WHOLE.fullmatch(text) else None
-
-
-def _quoted(name: str) -> str:
-    return shortened(repr(name), 60)
 
 
 def _listed(names: Sequence[str]) -> str:

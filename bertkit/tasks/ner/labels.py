@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from bertkit.errors import DataError, RecipeError, raise_listed, shown
 from bertkit.metrics.entities import OUTSIDE
 from bertkit.tables import Table
+from bertkit.tables.labels import listed, warnings_of_look_alikes
 from bertkit.tasks.ner.schemes import (
     Scheme,
     check_tags,
     detect_scheme,
     fault_of_tag,
     find_impossible,
+    in_usual_form,
     iob2_labels,
     to_iob2,
 )
@@ -44,9 +46,10 @@ def find_labels(
     """
     place = partial(place_of_word, table)
     scheme = scheme or detect_scheme(tags, place)
-    declared = table.class_names.get(column, ())
+    declared: Sequence[str] = table.class_names.get(column, ())
     if scheme != "plain":
         check_tags(tags, place)
+        ((declared,), _) = with_usual_tags([declared])
         raise_listed([f"{table.source}: class {tag!r} {fault}" for tag in declared if (fault := fault_of_tag(tag))])
     counts = Counter(tag for of_sentence in tags for tag in of_sentence)
     counts.update(dict.fromkeys(declared, 0))
@@ -62,6 +65,45 @@ def find_labels(
             "column"
         )
     return scheme, found
+
+
+def with_usual_tags(tags: Sequence[Sequence[str]]) -> tuple[list[list[str]], str]:
+    """Returns tags in the form prefix, hyphen and type, see `in_usual_form`, and a note; empty if they have that form.
+
+    Args:
+        tags: tags of each sentence.
+
+    >>> with_usual_tags([["o", "b-per"], ["i-per"]])
+    ([['O', 'B-per'], ['I-per']], "tags such as 'b-per' are read as 'B-per'")
+    """
+    forms = in_usual_form(sorted({tag for of_sentence in tags for tag in of_sentence}))
+    changed = [tag for tag, form in forms.items() if tag != form]
+    if not changed:
+        return [list(of_sentence) for of_sentence in tags], ""
+    note = f"tags such as {shown(changed[0])} are read as {shown(forms[changed[0]])}"
+    return [[forms[tag] for tag in of_sentence] for of_sentence in tags], note
+
+
+def line_on_labels(scheme: Scheme, counts: Mapping[str, int]) -> str:
+    """Returns a sentence on what the tags of a training set were taken for, with the classes and their counts.
+
+    Args:
+        scheme: the scheme.
+        counts: number of entities of each type, or of words of each plain tag.
+
+    >>> line_on_labels("IOB1", {"LOC": 2, "PER": 1})
+    "tags in IOB1, converted to IOB2: 2 types of entities ('LOC' 2, 'PER' 1)"
+    """
+    if scheme == "plain":
+        line = f"plain tags, which mark no entities: {len(counts)} classes ({listed(counts)})"
+    else:
+        types = "1 type" if len(counts) == 1 else f"{len(counts)} types"
+        line = f"{_named(scheme)}: {types} of entities ({listed(counts)})"
+    return "; ".join([line, *warnings_of_look_alikes(counts, counts)])
+
+
+def _named(scheme: Scheme) -> str:
+    return f"tags in {scheme}" + ("" if scheme == "IOB2" else ", converted to IOB2")
 
 
 def label_ids(table: Table, tags: Sequence[Sequence[str]], names: Sequence[str], scheme: Scheme) -> list[list[int]]:
@@ -99,7 +141,7 @@ def notes_on_tags(table: Table, tags: Sequence[Sequence[str]], scheme: Scheme) -
     """Returns notes on the tags of a table: their scheme, and where they violate its rules."""
     if scheme == "plain":
         return []
-    notes = [f"tags in {scheme}" + ("" if scheme == "IOB2" else ", converted to IOB2")]
+    notes = [_named(scheme)]
     wrong = [
         f"{place_of_word(table, row, word)}: {what}"
         for row, of_row in enumerate(tags)

@@ -16,7 +16,8 @@ Sang and Veenstra 1999, "Representing text chunks".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -25,6 +26,8 @@ from bertkit.metrics.entities import OUTSIDE, PREFIXES, find_entities, is_entity
 
 Scheme = Literal["IOB1", "IOB2", "IOBES", "BILOU", "plain"]
 
+_SEPARATED = re.compile(rf"([{''.join(PREFIXES)}])(?:[-_:./|](.*\S.*))?", re.IGNORECASE)  # b-per, B_PER, b
+_SUFFIXED = re.compile(rf"(.*\S.*)[-_:./|]([{''.join(PREFIXES)}])", re.IGNORECASE)  # PER-B
 _PREFIXES_OF = {"IOB1": "BIO", "IOB2": "BIO", "IOBES": "BIESO", "BILOU": "BILUO"}
 
 
@@ -84,6 +87,34 @@ def detect_scheme(sentences: Sequence[Sequence[str]], place: Callable[[int, int]
         if prefix != OUTSIDE and (prefix_before == OUTSIDE or kind != kind_before)
     ]
     return "IOB1" if begun_by.count("I") > begun_by.count("B") else "IOB2"
+
+
+def in_usual_form(tags: Collection[str]) -> dict[str, str]:
+    """Returns entity tags of another form in the usual one, prefix, hyphen and type, by tag.
+
+    Other forms have a prefix in lower case (``b-per``), another separator (``B_PER``), or the prefix at the end
+    (``PER-B``). All tags but ``O`` or ``o``, which must be there, are of one such form; otherwise, as for plain tags,
+    the result is empty.
+
+    Args:
+        tags: the distinct tags of a table.
+
+    >>> in_usual_form(["b-per", "i-per", "o"])
+    {'b-per': 'B-per', 'i-per': 'I-per', 'o': 'O'}
+    >>> in_usual_form(["PER-B", "PER-I", "O"]), in_usual_form(["B-PER", "O"]), in_usual_form(["DT", "NN-S"])
+    ({'PER-B': 'B-PER', 'PER-I': 'I-PER', 'O': 'O'}, {}, {})
+    """
+    others = [tag for tag in tags if tag not in (OUTSIDE, OUTSIDE.lower())]
+    if len(others) == len(tags) or any("-" in tag and is_entity_tag(tag) for tag in others):
+        return {}
+    parts = [match.groups(default="") for tag in others if (match := _SEPARATED.fullmatch(tag))]
+    if len(parts) < len(others):
+        parts = [match.groups()[::-1] for tag in others if (match := _SUFFIXED.fullmatch(tag))]
+    if len(parts) < len(others) or (parts and not {"B", "I", "S", "U"} & {prefix.upper() for prefix, _ in parts}):
+        return {}
+    usual = {tag: _tag(prefix.upper(), kind) for tag, (prefix, kind) in zip(others, parts, strict=True)}
+    forms = {tag: usual.get(tag, OUTSIDE) for tag in tags}
+    return {} if all(tag == form for tag, form in forms.items()) else forms
 
 
 def check_tags(sentences: Sequence[Sequence[str]], place: Callable[[int, int], str]) -> None:

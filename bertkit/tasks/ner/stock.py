@@ -21,7 +21,7 @@ from bertkit.tables import Table
 from bertkit.tasks.arrays import Outputs, one_array, softmax
 from bertkit.tasks.label_names import matched_names
 from bertkit.tasks.ner.aggregation import Aggregation, Unit, units_of, word_starts
-from bertkit.tasks.ner.schemes import Scheme, iob2_labels, to_iob2
+from bertkit.tasks.ner.schemes import Scheme, in_usual_form, iob2_labels, to_iob2
 from bertkit.tasks.ner.settings import DataSettings, TaskSettings
 from bertkit.tasks.ner.task import NerTask
 from bertkit.tasks.splits import Columns, Split
@@ -70,6 +70,7 @@ class StockNer(NerTask):
         kinds = len({split_tag(tag)[1] for tag in tags or () if tag != OUTSIDE})
         task.assumptions = (
             f"{len(labels)} plain tags" if tags is None else f"entities of {kinds} types",
+            *_read_as(labels, tags),
             f"aggregation {task.data.aggregation}",
             f"windows of {task.data.max_seq_length} tokens",
         )
@@ -201,15 +202,25 @@ def _entity_tags(labels: Sequence[str]) -> list[str] | None:
     """Returns the labels as entity tags, in the same order; None if they are plain tags.
 
     Types without prefixes beside ``O`` become ``I-TYPE``; labels without a prefix beside others with one, such as
-    ``[PAD]``, are no entities.
+    ``[PAD]``, are no entities. Tags of other forms are read as in training, see `in_usual_form`.
 
     >>> _entity_tags(["O", "PER"]), _entity_tags(["B-PER", "I-PER", "[PAD]"]), _entity_tags(["NOUN", "VERB"])
     (['O', 'I-PER'], ['B-PER', 'I-PER', 'O'], None)
+    >>> _entity_tags(["o", "b-per"]), _entity_tags(["PER-B", "PER-I", "O"])
+    (['O', 'B-per'], ['B-PER', 'I-PER', 'O'])
     """
+    forms = in_usual_form(labels)
+    labels = [forms.get(label, label) for label in labels]
     prefixed = [label for label in labels if label[:2] in {f"{prefix}-" for prefix in PREFIXES} and len(label) > 2]
     if prefixed:
         return [label if label in prefixed else OUTSIDE for label in labels]
     return [label if label == OUTSIDE else f"I-{label}" for label in labels] if OUTSIDE in labels else None
+
+
+def _read_as(labels: Sequence[str], tags: Sequence[str] | None) -> list[str]:
+    """Returns a note on labels that are read as tags of another form; none for labels that are tags or types."""
+    forms = in_usual_form(labels) if tags is not None else {}
+    return [f"labels such as {label!r} read as {form!r}" for label, form in forms.items() if label != form][:1]
 
 
 def _renamed(tag: str, types: Mapping[str, str]) -> str:

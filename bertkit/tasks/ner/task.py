@@ -8,7 +8,9 @@ Dimension letters: N inputs, S tokens, C labels.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -29,7 +31,7 @@ from bertkit.tasks.ner.conll import DOCUMENT_ID, is_conll, read_conll, write_con
 from bertkit.tasks.ner.highlighting import Span, highlight
 from bertkit.tasks.ner.inputs import NO_WORD, InputForm
 from bertkit.tasks.ner.json_list import JSON, read_json_list
-from bertkit.tasks.ner.labels import find_labels, label_ids, notes_on_tags
+from bertkit.tasks.ner.labels import find_labels, label_ids, line_on_labels, notes_on_tags, with_usual_tags
 from bertkit.tasks.ner.neighbours import neighbours
 from bertkit.tasks.ner.pieces import word_pieces
 from bertkit.tasks.ner.schemes import inside
@@ -39,7 +41,7 @@ from bertkit.tasks.ner.span_tables import SpanTable, with_words
 from bertkit.tasks.ner.words import split_words
 from bertkit.tasks.per_example import warning_of_one_prediction
 from bertkit.tasks.report_parts import Mistake, Section
-from bertkit.tasks.splits import Columns, Split
+from bertkit.tasks.splits import Columns, ColumnsOf, Split
 from bertkit.tasks.table_data import TableTask
 
 if TYPE_CHECKING:
@@ -95,10 +97,14 @@ class NerTask(ServedEntities, TableTask):
         tables = self.data.tables(splits)
         faults: list[str] = []
         read: dict[str, tuple[list[list[str]], list[list[str]] | None]] = {}
+        forms: dict[str, str] = {}  # notes on tags of another form
         for name in tables:
             with noted(faults):
                 tables[name] = self._with_words(name, tables[name])
-                read[name] = self._read(name, tables[name])
+                words, tags = self._read(name, tables[name])
+                if tags is not None and not self._plain:
+                    tags, forms[name] = with_usual_tags(tags)
+                read[name] = words, tags
         raise_all(faults)
         task = self
         if not (self.task.scheme and self.task.label_names):
@@ -111,10 +117,24 @@ class NerTask(ServedEntities, TableTask):
         found: dict[str, Split] = {}
         for name, table in tables.items():
             with noted(faults):
-                found[name] = task._split_of(table, *read[name])
+                split = task._split_of(table, *read[name])
+                line = task._line_on_labels(split) if name == "train" else ""
+                # The first note names the scheme, as the line does.
+                others = split.notes if isinstance(table, SpanTable) or not line else split.notes[1:]
+                notes = (line, *others, forms.get(name, ""))
+                found[name] = replace(split, notes=tuple(filter(None, notes)), labels=line)
         raise_all(faults)
         task, found = task._with_validation(splits, found)
         return task, task._limited(splits, found)
+
+    def _line_on_labels(self, train: Split) -> str:
+        """Returns the sentence on the labels of a training set; empty if it has none."""
+        classes = self.classes_of(ColumnsOf(train.examples))
+        if classes is None:
+            return ""
+        counts = Counter(chain.from_iterable(classes))
+        names = self.task.label_names if self._plain else sorted(counts)
+        return line_on_labels(self.task.scheme or "plain", {name: counts[name] for name in names})
 
     def _with_words(self, name: str, table: Table) -> Table:
         """Converts a table of texts with spans to words with tags."""

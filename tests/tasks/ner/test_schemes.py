@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bertkit.errors import DataError
 from bertkit.metrics.entities import Entity, find_entities
-from bertkit.tasks.ner.schemes import detect_scheme, find_impossible, inside, iob2_labels, to_iob2
+from bertkit.tasks.ner.schemes import detect_scheme, find_impossible, in_usual_form, inside, iob2_labels, to_iob2
 
 
 def place(sentence, word):
@@ -85,6 +85,30 @@ def test_mixed_tags_are_refused_with_their_places(sentences, expected):
 )
 def test_impossible_sequences_are_found_where_they_are(tags, scheme, words):
     assert [fault.word for fault in find_impossible(tags.split(), scheme)] == words
+
+
+@pytest.mark.parametrize(
+    ("written", "usual"),
+    [
+        ("o b-per i-per", "O B-per I-per"),
+        ("O b-geo-loc", "O B-geo-loc"),
+        ("B_PER I_PER O", "B-PER I-PER O"),
+        ("PER-B PER-I O", "B-PER I-PER O"),
+        ("geo-loc-b O", "B-geo-loc O"),
+        ("b i o", "B I O"),
+        ("o s_A u:B", "O S-A U-B"),
+        ("o", "O"),
+    ],
+)
+def test_entity_tags_of_other_forms_are_recognised(written, usual):
+    assert in_usual_form(written.split()) == dict(zip(written.split(), usual.split(), strict=True))
+
+
+@pytest.mark.parametrize(
+    "tags", ["B-PER I-PER O", "B I O", "DT NN O", "NN-S VB-S", "b-per i-per", "O b-per NN", "O B-PER b-per", "O e-mail"]
+)
+def test_other_tags_are_left_as_they_are(tags):
+    assert in_usual_form(tags.split()) == {}
 
 
 def test_what_is_wrong_is_said():

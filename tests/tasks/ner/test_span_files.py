@@ -105,7 +105,7 @@ def test_every_form_gives_words_and_tags(task, tmp_path, form, as_list):
     assert examples["tokens"][:] == [[word.text for word in split_words(text)] for text in (ANN, OSLO)]
     assert [[found.task.label_names[label] for label in row] for row in examples["labels"][:]] == TAGS
     assert found.task.scheme == "IOB2"
-    assert splits["train"].notes == ()
+    assert splits["train"].notes == ("tags in IOB2: 2 types of entities ('LOC' 3, 'PER' 1)",)
 
 
 def test_offsets_in_utf16_are_read_and_proposed(task, tmp_path):
@@ -121,7 +121,7 @@ def test_offsets_in_utf16_are_read_and_proposed(task, tmp_path):
     row = {"text": ANN, "entities": predicted(ANN, SPANS[0])["entities"]}
     assert found.in_form("doccano", row) == {"text": ANN, "label": [list(each) for each in in_utf16]}
     snapped = task(train_jsonl=lines(doccano(ANN, [(0, 7, "PER"), (18, 21, "LOC")])), snap=True).load(["train"])[1]
-    assert snapped["train"].notes == ("1 of 2 spans cut words and were extended to whole words",)
+    assert snapped["train"].notes[1:] == ("1 of 2 spans cut words and were extended to whole words",)
 
 
 def test_what_the_span_says_it_covers_must_be_there(task, tmp_path):
@@ -140,7 +140,7 @@ def test_annotations_that_were_rejected_skipped_or_not_made_are_left_out(task, t
     twice["annotations"][0]["ground_truth"] = True
     _, splits = task(train_jsonl=lines(cancelled, none, twice)).load(["train"])
     assert len(splits["train"].examples) == 1
-    assert splits["train"].notes == ("2 of 3 rows have no accepted annotation and are left out",)
+    assert splits["train"].notes[1:] == ("2 of 3 rows have no accepted annotation and are left out",)
     rejected = {**prodigy(ANN, []), "answer": "reject"}
     table = lines(rejected, prodigy(OSLO, [(0, 2, "LOC")]))
     assert message(task(train_jsonl=table), tmp_path).startswith("train.jsonl, line 2: span 0:2")

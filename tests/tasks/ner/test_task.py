@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,8 @@ def test_scheme_and_labels_are_found_in_the_training_data(task, train, scheme, n
 
 def test_the_scheme_is_named_and_what_breaks_it_is_told_with_its_line(task, tmp_path):
     _, found = task(train_conll=TRAIN, validation_conll="x O\ny I-PER\n\nz I-LOC\n").load()
-    assert found["train"].notes == ("tags in IOB2",)
+    line = "tags in IOB2: 2 types of entities ('LOC' 1, 'PER' 1)"
+    assert (found["train"].notes, found["train"].labels) == ((line,), line)
     _, warning = found["validation"].notes
     assert warning.replace(f"{tmp_path}/", "") == (
         "warning: tags violate the rules of IOB2 in 2 places, where they are read as by conlleval (a tag that cannot "
@@ -92,8 +94,37 @@ def test_the_scheme_is_named_and_what_breaks_it_is_told_with_its_line(task, tmp_
     )
     assert found["validation"].examples["labels"][:] == [[0, 3], [1]]
     assert task(train_conll=TRAIN.replace("B-", "I-")).load(["train"])[1]["train"].notes == (
-        "tags in IOB1, converted to IOB2",
+        "tags in IOB1, converted to IOB2: 2 types of entities ('LOC' 1, 'PER' 1)",
     )
+
+
+def test_plain_tags_are_named_with_their_counts(task):
+    assert task(train_conll="a DT\nb NN\n\nc NN\nd nn\n").load(["train"])[1]["train"].notes == (
+        "plain tags, which mark no entities: 3 classes ('NN' 2, 'DT' 1, 'nn' 1); warning: 'NN' 2 and 'nn' 1 differ "
+        "only in case, white space or Unicode form, and each is a class of its own",
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "note"),
+    [
+        (str.lower, "tags such as 'b-loc' are read as 'B-loc'"),
+        (lambda text: re.sub(r"([BI])-(\w+)", r"\2-\1", text), "tags such as 'LOC-B' are read as 'B-LOC'"),
+        (lambda text: text.replace("-", "_"), "tags such as 'B_LOC' are read as 'B-LOC'"),
+    ],
+)
+def test_tags_of_other_forms_are_entities(task, tmp_path, change, note):
+    found = task(train_conll=change(TRAIN), validation_conll=change("x O\n\ny B-PER\n"))
+    settled, splits = found.load()
+    kinds = ("loc", "per") if change is str.lower else ("LOC", "PER")
+    assert settled.task.scheme == "IOB2"
+    assert settled.task.label_names == ["O", *(f"{prefix}-{kind}" for kind in kinds for prefix in "BI")]
+    assert splits["train"].examples["labels"][:] == [[3, 4, 0], [0, 1]]
+    assert splits["train"].notes[1:] == (note,)
+    assert splits["validation"].examples["labels"][:] == [[0], [3]]
+    assert settled.main_metric == "overall_f1"
+    plain = task(train_conll=change(TRAIN), scheme="plain").load(["train"])[0]
+    assert set(plain.task.label_names) == {line.split()[1] for line in change(TRAIN).splitlines() if line}
 
 
 def test_tags_that_only_the_others_have_are_refused_with_their_places(task, tmp_path):
@@ -389,7 +420,8 @@ def test_published_sets_are_sound_iob2(real_data, files, types):
     assert len(task.task.label_names) == 2 * types + 1
     for name, split in found.items():
         if name != "validation" or files[1]:
-            assert split.notes == ("tags in IOB2",)
+            assert split.notes[0].startswith("tags in IOB2")
+            assert len(split.notes) == 1
 
 
 @pytest.mark.real
