@@ -131,7 +131,12 @@ class ClassificationTask(TableTask, TextClassification):
 
     @property
     def main_metric(self) -> str:  # type: ignore[override]
-        return self.task.main_metric or _METRICS[self.task.problem or "single_label"][1]
+        problem, given = self.task.problem or "single_label", self.task.main_metric
+        if given is None:
+            return _METRICS[problem][1]
+        name, _, score = given.rpartition("_")  # the form of earlier versions, which their checkpoints have
+        is_of_class = given not in _SCORES[problem] and name in self.task.label_names and score in OF_A_CLASS
+        return key_of_class(name, score) if is_of_class else given
 
     @property
     def problem_type(self) -> ProblemType:
@@ -232,10 +237,10 @@ class ClassificationTask(TableTask, TextClassification):
         faults = []
         of_classes = [key_of_class(name, score) for name in task.label_names[:MOST_CLASSES] for score in OF_A_CLASS]
         known = [*_SCORES[problem], *(of_classes if len(task.label_names) <= MOST_CLASSES else [])]
-        if task.main_metric is not None and task.main_metric not in known:
+        if self.main_metric not in known:
             faults.append(
                 f"task.main_metric: {task.main_metric!r} is not a score of this task; expected one of "
-                f"{', '.join(known)}{did_you_mean(task.main_metric, known)}"
+                f"{', '.join(known)}{did_you_mean(self.main_metric, known)}"
             )
         if problem == "regression":
             given = {"threshold": task.threshold != 0.5, "calibrate": task.calibrate}

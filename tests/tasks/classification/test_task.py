@@ -571,4 +571,7 @@ def test_the_threshold_of_a_prediction_is_checked(task):
 def test_the_metric_that_decides_may_be_any_score(task):
     assert loaded(task(train_csv=many())).main_metric == "accuracy"
     assert loaded(task(train_csv=many(), main_metric="class/pos/f1")).main_metric == "class/pos/f1"
+    assert loaded(task(train_csv=many(), main_metric="pos_f1")).main_metric == "class/pos/f1"  # as it was called
+    average = loaded(task(train_csv=many("average pos"), main_metric="average_precision"))
+    assert average.main_metric == "average_precision"
     assert loaded(task(train_jsonl=SEVERAL)).main_metric == "average_precision"
