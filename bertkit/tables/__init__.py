@@ -5,6 +5,7 @@ table_files.py  reading of a file by its format, compressed or not
 delimited.py    CSV and TSV; json_lines.py and arrow.py: the other formats
 hub_tables.py   splits of Hub data sets
 columns.py      the columns of texts and labels; labels.py: the labels and their classes
+spelling.py     names that look alike
 splitting.py    validation sets drawn from the training set
 """
 

@@ -110,7 +110,7 @@ def infer_problem(table: Table, column: str) -> tuple[Problem, str]:
     ('single_label', 'inferred from 2 labels: whole numbers')
     >>> infer_problem(Table({"version": ["3.1", "3.10", "4"]}, "x.csv", ""), "version")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    bertkit.errors.DataError: x.csv: 'version' has 2 different numbers, some with decimals ('3.1', '3.10', '4'); ...
+    bertkit.errors.DataError: x.csv: 'version' has a few different numbers, some with decimals ('3.1', '3.10', '4'); ...
     """
     values = table.columns[column]
     rows: dict[str, list[int]] = {"list": [], "word": [], "number": []}
@@ -142,7 +142,7 @@ def infer_problem(table: Table, column: str) -> tuple[Problem, str]:
         return "regression", f"{known}; give --problem single_label if the numbers are names of classes"
     if not are_whole:
         raise DataError(
-            f"{table.source}: {column!r} has {len(different)} different numbers, some with decimals "
+            f"{table.source}: {column!r} has a few different numbers, some with decimals "
             f"({_listed(sorted(spellings))}); give --problem regression if they are amounts, or --problem "
             "single_label if they are names of classes"
         )

@@ -106,8 +106,8 @@ class Materials:
 
     @cached_property
     def scores(self) -> Path:
-        """The texts with half-point scores."""
-        rows = [f"{text} {n},{n % 9 / 2}\n" for n, (text, _) in enumerate(self.rows * 5)]
+        """The texts with scores, of more different numbers than classes may have."""
+        rows = [f"{text} {n},{n % 25 / 4}\n" for n, (text, _) in enumerate(self.rows * 5)]
         return self._file("scores.csv", "text,label\n" + "".join(rows))
 
     @cached_property

@@ -73,9 +73,9 @@ def test_a_limit_takes_the_first_examples_of_the_fold(table):
 
 def test_numbers_have_no_classes(tmp_path):
     path = tmp_path / "scores.csv"
-    path.write_text("text,label\n" + "".join(f"text {number},{number / 10}\n" for number in range(12)))
+    path.write_text("text,label\n" + "".join(f"text {number},{number / 10}\n" for number in range(24)))
     _, splits = load_splits(task(path, folds=4, fold=3))
-    assert len(splits["validation"].examples) == 3
+    assert len(splits["validation"].examples) == 6
 
 
 def test_rare_classes_are_divided_as_far_as_they_go(tmp_path):

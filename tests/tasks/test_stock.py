@@ -110,6 +110,8 @@ def test_what_is_assumed_is_one_line(stock_models, tmp_path, capsys):
         (("neg", "pos"), ("neg", "pos"), ""),
         (("NEG", "Pos"), ("neg", "pos"), "labels matched without regard to case"),
         (("LABEL_0", "LABEL_1"), ("0", "1"), "labels matched by number, 0 is LABEL_0"),
+        (("LABEL_0", "LABEL_1"), ("0.0", "1.0"), "labels matched by number, 0 is LABEL_0"),
+        (("0", "1"), ("0.0", "1.0"), "'0.0', '1.0' are read as '0', '1'"),
     ],
 )
 def test_labels_of_data_are_matched_by_name(stock_models, tmp_path, capsys, names, written, says):
@@ -202,6 +204,14 @@ def test_types_without_prefixes_and_other_schemes_are_entities(stock_models, tmp
     scheme = tagger(stock_models, tmp_path / "scheme", ("O", "B-PER", "I-PER", "E-PER", "S-PER"))
     [found] = bertkit.load(scheme).predict([text])
     assert {each["type"] for each in found["entities"]} == {"PER"}
+    suffixed = tagger(stock_models, tmp_path / "suffixed", ("O", "PER-B", "PER-I", "LOC-B", "LOC-I"))
+    loaded = bertkit.load(suffixed)
+    assert "labels such as 'PER-B' read as 'B-PER'" in loaded.task.assumptions
+    found = loaded.predict(text)
+    config = json.loads((suffixed / "config.json").read_text())
+    config |= {"id2label": dict(enumerate(ENTITIES)), "label2id": {name: n for n, name in enumerate(ENTITIES)}}
+    (suffixed / "config.json").write_text(json.dumps(config))
+    assert found == bertkit.load(suffixed).predict(text)
 
 
 @pytest.mark.parametrize(

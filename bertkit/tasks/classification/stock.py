@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from bertkit.errors import CheckpointError, DataError
 from bertkit.tables import Table
 from bertkit.tables.columns import text_columns
-from bertkit.tables.labels import Problem, names_of_labels, texts
+from bertkit.tables.labels import Problem, names_of_labels, other_spellings, texts
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 from bertkit.tasks.label_names import matched_names
 from bertkit.tasks.splits import Columns, Split
@@ -79,7 +79,8 @@ class StockClassification(ClassificationTask):
             return super()._split_of(name, table)
         values = table.columns[column]
         labels = names_of_labels(values)
-        names, note = matched_names(set(labels.values()), self.task.label_names, table.source)
+        classes = sorted(set(labels.values()))
+        names, note = matched_names(classes, self.task.label_names, table.source)
 
         def renamed(value: Any) -> Any:
             if isinstance(value, list):
@@ -88,7 +89,8 @@ class StockClassification(ClassificationTask):
 
         columns = {**table.columns, column: list(map(renamed, values))}
         found = super()._split_of(name, replace(table, columns=columns))
-        return replace(found, notes=(note, *found.notes)) if note else found
+        notes = filter(None, (other_spellings(values, classes), note))
+        return replace(found, notes=(*notes, *found.notes))
 
     # ---- encode -----------------------------------------------------------------------------------------------------
 
