@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from bertkit.errors import DataError, raise_listed, shortened, shown
@@ -228,11 +229,12 @@ class _Classes:
         self._ids = {name: number for number, name in enumerate(names)}
         wholes = Counter(map(_whole, names))
         self._by_value = {_whole(name): number for name, number in self._ids.items() if wholes[_whole(name)] == 1}
-        self._by_value.pop(None, None)
 
     def find(self, label: str) -> int | None:
         """Returns the id of a label; ``None`` if it is no class."""
-        return self._ids[label] if label in self._ids else self._by_value.get(_whole(label))
+        if label in self._ids or (number := _whole(label)) is None:
+            return self._ids.get(label)
+        return self._ids.get(str(number), self._by_value.get(number))
 
     def id(self, label: Any) -> int:
         """Returns the id of a label without faults."""
@@ -250,8 +252,12 @@ class _Classes:
         if self.find(label) is not None:
             return []
         fault = f"label {shown(label)} is not one of {_listed(self.names)}"
-        alike = [name for name in self.names if appearance(name) == appearance(label)]
-        return [f"{fault}; {label!a} and {alike[0]!a} {likeness(label)}" if alike else fault]
+        alike = self._by_appearance.get(appearance(label))
+        return [fault if alike is None else f"{fault}; {label!a} and {alike!a} {likeness(label)}"]
+
+    @cached_property
+    def _by_appearance(self) -> dict[str, str]:
+        return {appearance(name): name for name in self.names}
 
 
 def other_spellings(values: Iterable[Any], names: Sequence[str]) -> str:

@@ -85,6 +85,27 @@ def test_a_table_is_trained_on_scored_and_predicted(bertkit, classify, tmp_path,
     assert [row["label"] for row in tested] == [row["label"] for row in predicted[:3]]
 
 
+def test_labels_are_named_before_the_training(bertkit, checkpoint, tmp_path):
+    """Classes as pandas writes them, in a run and in its evaluation; no class overwrites a metric."""
+    numbers = [{**row, "label": f"{row['label'] == 'pos':.1f}"} for row in ROWS]
+    names = [{**row, "label": "average" if row["label"] == "pos" else "overall"} for row in ROWS]
+    for rows, line in ((numbers, "'0.0', '1.0' are read as '0', '1'"), (names, "('average' ")):
+        table, out = write_table(tmp_path / "rows.csv", rows), tmp_path / f"run-{rows[0]['label']}"
+        files = ("--train-file", table, "--validation-file", table)
+        outcome = bertkit("finetune", "classification", *files, "--model", checkpoint, "--output-dir", out, *SMALL)
+        assert outcome.code == 0
+        said = outcome.err.partition("step 1")[0]
+        assert "train: problem: single_label with 2 classes" in said
+        assert line in said
+        assert line in json.loads((out / "run.json").read_text())["data"]["train"]["notes"][0]
+    found = json.loads((out / "eval_results.json").read_text())
+    assert {f"eval_class/{name}/f1" for name in ("average", "overall")} <= found.keys()
+    assert 0 <= found["eval_average_precision"] <= 1
+    write_table(tmp_path / "rows.csv", numbers)
+    evaluated = bertkit("evaluate", tmp_path / "run-0.0", "--validation-file", tmp_path / "rows.csv")
+    assert "rows.csv: '0.0', '1.0' are read as '0', '1'" in evaluated.err
+
+
 def test_texts_come_as_arguments_lines_a_table_or_through_a_pipe(bertkit, classify, tmp_path, monkeypatch):
     classify("csv", ROWS)
     out, texts = tmp_path / "run", ["the film is good", 'awful, "bad" film']
@@ -283,6 +304,7 @@ def test_wrong_input_of_several_tasks(bertkit, checkpoint, glue, tmp_path, argum
             ["(text, verdict)", "give the label column with --label-column"],
         ),
         ("text,label\ngood,1\nbad,1\n", [], ["every row has the label '1'; expected at least two classes"]),
+        ("text,label\ngood,3.10\nbad,3.1\n", [], ["'3.1', '3.10'", "--problem regression", "--problem single_label"]),
         ("text,label\ngood,1\n,0\nbad,0\n", [], ["t.csv, line 3: text is empty"]),
         ("text,label\ngood,1\nbad,much\n", ["--problem", "regression"], ["t.csv, line 3", "'much'; expected a number"]),
         ("text,label\ngood,1\nbad,0\n", ["--stride", "4"], ["data.stride: 4 needs long_text: chunk"]),

@@ -176,6 +176,12 @@ def test_other_splits_may_spell_whole_numbers_otherwise(names, labels):
     assert other_spellings(names, names) == ""
 
 
+def test_a_signed_number_is_a_name_of_its_own():
+    values = ["+1", "1", "1.0", "-1"]
+    assert class_names(values) == ["-1", "+1", "1"]
+    assert class_ids(table(values), "label", class_names(values)) == [1, 2, 2, 0]
+
+
 def test_a_padded_number_is_no_other_name():
     assert class_names(["007", "7", "7.0"]) == ["007", "7", "7.0"]
     assert message(class_ids, table(["7"]), "label", ["007", "1"]) == [

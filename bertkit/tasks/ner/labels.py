@@ -49,7 +49,7 @@ def find_labels(
     declared: Sequence[str] = table.class_names.get(column, ())
     if scheme != "plain":
         check_tags(tags, place)
-        ((declared,), _) = with_usual_tags([declared])
+        ((declared,), _) = with_usual_tags([list(declared)])
         raise_listed([f"{table.source}: class {tag!r} {fault}" for tag in declared if (fault := fault_of_tag(tag))])
     counts = Counter(tag for of_sentence in tags for tag in of_sentence)
     counts.update(dict.fromkeys(declared, 0))
@@ -67,7 +67,7 @@ def find_labels(
     return scheme, found
 
 
-def with_usual_tags(tags: Sequence[Sequence[str]]) -> tuple[list[list[str]], str]:
+def with_usual_tags(tags: list[list[str]]) -> tuple[list[list[str]], str]:
     """Returns tags in the form prefix, hyphen and type, see `in_usual_form`, and a note; empty if they have that form.
 
     Args:
@@ -79,7 +79,7 @@ def with_usual_tags(tags: Sequence[Sequence[str]]) -> tuple[list[list[str]], str
     forms = in_usual_form(sorted({tag for of_sentence in tags for tag in of_sentence}))
     changed = [tag for tag, form in forms.items() if tag != form]
     if not changed:
-        return [list(of_sentence) for of_sentence in tags], ""
+        return tags, ""
     note = f"tags such as {shown(changed[0])} are read as {shown(forms[changed[0]])}"
     return [[forms[tag] for tag in of_sentence] for of_sentence in tags], note
 
