@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from bertkit.grids.cells import RECORDS, record_of, run_cell
 from bertkit.grids.definition import RUNS, Cell, Definition, Setting
 from bertkit.grids.search import Search
 from bertkit.grids.values import label
-from bertkit.placement.launched import LAUNCHER
+from bertkit.placement.launched import LAUNCHER, module_command
 from bertkit.progress import duration, say
 from bertkit.training.recovery.run_lock import FolderInUseError, RunLock
 
@@ -152,7 +151,7 @@ def work_on_gpus(folder: Path, gpus: int) -> None:
     The workers end with this process, however it ends.
     """
     started = [
-        subprocess.Popen([sys.executable, "-m", "bertkit.grids.worker", str(folder)], env=environment)
+        subprocess.Popen(module_command("bertkit.grids.worker", str(folder)), env=environment)
         for environment in environments(gpus, {**os.environ, LAUNCHER: str(os.getpid())})
     ]
     try:

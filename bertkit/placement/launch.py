@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 
-from bertkit.placement.launched import LAUNCHER, SCRATCH_FOLDER
+from bertkit.placement.launched import LAUNCHER, SCRATCH_FOLDER, module_command
 from bertkit.placement.signals import INTERRUPTED, REPEATED, handled
 
 # Signal to the launcher → signal to the processes. They save a checkpoint on SIGTERM.
@@ -65,7 +65,7 @@ def launch(arguments: Sequence[str], num_processes: int) -> int:
         try:
             for rank in map(str, range(num_processes)):
                 process = subprocess.Popen(
-                    [sys.executable, "-m", "bertkit", *arguments],
+                    module_command("bertkit", *arguments),
                     env={**environment, "RANK": rank, "LOCAL_RANK": rank},
                     start_new_session=True,  # Ctrl-C arrives here only; a process is killed with its data workers
                 )

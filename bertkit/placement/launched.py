@@ -1,4 +1,4 @@
-"""Processes that `bertkit.placement.launch` has started: they end when their launcher ends, for whatever reason."""
+"""Processes that bertkit starts: their command line, and their end when their launcher ends, for whatever reason."""
 
 from __future__ import annotations
 
@@ -18,6 +18,17 @@ FOR_THE_LAUNCHER = 5.0  # seconds for the launcher to notice that another proces
 _POLL = 1.0  # seconds between two looks at the parent process
 
 _is_launched = False
+
+
+def module_command(module: str, *arguments: str) -> list[str]:
+    """Returns the command line of a process that runs a module as ``python -m`` does.
+
+    ``-P`` keeps the working folder off its import path: there may be a ``torch.py`` or ``json.py`` of anyone's.
+
+    >>> module_command("bertkit.grids.worker", "grid")[1:]
+    ['-P', '-m', 'bertkit.grids.worker', 'grid']
+    """
+    return [sys.executable, "-P", "-m", module, *arguments]
 
 
 def end_with_launcher() -> None:

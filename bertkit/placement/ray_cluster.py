@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from bertkit.errors import PlacementError
@@ -40,12 +41,15 @@ def connected(address: str | None, cpus: int) -> Iterator[Any]:
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     local = {} if address else {"num_cpus": cpus, "include_dashboard": False}
-    try:
-        ray.init(address=address or "local", logging_level="ERROR", log_to_driver=False, **local)
-    except Exception as error:  # ConnectionError, ValueError, RuntimeError, …
-        reason = str(error).strip().split("\n")[0]
-        raise PlacementError(f"--ray-address {address or 'local'}: Ray does not answer: {reason}") from error
-    try:
-        yield ray
-    finally:
-        ray.shutdown()
+    # Without a folder of their own, workers would import modules from the working folder of this process.
+    with TemporaryDirectory(prefix="bertkit-", ignore_cleanup_errors=True) as empty:
+        own = {"working_dir": empty}
+        try:
+            ray.init(address or "local", logging_level="ERROR", log_to_driver=False, runtime_env=own, **local)
+        except Exception as error:  # ConnectionError, ValueError, RuntimeError, …
+            reason = str(error).strip().split("\n")[0]
+            raise PlacementError(f"--ray-address {address or 'local'}: Ray does not answer: {reason}") from error
+        try:
+            yield ray
+        finally:
+            ray.shutdown()

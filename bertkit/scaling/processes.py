@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
@@ -14,7 +13,7 @@ from typing import Any
 
 from bertkit.json_text import dumps
 from bertkit.placement.launch import describe_signal
-from bertkit.placement.launched import LAUNCHER
+from bertkit.placement.launched import LAUNCHER, module_command
 from bertkit.scaling.computing import Job
 from bertkit.scaling.inputs import Shard
 from bertkit.scaling.pool import WorkerDiedError, result_of
@@ -61,7 +60,7 @@ class ProcessWorker:
 
     def __init__(self, job: Job, number: int, gpus: int):
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "bertkit.scaling.worker"],
+            module_command("bertkit.scaling.worker"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, **worker_environment(number, gpus, job.threads, os.environ), LAUNCHER: str(os.getpid())},

@@ -80,7 +80,7 @@ from bertkit.placement import launch
 
 tempfile.tempdir = str(pathlib.Path(__file__).with_name("tmp"))
 popen = launch.subprocess.Popen
-launch.subprocess.Popen = lambda words, **rest: popen([words[0], *words[3:]], **rest)
+launch.subprocess.Popen = lambda words, **rest: popen([words[0], *words[4:]], **rest)
 sys.exit(launch.launch(sys.argv[1:], 2))
 """
 

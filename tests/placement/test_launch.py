@@ -22,7 +22,7 @@ from bertkit.placement import launch
 launch._TO_END, launch._AFTER_A_FAILURE = 2.0, 0.5
 program, number, *arguments = sys.argv[1:]
 popen = launch.subprocess.Popen
-launch.subprocess.Popen = lambda words, **settings: popen([words[0], program, *words[3:]], **settings)
+launch.subprocess.Popen = lambda words, **settings: popen([words[0], program, *words[4:]], **settings)
 sys.exit(launch.launch(arguments, int(number)))
 """
 
