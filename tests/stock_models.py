@@ -33,6 +33,7 @@ FAMILIES = {
 }
 _WORD_PIECE = ("bert", "distilbert", "electra", "mpnet")
 _BYTE_LEVEL = ("roberta", "longformer", "deberta", "modernbert")
+_MASKS_WITH_BLANK = (*_BYTE_LEVEL, "mpnet", "albert", "xlm-roberta")  # the blank before the mask is part of it
 _SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
 _DISENTANGLED = {"relative_attention": True, "position_biased_input": False, "pos_att_type": ["p2c", "c2p"]}
 _OWN: dict[str, dict[str, Any]] = {
@@ -87,12 +88,14 @@ def _ids(labels: Sequence[str]) -> dict[str, int]:
 def _tokenizer(family: str) -> Any:
     """A tokenizer of the family's own class with a vocabulary of `TEXTS`."""
     import transformers
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
     class_name, special = FAMILIES[family]
     unknown, first, last, padding, mask = special
     roles = {"unk_token": unknown, "cls_token": first, "sep_token": last, "pad_token": padding, "mask_token": mask}
     roles |= {"bos_token": first, "eos_token": last} if special[1] == "<s>" else {}
+    if family in _MASKS_WITH_BLANK:
+        roles["mask_token"] = AddedToken(mask, lstrip=True)
     tokens = [padding, unknown, first, last, mask]
     tokenizer_class = getattr(transformers, class_name)
     if family in _WORD_PIECE:
@@ -107,7 +110,10 @@ def _tokenizer(family: str) -> Any:
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         alphabet = pre_tokenizers.ByteLevel.alphabet()
         trainer = trainers.BpeTrainer(
-            vocab_size=450, special_tokens=tokens, show_progress=False, initial_alphabet=alphabet
+            vocab_size=450,
+            special_tokens=[*tokens[:-1], roles["mask_token"]],
+            show_progress=False,
+            initial_alphabet=alphabet,
         )
         tokenizer.train_from_iterator(TEXTS, trainer)
         if class_name == "PreTrainedTokenizerFast":

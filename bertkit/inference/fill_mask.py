@@ -41,6 +41,7 @@ class MaskFiller:
         self.name = name
         self.inputs = model_inputs(model.config)
         self.mask_id = tokenizer.mask_token_id
+        self._special_ids = frozenset(tokenizer.all_special_ids)
         self._vocabulary: dict[str, int] = tokenizer.get_vocab()
 
     def fill(
@@ -79,7 +80,10 @@ class MaskFiller:
                 offsets = encoded["offset_mapping"][row]
                 guesses = zip(known[best.indices].tolist(), best.values.tolist(), strict=True)
                 yield [
-                    [self._prediction(texts[row], offsets[position], *guess) for guess in zip(*each, strict=True)]
+                    [
+                        self._prediction(texts[row], offsets[position - 1], offsets[position], *guess)
+                        for guess in zip(*each, strict=True)
+                    ]
                     for position, each in zip(masks, guesses, strict=True)
                 ]
 
@@ -104,10 +108,24 @@ class MaskFiller:
                 )
         raise_all(faults)
 
-    def _prediction(self, text: str, where: tuple[int, int], token_id: int, probability: float) -> MaskPrediction:
-        start, end = where
-        token = self.tokenizer.convert_ids_to_tokens(token_id)
-        before = text[:start]
-        if token.startswith("##"):  # it goes on with the word before
-            return MaskPrediction(token, probability, before.rstrip() + token[2:] + text[end:])
-        return MaskPrediction(token, probability, before + self.tokenizer.decode([token_id]).strip() + text[end:])
+    def _prediction(
+        self, text: str, before: tuple[int, int], mask: tuple[int, int], token_id: int, probability: float
+    ) -> MaskPrediction:
+        """Returns a prediction; ``before`` and ``mask`` are the characters of the token before the mask and of its own.
+
+        The blank before the mask is part of the predicted piece, except in WordPiece, and no token before the mask has
+        it. So a piece that begins a word has one blank before it, that of the text if there is one, and a piece that
+        continues a word has none.
+        """
+        piece = self.tokenizer.convert_ids_to_tokens(token_id)
+        # After another token, since decoders remove the blank of the first piece.
+        following = self.tokenizer.decode([self.mask_id, token_id], clean_up_tokenization_spaces=False)
+        decoded = following.removeprefix(self.tokenizer.mask_token)
+        word = decoded.lstrip()
+        # Tokens such as <mask> extend over the blank before them.
+        start = mask[1] - len(text[mask[0] : mask[1]].lstrip())
+        kept = text[: max(before[1], len(text[:start].rstrip()))]
+        blank = ""
+        if len(word) < len(decoded) or token_id in self._special_ids:
+            blank = text[len(kept) : start] or (" " if piece != word and kept == kept.rstrip() != "" else "")
+        return MaskPrediction(piece, probability, kept + blank + word + text[mask[1] :])

@@ -41,9 +41,41 @@ def test_a_guess_stands_in_the_text_as_it_was_given(bert, checkpoint):
     filler: MaskFiller = bert.mask_filler
     vocabulary = load_tokenizer(checkpoint).get_vocab()
     text = "The  FILM, [MASK] [MASK]!"
-    first, second = (11, 17), (18, 24)
-    assert filler._prediction(text, first, vocabulary["plot"], 0.5).text == "The  FILM, plot [MASK]!"
-    assert filler._prediction(text, second, vocabulary["##s"], 0.5).text == "The  FILM, [MASK]s!"
+    comma, first, second = (9, 10), (11, 17), (18, 24)
+    assert filler._prediction(text, comma, first, vocabulary["plot"], 0.5).text == "The  FILM, plot [MASK]!"
+    assert filler._prediction(text, first, second, vocabulary["##s"], 0.5).text == "The  FILM, [MASK]s!"
+
+
+@pytest.mark.filterwarnings("ignore")  # of transformers' pipeline, about its batches
+@pytest.mark.parametrize("family", ["roberta", "xlm-roberta", "deberta", "deberta-v2", "modernbert"])
+@pytest.mark.parametrize("text", ["a lovely {}", "a{} with an awful plot", "{} is a company in new york", "is {} or"])
+def test_blanks_are_those_of_the_pipeline(stock_models, tmp_path, family, text):
+    """Every piece of the vocabulary, except special tokens, which the pipeline leaves out, and invisible ones."""
+    from transformers import AutoTokenizer, pipeline
+
+    folder = stock_models.stock_checkpoint(tmp_path, family, "AutoModelForMaskedLM")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    text = text.format(tokenizer.mask_token)
+    expected = {
+        guess["token"]: guess["sequence"].strip()
+        for guess in pipeline("fill-mask", str(folder), tokenizer=tokenizer, top_k=len(tokenizer))(text)
+        if guess["token"] not in tokenizer.all_special_ids
+        and guess["token_str"].isprintable()
+        and guess["token_str"].strip()
+    }
+    [[guesses]] = bertkit.load(folder).fill_mask(text, top_k=len(tokenizer))
+    by_id = {tokenizer.convert_tokens_to_ids(guess.token): guess.text for guess in guesses}
+    assert {number: by_id[number] for number in expected} == expected
+
+
+@pytest.mark.parametrize(("family", "mask"), [("roberta", "<mask>"), ("modernbert", "[MASK]")])
+def test_blanks_between_two_masks_stay(stock_models, tmp_path, family, mask):
+    folder = stock_models.stock_checkpoint(tmp_path, family, "AutoModelForMaskedLM")
+    bert = bertkit.load(folder)
+    [masks] = bert.fill_mask(f"A {mask} {mask}.", top_k=len(bert.mask_filler.tokenizer))
+    first, second = ({guess.token: guess.text for guess in guesses} for guesses in masks)
+    assert (first["Ġa"], first["a"]) == (f"A a {mask}.", f"Aa {mask}.")
+    assert (second["Ġa"], second["a"]) == (f"A {mask} a.", f"A {mask}a.")
 
 
 def test_texts_without_a_mask_and_too_long_ones_are_named_together(bert):
