@@ -78,7 +78,7 @@ def embed(
     count, size = bertkit.embed(
         checkpoint,
         output_file,
-        texts,
+        texts or None,  # no argument is an empty list
         None if input_file is None else Path(input_file),
         text_column,
         pooling,

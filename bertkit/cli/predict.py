@@ -97,10 +97,10 @@ def predict(
     passage = one_context(context, context_file)
     found = bertkit.predict(
         checkpoint,
-        texts,
+        texts or None,  # no argument is an empty list
         None if input_file is None else Path(input_file),
         output_file,
-        question,
+        question or None,
         passage,
         colours=wants_colours(),
         csv_safe=csv_safe,

@@ -84,6 +84,10 @@ class Embedder:
         self.name = name
         self.inputs = model_inputs(model.config)
 
+    def size(self, layers: Sequence[int]) -> int:
+        """Returns the length of the vectors of these layers, K * H."""
+        return len(layers) * int(self.model.config.hidden_size)
+
     def pooled(
         self,
         texts: Sequence[str],
@@ -100,7 +104,7 @@ class Embedder:
             _pooled(windows, states, pooling)
             for windows, states in self._encoded(texts, layers, max_seq_length, stride, reached)
         ]
-        return np.stack(vectors)
+        return np.stack(vectors) if vectors else np.zeros((0, self.size(layers)), np.float32)
 
     def tokens(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,9 +15,10 @@ from bertkit.inference.embedding import TEXTS_AT_ONCE, Pooling, TokenEmbeddings
 from bertkit.inference.growing_file import GrowingFile, check_growing_file
 from bertkit.inference.inputs import BLOCK, Block, blocks_of, process_blocks, read_inputs
 from bertkit.inference.loaded import load
+from bertkit.inference.texts import list_of_texts
 from bertkit.json_text import dumps
 from bertkit.placement.resolve import Precision
-from bertkit.progress import Reached
+from bertkit.progress import Reached, unreported
 from bertkit.tables import Table, is_table
 from bertkit.tables.labels import texts as texts_of_column
 
@@ -67,7 +69,7 @@ def embed_texts(
         BertkitError: no input, two inputs, an output that exists or has an unknown ending, or an unusable checkpoint;
             or, after the blocks before it were written, an invalid input.
     """
-    if bool(texts) == (input_file is not None):
+    if (texts is None) == (input_file is None):
         raise DataError("give texts as arguments, or a file of texts with --input (- for stdin)")
     form = _FORMS.get(output_file.suffix.lower())
     if form is None:
@@ -76,7 +78,7 @@ def embed_texts(
     if text_column is not None and input_file is not None and not is_table(input_file):
         raise DataError(f"--text-column {text_column}: {input_file} is not a table; remove it")
     at_once = TEXTS_AT_ONCE if pooling == "none" else BLOCK
-    blocks = read_inputs(input_file, at_once) if input_file is not None else blocks_of(texts or (), at_once)
+    blocks = read_inputs(input_file, at_once) if input_file is not None else blocks_of(list_of_texts(texts), at_once)
     embedder = load(checkpoint, precision=precision, revision=revision, trust_remote_code=trust_remote_code).embedder
 
     def embed(block: Block, reached: Reached) -> tuple[list[str], Vectors]:
@@ -86,23 +88,24 @@ def embed_texts(
             return of_block, embedder.tokens(of_block, layers, max_seq_length, stride, reached)
         return of_block, embedder.pooled(of_block, pooling, layers, max_seq_length, stride, reached)
 
-    count = size = 0
-    with GrowingFile(output_file) as file, closing(form(file)) as writer:
+    count, size = 0, embedder.size(layers)
+    with GrowingFile(output_file) as file, closing(form(file, size)) as writer:
         for of_block, vectors in process_blocks(blocks, "embedding", embed):
             writer.add(of_block, vectors)
             count += len(of_block)
-            size = vectors[0].vectors.shape[1] if isinstance(vectors, list) else vectors.shape[1]
+        if not count:  # a file of no texts, with the columns or arrays of others
+            writer.add(*embed(Block([], 0, 0), unreported))
     return count, size
 
 
-# One writer per format: ``add`` writes the vectors of the next texts; ``close`` ends the file so that it can be read,
-# even after an interruption.
+# One writer per format, for vectors of ``size`` numbers: ``add`` writes those of the next texts; ``close`` ends the
+# file so that it can be read, even after an interruption.
 
 
 class _JsonLines:
     """Writes one line per text."""
 
-    def __init__(self, file: GrowingFile):
+    def __init__(self, file: GrowingFile, size: int):
         self._file = file
 
     def add(self, texts: Sequence[str], vectors: Vectors) -> None:
@@ -129,8 +132,9 @@ def _plain(found: np.ndarray | TokenEmbeddings) -> dict[str, Any]:
 class _Parquet:
     """Writes one row per text or per token; a block is a row group."""
 
-    def __init__(self, file: GrowingFile):
+    def __init__(self, file: GrowingFile, size: int):
         self._file = file
+        self._size = size
         self._texts = 0
         self._writer: pq.ParquetWriter | None = None
 
@@ -139,16 +143,15 @@ class _Parquet:
         import pyarrow.parquet as pq
 
         if isinstance(vectors, np.ndarray):
-            rows: dict[str, Any] = {"text": texts}
+            rows: dict[str, Any] = {"text": pa.array(texts, pa.string())}
             embeddings = vectors
         else:
-            columns = _token_columns(vectors, self._texts)
+            columns = _token_columns(vectors, self._texts, self._size)
             start, end = columns["offsets"].T
             rows = {"text": columns["text"], "token": columns["tokens"], "start": start, "end": end}
             embeddings = columns["embeddings"]
         ends = pa.array(np.arange(len(embeddings) + 1, dtype=np.int32) * embeddings.shape[1])
-        arrays = {name: pa.array(values) for name, values in rows.items()}
-        table = pa.table({**arrays, "embedding": pa.ListArray.from_arrays(ends, embeddings.ravel())})
+        table = pa.table({**rows, "embedding": pa.ListArray.from_arrays(ends, embeddings.ravel())})
         with self._file.adding(len(table)) as stream:
             self._writer = self._writer or pq.ParquetWriter(stream, table.schema)
             self._writer.write_table(table)
@@ -163,23 +166,24 @@ class _Parquet:
 class _Npz:
     """Collects all arrays and writes them at the end."""
 
-    def __init__(self, file: GrowingFile):
+    def __init__(self, file: GrowingFile, size: int):
         self._file = file
+        self._size = size
         self._texts: list[str] = []
-        self._vectors: list[Any] = []
+        self._vectors: list[Vectors] = []
 
     def add(self, texts: Sequence[str], vectors: Vectors) -> None:
         self._texts += texts
-        self._vectors.extend(vectors)
+        self._vectors.append(vectors)
 
     def close(self) -> None:
         if not self._vectors:
             return
-        columns = {"texts": np.asarray(self._texts)}
+        columns = {"texts": np.asarray(self._texts, dtype=str)}
         if isinstance(self._vectors[0], np.ndarray):
-            columns["embeddings"] = np.stack(self._vectors)
+            columns["embeddings"] = np.concatenate(self._vectors)
         else:
-            columns |= _token_columns(self._vectors, 0)
+            columns |= _token_columns(list(chain.from_iterable(self._vectors)), 0, self._size)
         with self._file.adding(len(self._texts)) as stream:
             np.savez(stream, **columns)  # type: ignore[arg-type]
 
@@ -191,11 +195,12 @@ _FORMS: dict[str, type[_JsonLines] | type[_Parquet] | type[_Npz]] = {
 }
 
 
-def _token_columns(found: Sequence[TokenEmbeddings], first: int) -> dict[str, np.ndarray]:
+def _token_columns(found: Sequence[TokenEmbeddings], first: int, size: int) -> dict[str, np.ndarray]:
     """Concatenates the tokens of texts, with the number of the text of each; ``first`` is that of the first text."""
+    counts = np.asarray([len(each.tokens) for each in found], np.int64)
     return {
-        "text": np.repeat(np.arange(first, first + len(found)), [len(each.tokens) for each in found]),
+        "text": np.repeat(np.arange(first, first + len(found)), counts),
         "tokens": np.asarray([token for each in found for token in each.tokens], dtype=str),
-        "offsets": np.concatenate([each.offsets for each in found]),
-        "embeddings": np.concatenate([each.vectors for each in found]),
+        "offsets": np.concatenate([np.zeros((0, 2), np.int64), *(each.offsets for each in found)]),
+        "embeddings": np.concatenate([np.zeros((0, size), np.float32), *(each.vectors for each in found)]),
     }

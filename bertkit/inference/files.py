@@ -13,6 +13,7 @@ from bertkit.errors import DataError, OutputError
 from bertkit.inference.growing_file import GrowingFile, check_growing_file
 from bertkit.inference.inputs import BLOCK, Block, blocks_of, one_block, process_blocks, read_inputs
 from bertkit.inference.predictor import Predictor, build_predictor, load, load_task
+from bertkit.inference.texts import list_of_texts
 from bertkit.json_text import dumps
 from bertkit.placement.resolve import Precision
 from bertkit.progress import Reached, printable
@@ -100,11 +101,11 @@ def predict_stream(
         BertkitError: no input, two inputs, an output that exists or has an unknown ending, an unusable checkpoint; or,
             after the blocks before it were yielded, an invalid input; the message then says how many inputs are done.
     """
-    if bool(questions) != (context is not None):
+    if (questions is None) != (context is None):
         raise DataError("--question and --context (or --context-file) must be given together")
-    if texts and input_file is not None:
+    if texts is not None and input_file is not None:
         raise DataError(f"give texts as arguments or a file of texts with --input {input_file}, not both")
-    if [bool(texts), input_file is not None, bool(questions)].count(True) != 1:
+    if [texts is None, input_file is None, questions is None].count(False) != 1:
         raise DataError(
             "give texts as arguments, or a file of texts with --input (- for stdin), or a --question with its --context"
         )
@@ -116,7 +117,7 @@ def predict_stream(
         if output_file.suffix.lower() not in _OUTPUTS:
             raise OutputError(f"--output {output_file}: expected a name that ends in {', '.join(_OUTPUTS)}")
         check_growing_file(output_file, f"--output {output_file}")
-    if questions:
+    if questions is not None:
         passage = read_text(context) if isinstance(context, Path) else str(context)
         if threshold is not None:
             raise DataError("--threshold is for classification; remove it, or --question")
@@ -126,13 +127,13 @@ def predict_stream(
         _check_form(form, predictor.task)
         columns = predictor.task.read_fields({"question": questions, "context": passage})
         shown = predictor.task.shown(columns)
-        asked = one_block(list(questions))
+        asked = blocks_of(questions, max(len(questions), 1))
         return _stream(predictor, asked, lambda block: (columns, shown), output_file, colours, csv_safe, form)
     name = at_revision(checkpoint, revision, trust_remote_code)
     task, config = load_configured_task(name, all_probabilities, threshold, text_columns, aggregation)
     _check_form(form, task)
     at_once = inputs_at_once(config)
-    blocks = _read(input_file, task, at_once) if input_file is not None else blocks_of(texts or (), at_once)
+    blocks = _read(input_file, task, at_once) if input_file is not None else blocks_of(list_of_texts(texts), at_once)
     predictor = build_predictor(name, task, config, precision=precision)
     return _stream(predictor, blocks, lambda block: _columns(task, block), output_file, colours, csv_safe, form)
 

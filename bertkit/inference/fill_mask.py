@@ -63,6 +63,8 @@ class MaskFiller:
             top_k = min(top_k, len(chosen_ids))
         if not 1 <= top_k <= len(chosen_ids):
             raise RecipeError(f"top_k {top_k}: expected 1 to {len(chosen_ids)}, the size of the vocabulary")
+        if not texts:
+            return []
         encoded = self.tokenizer(list(texts), return_offsets_mapping=True, return_token_type_ids=True)
         self._check(texts, encoded["input_ids"])
         ids = encoded["input_ids"]

@@ -10,12 +10,12 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from io import BufferedIOBase
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar, cast
 
 from bertkit.errors import DataError
-from bertkit.progress import Bar, Reached
+from bertkit.progress import Bar, Reached, say
 from bertkit.reading.text_files import read_shares
 from bertkit.reading.utf8 import decode_pieces, whole_lines
 from bertkit.tables import Table, is_table
@@ -59,18 +59,19 @@ def read_inputs(input_file: Path, size: int = BLOCK) -> Iterator[Block]:
 
     A line may be empty. The first block of a file is read at once, so that its faults are reported before a model is
     loaded. ``-`` is stdin: each block has the lines that have arrived, few from a person and many from a fast program.
+    An empty file, or a table without rows, gives no blocks; a line on stderr says so.
 
     Args:
         input_file: a file or ``-``.
         size: inputs per block, at most.
 
     Raises:
-        DataError: there is no input, or the file is invalid; raised after the blocks before the fault.
+        DataError: the file cannot be read or is invalid; raised after the blocks before the fault.
     """
     if input_file.is_dir():
         raise DataError(f"--input {input_file}: is a folder; give --output-dir DIR, for a folder of results")
     blocks = _read(input_file, size)
-    return blocks if str(input_file) == _STDIN else chain([next(blocks)], blocks)
+    return blocks if str(input_file) == _STDIN else chain(list(islice(blocks, 1)), blocks)
 
 
 def _read(input_file: Path, size: int) -> Iterator[Block]:
@@ -93,7 +94,7 @@ def _read(input_file: Path, size: int) -> Iterator[Block]:
         yield Block(given, first, round(done / share) if share else None)
         first = done
     if not first:
-        raise DataError(f"--input {input_file}: contains no texts")
+        say(f"--input {input_file}: contains no texts")
 
 
 def _as_they_come(size: int) -> Iterator[list[str]]:

@@ -16,6 +16,7 @@ from bertkit.inference.embedding import Embedder, Pooling, TokenEmbeddings, load
 from bertkit.inference.fill_mask import MaskFiller, MaskPrediction
 from bertkit.inference.predictor import Predictor
 from bertkit.inference.predictor import load as load_predictor
+from bertkit.inference.texts import list_of_texts
 from bertkit.placement.resolve import Precision, inference_device, inference_dtype
 from bertkit.progress import without_library_bars
 from bertkit.tasks.construction import has_task
@@ -165,9 +166,10 @@ class LoadedCheckpoint:
             (N, K * H) float32; without pooling a `TokenEmbeddings` a text.
 
         Raises:
-            BertkitError: a layer, a length or the pooling is impossible, or the checkpoint has no complete encoder.
+            BertkitError: a layer, a length or the pooling is impossible, the checkpoint has no complete encoder, or a
+                value is no text.
         """
-        given = [texts] if isinstance(texts, str) else list(texts)
+        given = list_of_texts(texts)
         if pooling == "none":
             return self.embedder.tokens(given, layers, max_seq_length, stride)
         return self.embedder.pooled(given, pooling, layers, max_seq_length, stride)
@@ -185,9 +187,9 @@ class LoadedCheckpoint:
 
         Raises:
             CheckpointError: the checkpoint has no masked-LM head.
-            DataError: a text has no mask, or is longer than the model reads.
+            DataError: a text has no mask, or is longer than the model reads; or a value is no text.
         """
-        return self.mask_filler.fill([texts] if isinstance(texts, str) else list(texts), top_k)
+        return self.mask_filler.fill(list_of_texts(texts), top_k)
 
     @cached_property
     def embedder(self) -> Embedder:

@@ -19,6 +19,7 @@ from bertkit.inference.ensemble import EnsembleModel, is_ensemble, members_of
 from bertkit.inference.forward import forward_in_batches
 from bertkit.inference.onnx_model import OnnxModel, is_onnx
 from bertkit.inference.run_data import data_of_run
+from bertkit.inference.texts import list_of_texts
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.placement.resolve import Precision, inference_device, inference_dtype
 from bertkit.progress import Bar, Reached, say, without_library_bars
@@ -91,15 +92,16 @@ class Predictor:
             question answering ``answer``, ``probability``, ``start`` and ``end``.
 
         Raises:
-            DataError: the task does not take these inputs.
+            DataError: the task does not take these inputs; or they are a table, or hold a value that is no text.
         """
         if (texts is None) == (not fields):
             raise DataError("predict takes texts, or fields as keyword arguments, such as question and context")
         if texts is None:
+            fields = {
+                name: value if isinstance(value, str) else list_of_texts(value, name) for name, value in fields.items()
+            }
             return self.predict_columns(self.task.read_fields(fields), all_probabilities=all_probabilities)
-        lines = [texts] if isinstance(texts, str) else list(texts)
-        if not lines:
-            return []
+        lines = list_of_texts(texts)
         return self.predict_columns(self.task.read_input(lines), all_probabilities=all_probabilities)
 
     def predict_columns(
@@ -113,6 +115,8 @@ class Predictor:
 
         ``reached`` is called with the number of inputs done and of all; without it a bar is shown.
         """
+        if not any(map(len, columns.values())):
+            return []
         task = self.task.with_all_probabilities() if all_probabilities else self.task
         features = task.encode(columns, self.tokenizer)
         return task.decode(self.outputs(features, reached), features, columns)

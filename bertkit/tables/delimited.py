@@ -87,15 +87,23 @@ def delimited_blocks(
     quoting: bool,
     columns: Sequence[str] | None = None,
     skip_ragged: bool = False,
+    may_be_empty: bool = False,
 ) -> Iterator[Table]:
     """Yields the table of `read_delimited` in parts of ``size`` rows; ``skipped`` is cumulative over the parts.
+
+    With ``may_be_empty``, no text at all and a header without rows give no parts.
 
     Raises:
         DataError: as `read_delimited`, after the parts before the fault; the message lists the faults of one part.
     """
     faults: list[str] = []
     skipped: list[int] = []
-    lines = (line for piece in pieces for line in io.StringIO(piece, newline=""))
+    lines: Iterator[str] = (line for piece in pieces for line in io.StringIO(piece, newline=""))
+    if may_be_empty:
+        first = next(lines, None)
+        if first is None:
+            return
+        lines = itertools.chain([first], lines)
     rows = _quoted_rows(lines, delimiter, source, faults) if quoting else _plain_rows(lines, delimiter)
     if columns is None:
         names = _header(rows, source, delimiter, faults)
@@ -128,7 +136,7 @@ def delimited_blocks(
         is_empty = False
         values = {name: [fields[at] for _, fields in part] for at, name in enumerate(names) if name}
         yield Table(values, source, fingerprint, array("q", [line for line, _ in part]), skipped=len(skipped))
-    if is_empty and not faults:
+    if is_empty and not faults and not may_be_empty:
         left = f", but {len(skipped)} with a different number of fields" if skipped else ""
         faults.append(f"{source}: no rows{' after the header' if columns is None else ''}{left}")
     raise_listed(faults)

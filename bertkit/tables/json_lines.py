@@ -34,8 +34,12 @@ def read_json_lines(lines: Iterable[str], source: str, fingerprint: str) -> Tabl
     return table
 
 
-def json_line_blocks(lines: Iterable[str], source: str, fingerprint: str, size: int) -> Iterator[Table]:
+def json_line_blocks(
+    lines: Iterable[str], source: str, fingerprint: str, size: int, *, may_be_empty: bool = False
+) -> Iterator[Table]:
     """Yields the table of `read_json_lines` in parts of ``size`` rows; each has the keys of all rows up to its last.
+
+    With ``may_be_empty``, text without rows gives no parts.
 
     Raises:
         DataError: as `read_json_lines`, after the parts before the fault; the message lists the faults of one part.
@@ -43,7 +47,9 @@ def json_line_blocks(lines: Iterable[str], source: str, fingerprint: str, size: 
     names: dict[str, None] = {}
     faults: list[str] = []
     rows = _rows(lines, source, faults)
+    is_empty = True
     while part := list(islice(rows, size)):
+        is_empty = False
         if faults:
             break
         for _, row in part:
@@ -51,7 +57,7 @@ def json_line_blocks(lines: Iterable[str], source: str, fingerprint: str, size: 
         if names:
             columns = {name: [row.get(name) for _, row in part] for name in names}
             yield Table(columns, source, fingerprint, array("q", [number for number, _ in part]))
-    if not names and not faults:
+    if not names and not faults and not (is_empty and may_be_empty):
         faults.append(f"{source}: no rows; expected one JSON object per line, such as {{'text': …, 'label': …}}")
     raise_listed(faults)
 

@@ -78,7 +78,7 @@ def read_table(
 
 
 def read_table_parts(path: str | Path, size: int, reached: Callable[[float], None]) -> Iterator[Table]:
-    """Yields the table in a file in parts of at most ``size`` rows; one part is in memory at a time.
+    """Yields the table in a file in parts of at most ``size`` rows; one part is in memory at a time; none without rows.
 
     Rows keep their places in the file; the fingerprint is empty, since the file is read only once.
 
@@ -97,9 +97,10 @@ def read_table_parts(path: str | Path, size: int, reached: Callable[[float], Non
     file = None if kind.packing else path
     blocks = read_shares(path, kind.packing, reached)
     if kind.form == JSON_LINES:
-        return json_line_blocks(decode_lines(blocks, source, file), source, "", size)
+        return json_line_blocks(decode_lines(blocks, source, file), source, "", size, may_be_empty=True)
     pieces = decode_pieces(blocks, source, file)
-    return delimited_blocks(pieces, source, "", size, delimiter=_DELIMITERS[kind.form], quoting=kind.form == CSV)
+    quoting, delimiter = kind.form == CSV, _DELIMITERS[kind.form]
+    return delimited_blocks(pieces, source, "", size, delimiter=delimiter, quoting=quoting, may_be_empty=True)
 
 
 def _parquet_parts(path: Path, size: int, reached: Callable[[float], None]) -> Iterator[Table]:
@@ -108,8 +109,6 @@ def _parquet_parts(path: Path, size: int, reached: Callable[[float], None]) -> I
         for at in range(0, batch.num_rows, size):
             yield read_batches([batch.slice(at, size)], str(path), "", rows + at)
         rows += batch.num_rows
-    if not rows:
-        yield read_batches([], str(path), "")  # raises the error for a file without rows
 
 
 def is_table(path: str | Path) -> bool:

@@ -41,12 +41,10 @@ def test_lines_are_those_of_the_whole_text(tmp_path_factory, lines, ending, ende
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.stdin", io.TextIOWrapper(Trickle(path.read_bytes(), size)))
         for source in (path, Path("-")):
-            if not expected:
-                with pytest.raises(DataError, match="contains no texts"):
-                    list(read_inputs(source, size))
-                continue
             blocks = list(read_inputs(source, size))
             assert [line for block in blocks for line in block.given] == expected
+            if not expected:
+                continue
             assert all(1 <= len(block.given) <= size for block in blocks)
             ends = list(accumulate(len(block.given) for block in blocks))
             assert [block.first for block in blocks] == [0, *ends[:-1]]

@@ -1,0 +1,145 @@
+"""Texts from Python: lists and columns are taken, tables and values that are no text refused; none give nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pandas
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+import bertkit
+from bertkit.errors import DataError
+from bertkit.inference.embedding_files import embed_texts
+from bertkit.inference.files import predict_stream
+from bertkit.inference.texts import list_of_texts
+
+TEXTS = ["a good film", "an awful plot"]
+COLUMNS = {"id": [1, 2], "text": TEXTS}
+ROWS = [{"text": text, "label": "good"} for text in TEXTS]
+
+
+def polars_frame():
+    polars = pytest.importorskip("polars", reason="polars is not installed")
+    return polars.DataFrame(COLUMNS)
+
+
+def data_set():
+    from datasets import Dataset
+
+    return Dataset.from_dict(COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: pandas.DataFrame(COLUMNS), r"is a DataFrame, with columns; .* such as frame\['text'\]\.tolist\(\)"),
+        (polars_frame, r"is a DataFrame, with columns; .* such as frame\['text'\]\.to_list\(\)"),
+        (lambda: pyarrow.table(COLUMNS), r"is a Table, with columns; .* such as table\['text'\]\.to_pylist\(\)"),
+        (data_set, r"is a Dataset, with columns; .* such as list\(dataset\['text'\]\)"),
+        (lambda: COLUMNS, r"is a dict, with columns; .* such as table\['text'\]"),
+        (lambda: pyarrow.table(COLUMNS)["text"], r"number 1 of 2 .*and 1 more .*to_pylist\(\)"),
+        (
+            lambda: ROWS,
+            r"number 1 of 2 is \{'text'.*\(and 1 more are no texts\); .*\[row\['text'\] for row in rows\]",
+        ),
+        (lambda: [*TEXTS, None], "number 3 of 3 is None; an empty cell is no text"),
+        (lambda: pandas.Series([*TEXTS, math.nan]), r"number 3 of 3 is nan \(float\); .*dropna\(\)"),
+        (lambda: pandas.Series([TEXTS[0], None], dtype="string"), r"number 2 of 2 is <NA> .*dropna\(\)"),
+        (lambda: [3.5], r"number 1 of 1 is 3.5 \(float\); expected texts"),
+        (lambda: 5, r"is 5 \(int\); expected a text or a list of texts"),
+        (lambda: b"a film", r"is b'a film' \(bytes\); expected a text"),
+    ],
+)
+def test_what_is_no_text_is_refused(checkpoint, fine_tuned, tmp_path, make, message):
+    film, given = bertkit.load(fine_tuned("film")), make()
+    answers = bertkit.load(fine_tuned("answers"))
+    calls = [film.predict, film.embed, bertkit.load(checkpoint).fill_mask]
+    calls += [lambda texts: list(predict_stream(fine_tuned("film"), texts))]
+    calls += [lambda texts: embed_texts(checkpoint, tmp_path / "out.npz", texts)]
+    for call in calls:
+        with pytest.raises(DataError, match=f"texts: {message}"):
+            call(given)
+    with pytest.raises(DataError, match=f"question: {message}"):
+        answers.predict(question=given, context="the plot")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        TEXTS,
+        tuple(TEXTS),
+        np.array(TEXTS),
+        pandas.Series(TEXTS, index=[5, 3]),
+        iter(TEXTS),
+        dict.fromkeys(TEXTS).keys(),
+    ],
+)
+def test_any_iterable_of_texts_is_taken(given):
+    assert list_of_texts(given) == TEXTS
+
+
+@pytest.mark.parametrize("kind", ["film", "topics", "pairs", "entities", "tags", "answers", "choices"])
+def test_no_texts_give_no_predictions(fine_tuned, kind):
+    loaded = bertkit.load(fine_tuned(kind))
+    assert loaded.predict([]) == []
+    assert list(predict_stream(fine_tuned(kind), [])) == []
+
+
+def test_no_questions_give_no_answers(fine_tuned):
+    assert bertkit.load(fine_tuned("answers")).predict(question=[], context="the plot") == []
+    assert list(predict_stream(fine_tuned("answers"), questions=[], context="the plot")) == []
+
+
+def test_no_texts_give_no_vectors_and_masks(checkpoint):
+    loaded = bertkit.load(checkpoint)
+    for pooling in ("mean", "max", "cls"):
+        vectors = loaded.embed([], pooling=pooling, layers=[-1, -2])
+        assert (vectors.shape, vectors.dtype) == ((0, 64), np.float32)
+    assert loaded.embed([], pooling="none") == []
+    assert loaded.fill_mask([]) == []
+
+
+EMPTY = {"lines.txt": "", "none.csv": "", "header.csv": "id,text\n", "header.tsv": "id\ttext\n", "none.jsonl": "\n"}
+
+
+@pytest.fixture(params=[*EMPTY, "zero.parquet"])
+def empty(request, tmp_path):
+    path = tmp_path / request.param
+    if request.param in EMPTY:
+        path.write_text(EMPTY[request.param])
+    else:
+        pyarrow.parquet.write_table(pyarrow.table({"text": pyarrow.array([], pyarrow.string())}), path)
+    return path
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.jsonl"])
+def test_an_empty_file_gives_no_predictions(fine_tuned, empty, tmp_path, capsys, name):
+    assert list(predict_stream(fine_tuned("film"), input_file=empty, output_file=tmp_path / name)) == []
+    assert (tmp_path / name).read_text() == ""
+    assert f"--input {empty}: contains no texts" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "none"])
+@pytest.mark.parametrize("name", ["out.npz", "out.parquet", "out.jsonl"])
+def test_an_empty_file_gives_no_vectors(checkpoint, tmp_path, pooling, name):
+    """The file has the columns and arrays, and their types, of one with a text."""
+    (tmp_path / "empty.txt").touch()
+    one, none = tmp_path / f"one {name}", tmp_path / name
+    assert embed_texts(checkpoint, one, ["a film"], pooling=pooling) == (1, 32)
+    assert embed_texts(checkpoint, none, input_file=tmp_path / "empty.txt", pooling=pooling) == (0, 32)
+    if name.endswith(".npz"):
+        some, arrays = np.load(one), np.load(none)
+        assert {each: (values.dtype.kind, values.shape[1:]) for each, values in arrays.items()} == {
+            each: (values.dtype.kind, values.shape[1:]) for each, values in some.items()
+        }
+        assert all(len(values) == 0 for values in arrays.values())
+    elif name.endswith(".parquet"):
+        table = pyarrow.parquet.read_table(none)
+        assert (table.schema, len(table)) == (pyarrow.parquet.read_schema(one), 0)
+    else:
+        assert list(map(json.loads, none.read_text().splitlines())) == []
