@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from bertkit.checkpoint.encoders import model_inputs
 from bertkit.errors import BertkitError, CheckpointError
+from bertkit.reading.names import is_below
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedTokenizerFast
@@ -99,6 +100,24 @@ def check_object(name_or_path: str | Path, file: str) -> None:
             raise CheckpointError(
                 f"{path}: expected a JSON object, got {type(content).__name__}; get a complete copy of the checkpoint"
             )
+
+
+def check_parts(name_or_path: str | Path) -> None:
+    """Checks that the index of weights in several files names files of its folder only, if there is one.
+
+    Files of a Hub id are those of its repository: huggingface_hub refuses other names.
+
+    Raises:
+        CheckpointError: it names another file, or is damaged.
+    """
+    for index in sorted(Path(name_or_path).glob("*.index.json")):
+        check_object(name_or_path, index.name)
+        names = json.loads(index.read_bytes()).get("weight_map")
+        if not isinstance(names, dict):
+            raise CheckpointError(f"{index}: no weight_map; get a complete copy of the checkpoint")
+        outside = [name for name in names.values() if not is_below(name)]
+        if outside:
+            raise CheckpointError(f"{index}: names {outside[0]!r}, which is not in its folder")
 
 
 def check_floating_point(name_or_path: str | Path) -> None:

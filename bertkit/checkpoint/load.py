@@ -16,6 +16,7 @@ from bertkit.checkpoint.faults import (
     check_floating_point,
     check_folder,
     check_object,
+    check_parts,
     check_tokenizer,
     reading,
     reason,
@@ -204,6 +205,7 @@ def load_model(
     from transformers.utils import logging as transformers_logging
 
     model_class = head_class(head, config, name_or_path)
+    check_parts(name_or_path)
     check_floating_point(name_or_path)
     if new_head and head != "BertForTokenClassification" and getattr(config, "feature_layers", None) is not None:
         raise RecipeError("model.feature_layers: supported for word tagging only; set model.feature_layers=null")

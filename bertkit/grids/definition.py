@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import operator
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -234,7 +235,8 @@ def read(folder: Path) -> Definition:
     try:
         recipe = dataclasses.replace(load_recipe(stored["recipe"]), name=stored["recipe_name"])
         spaces = {key: Range(**each) if isinstance(each, dict) else each for key, each in stored["search"].items()}
-        return Definition(recipe, stored["grid"], spaces, stored["trials"], tuple(stored["seeds"]), stored["folds"])
+        seeds = tuple(map(operator.index, stored["seeds"]))  # which are part of the names of folders
+        return Definition(recipe, stored["grid"], spaces, stored["trials"], seeds, stored["folds"])
     except (KeyError, TypeError, AttributeError) as error:
         raise OutputError(f"{path}: damaged; remove it and repeat the command") from error
 

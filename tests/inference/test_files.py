@@ -87,12 +87,6 @@ def test_texts_are_taken_as_they_are():
     assert labels(predict_stream("x", ["two words", ""])) == [("two words", "9"), ("", "0")]
 
 
-def test_an_empty_file_is_refused(tmp_path):
-    (tmp_path / "in.txt").write_text("")
-    with pytest.raises(DataError, match="contains no texts"):
-        predict_stream("x", input_file=tmp_path / "in.txt")
-
-
 def test_an_output_that_exists_or_cannot_be_is_refused_before_any_work(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "load", lambda checkpoint, **_: pytest.fail("the model was loaded"))
     (tmp_path / "out.jsonl").write_text("mine")

@@ -7,6 +7,7 @@ are used are read. A store at any other URL is copied to a cache folder as a who
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ TOKENIZER_FOLDER = "tokenizer"
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 _PIECE = 8 << 20  # bytes
+_FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 
 
 def is_url(given: str) -> bool:
@@ -73,6 +75,7 @@ def open_store(given: str, cache_dir: Path) -> TokenStore:
 def _copied(given: str, files: Any, root: str, cache_dir: Path) -> TokenStore:
     """Copies a store to the folder of its fingerprint, unless an intact copy is there."""
     metadata = _metadata(given, files, root)
+    # `_metadata` has checked both, as they become the name of a folder that is removed if it is damaged.
     place = cache_dir / f"store-{metadata['fingerprint'][:16]}-{metadata['checksum']:08x}"
     if place.is_dir():
         if (store := intact_store(place)) is not None:
@@ -90,9 +93,14 @@ def _copied(given: str, files: Any, root: str, cache_dir: Path) -> TokenStore:
 
 
 def _metadata(given: str, files: Any, root: str) -> dict[str, Any]:
+    """Reads the metadata of a store; its fingerprint has 64 hexadecimal digits, and its numbers are whole and not
+    negative."""
     try:
         content = json.loads(files.cat_file(f"{root}/{METADATA_FILE}"))
-        int(content["bytes"]), int(content["checksum"]), content["fingerprint"][:16]
+        if not all(type(content[name]) is int and content[name] >= 0 for name in ("bytes", "checksum")):
+            raise ValueError("no number of bytes or no checksum")
+        if not _FINGERPRINT.fullmatch(content["fingerprint"]):
+            raise ValueError("no fingerprint")
     except FileNotFoundError as error:
         raise DataError(f"{given}: no token store at this URL ({METADATA_FILE} is missing)") from error
     except (ValueError, RecursionError, LookupError, TypeError) as error:

@@ -15,6 +15,7 @@ import numpy as np
 from bertkit import metrics
 from bertkit.errors import DataError, noted, raise_all
 from bertkit.files import write_whole
+from bertkit.reading.names import is_below
 from bertkit.tables import Table, read_table
 from bertkit.tables.labels import class_ids, texts
 from bertkit.tasks.arrays import Outputs, one_array
@@ -86,6 +87,11 @@ class TaskSettings:
             raise ValueError(f"metric: unknown metric {self.metric!r}; expected one of {', '.join(metrics.names())}")
         if self.number_range and len(self.number_range) != 2:
             raise ValueError(f"number_range: expected the least and the greatest number, got {self.number_range}")
+        for name in ("files", "submission"):
+            if outside := [file for file in getattr(self, name).values() if not is_below(file)]:
+                raise ValueError(f"{name}: {outside[0]!r} is not the name of a file in a folder")
+        if not is_below(self.name):
+            raise ValueError(f"name: {self.name!r} cannot be part of the name of a file")
         for name in ("file_columns", "hub_splits", "submission"):
             if unknown := getattr(self, name).keys() - self.files.keys():
                 raise ValueError(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bertkit.files import obey_umask, write_json
 from bertkit.progress import say
+from bertkit.reading.names import is_below, leads_out
 
 MANIFEST = "manifest.json"
 
@@ -37,6 +38,8 @@ def find_fault(folder: Path) -> str | None:
         files = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
         for name, expected in files.items():
             path = folder / name
+            if not is_below(name) or leads_out(path, folder):
+                return f"{MANIFEST} names {name!r}, which is not in this folder"
             if not path.is_file():
                 return f"{name} is missing"
             if path.stat().st_size != expected["size"]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import http.server
+import json
 import threading
 
 import pytest
@@ -71,6 +72,30 @@ def test_a_store_that_is_not_complete_leaves_no_copy(url, tmp_path, damage):
     with pytest.raises(DataError, match=r"^memory://bucket/store: "):
         open_store(url, tmp_path / "copies")
     assert not list((tmp_path / "copies").glob("*"))
+
+
+HEX = "0123456789abcdef" * 4
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("fingerprint", each) for each in ("/../../mine", "../../mine", "/tmp", "a/../" * 4, HEX[:63], HEX.upper(), None)]
+    + [("fingerprint", f"{HEX}\n"), ("fingerprint", "\0" * 64), ("fingerprint", 7)]
+    + [("checksum", "7"), ("checksum", -1), ("checksum", 1.5), ("bytes", "9"), ("bytes", None)],
+)
+def test_a_store_at_a_url_removes_no_other_folder(url, folder, tmp_path, key, value):
+    """Its metadata become the name of the folder of its copy."""
+    import fsspec
+
+    content = {**json.loads((folder / "store.json").read_text()), key: value}
+    fsspec.filesystem("memory").pipe("/bucket/store/store.json", json.dumps(content).encode())
+    for place in ("mine", "copies/store-"):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "file.txt").touch()
+    with pytest.raises(DataError, match=r"store\.json is damaged"):
+        open_store(url, tmp_path / "copies")
+    assert (tmp_path / "mine" / "file.txt").exists()
+    assert [path.name for path in (tmp_path / "copies").iterdir()] == ["store-"]
 
 
 @pytest.mark.parametrize("given", ["memory://none/there", "file:///none/there", "nothing://a/b"])
