@@ -17,11 +17,10 @@ from bertkit.inference.files import inputs_at_once, load_configured_task, with_p
 from bertkit.inference.inputs import BLOCK
 from bertkit.inference.loaded import load
 from bertkit.inference.predictor import build_predictor
-from bertkit.json_text import dumps
 from bertkit.progress import unreported
 from bertkit.reading.text_files import TEXT
 from bertkit.scaling.inputs import InputFile, Shard
-from bertkit.scaling.output import REJECTED, OutputFolder
+from bertkit.scaling.output import REJECTED, FileRecord, Finished, OutputFolder, json_bytes
 from bertkit.scaling.rows import Row, rows_of
 from bertkit.scaling.tables import Form, file_bytes
 from bertkit.tables import Table
@@ -128,8 +127,8 @@ class Computer:
         self._job = job
         self._model: Model = _Predicting(job) if job.kind == "predict" else _Embedding(job)
 
-    def compute(self, shard: Shard) -> int:
-        """Computes a shard and writes its results; returns the number of its rejected rows.
+    def compute(self, shard: Shard) -> Finished:
+        """Computes a shard and writes its results.
 
         Raises:
             DataError: a row cannot be read and ``on_error`` is ``stop``, or the file cannot be read.
@@ -145,15 +144,17 @@ class Computer:
                     self._reject(row, f"{_place(row, shard.file)}: {row.values}", shard.file, rejected)
             names = list(dict.fromkeys(name for row in readable for name in _values(row)))
             found += self._computed(readable, names, shard.file, rejected)
+        folder, contents = self._job.folder, {}
         if rejected:
-            lines = [
-                _rejection(row, reason, shard.file) for row, reason in sorted(rejected, key=lambda each: each[0].row)
-            ]
-            self._job.folder.write(f"{REJECTED}/{shard.name}.jsonl", "".join(lines).encode())
+            rejected.sort(key=lambda each: each[0].row)
+            lines = [_rejection(row, reason, shard.file) for row, reason in rejected]
+            contents[folder.rejected_name(shard)] = b"".join(lines)
         if found:
             vectors = _VECTOR if _VECTOR in found[0] else None
-            self._job.folder.write(shard.name + self._job.folder.suffix, file_bytes(self._job.form, found, vectors))
-        return len(rejected)
+            contents[folder.result_name(shard)] = file_bytes(self._job.form, found, vectors)
+        for name, content in contents.items():
+            folder.write(name, content)
+        return Finished(len(rejected), {name: FileRecord.of(content) for name, content in contents.items()})
 
     def _computed(
         self, rows: list[Row], names: Sequence[str], file: InputFile, rejected: list[tuple[Row, str]]
@@ -198,6 +199,6 @@ def _place(row: Row, file: InputFile) -> str:
     return f"{file.path}, row {row.row}" if row.line is None else f"{file.path}, line {row.line}"
 
 
-def _rejection(row: Row, reason: str, file: InputFile) -> str:
+def _rejection(row: Row, reason: str, file: InputFile) -> bytes:
     line = {} if row.line is None else {"line": row.line}
-    return dumps({"file": file.relative, "row": row.row, **line, "reason": reason}, ensure_ascii=False) + "\n"
+    return json_bytes({"file": file.relative, "row": row.row, **line, "reason": reason}) + b"\n"

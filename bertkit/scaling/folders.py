@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -12,11 +13,11 @@ from typing import Any, Literal
 
 import bertkit
 from bertkit.checkpoint.revision import at_revision
-from bertkit.errors import DataError, OutputError, RecipeError, listed, noted
+from bertkit.errors import DataError, RecipeError, listed, noted
 from bertkit.inference.files import load_configured_task
 from bertkit.placement.ray_cluster import import_ray
 from bertkit.placement.resolve import Precision, visible_gpus
-from bertkit.progress import Bar, say
+from bertkit.progress import Bar, counted, say
 from bertkit.scaling.computing import Computer, Job
 from bertkit.scaling.inputs import InputFile, Shard, find_inputs, is_url, shards_of
 from bertkit.scaling.output import OutputFolder
@@ -31,6 +32,7 @@ OnError = Literal["stop", "skip"]
 SHARD_ROWS = 8192
 """Rows of a shard: some seconds to minutes of work, and eight blocks of the computation."""
 _SHARD_ROWS_OF_TOKENS = 256  # a vector for each token fills the memory
+_RECORD_SECONDS = 10.0  # between two writes of the record of finished shards
 
 
 @dataclass(frozen=True)
@@ -202,11 +204,9 @@ def _run(job: Job, given: str, workers: Workers, shard_rows: int, revision: str 
     if workers.engine == "ray":
         import_ray()  # a missing extra is said before anything is read
     job = Job(**{**vars(job), "threads": workers.threads})
-    found = find_inputs(given)
-    # The output may lie in the folder of the input: its files are no inputs when the command is repeated.
-    files = [file for file in found if not file.path.startswith(f"{job.output}/")]
-    if not files:
-        raise OutputError(f"--output-dir {job.output}: holds the input {given}; give a new folder")
+    files, passed_over = find_inputs(given, job.output)
+    if text := str(passed_over):
+        say(f"--input {given}: {text}")
     record = {
         "bertkit": bertkit.__version__,
         "command": job.kind,
@@ -234,32 +234,47 @@ def _shards(folder: OutputFolder, files: Sequence[InputFile], shard_rows: int) -
         return [Shard(**{**vars(shard), "file": paths[shard.file.relative]}) for shard in shards]
     shards = []
     faults: list[str] = []
+    empty = 0
     with Bar("counting rows", "files") as bar:
         for number, file in enumerate(files, 1):
             with noted(faults):
-                shards += shards_of(file, shard_rows)
+                of_file = shards_of(file, shard_rows)
+                shards += of_file
+                empty += not of_file
             bar(number, len(files))
     if faults:
         raise DataError(listed(faults))
+    if empty:
+        say(f"{counted(empty, 'file')} without rows")
     folder.write_shards(shards)
     return shards
 
 
 def _compute(job: Job, files: Sequence[InputFile], shards: Sequence[Shard], workers: Workers) -> FolderResult:
-    finished = job.folder.finished(shards)
+    known = job.folder.read_finished()
+    finished = job.folder.finished(shards, known)
     left = [shard for shard in shards if shard not in finished]
-    rejected = sum(finished.values())
+    if changed := sum(shard.name in known for shard in left):
+        say(f"{job.output}: the results of {counted(changed, 'shard')} have changed; they are computed again")
     total = sum(shard.rows for shard in shards)
     before = done = total - sum(shard.rows for shard in left)
     if before:
         say(f"{job.output}: {len(finished)} of {len(shards)} shards are finished already")
     what = "predicting" if job.kind == "predict" else "embedding"
-    with Bar(what, "rows") as bar, _engine(job, workers, len(left)) as compute:
-        for each in compute(left) if left else ():
-            done += each.shard.rows
-            rejected += each.rejected
-            bar(done - before, total - before)
-    if rejected == total:
+    try:
+        written = time.monotonic()
+        with Bar(what, "rows") as bar, _engine(job, workers, len(left)) as compute:
+            for each in compute(left) if left else ():
+                done += each.shard.rows
+                finished[each.shard] = each.finished
+                bar(done - before, total - before)
+                if time.monotonic() - written > _RECORD_SECONDS:
+                    job.folder.write_finished(finished)
+                    written = time.monotonic()
+    finally:
+        job.folder.write_finished(finished)
+    rejected = sum(each.rejected for each in finished.values())
+    if total and rejected == total:
         raise DataError(f"{job.output}: all {total} rows were rejected; the reasons are in rejected/")
     return FolderResult(job.output, len(files), len(shards), len(left), total - rejected, rejected)
 

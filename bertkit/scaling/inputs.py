@@ -7,12 +7,15 @@ files and on the number of rows per shard only, never on the number of workers.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bertkit.errors import DataError
-from bertkit.reading.text_files import JSON_LINES, PACKINGS, PARQUET, TEXT, file_kind
+from bertkit.errors import DataError, OutputError
+from bertkit.progress import counted
+from bertkit.reading.names import is_below
+from bertkit.reading.text_files import JSON_LINES, PACKINGS, PARQUET, TEXT, FileKind, file_kind
 from bertkit.scaling.rows import delimited_header, opened, parquet_rows, raw_rows
 
 FORMS = (".csv", ".tsv", JSON_LINES, PARQUET, TEXT)
@@ -105,15 +108,36 @@ def filesystem(path: str, name: str) -> tuple[Any, str]:
     return found
 
 
-def find_inputs(given: str) -> list[InputFile]:
+@dataclass(frozen=True)
+class PassedOver:
+    """Files of the input that are not read, by the reason: their suffix, or why no file of this name is read."""
+
+    reasons: Mapping[str, int]
+
+    def __str__(self) -> str:
+        """Returns their numbers as a part of a message; empty if there are none.
+
+        >>> str(PassedOver({".json": 2, ".md": 1}))
+        '3 files passed over: 2 .json, 1 .md'
+        """
+        parts = ", ".join(f"{count} {reason}" for reason, count in sorted(self.reasons.items()))
+        return f"{counted(sum(self.reasons.values()), 'file')} passed over: {parts}" if parts else ""
+
+
+def find_inputs(given: str, output: str | None = None) -> tuple[list[InputFile], PassedOver]:
     """Returns the files that a path, a pattern or a URL of either names, sorted by their relative paths.
 
-    A folder stands for all files below it in one of `FORMS`; names that begin with a dot and ``__MACOSX`` are skipped.
-    A pattern (``*``, ``?``, ``[abc]``, ``**``) stands for the files that it matches and those below the folders that
-    it matches.
+    A folder stands for all files below it in one of `FORMS`. Other files, names that begin with a dot, ``__MACOSX`` and
+    what is no regular file, such as a pipe, are passed over and counted. A pattern (``*``, ``?``, ``[abc]``, ``**``)
+    stands for the files that it matches and those below the folders that it matches.
+
+    Args:
+        given: path, pattern or URL.
+        output: the output folder, which may lie in the folder of the input: files below it do not count.
 
     Raises:
-        DataError: there are none, or they cannot be listed.
+        DataError: there are none, they cannot be listed, or a name leads out of the folder.
+        OutputError: all of them are in the output folder.
     """
     fs, path = filesystem(given, f"--input {given}")
     try:
@@ -122,23 +146,44 @@ def find_inputs(given: str) -> list[InputFile]:
         reason = str(error).strip().split("\n")[0] or type(error).__name__
         raise DataError(f"--input {given}: cannot be listed: {reason}") from error
     files = []
+    reasons: Counter[str] = Counter()
+    is_in_output = False
     for place, info in sorted(found.items()):
         relative = place[len(base) :].lstrip("/")
-        kind = file_kind(place.rsplit("/", 1)[-1], FORMS)
-        parts = relative.split("/")
-        if kind is None or any(part.startswith(".") or part == "__MACOSX" for part in parts):
-            continue
-        if kind.form == PARQUET and kind.packing:
-            continue
         url = fs.unstrip_protocol(place) if is_url(given) else place
+        if output is not None and url.startswith(f"{output}/"):
+            is_in_output = True
+            continue
+        if not is_below(relative):  # stores of objects take any name, and results are written under these names
+            raise DataError(f"--input {given}: {url!r} has a name that leads out of the folder; rename it")
+        kind = file_kind(place.rsplit("/", 1)[-1], FORMS)
+        reason = _reason_to_pass_over(relative, kind, info)
+        if reason or kind is None:
+            reasons[reason] += 1
+            continue
         stamp = next((str(info[key]) for key in _STAMPS if info.get(key) is not None), "")
         files.append(InputFile(url, relative, *kind, int(info.get("size") or 0), stamp))
+    passed_over = PassedOver(reasons)
+    if not files and is_in_output:
+        raise OutputError(f"--output-dir {output}: holds the input {given}; give a new folder")
     if not files:
         raise DataError(
             f"--input {given}: names no file that ends in {', '.join(FORMS)}, also compressed as "
-            f"{' or '.join(PACKINGS)} except for {PARQUET}"
+            f"{' or '.join(PACKINGS)} except for {PARQUET}{f'; {passed_over}' if reasons else ''}"
         )
-    return files
+    return files, passed_over
+
+
+def _reason_to_pass_over(relative: str, kind: FileKind | None, info: Mapping[str, Any]) -> str:
+    """Returns why a file of a folder is not read; empty if it is read."""
+    if any(part.startswith(".") or part == "__MACOSX" for part in relative.split("/")):
+        return "hidden"
+    if kind is None or (kind.form == PARQUET and kind.packing):
+        return os.path.splitext(relative)[1].lower() or "without suffix"
+    # A link that leads nowhere is an input that cannot be read, with an error of its own.
+    if info.get("type") == "other" and os.path.exists(str(info["name"])) and not os.path.isfile(str(info["name"])):
+        return "no regular file"
+    return ""
 
 
 def _listed(fs: Any, path: str) -> tuple[dict[str, dict[str, Any]], str]:
@@ -158,29 +203,20 @@ def _listed(fs: Any, path: str) -> tuple[dict[str, dict[str, Any]], str]:
 
 
 def shards_of(file: InputFile, rows_of_a_shard: int) -> list[Shard]:
-    """Cuts a file into shards of a fixed number of rows; the last may have fewer.
+    """Cuts a file into shards of a fixed number of rows; the last may have fewer. A file without rows has none.
 
     Of a Parquet file only the footer is read; other files are read once, for the places where shards begin.
 
     Raises:
-        DataError: the file cannot be read; or has no rows.
+        DataError: the file cannot be read.
     """
     if file.form == PARQUET:
         count = parquet_rows(file.path)
-        return _nonempty(
-            file,
-            [
-                Shard(file, number, min(rows_of_a_shard, count - first), first)
-                for number, first in enumerate(range(0, count, rows_of_a_shard))
-            ],
-        )
-    return _nonempty(file, list(_text_shards(file, rows_of_a_shard)))
-
-
-def _nonempty(file: InputFile, shards: list[Shard]) -> list[Shard]:
-    if not shards:
-        raise DataError(f"{file.path}: no rows")
-    return shards
+        return [
+            Shard(file, number, min(rows_of_a_shard, count - first), first)
+            for number, first in enumerate(range(0, count, rows_of_a_shard))
+        ]
+    return list(_text_shards(file, rows_of_a_shard))
 
 
 def _text_shards(file: InputFile, size: int) -> Iterator[Shard]:

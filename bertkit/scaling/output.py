@@ -2,15 +2,17 @@
 
 ``command.json``   the command, its settings and its files; a command that differs is refused
 ``shards.json``    the shards of the files, so that a repeated command does not cut them again
+``finished.json``  size and digest of the results of each finished shard: if they have changed, they are computed again
 ``NAME.jsonl``     or ``.parquet``: the results of a shard; it exists only when it is complete
 ``rejected/``      for each shard with rows that could not be read: their file, row and reason, one JSON object a line
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,9 +20,48 @@ from typing import Any
 from bertkit.errors import OutputError
 from bertkit.files import check_links, remove_unfinished, write_whole
 from bertkit.json_text import dumps
+from bertkit.reading.names import leads_out
 from bertkit.scaling.inputs import InputFile, Shard, described, filesystem, is_url
 
-RECORD, SHARDS, REJECTED = "command.json", "shards.json", "rejected"
+RECORD, SHARDS, FINISHED, REJECTED = "command.json", "shards.json", "finished.json", "rejected"
+_DAMAGED = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+
+
+@dataclass(frozen=True)
+class FileRecord:
+    """Size in bytes and SHA-256 of a file."""
+
+    size: int
+    sha256: str
+
+    @staticmethod
+    def of(content: bytes) -> FileRecord:
+        """Returns the record of a file with this content."""
+        return FileRecord(len(content), hashlib.sha256(content).hexdigest())
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A finished shard.
+
+    Attributes:
+        rejected: number of its rows that could not be read.
+        files: name → record of the file of its results, and of that of its rejected rows, if there are any.
+    """
+
+    rejected: int
+    files: Mapping[str, FileRecord]
+
+    @staticmethod
+    def from_json(described: Mapping[str, Any]) -> Finished:
+        """Returns what ``dataclasses.asdict`` described."""
+        files = {name: FileRecord(int(each["size"]), str(each["sha256"])) for name, each in described["files"].items()}
+        return Finished(int(described["rejected"]), files)
+
+
+def json_bytes(content: Any, **options: Any) -> bytes:
+    """Serializes as JSON in UTF-8; bytes of file names that are not UTF-8 become escapes, which JSON reads back."""
+    return dumps(content, ensure_ascii=False, **options).encode("utf-8", "backslashreplace")
 
 
 @dataclass(frozen=True)
@@ -55,6 +96,8 @@ class OutputFolder:
         """
         if self.local is not None:
             path = self.local / name
+            if leads_out(path, self.local):
+                raise OutputError(f"{path}: a link on this path leads out of the output folder; remove the link")
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
@@ -77,28 +120,82 @@ class OutputFolder:
             return None
         return content
 
-    def names(self) -> set[str]:
-        """Returns the names of all files, relative to the folder."""
+    def sizes(self) -> dict[str, int]:
+        """Returns name, relative to the folder, → bytes of all files."""
         fs, place = self._place
         place = place.rstrip("/")
         fs.invalidate_cache()
-        return {str(each)[len(place) + 1 :] for each in fs.find(place)}
+        return {
+            str(each)[len(place) + 1 :]: int(info["size"] or 0) for each, info in fs.find(place, detail=True).items()
+        }
 
-    def finished(self, shards: Sequence[Shard]) -> dict[Shard, int]:
-        """Returns the shards whose results are complete, each with the number of its rejected rows.
+    def result_name(self, shard: Shard) -> str:
+        """Returns the name of the results of a shard."""
+        return shard.name + self.suffix
 
-        A shard all of whose rows were rejected has no file of results.
+    def rejected_name(self, shard: Shard) -> str:
+        """Returns the name of the rejected rows of a shard; results, whose names have digits before their suffix, have
+        no such name in any folder of the input."""
+        return f"{REJECTED}/{shard.name}.rejected.jsonl"
+
+    def finished(self, shards: Sequence[Shard], known: Mapping[str, Finished] | None = None) -> dict[Shard, Finished]:
+        """Returns the shards whose results are complete and unchanged.
+
+        A shard all of whose rows were rejected has no file of results. Results without a record, those of a run that
+        was killed, were complete when they appeared.
+
+        Args:
+            shards: the shards to look for.
+            known: from `read_finished`.
         """
-        names = self.names()
+        sizes = self.sizes()
         found = {}
         for shard in shards:
-            is_there = shard.name + self.suffix in names
-            rejected = 0
-            if f"{REJECTED}/{shard.name}.jsonl" in names:  # written before the results
-                rejected = (self.read(f"{REJECTED}/{shard.name}.jsonl") or b"").count(b"\n")
-            if is_there or rejected == shard.rows:
-                found[shard] = rejected
+            result, rejection = self.result_name(shard), self.rejected_name(shard)
+            there = {name: sizes[name] for name in (result, rejection) if name in sizes}
+            if known and shard.name in known:
+                if self._are_unchanged(known[shard.name].files, there):
+                    found[shard] = known[shard.name]
+                continue
+            contents = {name: self.read(name) or b"" for name in there}
+            rejected = contents.get(rejection, b"").count(b"\n")  # they are written before the results
+            if result in there or rejected == shard.rows:
+                found[shard] = Finished(rejected, {name: FileRecord.of(each) for name, each in contents.items()})
         return found
+
+    def _are_unchanged(self, files: Mapping[str, FileRecord], sizes: Mapping[str, int]) -> bool:
+        """Returns whether files have their sizes and, unless they would have to be downloaded, their digests."""
+        if {name: record.size for name, record in files.items()} != sizes:
+            return False
+        if self.local is None:
+            return True
+        for name, record in files.items():
+            with (self.local / name).open("rb") as stream:
+                if hashlib.file_digest(stream, "sha256").hexdigest() != record.sha256:
+                    return False
+        return True
+
+    def read_finished(self) -> dict[str, Finished]:
+        """Returns name → record of the shards that earlier runs of the command have finished.
+
+        Raises:
+            OutputError: the record is damaged.
+        """
+        content = self.read(FINISHED)
+        if content is None:
+            return {}
+        try:
+            return {name: Finished.from_json(each) for name, each in json.loads(content).items()}
+        except _DAMAGED as error:
+            raise OutputError(
+                f"{self.path}/{FINISHED}: damaged; remove it if the results are as they were written, or give another "
+                "folder"
+            ) from error
+
+    def write_finished(self, finished: Mapping[Shard, Finished]) -> None:
+        """Writes the record of finished shards, in the order of their names."""
+        ordered = sorted(finished, key=lambda shard: shard.name)
+        self.write(FINISHED, json_bytes({shard.name: asdict(finished[shard]) for shard in ordered}))
 
     def prepare(self, record: Mapping[str, Any], files: Sequence[InputFile]) -> None:
         """Writes the record of a command, or compares it with the one that is there.
@@ -113,18 +210,18 @@ class OutputFolder:
                 raise OutputError(f"--output-dir {self.path}: is a file; give a new folder")
         earlier = self.read(RECORD)
         if earlier is None:
-            others = {name for name in self.names() if not name.rsplit("/", 1)[-1].startswith(".")}
+            others = {name for name in self.sizes() if not name.rsplit("/", 1)[-1].startswith(".")}
             if others:
                 raise OutputError(
                     f"--output-dir {self.path}: has other files, such as {min(others)}; give a new or empty folder"
                 )
-            self.write(RECORD, (dumps(whole, indent=2, ensure_ascii=False) + "\n").encode())
+            self.write(RECORD, json_bytes(whole, indent=2) + b"\n")
             return
         self.clean()
         try:
             known = json.loads(earlier)
             difference = _difference(known, whole)
-        except (ValueError, AttributeError, TypeError) as error:
+        except _DAMAGED as error:
             raise OutputError(f"{self.path}/{RECORD}: damaged; give another folder") from error
         if difference:
             raise OutputError(
@@ -139,13 +236,26 @@ class OutputFolder:
                 remove_unfinished(folder)
 
     def read_shards(self) -> list[Shard] | None:
-        """Returns the shards of the first run of the command; None before they are written."""
+        """Returns the shards of the first run of the command; None before they are written.
+
+        Raises:
+            OutputError: they are not those that were written.
+        """
         content = self.read(SHARDS)
-        return None if content is None else [Shard.from_json(each) for each in json.loads(content)]
+        if content is None:
+            return None
+        try:
+            stored = json.loads(content)
+            if hashlib.sha256(json_bytes(stored["shards"])).hexdigest() != stored["sha256"]:
+                raise ValueError("changed")
+            return [Shard.from_json(each) for each in stored["shards"]]
+        except _DAMAGED as error:
+            raise OutputError(f"{self.path}/{SHARDS}: damaged; give another folder") from error
 
     def write_shards(self, shards: Sequence[Shard]) -> None:
-        """Writes the shards of the command."""
-        self.write(SHARDS, dumps(described(shards), ensure_ascii=False).encode())
+        """Writes the shards of the command, with their digest."""
+        content = described(shards)
+        self.write(SHARDS, json_bytes({"sha256": hashlib.sha256(json_bytes(content)).hexdigest(), "shards": content}))
 
 
 def _difference(known: Mapping[str, Any], now: Mapping[str, Any]) -> str:

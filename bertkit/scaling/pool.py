@@ -16,11 +16,12 @@ from bertkit import errors
 from bertkit.errors import BertkitError, PlacementError
 from bertkit.progress import say
 from bertkit.scaling.inputs import Shard
+from bertkit.scaling.output import Finished
 
 _DEATHS = 3  # of workers with one shard, or before their first, until the run ends
 _POLL = 0.5  # seconds between two looks for Ctrl-C
 
-Finished = Callable[[Sequence[Shard]], Mapping[Shard, int]]
+FindFinished = Callable[[Sequence[Shard]], Mapping[Shard, Finished]]
 
 
 class WorkerDiedError(Exception):
@@ -42,10 +43,10 @@ class Worker(Protocol):
 
 
 class Done(NamedTuple):
-    """A shard that a worker has finished, with the number of its rejected rows."""
+    """A shard that a worker has finished, with the record of its results."""
 
     shard: Shard
-    rejected: int
+    finished: Finished
 
 
 def answer(compute: Callable[[], Any]) -> dict[str, Any]:
@@ -65,7 +66,7 @@ def result_of(reply: dict[str, Any]) -> Any:
 
 
 def compute_shards(
-    make: Callable[[int], Worker], count: int, shards: Sequence[Shard], finished: Finished
+    make: Callable[[int], Worker], count: int, shards: Sequence[Shard], finished: FindFinished
 ) -> Iterator[Done]:
     """Yields each shard when a worker has finished it, in the order in which they end.
 
@@ -74,7 +75,7 @@ def compute_shards(
             loaded the model.
         count: number of workers.
         shards: the shards, in the order in which they are begun.
-        finished: returns those of some shards whose results are complete, with the numbers of their rejected rows.
+        finished: returns those of some shards whose results are complete, with their records.
 
     Raises:
         BertkitError: a worker reports an error; or workers keep dying with one shard, or while they start.
@@ -91,7 +92,7 @@ def compute_shards(
 
 
 class _Pool:
-    def __init__(self, make: Callable[[int], Worker], shards: Sequence[Shard], finished: Finished):
+    def __init__(self, make: Callable[[int], Worker], shards: Sequence[Shard], finished: FindFinished):
         self._make, self._finished = make, finished
         self._waiting: queue.SimpleQueue[Shard | None] = queue.SimpleQueue()
         for shard in shards:
@@ -142,7 +143,7 @@ class _Pool:
                 return
         while (shard := self._waiting.get()) is not None:
             try:
-                rejected = result_of(worker.compute(shard))
+                finished = Finished.from_json(result_of(worker.compute(shard)))
             except WorkerDiedError as error:
                 found = self._finished([shard])  # a worker may die after it has written the results
                 if shard in found:
@@ -151,7 +152,7 @@ class _Pool:
                     self._waiting.put(shard)
                 self._count_death(shard.name, error)
                 return
-            self._results.put(Done(shard, rejected))
+            self._results.put(Done(shard, finished))
 
     def _count_death(self, what: str, error: WorkerDiedError) -> None:
         if self._is_over:

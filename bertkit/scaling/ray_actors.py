@@ -32,7 +32,7 @@ class ShardActor:
 
     def compute(self, described: dict[str, Any]) -> dict[str, Any]:
         """Computes a shard."""
-        return answer(lambda: self._computers[0].compute(Shard.from_json(described)))
+        return answer(lambda: asdict(self._computers[0].compute(Shard.from_json(described))))
 
 
 class RayWorker:

@@ -99,7 +99,7 @@ def delimited_header(stream: IO[str], path: str, form: str) -> tuple[tuple[str, 
     """Reads what precedes the first row: a byte order mark, and the names of the columns of CSV and TSV.
 
     Returns:
-        The names, none for other formats; and the bytes and the lines before the first row.
+        The names, none for other formats and for an empty file; and the bytes and the lines before the first row.
 
     Raises:
         DataError: the header is missing or not UTF-8, or two columns have one name.
@@ -107,6 +107,8 @@ def delimited_header(stream: IO[str], path: str, form: str) -> tuple[tuple[str, 
     if form not in _DELIMITERS:
         return (), 0, 0
     first = next(stream, "")
+    if not first:
+        return (), 0, 0
     bare = first.removeprefix(_BYTE_ORDER_MARK)
     for raw in _delimited(itertools.chain([bare], stream), form, len(first) - len(bare), 0, False):
         fields = raw.fields if isinstance(raw.fields, str) else _decoded(raw.fields)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import asdict
 from typing import BinaryIO
 
 from bertkit.json_text import dumps
@@ -25,7 +26,7 @@ def serve(questions: BinaryIO, answers: BinaryIO) -> None:
     answers.write(dumps(reply).encode() + b"\n")
     for line in questions:
         shard = Shard.from_json(json.loads(line))
-        answers.write(dumps(answer(lambda shard=shard: made[0].compute(shard))).encode() + b"\n")  # type: ignore[misc]
+        answers.write(dumps(answer(lambda shard=shard: asdict(made[0].compute(shard)))).encode() + b"\n")  # type: ignore[misc]
 
 
 if __name__ == "__main__":

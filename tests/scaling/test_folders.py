@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
 
 import numpy as np
@@ -109,7 +111,7 @@ def test_bad_rows_are_skipped_with_their_reasons(film, tmp_path):
     found = predict_folder(film, str(tmp_path / "in"), str(out), on_error="skip", shard_rows=3)
     assert (found.rows, found.rejected) == (2, 3)
     assert [row["id"] for number in (0, 1) for row in lines(out / f"x.jsonl.{number:06d}.jsonl")] == [1, 5]
-    rejected = [row for number in (0, 1) for row in lines(out / "rejected" / f"x.jsonl.{number:06d}.jsonl")]
+    rejected = [row for number in (0, 1) for row in lines(out / "rejected" / f"x.jsonl.{number:06d}.rejected.jsonl")]
     assert [(row["file"], row["row"], row["line"]) for row in rejected] == [("x.jsonl", at, at) for at in (2, 3, 4)]
     assert all("x.jsonl" not in row["reason"] for row in rejected)
     again = predict_folder(film, str(tmp_path / "in"), str(out), on_error="skip", shard_rows=3)
@@ -132,6 +134,136 @@ def test_a_shard_without_a_readable_row_is_finished_too(film, tmp_path):
     (tmp_path / "y.jsonl").write_text("1\n")
     with pytest.raises(DataError, match="all 1 rows were rejected"):
         predict_folder(film, str(tmp_path / "y.jsonl"), str(tmp_path / "out y"), on_error="skip")
+
+
+def test_an_input_folder_may_have_the_name_of_rejected_rows(film, tmp_path):
+    """No row loses its result to the rejected rows of another file."""
+    given, out = tmp_path / "in", str(tmp_path / "out")
+    (given / "rejected").mkdir(parents=True)
+    (given / "x.jsonl").write_text('{"text": "a"}\n1\n')
+    for name in ("x.jsonl", "x.jsonl.000000.jsonl", "x.jsonl.000000.rejected.jsonl"):
+        (given / "rejected" / name).write_text('{"text": "a"}\n{"text": "b"}\n')
+    for computed in (4, 0):
+        found = predict_folder(film, str(given), out, on_error="skip")
+        assert (found.computed, found.rows, found.rejected) == (computed, 7, 1)
+    results = [path for path in (tmp_path / "out").rglob("*.jsonl") if not path.name.endswith("rejected.jsonl")]
+    assert sum(len(lines(path)) for path in results) == 7
+
+
+@pytest.mark.parametrize("damage", ["cut", "emptied", "other"])
+@pytest.mark.parametrize("name", ["x.jsonl.000000.jsonl", "rejected/x.jsonl.000000.rejected.jsonl"])
+def test_changed_results_are_computed_again(film, tmp_path, contents, capsys, damage, name):
+    (tmp_path / "x.jsonl").write_text('{"text": "a"}\n{"text": "b"}\n5\n6\n' * 2)
+    out = tmp_path / "out"
+    predict_folder(film, str(tmp_path / "x.jsonl"), str(out), on_error="skip", shard_rows=4)
+    before = contents(out)
+    kept = (out / "x.jsonl.000001.jsonl").stat()
+    data = before[name]
+    changed = {"cut": data[: len(data) // 2 + 1], "emptied": b"", "other": data[:-4] + b"~" + data[-3:]}[damage]
+    (out / name).write_bytes(changed)
+    capsys.readouterr()
+    found = predict_folder(film, str(tmp_path / "x.jsonl"), str(out), on_error="skip", shard_rows=4)
+    assert (found.computed, found.rows, found.rejected) == (1, 4, 4)
+    assert contents(out) == before
+    assert (out / "x.jsonl.000001.jsonl").stat() == kept
+    assert "the results of 1 shard have changed; they are computed again" in capsys.readouterr().err
+
+
+def test_cut_results_at_a_url_are_computed_again(corpus, film):
+    import fsspec
+
+    memory = fsspec.filesystem("memory")
+    given = (film, str(corpus / "b.csv"), "memory://changed/out")
+    predict_folder(*given, shard_rows=8)
+    whole = memory.cat_file("/changed/out/b.csv.000001.jsonl")
+    memory.pipe_file("/changed/out/b.csv.000001.jsonl", whole[:-9])
+    assert predict_folder(*given, shard_rows=8).computed == 1
+    assert memory.cat_file("/changed/out/b.csv.000001.jsonl") == whole
+    memory.rm("/changed", recursive=True)
+
+
+def test_results_without_a_record_are_complete(corpus, film, tmp_path, contents):
+    """Those of a run that was killed before it wrote the record."""
+    out = tmp_path / "out"
+    predict_folder(film, str(corpus), str(out), shard_rows=8)
+    before = contents(out)
+    (out / "finished.json").unlink()
+    assert predict_folder(film, str(corpus), str(out), shard_rows=8).computed == 0
+    assert contents(out) == before
+
+
+@pytest.mark.parametrize("name", ["command.json", "shards.json", "finished.json"])
+@pytest.mark.parametrize("content", [b"", b"[", b"7", b"null", b'"a"', b"[1]", b'{"a": 1}', b"\xff", b"[" * 100_000])
+def test_damaged_records_are_named(corpus, film, tmp_path, name, content):
+    out = tmp_path / "out"
+    predict_folder(film, str(corpus / "e.txt"), str(out))
+    (out / name).write_bytes(content)
+    with pytest.raises(OutputError, match=rf"{name}: damaged|holds the results of another command"):
+        predict_folder(film, str(corpus / "e.txt"), str(out))
+
+
+def test_changed_shards_are_named(corpus, film, tmp_path):
+    """A shard with fewer rows would lose the results of the others."""
+    out = tmp_path / "out"
+    predict_folder(film, str(corpus / "e.txt"), str(out))
+    text = (out / "shards.json").read_text()
+    assert '"rows": 20' in text
+    (out / "shards.json").write_text(text.replace('"rows": 20', '"rows": 2'))
+    with pytest.raises(OutputError, match=r"shards\.json: damaged; give another folder"):
+        predict_folder(film, str(corpus / "e.txt"), str(out))
+
+
+def test_links_do_not_lead_results_out_of_the_folder(corpus, film, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    predict_folder(film, str(corpus), str(tmp_path / "out"))
+    shutil.rmtree(tmp_path / "out" / "part")
+    (tmp_path / "out" / "part").symlink_to(outside)
+    with pytest.raises(OutputError, match="leads out of the output folder"):
+        predict_folder(film, str(corpus), str(tmp_path / "out"))
+    assert not list(outside.iterdir())
+    (tmp_path / "linked").symlink_to(outside)  # the folder itself may be a link
+    assert predict_folder(film, str(corpus), str(tmp_path / "linked")).rows == 80
+
+
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=[pytest.mark.slow, pytest.mark.multiprocess])])
+def test_names_that_are_not_utf8_are_kept(film, tmp_path, processes):
+    place = os.fsencode(tmp_path / "in")
+    os.mkdir(place)
+    for name in (b"caf\xe9.jsonl", "café.jsonl".encode()):
+        with open(os.path.join(place, name), "wb") as stream:
+            stream.write(b'{"text": "a"}\n5\n')
+    workers = Workers(num_processes=processes)
+    for computed in (2, 0):
+        given = (film, str(tmp_path / "in"), str(tmp_path / "out"))
+        found = predict_folder(*given, on_error="skip", workers=workers)
+        assert (found.computed, found.rows, found.rejected) == (computed, 2, 2)
+    names = sorted(name for name in os.listdir(os.fsencode(tmp_path / "out")) if name.endswith(b".jsonl"))
+    assert names == ["café.jsonl.000000.jsonl".encode(), b"caf\xe9.jsonl.000000.jsonl"]
+    rejected = [row["file"] for path in (tmp_path / "out" / "rejected").iterdir() for row in lines(path)]
+    assert sorted(map(os.fsencode, rejected)) == ["café.jsonl".encode(), b"caf\xe9.jsonl"]
+    assert "café.jsonl" in (tmp_path / "out" / "command.json").read_text()
+
+
+def test_empty_parts_and_files_passed_over_are_counted_aloud(corpus, film, tmp_path, capsys):
+    (corpus / "header.csv").write_text("text\n")
+    (corpus / "empty.txt").touch()
+    pq.write_table(pq.read_table(corpus / "part" / "d.parquet").slice(0, 0), corpus / "none.parquet")
+    found = predict_folder(film, str(corpus), str(tmp_path / "out"))
+    assert (found.files, found.shards, found.rows) == (7, 4, 80)
+    said = capsys.readouterr().err
+    assert f"--input {corpus}: 2 files passed over: 1 .md, 1 hidden" in said
+    assert "3 files without rows" in said
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_files_without_rows_give_nothing(film, checkpoint, tmp_path, form):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "header.csv").write_text("text\n")
+    for _ in range(2):
+        found = predict_folder(film, str(tmp_path / "in"), str(tmp_path / "out"), output_format=form)
+        assert (found.files, found.shards, found.rows, found.rejected) == (1, 0, 0, 0)
+    assert embed_folder(checkpoint, str(tmp_path / "in"), str(tmp_path / "vectors"), output_format=form).rows == 0
 
 
 def test_vectors_in_parquet(corpus, checkpoint, tmp_path):

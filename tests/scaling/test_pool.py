@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 
 from bertkit.errors import DataError, PlacementError
 from bertkit.scaling.inputs import InputFile, Shard
+from bertkit.scaling.output import FileRecord, Finished
 from bertkit.scaling.pool import WorkerDiedError, answer, compute_shards
 
 FILE = InputFile("x.csv", "x.csv", ".csv", "", 1, "")
 SHARDS = [Shard(FILE, number, 1, number) for number in range(12)]
+
+
+def record(rejected):
+    return Finished(rejected, {"x.csv.000000.jsonl": FileRecord.of(b"{}")})
 
 
 class Fake:
@@ -23,7 +30,7 @@ class Fake:
         self.lives -= 1
         if not self.lives or shard.number == self.dies_at:
             if self.written is not None:
-                self.written[shard] = 2
+                self.written[shard] = record(2)
                 self.log.append(shard.number)
             raise WorkerDiedError("by SIGKILL")
 
@@ -31,7 +38,7 @@ class Fake:
             if shard.number == self.fails_at:
                 raise DataError("x.csv, line 9: no")
             self.log.append(shard.number)
-            return shard.number
+            return asdict(record(shard.number))
 
         return answer(work)
 
@@ -61,7 +68,7 @@ def test_a_shard_is_not_repeated_whose_worker_died_after_writing_its_results():
     found = list(compute_shards(lambda number: Fake(log, lives=4, written=written), 2, SHARDS, finished))
     assert sorted(each for each in log if each != "ended") == list(range(12))
     assert written
-    assert {each.shard: each.rejected for each in found if each.shard in written} == written
+    assert {each.shard: each.finished for each in found if each.shard in written} == written
 
 
 def test_a_shard_that_kills_its_workers_ends_the_run():

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import gzip
+import os
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from bertkit.errors import DataError
+from bertkit.scaling import inputs
 from bertkit.scaling.inputs import Shard, described, find_inputs, shards_of
 from bertkit.scaling.rows import rows_of
 from bertkit.tables import read_table
 
 
 def cut(path, size):
-    (file,) = find_inputs(str(path))
+    [file], _ = find_inputs(str(path))
     return shards_of(file, size)
 
 
@@ -79,9 +81,8 @@ def test_a_value_of_parquet_that_is_not_utf8(tmp_path):
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
-        ("x.csv", b"", "x.csv, line 1: empty"),
+        ("x.csv", b"\n", "x.csv, line 1: empty"),
         ("x.csv", b"a,a\n1,2\n", "one name for each column"),
-        ("x.csv", b"a,b\n", "x.csv: no rows"),
         ("x.jsonl.gz", b"no gzip", "x.jsonl.gz: cannot be read"),
         ("x.parquet", b"no parquet", "x.parquet: cannot be read"),
     ],
@@ -90,6 +91,52 @@ def test_files_that_cannot_be_read(tmp_path, name, data, message):
     (tmp_path / name).write_bytes(data)
     with pytest.raises(DataError, match=message):
         cut(tmp_path / name, 5)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"), [("x.csv", b""), ("x.csv", b"a,b\n"), ("x.tsv", b"a\n"), ("x.jsonl", b"\n"), ("x.txt", b"")]
+)
+def test_files_without_rows_have_no_shards(tmp_path, name, data):
+    (tmp_path / name).write_bytes(data)
+    assert cut(tmp_path / name, 5) == []
+
+
+def test_what_is_passed_over_is_counted(corpus, tmp_path):
+    for name in ("a.JSON", "part/b.json", "c.bz2", "_SUCCESS", "part/.c.crc", "d.parquet.gz", "out/command.json"):
+        (corpus / name).parent.mkdir(exist_ok=True)
+        (corpus / name).touch()
+    os.mkfifo(corpus / "pipe.csv")
+    (corpus / "link.csv").symlink_to(corpus / "pipe.csv")
+    files, passed_over = find_inputs(str(corpus), str(corpus / "out"))
+    assert len(files) == 4
+    assert passed_over.reasons == {
+        ".json": 2,
+        ".bz2": 1,
+        ".gz": 1,
+        ".md": 1,
+        "without suffix": 1,
+        "hidden": 2,
+        "no regular file": 2,
+    }
+    assert "10 files passed over: 1 .bz2, 1 .gz, 2 .json" in str(passed_over)
+    with pytest.raises(DataError, match=r"names no file that ends in .*; 1 file passed over: 1 without suffix"):
+        find_inputs(f"{corpus}/_SUCC*")
+
+
+def test_a_link_that_leads_nowhere_is_a_fault(tmp_path):
+    (tmp_path / "x.csv").symlink_to(tmp_path / "none")
+    [file], _ = find_inputs(str(tmp_path))
+    with pytest.raises(DataError, match=r"x\.csv: cannot be read: No such file"):
+        shards_of(file, 5)
+
+
+@pytest.mark.parametrize("name", ["a/../../x.csv", "../x.csv", "a/../x.csv", "x\0.csv"])
+def test_names_at_a_url_do_not_leave_the_folder(monkeypatch, tmp_path, name):
+    """Stores of objects take any name; results are written below the output folder under the same one."""
+    found = {f"/bucket/in/{name}": {"size": 3, "type": "file", "name": name}}
+    monkeypatch.setattr(inputs, "_listed", lambda fs, path: (found, "/bucket/in"))
+    with pytest.raises(DataError, match="leads out of the folder"):
+        find_inputs("memory://bucket/in")
 
 
 def test_a_file_that_became_shorter_is_a_fault(tmp_path):
@@ -107,11 +154,11 @@ def test_shards_survive_json(corpus):
 
 def test_folders_patterns_and_urls_name_files(corpus):
     names = ["b.csv", "e.txt", "part/c.jsonl", "part/d.parquet"]
-    assert [file.relative for file in find_inputs(str(corpus))] == names
-    assert [file.relative for file in find_inputs(f"file://{corpus}")] == names
-    assert [file.relative for file in find_inputs(f"{corpus}/*")] == names
-    assert [file.relative for file in find_inputs(f"{corpus}/**/*.parquet")] == ["part/d.parquet"]
-    assert [file.relative for file in find_inputs(f"{corpus}/b.csv")] == ["b.csv"]
+    assert [file.relative for file in find_inputs(str(corpus))[0]] == names
+    assert [file.relative for file in find_inputs(f"file://{corpus}")[0]] == names
+    assert [file.relative for file in find_inputs(f"{corpus}/*")[0]] == names
+    assert [file.relative for file in find_inputs(f"{corpus}/**/*.parquet")[0]] == ["part/d.parquet"]
+    assert [file.relative for file in find_inputs(f"{corpus}/b.csv")[0]] == ["b.csv"]
 
 
 @pytest.mark.parametrize("given", ["missing", "missing/*.csv", "nothing://bucket/x", "notes.md"])
