@@ -27,7 +27,7 @@ from bertkit.tasks.arrays import Outputs
 from bertkit.tasks.base import Task
 from bertkit.tasks.construction import task_of_checkpoint
 from bertkit.tasks.folds import load_splits
-from bertkit.tasks.splits import Columns, ColumnsOf, Truncation
+from bertkit.tasks.splits import Columns, ColumnsOf
 
 if TYPE_CHECKING:
     import torch
@@ -129,11 +129,16 @@ class Predictor:
         Raises:
             CheckpointError: an output is NaN or infinite.
         """
-        columns = {name: features[name] for name in self.inputs}
+        # Those of a data set stay there: lists of numbers take ten times the memory.
+        stored = features if isinstance(features, ColumnsOf) else None
+        columns = {} if stored is not None else {name: features[name] for name in self.inputs}
         ignored = getattr(self.model.config, "keys_to_ignore_at_inference", ())
 
         def collate(chosen: list[int]) -> Mapping[str, Tensor]:
-            rows = [{name: column[row] for name, column in columns.items()} for row in chosen]
+            if stored is not None:
+                rows = stored.rows(self.inputs, chosen)
+            else:
+                rows = [{name: column[row] for name, column in columns.items()} for row in chosen]
             return self.task.collate(rows, self.tokenizer, self.inputs)
 
         def keep(_: list[int], given: Mapping[str, Tensor]) -> Iterator[tuple[np.ndarray, ...]]:
@@ -301,8 +306,8 @@ def evaluate(
         say(f"{found.source}: {note}")
     predictor = build_predictor(name, task, config, precision=precision)
     columns_of_rows = ColumnsOf(found.examples)
-    features = task.encode(columns_of_rows, predictor.tokenizer)
-    cut = Truncation.of_lengths(features["length"], features["full_length"])
+    encoded, cut = task.encode_split(found, predictor.tokenizer)
+    features = ColumnsOf(encoded)
     scores = task.score(predictor.outputs(features), features, columns_of_rows)
     metrics = {f"eval_{name}": value for name, value in scores.items()}
     return Evaluation(metrics, len(found.examples), found.source, asdict(cut))

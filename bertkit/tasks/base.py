@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from bertkit.tables import Table
+
+
+_ROWS_IN_MEMORY = 200_000  # rows of an encoded split; of 128 tokens they take about 150 MB
 
 
 class Task(PerExample, Served, Taught, ABC):
@@ -350,7 +354,10 @@ class Task(PerExample, Served, Taught, ABC):
         """
 
     def encode_split(self, split: Split, tokenizer: PreTrainedTokenizerBase) -> tuple[Dataset, Truncation]:
-        """Encodes a whole split; also returns its truncation statistics."""
+        """Encodes a whole split in batches; also returns its truncation statistics.
+
+        The inputs of a large split are in a temporary file, which ends with the process, and not in memory.
+        """
 
         def encode(rows: Columns, indices: Sequence[int]) -> dict[str, list[Any]]:
             features = self.encode(rows, tokenizer)
@@ -364,7 +371,7 @@ class Task(PerExample, Served, Taught, ABC):
                 batched=True,
                 with_indices=True,
                 remove_columns=split.examples.column_names,
-                keep_in_memory=True,
+                **_place_of(len(split.examples)),
             )
         kept, full = (features.data.column(name).to_numpy() for name in ("length", "full_length"))
         return features.remove_columns("full_length"), Truncation.of_lengths(kept, full)
@@ -411,3 +418,16 @@ class Task(PerExample, Served, Taught, ABC):
             "task": dataclasses.asdict(self.task),
             "data": {name: getattr(self.data, name) for name in self.data.stored},
         }
+
+
+def _place_of(rows: int) -> dict[str, Any]:
+    """Returns the arguments of ``Dataset.map`` by which an encoded split of so many rows is in memory or in a file.
+
+    The file is not in the cache of the ``datasets`` library, which keeps its files.
+    """
+    if rows <= _ROWS_IN_MEMORY:
+        return {"keep_in_memory": True}
+    from datasets.fingerprint import get_temporary_cache_files_directory
+
+    place = Path(get_temporary_cache_files_directory()) / f"encoded-{uuid.uuid4().hex}.arrow"
+    return {"cache_file_name": str(place), "load_from_cache_file": False}

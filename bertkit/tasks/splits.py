@@ -240,6 +240,11 @@ class ColumnsOf(Columns):
     def __len__(self) -> int:
         return len(self._rows.column_names)
 
+    def rows(self, names: Sequence[str], numbers: Sequence[int]) -> list[dict[str, Any]]:
+        """Returns some columns of some rows, without reading the columns into memory."""
+        block = self._rows.select_columns(list(names))[list(numbers)]
+        return [dict(zip(block, values, strict=True)) for values in zip(*block.values(), strict=True)]
+
 
 @dataclass(frozen=True)
 class Truncation:

@@ -302,3 +302,26 @@ def test_an_output_of_an_unknown_form_is_refused(tmp_path, name):
 def test_texts_and_a_file_are_refused_together(tmp_path):
     with pytest.raises(DataError, match="not both"):
         predict_stream("x", ["a"], input_file=tmp_path / "t.csv")
+
+
+def test_evaluation_encodes_in_batches(fine_tuned, tmp_path, monkeypatch):
+    """A split is never tokenized in one call; scores are those of the predictions."""
+    from bertkit.inference.predictor import evaluate, load
+    from bertkit.tasks.classification.text_classification import TextClassification
+
+    texts = [" ".join(["film"] * (row % 9 + 1)) for row in range(1500)]
+    rows = [f"{text},{('bad', 'good')[row % 2]}\n" for row, text in enumerate(texts)]
+    (tmp_path / "dev.csv").write_text("text,label\n" + "".join(rows))
+    labels = [each["label"] for each in load(fine_tuned("film")).predict(texts)]
+    sizes, encode = [], TextClassification.encode
+
+    def noted(self, examples, tokenizer):
+        sizes.append(len(examples["text"]))
+        return encode(self, examples, tokenizer)
+
+    monkeypatch.setattr(TextClassification, "encode", noted)
+    found = evaluate(fine_tuned("film"), validation_file=tmp_path / "dev.csv")
+    assert sizes == [1000, 500]
+    right = sum(label == ("bad", "good")[row % 2] for row, label in enumerate(labels))
+    assert found.metrics["eval_accuracy"] == pytest.approx(right / 1500)
+    assert found.truncation["of_examples"] == 1500

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
+from bertkit.tasks import base
 from bertkit.tasks.arrays import one_array
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 from bertkit.tasks.splits import ColumnsOf, Split
@@ -36,12 +37,25 @@ def test_an_example_may_become_several_inputs_and_keeps_its_index_over_batches_o
     assert task.encode_split(first, None)[0]["example"][:] == [0, 1, 1, 2, 2, 2, 3]
 
 
+def test_inputs_of_a_large_split_are_in_a_file(monkeypatch):
+    task = InPieces(TaskSettings(text_columns=["text"]), DataSettings())
+    split = Split(Dataset.from_dict({"text": [str(number) for number in range(20)]}), "x", "")
+    small, _ = task.encode_split(split, None)
+    monkeypatch.setattr(base, "_ROWS_IN_MEMORY", 10)
+    large, _ = task.encode_split(split, None)
+    assert (small.cache_files, len(large.cache_files)) == ([], 1)
+    assert large.to_dict() == small.to_dict()
+    again, _ = task.encode_split(split, None)
+    assert again.cache_files != large.cache_files
+
+
 def test_columns_of_a_data_set_are_lists():
     columns = ColumnsOf(Dataset.from_dict({"a": [1, 2], "b": [[3], []]}))
     assert dict(columns) == {"a": [1, 2], "b": [[3], []]}
     assert (len(columns), "c" in columns) == (2, False)
     with pytest.raises(KeyError):
         columns["c"]
+    assert columns.rows(["b"], [1, 0]) == [{"b": []}, {"b": [3]}]
 
 
 def test_several_arrays_are_not_taken_for_one():
