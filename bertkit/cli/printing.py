@@ -27,11 +27,11 @@ def print_lines(lines: Iterable[str]) -> None:
 
 def print_list(name: str, blocks: Iterable[Iterable[Any]]) -> None:
     """Prints one JSON object with one list incrementally, block by block, formatted as by `json.dumps`."""
-    before = f"{{{dumps(name)}: ["
+    opening = before = f"{{{dumps(name)}: ["
     for block in blocks:
         _print(before + printable(", ".join(dumps(item, ensure_ascii=False) for item in block)))
         before = ", "
-    _print("]}\n")
+    _print(f"{opening}]}}\n" if before == opening else "]}\n")  # there may be no block
 
 
 def print_address(address: str) -> None:

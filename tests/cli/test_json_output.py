@@ -68,3 +68,15 @@ def test_the_address_of_a_server(monkeypatch, bertkit):
         monkeypatch.setattr(package, command, lambda checkpoint, ready=None, **_: ready and ready("http://[::1]:7"))
         assert json.loads(bertkit(command, "x", "--json").out) == {"address": "http://[::1]:7"}
         assert bertkit(command, "x").out == ""
+
+
+@pytest.mark.parametrize("name", ["empty.txt", "header.csv", "empty.jsonl"])
+def test_an_empty_file_gives_an_empty_list(bertkit, fine_tuned, tmp_path, name):
+    (tmp_path / name).write_text("text\n" if name == "header.csv" else "")
+    done = bertkit("predict", fine_tuned("film"), "--input", tmp_path / name, "--json")
+    assert (done.code, json.loads(done.out)) == (0, {"predictions": []})
+    assert f"--input {tmp_path / name}: contains no texts" in done.err
+    done = bertkit("predict", fine_tuned("film"), "--input", tmp_path / name)
+    assert (done.code, done.out) == (0, "")
+    done = bertkit("embed", fine_tuned("film"), "--input", tmp_path / name, "--output", tmp_path / "out.npz")
+    assert (done.code, done.out) == (0, f"0 texts, 32 numbers each: {tmp_path / 'out.npz'}\n")
