@@ -170,7 +170,7 @@ class _Npz:
         self._file = file
         self._size = size
         self._texts: list[str] = []
-        self._vectors: list[Vectors] = []
+        self._vectors: list[Any] = []
 
     def add(self, texts: Sequence[str], vectors: Vectors) -> None:
         self._texts += texts

@@ -27,7 +27,7 @@ from bertkit.tasks.arrays import Outputs
 from bertkit.tasks.base import Task
 from bertkit.tasks.construction import task_of_checkpoint
 from bertkit.tasks.folds import load_splits
-from bertkit.tasks.splits import Columns, ColumnsOf
+from bertkit.tasks.splits import Columns, ColumnsOf, Split, Truncation
 
 if TYPE_CHECKING:
     import torch
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
     from bertkit.inference.plain_bert import PlainBert
+
+_ENCODED_AT_ONCE = 4096  # rows of a split; the lists of numbers that `Task.encode` returns take about 40 bytes a token
 
 
 @dataclass(frozen=True)
@@ -257,6 +259,15 @@ def load_task(checkpoint: str, data: Mapping[str, Any]) -> tuple[Task, PreTraine
     return task, config
 
 
+def _encoded(task: Task, split: Split, tokenizer: PreTrainedTokenizerBase) -> tuple[Columns, Truncation]:
+    """Encodes a split: a small one at once, which needs no ``datasets`` library, and a larger one in batches."""
+    if len(split.examples) > _ENCODED_AT_ONCE:
+        rows, cut = task.encode_split(split, tokenizer)
+        return ColumnsOf(rows), cut
+    features = task.encode(ColumnsOf(split.examples), tokenizer)
+    return features, Truncation.of_lengths(features["length"], features["full_length"])
+
+
 def evaluate(
     checkpoint: str | Path,
     *,
@@ -306,8 +317,7 @@ def evaluate(
         say(f"{found.source}: {note}")
     predictor = build_predictor(name, task, config, precision=precision)
     columns_of_rows = ColumnsOf(found.examples)
-    encoded, cut = task.encode_split(found, predictor.tokenizer)
-    features = ColumnsOf(encoded)
+    features, cut = _encoded(task, found, predictor.tokenizer)
     scores = task.score(predictor.outputs(features), features, columns_of_rows)
     metrics = {f"eval_{name}": value for name, value in scores.items()}
     return Evaluation(metrics, len(found.examples), found.source, asdict(cut))

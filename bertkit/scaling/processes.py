@@ -84,6 +84,9 @@ class ProcessWorker:
         with suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGKILL)  # nothing is lost: results appear only when they are complete
         self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            with suppress(OSError, ValueError):  # what was not sent to the process
+                pipe.close()  # type: ignore[union-attr]
 
     def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None

@@ -305,7 +305,8 @@ def test_texts_and_a_file_are_refused_together(tmp_path):
 
 
 def test_evaluation_encodes_in_batches(fine_tuned, tmp_path, monkeypatch):
-    """A split is never tokenized in one call; scores are those of the predictions."""
+    """A large split is not tokenized in one call; scores are those of the predictions."""
+    from bertkit.inference import predictor
     from bertkit.inference.predictor import evaluate, load
     from bertkit.tasks.classification.text_classification import TextClassification
 
@@ -319,6 +320,7 @@ def test_evaluation_encodes_in_batches(fine_tuned, tmp_path, monkeypatch):
         sizes.append(len(examples["text"]))
         return encode(self, examples, tokenizer)
 
+    monkeypatch.setattr(predictor, "_ENCODED_AT_ONCE", 1200)
     monkeypatch.setattr(TextClassification, "encode", noted)
     found = evaluate(fine_tuned("film"), validation_file=tmp_path / "dev.csv")
     assert sizes == [1000, 500]

@@ -87,9 +87,8 @@ class TaskSettings:
             raise ValueError(f"metric: unknown metric {self.metric!r}; expected one of {', '.join(metrics.names())}")
         if self.number_range and len(self.number_range) != 2:
             raise ValueError(f"number_range: expected the least and the greatest number, got {self.number_range}")
-        for name in ("files", "submission"):
-            if outside := [file for file in getattr(self, name).values() if not is_below(file)]:
-                raise ValueError(f"{name}: {outside[0]!r} is not the name of a file in a folder")
+        if outside := [file for file in self.submission.values() if not is_below(file)]:
+            raise ValueError(f"submission: {outside[0]!r} is not the name of a file in a folder")
         if not is_below(self.name):
             raise ValueError(f"name: {self.name!r} cannot be part of the name of a file")
         for name in ("file_columns", "hub_splits", "submission"):
