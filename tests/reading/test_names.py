@@ -29,7 +29,7 @@ def folder(tmp_path):
     return tmp_path / "folder"
 
 
-@pytest.mark.parametrize("name", [*NAMES, LINK, 7, None])
+@pytest.mark.parametrize("name", [*NAMES, 7, None])
 def test_members_of_an_ensemble_are_in_its_folder(folder, name):
     name = name.format(outside=folder.parent / "outside") if isinstance(name, str) else name
     (folder / ENSEMBLE_FILE).write_text(json.dumps({"members": [name]}))
