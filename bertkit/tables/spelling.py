@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from bertkit.tables.table import to_number
 
+
 def look_alikes(names: Iterable[str]) -> list[list[str]]:
     r"""Returns the groups of names that differ only in case, white space, Unicode form or characters that cannot be
     seen, and of numbers of the same value; names keep their order.

@@ -71,7 +71,9 @@ def misspelt(case: Case) -> None:
 def unlike_in_bytes(case: Case) -> None:
     for rows in (case.train, case.validation):
         for number, row in enumerate(rows):
-            row["label"] = {"no": ("caf\u00e9", "cafe\u0301"), "yes": ("yes", "ye\u200bs")}[row["label"]][number // 2 % 2]
+            row["label"] = {"no": ("caf\u00e9", "cafe\u0301"), "yes": ("yes", "ye\u200bs")}[row["label"]][
+                number // 2 % 2
+            ]
 
 
 def strange_words(number: int, word: str) -> Callable[[Case], None]:

@@ -166,7 +166,9 @@ def test_given_names_are_counted_in_their_order():
     assert "'c19' 1 and 10 more)" in many
 
 
-@pytest.mark.parametrize(("names", "labels"), [(["0", "1"], ["0.0", 1.0, "1", 0]), (["0.0", "1.0"], ["0", 1, "1.0", 0.0])])
+@pytest.mark.parametrize(
+    ("names", "labels"), [(["0", "1"], ["0.0", 1.0, "1", 0]), (["0.0", "1.0"], ["0", 1, "1.0", 0.0])]
+)
 def test_other_splits_may_spell_whole_numbers_otherwise(names, labels):
     assert class_ids(table(labels), "label", names) == [0, 1, 1, 0]
     assert class_sets(table([[label] for label in labels[:2]]), "label", names) == [[1.0, 0.0], [0.0, 1.0]]

@@ -35,7 +35,14 @@ from bertkit.tasks.classification.decisions import (
     check_threshold,
     expected_calibration_error,
 )
-from bertkit.tasks.classification.scores import MOST_CLASSES, MULTI_LABEL, OF_A_CLASS, SINGLE_LABEL, class_scores
+from bertkit.tasks.classification.scores import (
+    MOST_CLASSES,
+    MULTI_LABEL,
+    OF_A_CLASS,
+    SINGLE_LABEL,
+    class_scores,
+    key_of_class,
+)
 from bertkit.tasks.classification.text_classification import ProblemType, TextClassification, TextData
 from bertkit.tasks.splits import Columns, Split
 from bertkit.tasks.table_data import TableData, TableTask, write_numbered
@@ -223,7 +230,7 @@ class ClassificationTask(TableTask, TextClassification):
         """Returns the faults of settings that depend on the problem and the classes."""
         task, problem = self.task, self.task.problem or "single_label"
         faults = []
-        of_classes = [f"{name}_{score}" for name in task.label_names[:MOST_CLASSES] for score in OF_A_CLASS]
+        of_classes = [key_of_class(name, score) for name in task.label_names[:MOST_CLASSES] for score in OF_A_CLASS]
         known = [*_SCORES[problem], *(of_classes if len(task.label_names) <= MOST_CLASSES else [])]
         if task.main_metric is not None and task.main_metric not in known:
             faults.append(
@@ -313,7 +320,7 @@ class ClassificationTask(TableTask, TextClassification):
         """Computes the metric of the task and `class_scores`, with the fitted temperature and thresholds.
 
         If they are not fitted yet, they are fitted to these outputs and are part of the result: ``temperature``, with
-        the expected calibration error before and after, ``ece_uncalibrated`` and ``ece``, and ``NAME_threshold``.
+        the expected calibration error before and after, ``ece_uncalibrated`` and ``ece``, and ``class/NAME/threshold``.
         """
         if self.task.problem == "regression":
             return super().score(outputs, features, examples)
@@ -341,7 +348,7 @@ class ClassificationTask(TableTask, TextClassification):
                 for label in (range(len(names)) if labels.ndim == 2 else [1])
             }
             task = task.with_settings(threshold=tuned)
-            fitted |= {f"{name}_threshold": value for name, value in tuned.items()}
+            fitted |= {key_of_class(name, "threshold"): value for name, value in tuned.items()}
         return task, fitted
 
     def learn_from(self, evaluation: Mapping[str, float]) -> tuple[Self, str | None]:
@@ -349,7 +356,7 @@ class ClassificationTask(TableTask, TextClassification):
         if self.task.calibrate and self.task.temperature is None:
             changes["temperature"] = evaluation["eval_temperature"]
         if self.task.threshold == "tuned":
-            keys = {name: f"eval_{name}_threshold" for name in self.task.label_names}
+            keys = {name: f"eval_{key_of_class(name, 'threshold')}" for name in self.task.label_names}
             changes["threshold"] = {name: evaluation[key] for name, key in keys.items() if key in evaluation}
         if not changes:
             return self, None

@@ -538,7 +538,7 @@ def test_what_is_fitted_to_the_validation_set_is_kept_in_the_checkpoint(task, ta
             {"main_metric": "f1"},
             "task.main_metric: 'f1' is not a score of this task; expected one of accuracy",
         ),
-        ({"main_metric": "d_f1"}, "did you mean"),
+        ({"main_metric": "class/d/f1"}, "did you mean"),
     ],
 )
 def test_settings_that_do_not_fit_the_classes_are_refused(task, settings, expected, tmp_path):
@@ -570,5 +570,5 @@ def test_the_threshold_of_a_prediction_is_checked(task):
 
 def test_the_metric_that_decides_may_be_any_score(task):
     assert loaded(task(train_csv=many())).main_metric == "accuracy"
-    assert loaded(task(train_csv=many(), main_metric="pos_f1")).main_metric == "pos_f1"
+    assert loaded(task(train_csv=many(), main_metric="class/pos/f1")).main_metric == "class/pos/f1"
     assert loaded(task(train_jsonl=SEVERAL)).main_metric == "average_precision"
