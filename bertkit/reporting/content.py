@@ -163,7 +163,7 @@ def _scores(run: RunFiles, outcome: Outcome | None, main: str | None) -> list[Sc
     """Returns the scores of the first validation set with their intervals, the main one first."""
     found = {key.removeprefix("eval_"): value for key, value in run.results.items() if key.startswith("eval_")}
     chosen = [key for key in found if is_score(key) and not key.endswith(("total", "thresh"))]
-    found = {key: found[key] for key in without_classes(chosen)}
+    found = {key: found[key] for key in without_classes(chosen, main)}
     intervals: dict[str, tuple[float | None, float | None]] = {}
     shown = list(found)
     if outcome is not None and (judged := judged_of(outcome)) is not None:
