@@ -82,7 +82,7 @@ def label_spelling(subject: Subject) -> Iterator[Finding]:
     counts = sum((_counts(subject, split) for split in subject.classes), Counter[str]())
     same = look_alikes(name for name, _ in counts.most_common())
     if same:
-        named = "; ".join(", ".join(f"{ascii(name)} {counts[name]:,}" for name in names) for names in same[:8])
+        named = "; ".join(", ".join(f"{name!a} {counts[name]:,}" for name in names) for names in same[:8])
         yield warning(
             ", ".join(subject.classes),
             f"the names of {sum(map(len, same))} classes differ only in case, white space or Unicode form, or are the "

@@ -320,9 +320,11 @@ class NerTask(ServedEntities, TableTask):
     # ---- the report of a run ----------------------------------------------------------------------------------------
 
     def score_terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> Terms | None:
-        from bertkit.tasks.ner.report import f1_terms
+        from bertkit.tasks.ner.report import accuracy_terms, f1_terms
 
-        if self._plain or name != "overall_f1":
+        if self._plain:
+            return accuracy_terms(predictions, references)
+        if name != "overall_f1":
             return None
         return f1_terms(self.named(predictions), self.named(references), self.task.strict)
 
