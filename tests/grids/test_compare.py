@@ -185,6 +185,16 @@ def test_grids_runs_and_ensembles(grid, tmp_path, table):
         bertkit.load(made.output_dir)
 
 
+@pytest.mark.slow
+def test_grids_on_the_same_folds(grid):
+    """Cells of the same fold share their data, whatever their seeds; with other folds nothing is paired."""
+    first, second = (grid(name, folds=3, seeds=[seed]) for name, seed in (("first", 1), ("second", 2)))
+    [found] = bertkit.compare(first.output_dir, second.output_dir).comparisons
+    assert found.by_run.units == (3,)
+    assert "folds" in found.settings
+    assert len(found.scores_a) == 1
+
+
 @pytest.fixture
 def words_file(tmp_path):
     """Twelve sentences with entities, in the form of CoNLL."""
