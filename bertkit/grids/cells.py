@@ -14,7 +14,7 @@ from typing import Any
 from bertkit.errors import BertkitError, shortened
 from bertkit.files import write_json
 from bertkit.grids.definition import RUNS, Cell, Definition
-from bertkit.inference.outcomes import has_collapsed, outcome_of
+from bertkit.inference.predictor import load_task
 from bertkit.progress import is_score
 from bertkit.tasks.base import Task
 from bertkit.tasks.splits import is_scored
@@ -22,7 +22,7 @@ from bertkit.training.finetune import finetune
 from bertkit.training.listing import RECORDS as RECORDS
 from bertkit.training.recovery.run_lock import FolderInUseError
 from bertkit.training.recovery.run_scope import run_scope
-from bertkit.training.run_directory import is_finished
+from bertkit.training.run_directory import is_finished, recorded
 from bertkit.training.tracking.tracking import run_group
 
 Record = Mapping[str, Any]
@@ -70,11 +70,11 @@ def _recorded(definition: Definition, cell: Cell, place: Path, folder: Path) -> 
             # Without the decorator of `finetune`, since this process holds the lock already.
             with run_group(folder):
                 inspect.unwrap(finetune)(recipe, output_dir=place, resume=(place / "recipe.yaml").is_file())
-        metrics, outcome = metrics_of(place), outcome_of(place)
+        metrics, (task, _) = metrics_of(place), load_task(str(place), {})
         record = {
-            "score": main_score(outcome.task, metrics),
+            "score": main_score(task, metrics),
             "metrics": metrics,
-            "collapsed": has_collapsed(outcome),
+            "collapsed": bool(recorded(place).get("collapse")),
         }
     except Exception as error:  # any fault of one cell, such as memory that runs out, must not end the others
         record = {"error": described(error)}

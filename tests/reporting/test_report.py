@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 
@@ -13,6 +14,8 @@ from bertkit import finetune, report
 from bertkit.errors import CheckpointError, DataError, OutputError, RecipeError
 from bertkit.files import write_json
 from bertkit.inference.outcomes import outcome_of
+from bertkit.reporting.content import content_of
+from bertkit.reporting.run_files import read_run
 from bertkit.tasks.arrays import softmax
 
 
@@ -142,6 +145,21 @@ def test_two_runs_show_the_difference_with_its_interval(copied, page, tmp_path):
     assert scores["accuracy"][0] == scores["accuracy"][1]
     accuracy = json.loads((one / "all_results.json").read_text())["eval_accuracy"]
     assert scores["accuracy"][0].startswith(f"{accuracy:.4f}")
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"), [(True, "all predictions are 'good' on"), (False, "predictions for all examples")]
+)
+def test_a_collapsed_run_is_named(hostile_run, texts, expected):
+    run, outcome = read_run(hostile_run.output_dir), outcome_of(hostile_run.output_dir, with_training=True)
+    labels = np.asarray(outcome.features["labels"])
+    good = np.full_like(labels, outcome.task.task.label_names.index("good"))
+    [notice], none = (
+        content_of(run, dataclasses.replace(outcome, outputs=np.eye(4)[each]), texts=texts, finished=True).notices
+        for each in (good, labels)
+    )
+    assert expected in notice
+    assert not none
 
 
 @pytest.fixture
