@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bertkit.errors import BertkitError, OutputError, RecipeError, did_you_mean, listed
+from bertkit.errors import BertkitError, DataError, OutputError, RecipeError, did_you_mean, listed
 from bertkit.files import remove_unfinished, write_json, write_whole
 from bertkit.grids.compare import compare
 from bertkit.grids.grid import finetune_grid, given
@@ -27,7 +27,7 @@ from bertkit.tasks.registry import load_recipe
 from bertkit.training.glue_suite import FAMILY, glue_tasks
 from bertkit.training.pretraining.pretrain import pretrain
 from bertkit.training.pretraining.recipe import checked_recipe, pretraining_recipe
-from bertkit.training.run_directory import check_place, check_repeated_run, contents, is_finished
+from bertkit.training.run_directory import check_place, check_repeated_run, contents, is_finished, recorded
 
 VARIANTS = ("full", "no-nsp", "ltr-no-nsp")
 """Recipes in ``pretrain/ablations/``; the others are compared with the first."""
@@ -60,12 +60,14 @@ class Ablations:
     Attributes:
         output_dir: folder with ``pretrain/VARIANT``, and the grids ``finetune/VARIANT/TASK``.
         pretraining: variant → metrics of its pre-training run.
+        documents: variant → numbers and digests of the documents that it was trained and evaluated on; all alike.
         tasks: variant → task → result; tasks without any finished run are missing.
         failed: errors of failed runs by name.
     """
 
     output_dir: Path
     pretraining: dict[str, dict[str, float]]
+    documents: dict[str, dict[str, int | str]]
     tasks: dict[str, dict[str, TaskResult]]
     failed: dict[str, str]
 
@@ -97,17 +99,20 @@ def ablations(
 
     Raises:
         BertkitError: an argument, a recipe or data are invalid, or the folder holds other runs; then nothing has been
-            trained.
+            trained. Or the corpus has changed since a variant was pre-trained in an earlier call.
     """
     folder = Path(output_dir)
     recipes = _checked(folder, corpus, data_dir, size, tasks, seeds, overrides, finetuning)
     pretraining: dict[str, dict[str, float]] = {}
+    documents: dict[str, dict[str, int | str]] = {}
     grids: dict[str, dict[str, GridResults]] = {}
     for number, (variant, recipe) in enumerate(recipes.items(), start=1):
         place = folder / PRETRAINED / variant
         say(f"{number}/{len(recipes)} {variant}" + (f": already pre-trained; {place}" if is_finished(place) else ""))
         if not is_finished(place):
             pretrain(recipe, output_dir=place, resume=(place / "recipe.yaml").is_file())
+        documents[variant] = _documents(place)
+        _check_documents(documents, folder)
         grids[variant] = {}
         for task in tasks:
             say(f"{number}/{len(recipes)} {variant}: {task}")
@@ -120,7 +125,7 @@ def ablations(
                 overrides=finetuning,
             )
         pretraining[variant] = _metrics(place)
-    return _conclude(folder, pretraining, grids)
+    return _conclude(folder, pretraining, documents, grids)
 
 
 def _checked(
@@ -209,13 +214,37 @@ def _check_task(task: str, data_dir: str | Path, finetuning: Mapping[str, Any] |
     load_splits(task_of_recipe(load_recipe(FAMILY + task, given(finetuning, None, data_dir))))
 
 
+def _documents(place: Path) -> dict[str, int | str]:
+    """Returns the numbers and digests of the documents of a finished pre-training."""
+    corpus = recorded(place).get("data", {}).get("corpus", {})
+    names = ("train_documents", "train_digest", "held_out_documents", "held_out_digest")
+    return {name: corpus[name] for name in names if name in corpus}
+
+
+def _check_documents(documents: Mapping[str, Mapping[str, int | str]], folder: Path) -> None:
+    """Checks that the last variant was trained and evaluated on the documents of the first one.
+
+    Raises:
+        DataError: it was not, as the corpus has changed between two calls.
+    """
+    first, last = next(iter(documents)), next(reversed(documents))
+    if documents[last] != documents[first]:
+        raise DataError(
+            f"{folder / PRETRAINED}: {first} and {last} were not pre-trained on the same documents, as the corpus has "
+            "changed between them; restore it and remove the folder of the other one, or give another --output-dir"
+        )
+
+
 def _metrics(place: Path) -> dict[str, float]:
     found: dict[str, float] = json.loads((place / "all_results.json").read_text(encoding="utf-8"))
     return found
 
 
 def _conclude(
-    folder: Path, pretraining: dict[str, dict[str, float]], grids: dict[str, dict[str, GridResults]]
+    folder: Path,
+    pretraining: dict[str, dict[str, float]],
+    documents: dict[str, dict[str, int | str]],
+    grids: dict[str, dict[str, GridResults]],
 ) -> Ablations:
     first = next(iter(grids))
     tasks: dict[str, dict[str, TaskResult]] = {}
@@ -231,7 +260,7 @@ def _conclude(
                 compared = compare(grids[first][task].output_dir, grid.output_dir, metric=grid.metric)
                 difference = compared.comparisons[0].by_example
             tasks[variant][task] = TaskResult(grid.metric, grid.settings[0], difference)
-    results = Ablations(folder, pretraining, tasks, failed)
+    results = Ablations(folder, pretraining, documents, tasks, failed)
     with grid_lock(folder):
         remove_unfinished(folder)
         write_json(folder / RESULTS, asdict(results), default=str)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 
 import pytest
 import yaml
 
 from bertkit import load_recipe
-from bertkit.errors import BertkitError, RecipeError
+from bertkit.checkpoint.load import load_tokenizer
+from bertkit.errors import BertkitError, DataError, RecipeError
 from bertkit.grids.ablations import VARIANTS, ablations, ablations_table
+from bertkit.tasks.pretraining import DataSettings, load_corpus
 
 
 @pytest.fixture
@@ -52,6 +55,8 @@ def test_the_variants_differ_in_the_ablated_values_only():
     full, no_nsp, left_to_right = (load_recipe(f"pretrain/ablations/{name}").to_dict() for name in VARIANTS)
     paper = load_recipe("pretrain/bert-base").to_dict()
     assert {**full, "hub": paper["hub"]} == paper
+    # NSP holds out two documents at least, and so do the variants without it.
+    assert [each["data"].pop("min_validation_documents") for each in (full, no_nsp, left_to_right)] == [1, 2, 2]
     assert no_nsp["task"].pop("pair_objective") == left_to_right["task"].pop("pair_objective") == "none"
     assert full["task"].pop("pair_objective") == "nsp"
     assert left_to_right["model"].pop("attention") == "left_to_right"
@@ -60,6 +65,29 @@ def test_the_variants_differ_in_the_ablated_values_only():
     }
     assert left_to_right["train"] == full["train"]
     assert left_to_right["model"] == full["model"]
+
+
+@pytest.mark.parametrize("number", [2, 3, 5, 12])
+def test_the_variants_have_the_same_documents(checkpoint, tmp_path, number):
+    (tmp_path / "corpus.txt").write_text("\n\n".join(f"a good film. the plot {n} is lovely." for n in range(number)))
+    tokenizer, corpus = load_tokenizer(str(checkpoint)), {"data.corpus": [str(tmp_path / "corpus.txt")]}
+    facts = []
+    for variant in VARIANTS:
+        recipe = load_recipe(f"pretrain/ablations/{variant}", {**corpus, "data.document_separator": "blank-line"})
+        objective = recipe.task.pair_objective
+        facts.append(load_corpus(recipe.data, tokenizer, 42, tmp_path / "cache", pair_objective=objective).facts)
+    assert facts[0] == facts[1] == facts[2]
+    assert facts[0]["train_documents"] + facts[0]["held_out_documents"] == facts[0]["documents"] == number
+
+
+def test_digests_tell_documents_apart(checkpoint, corpus, tmp_path):
+    """Each fraction selects other documents of the same text."""
+    found = {}
+    for fraction in (0, 0.1, 0.4):
+        data = DataSettings(corpus=[str(corpus)], document_separator="blank-line", validation_fraction=fraction)
+        facts = load_corpus(data, load_tokenizer(str(checkpoint)), 42, tmp_path / "cache").facts
+        found[fraction] = facts["train_digest"], facts["held_out_digest"]
+    assert len(set(found.values())) == len({train for train, _ in found.values()}) == 3
 
 
 @pytest.mark.slow
@@ -87,6 +115,10 @@ def test_each_variant_is_pre_trained_and_fine_tuned_and_a_repetition_finds_all_d
         assert attention == {"left_to_right" if variant == "ltr-no-nsp" else "bidirectional"}
         assert results.tasks[variant]["sst2"].scores.n == 2
         assert (results.tasks[variant]["sst2"].difference is None) == (variant == "full")
+        record = json.loads((tmp_path / "out" / "pretrain" / variant / "run.json").read_text())["data"]["corpus"]
+        assert results.documents[variant].items() <= record.items()
+    assert results.documents["full"] == results.documents["no-nsp"] == results.documents["ltr-no-nsp"]
+    assert (results.documents["full"]["train_documents"], results.documents["full"]["held_out_documents"]) == (10, 2)
     cards = [(tmp_path / "out" / "pretrain" / variant / "README.md").read_text() for variant in VARIANTS]
     assert ["fill_mask" in card for card in cards] == [True, True, False]
     with (tmp_path / "out" / "ablations.csv").open() as stream:
@@ -96,6 +128,12 @@ def test_each_variant_is_pre_trained_and_fine_tuned_and_a_repetition_finds_all_d
     written = weights.stat().st_mtime_ns
     assert run() == results
     assert weights.stat().st_mtime_ns == written
+
+    # A corpus that has changed since is not that of the other variants.
+    shutil.rmtree(tmp_path / "out" / "pretrain" / "no-nsp")
+    corpus.write_text(corpus.read_text() + "\n\nAnother document.")
+    with pytest.raises(DataError, match="full and no-nsp were not pre-trained on the same documents"):
+        run()
 
 
 def test_all_faults_are_told_at_once_and_nothing_is_written(tmp_path, corpus):
