@@ -15,8 +15,10 @@ from bertkit.errors import BertkitError, DataError, RecipeError, did_you_mean, l
 from bertkit.grids.definition import GRID_FILE, RUNS, read
 from bertkit.grids.results import best_cells, collect
 from bertkit.inference.outcomes import Outcome, outcome_of
+from bertkit.metrics.agreement import Agreement, agreement
 from bertkit.metrics.correlation import pearson, spearman
-from bertkit.metrics.statistics import Agreement, Measure, Test, agreement, by_example, by_run
+from bertkit.metrics.jackknife import Measure
+from bertkit.metrics.statistics import Test, by_example, by_run
 from bertkit.tables import read_table
 from bertkit.tables.table import to_number
 from bertkit.tables.table_files import is_table
@@ -274,8 +276,7 @@ def _compared(a: System, b: System, measure: Measure, level: float) -> Compariso
     scores_a, scores_b = (
         {key: measure(predictions, system.references) for key, predictions in system.runs.items()} for system in (a, b)
     )
-    paired = a.runs.keys() == b.runs.keys()
-    of_runs = by_run(list(scores_a.values()), [scores_b[key] for key in (scores_a if paired else scores_b)], paired)
+    of_runs = by_run(list(scores_a.values()), list(scores_b.values()), level=level)
     of_examples = by_example(list(a.runs.values()), list(b.runs.values()), a.references, measure)
     named_a, named_b = (system.named(next(iter(system.runs.values()))) for system in (a, b))
     gold = a.named(a.references)
@@ -330,7 +331,7 @@ def _is_right(row: dict[str, Any], side: str) -> bool:
 
 def _verdict(a: System, b: System, of_examples: Test, of_runs: Test, level: float) -> tuple[bool, str]:
     """Returns whether the difference is significant, and the conclusion in words."""
-    better = b.name if of_examples.difference > 0 else a.name
+    better = b.name if (of_examples.difference or 0) > 0 else a.name
     if of_examples.p is None:
         return False, "too few examples to tell"
     if of_examples.p > level:

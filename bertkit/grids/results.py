@@ -38,7 +38,7 @@ class SettingResult:
         values: recipe values by dotted key.
         n: number of finished runs.
         mean, sd, median, min, max: statistics of their main metric; ``sd`` is that of a sample, None for one run.
-        low, high: ends of the 95 % bootstrap interval of the mean over runs; None for one run.
+        low, high: ends of the 95 % interval of the mean over runs (Student's t); None for one run, or equal scores.
         collapsed: names of the runs that predict the same for all examples.
         failed: names of the runs that failed.
         pruned: whether the search left out the other runs.
@@ -122,7 +122,7 @@ def collect(definition: Definition, task: Task, folder: Path) -> GridResults:
 
 def _row(setting: Setting, records: Mapping[str, Record], pruned: bool) -> SettingResult:
     scores = [record["score"] for record in records.values() if "score" in record]
-    low, high = mean_interval(scores)
+    low, high = mean_interval(scores) or (None, None)
     return SettingResult(
         name=setting.name,
         values=dict(setting.values),

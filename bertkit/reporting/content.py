@@ -31,7 +31,7 @@ class Score:
     Attributes:
         name: name of the metric, as in the results without ``eval_``.
         value: its value in ``all_results.json``.
-        low, high: 95 % bootstrap interval over the examples; None where there is none.
+        low, high: 95 % interval over the examples; None where there is none.
         is_main: whether checkpoints are compared by it.
     """
 
@@ -175,7 +175,7 @@ def _scores(run: RunFiles, outcome: Outcome | None, main: str | None) -> list[Sc
         for name in known:
             terms = outcome.task.score_terms(name, *judged)
             if name in found and (terms is not None or name == usual):
-                intervals[name] = score_interval(*judged, measure_of(outcome, name), terms)
+                intervals[name] = score_interval(*judged, measure_of(outcome, name), terms) or (None, None)
         suffixes = tuple(key for key in found if any(key.startswith(f"{name}_") for name in known))
         shown = [key for key in found if key in known or key == main or key in suffixes or key.startswith("ece")]
         shown = shown if len(shown) <= 12 else [key for key in shown if key in known or key == main][:12]

@@ -8,7 +8,7 @@ from typing import Any
 
 from bertkit.inference.outcomes import Outcome
 from bertkit.metrics.pretraining import TOKENS
-from bertkit.metrics.statistics import paired_interval
+from bertkit.metrics.statistics import by_example
 from bertkit.reporting.content import Content, judged_of, measure_of, measured_metric
 from bertkit.reporting.curves import overlaid, readable
 from bertkit.reporting.page import DrawnSection, draw_section, number
@@ -94,9 +94,10 @@ def _difference(first: str, name: str, a: Outcome | None, b: Outcome | None) -> 
     (given, references), (other, _) = judged, others
     metric = measured_metric(a, judged)
     measure = measure_of(a, metric)
-    difference = measure(other, references) - measure(given, references)
-    terms = a.task.score_terms(metric, given, references), b.task.score_terms(metric, other, references)
-    low, high = paired_interval(given, other, references, measure, terms)
+    test = by_example([given], [other], references, measure, lambda *sides: a.task.score_terms(metric, *sides))
+    difference, low, high = test.difference, test.low, test.high
+    if difference is None:
+        return Difference(title, f"{readable(metric)} is undefined.")
     if low is None or high is None:
         return Difference(title, f"{readable(metric)} {difference:+.4f}; too few examples for an interval.")
     says = (
@@ -105,7 +106,7 @@ def _difference(first: str, name: str, a: Outcome | None, b: Outcome | None) -> 
         else "The interval does not contain 0; whether this holds for other seeds needs several runs of each."
     )
     interval = f"95 % interval {low:+.4f} to {high:+.4f}"
-    text = f"{readable(metric)} {difference:+.4f}, {interval} (paired bootstrap, {len(references):,} examples). {says}"
+    text = f"{readable(metric)} {difference:+.4f}, {interval} ({len(references):,} examples). {says}"
     return Difference(title, text)
 
 
