@@ -26,7 +26,8 @@ from bertkit.training.run_directory import is_finished, recorded
 from bertkit.training.tracking.tracking import run_group
 
 Record = Mapping[str, Any]
-"""Result of a cell: ``score``, ``metrics`` and ``collapsed``; or ``error`` if the run failed."""
+"""Result of a cell: ``score``, ``metrics``, ``collapsed``, and ``test_score`` if the task has a labelled test set; or
+``error`` if the run failed."""
 
 
 def record_of(folder: Path, cell: Cell) -> Record | None:
@@ -63,7 +64,7 @@ def run_cell(definition: Definition, cell: Cell, folder: Path) -> Record | None:
 
 
 def _recorded(definition: Definition, cell: Cell, place: Path, folder: Path) -> Record:
-    record: Record
+    record: dict[str, Any]
     try:
         recipe = definition.recipe_of(cell)
         if not is_finished(place):
@@ -76,6 +77,8 @@ def _recorded(definition: Definition, cell: Cell, place: Path, folder: Path) -> 
             "metrics": metrics,
             "collapsed": bool(recorded(place).get("collapse")),
         }
+        if (score := test_score(task, place)) is not None:
+            record["test_score"] = score
     except Exception as error:  # any fault of one cell, such as memory that runs out, must not end the others
         record = {"error": described(error)}
         if not isinstance(error, BertkitError):
@@ -95,6 +98,15 @@ def metrics_of(place: Path) -> dict[str, float]:
     """Returns the scores of a finished run on its validation sets, ``eval_…``."""
     found = json.loads((place / "eval_results.json").read_text(encoding="utf-8"))
     return {key: value for key, value in found.items() if is_score(key)}
+
+
+def test_score(task: Task, place: Path) -> float | None:
+    """Returns the main metric of a finished run on its test set, averaged over several; None without labels."""
+    path = place / "predict_results.json"
+    metrics = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    suffixes = [split.removeprefix("test") for split in task.splits if split.startswith("test")]
+    known = [metrics[key] for suffix in suffixes if (key := f"predict_{task.main_metric}{suffix}") in metrics]
+    return statistics.mean(known) if known else None
 
 
 def main_score(task: Task, metrics: Mapping[str, float]) -> float:

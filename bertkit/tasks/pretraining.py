@@ -339,8 +339,8 @@ def held_out_documents(
 ) -> np.ndarray:
     """Selects the documents for evaluation, (N,) int64 in ascending order, as a function of the seed and their number.
 
-    The result is empty if either side of the split would have fewer than ``least`` documents. NSP needs two, one of them
-    for random sentences.
+    The result is empty if either side of the split would have fewer than ``least`` documents; NSP needs two, one of
+    them for random sentences.
 
     >>> len(held_out_documents(100, 0.05, seed=42)), len(held_out_documents(9, 0.05, seed=42))
     (5, 2)

@@ -12,7 +12,8 @@ import yaml
 from bertkit import load_recipe
 from bertkit.checkpoint.load import load_tokenizer
 from bertkit.errors import BertkitError, DataError, RecipeError
-from bertkit.grids.ablations import VARIANTS, ablations, ablations_table
+from bertkit.grids.ablations import VARIANTS, ablations
+from bertkit.grids.ablations_table import ablations_table
 from bertkit.tasks.pretraining import DataSettings, load_corpus
 
 
