@@ -286,16 +286,12 @@ def _notes(
     tasks: Mapping[str, Mapping[str, TaskResult]],
     tests: Sequence[Test],
 ) -> tuple[str, ...]:
-    seen = " and ".join(
-        f"{side.replace('_', '-')} {counted(int(documents[key]), 'document')}"
-        for side in ("train", "held_out")
-        if (key := f"{side}_documents") in documents
-    )
+    trained_on = f"{documents['train_documents']} to train on, " if "train_documents" in documents else ""
     number = sum(test.p is not None for test in tests)
     notes = [
         f"one pre-training of each variant, so the differences are those of these {len(tasks)} models; whether the "
         "variants differ needs several pre-trainings of each: --set train.seed=N with another --output-dir",
-        f"the variants have the same documents: {seen}",
+        f"the same documents for all variants, by digest: {trained_on}{documents['held_out_documents']} held out",
     ]
     if number:
         notes.insert(1, f"{counted(number, 'comparison')} with {first}; p has Holm's correction for their number")

@@ -126,9 +126,14 @@ def write_results(output_dir: Path, split: str, metrics: dict[str, float]) -> No
     """
     for name, value in metrics.items():
         if not math.isfinite(value):
-            why = "the training diverged" if "loss" in name else "it is not defined if all predictions are the same"
+            why = "the training diverged; "
+            if "loss" not in name:
+                why = (
+                    "it is not defined if all labels, or all predictions, are the same. Look at the labels of that set "
+                    "first; if they differ, "
+                )
             raise TrainingError(
-                f"{name} is {value}: {why}; try another train.learning_rate, or more steps with a longer warm-up"
+                f"{name} is {value}: {why}try another train.learning_rate, or more steps with a longer warm-up"
             )
     write_json(output_dir / f"{split}_results.json", metrics)
     path = output_dir / "all_results.json"

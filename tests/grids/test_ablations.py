@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 import yaml
@@ -12,8 +13,10 @@ import yaml
 from bertkit import load_recipe
 from bertkit.checkpoint.load import load_tokenizer
 from bertkit.errors import BertkitError, DataError, RecipeError
-from bertkit.grids.ablations import VARIANTS, ablations
-from bertkit.grids.ablations_table import ablations_table
+from bertkit.grids.ablations import VARIANTS, Ablations, TaskResult, ablations
+from bertkit.grids.ablations_table import ablations_csv, ablations_table
+from bertkit.grids.results import SettingResult
+from bertkit.metrics.statistics import Test, holm
 from bertkit.tasks.pretraining import DataSettings, load_corpus
 
 
@@ -91,6 +94,25 @@ def test_digests_tell_documents_apart(checkpoint, corpus, tmp_path):
     assert len(set(found.values())) == len({train for train, _ in found.values()}) == 3
 
 
+def result(mean, p=None, collapsed=()):
+    """A result of two runs, with the difference 0.1 from the first variant if there is a p-value."""
+    scores = SettingResult("01", {}, 2, mean, 0.01, mean, mean, mean, mean - 0.09, mean + 0.09, tuple(collapsed), ())
+    return TaskResult("accuracy", scores, None if p is None else Test(0.1, 0.05, 0.15, p, 0.0, (8,), adjusted_p=2 * p))
+
+
+@pytest.mark.parametrize("width", [60, 140])
+def test_the_table_names_collapsed_runs_and_adjusted_p(width):
+    tasks = {"full": {"sst2": result(0.5)}, "no-nsp": {"sst2": result(0.6, 0.02, ["01-seed=42", "01-seed=43"])}}
+    results = Ablations(Path("out"), {}, {}, tasks, {}, ("one pre-training of each variant",))
+    heading, full, no_nsp, note = ablations_table(results, width).splitlines()
+    assert heading.endswith("p     notes")
+    assert "collapsed" not in full
+    assert no_nsp.endswith("0.04  2 collapsed")
+    assert ("0.5100–0.6900" in no_nsp) == (width == 140)
+    assert note == "note: one pre-training of each variant"
+    assert ablations_csv(results).splitlines()[-1].endswith("0.1,0.05,0.15,0.02,0.04,2")
+
+
 @pytest.mark.slow
 def test_each_variant_is_pre_trained_and_fine_tuned_and_a_repetition_finds_all_done(tmp_path, data, corpus, quick):
     def run():
@@ -125,6 +147,12 @@ def test_each_variant_is_pre_trained_and_fine_tuned_and_a_repetition_finds_all_d
     with (tmp_path / "out" / "ablations.csv").open() as stream:
         assert [row["variant"] for row in csv.DictReader(stream)] == list(VARIANTS)
     assert all(variant in ablations_table(results) for variant in VARIANTS)
+    tests = [results.tasks[variant]["sst2"].difference for variant in VARIANTS[1:]]
+    assert [test.adjusted_p for test in tests] == holm([test.p for test in tests])
+    one, compared, documents, *_ = results.notes
+    assert one.startswith("one pre-training of each variant, so the differences are those of these 3 models")
+    assert compared == "2 comparisons with full; p has Holm's correction for their number"
+    assert documents == "the same documents for all variants, by digest: 10 to train on, 2 held out"
     weights = tmp_path / "out" / "pretrain" / "full" / "model.safetensors"
     written = weights.stat().st_mtime_ns
     assert run() == results
