@@ -18,6 +18,7 @@ from bertkit.metrics.agreement import Agreement, agreement
 from bertkit.metrics.jackknife import Measure
 from bertkit.metrics.statistics import LEVEL, Test, adjusted, by_example, by_run
 from bertkit.metrics.terms import Terms
+from bertkit.tasks.per_example import collapse_of, decision
 
 MODELS, SETTINGS = "Do these models differ on this data?", "Do these settings differ?"
 _MOST_DISAGREEMENTS = 20  # examples of a disagreement that the results hold for each side
@@ -154,7 +155,7 @@ def compare_systems(systems: Sequence[System], metric: str | None = None) -> Com
         )
         for each, of_models, of_settings in zip(comparisons, models, settings, strict=True)
     ]
-    notes = _notes(first, len(others))
+    notes = [*_notes(first, len(others)), *filter(None, map(_collapse, systems))]
     if metric is None and name != first.main_metric:
         notes.append(f"{first.main_metric} needs probabilities; the predictions are compared by {name}")
     return Comparisons(name, len(first.references), tuple(comparisons), tuple(notes))
@@ -169,6 +170,18 @@ def _notes(first: System, others: int) -> list[str]:
     if others > 1:
         notes.append(f"{others} comparisons: p-values have Holm's correction, intervals have none")
     return notes
+
+
+def _collapse(system: System) -> str:
+    """Returns a note on runs that predict the same for all examples; empty without any."""
+    references = list(map(decision, system.named(system.references)))
+    collapses = [collapse_of(map(decision, system.named(run)), references) for run in system.runs]
+    descriptions = list(dict.fromkeys(filter(None, collapses)))
+    if not descriptions:
+        return ""
+    number = len(collapses) - collapses.count(None)
+    runs = "" if len(collapses) == 1 else f": {number} of {len(collapses)} runs"
+    return f"{system.name}{runs} {'has' if number == 1 else 'have'} collapsed: {'; '.join(descriptions)}"
 
 
 def _check_same_examples(systems: Sequence[System]) -> None:
@@ -281,7 +294,7 @@ def _sentence(question: str, test: Test, comparison: Comparison, metric: str) ->
         return f"{question} Not tested: {test.reason}."
     if test.reason:
         return f"{question} No difference: {test.reason}."
-    numbers = f"B − A {test.difference:+.4f}"
+    numbers = f"{metric} B − A {test.difference:+.4f}"
     if test.low is not None and test.high is not None:
         numbers += f", 95 % interval {test.low:+.4f} to {test.high:+.4f}"
     numbers += f", {test.p_text}"
@@ -295,5 +308,5 @@ def _sentence(question: str, test: Test, comparison: Comparison, metric: str) ->
     elif test.low is not None and test.high is not None and (test.low <= 0 <= test.high) == (test.p <= LEVEL):
         limits.append("the interval is approximate, and the test decides")
     higher = comparison.b if test.difference > 0 else comparison.a
-    answer = f"Yes, {higher} has the higher {metric}" if test.is_significant else "No significant difference"
+    answer = f"Yes, {higher} is higher" if test.is_significant else "No significant difference"
     return f"{question} {answer}: {numbers} ({'; '.join(limits)})."

@@ -94,6 +94,9 @@ def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool, finished:
     if run.changed:
         notices.append(f"{without_paths(run.changed)}")
     main = outcome.task.main_metric if outcome is not None else None
+    if outcome is not None and outcome.collapse:
+        predictions = outcome.collapse if texts else "the predictions for all examples are the same"
+        notices.append(f"This run has collapsed: {predictions} on the validation set.")
     curves = curve_section(run.history, main, run.record.get("baselines", {}), run.record.get("phases", ()))
     sections = [] if curves is None else [curves]
     mistakes: Sequence[Mistake] = ()

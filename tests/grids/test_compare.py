@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
 import numpy as np
@@ -13,7 +12,7 @@ import bertkit
 from bertkit.cli.app import app
 from bertkit.errors import BertkitError, CheckpointError, DataError
 from bertkit.grids.comparison_table import comparison_table
-from bertkit.inference.outcomes import has_collapsed, outcome_of
+from bertkit.inference.outcomes import outcome_of
 
 
 @pytest.fixture
@@ -42,7 +41,10 @@ def test_files_of_predictions(predictions):
     assert "10 examples are too few to show small differences: one example is 10.0% of an accuracy" in results.notes
     text = comparison_table(results)
     assert "right: both 5, only A 0, only B 5, neither 0; same prediction: 5 of 10" in text
-    assert "No significant difference: B − A +0.5000, 95 % interval +0.1230 to +0.8770, p = 0.0625 (McNemar's" in text
+    assert (
+        "No significant difference: accuracy B − A +0.5000, 95 % interval +0.1230 to +0.8770, p = 0.0625 (McNemar's"
+        in text
+    )
     assert "only B is right: line 6, gold 'yes', A 'no', B 'yes'" in text
     three = bertkit.compare(a, b, b)
     assert three.notes[1] == "2 comparisons: p-values have Holm's correction, intervals have none"
@@ -145,9 +147,8 @@ def test_grids_runs_and_ensembles(grid, tmp_path, table):
     assert found.by_run.units == (2, 2)
     assert found.settings.startswith("Do these settings differ?")
     outcomes = [outcome_of(first.output_dir / "runs" / name) for name in first.runs]
-    assert has_collapsed(outcomes[0]) == bool(first.settings[0].collapsed)
-    constant = dataclasses.replace(outcomes[0], outputs=np.zeros_like(outcomes[0].outputs))
-    assert has_collapsed(constant)
+    collapsed = [name for name, outcome in zip(first.runs, outcomes, strict=True) if outcome.collapse]
+    assert tuple(collapsed) == first.settings[0].collapsed
 
     single = first.output_dir / "runs" / first.best_run
     same = bertkit.compare(single, single).comparisons[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import json
 
@@ -13,6 +14,8 @@ from bertkit import compare, finetune, report
 from bertkit.errors import CheckpointError, DataError, OutputError, RecipeError
 from bertkit.files import write_json
 from bertkit.inference.outcomes import outcome_of
+from bertkit.reporting.content import content_of
+from bertkit.reporting.run_files import read_run
 from bertkit.tasks.arrays import softmax
 
 
@@ -134,7 +137,7 @@ def test_two_runs_show_the_sentences_of_compare(copied, page, tmp_path):
     one, two = copied("one"), copied("two")
     found = page(report(one, two, output=tmp_path / "both.html"))
     [comparison] = compare(one, two).comparisons
-    assert "A one, B two:" in found.source
+    assert "A: one, B: two." in found.source
     assert comparison.models in html.unescape(found.source)
     assert comparison.settings in html.unescape(found.source)
     assert "Not tested: 1 run of A and 1 run of B" in comparison.settings
@@ -151,6 +154,21 @@ def test_an_undefined_score_is_shown_as_undefined(copied, page):
     results = json.loads((run / "all_results.json").read_text())
     write_json(run / "all_results.json", {**results, "eval_accuracy": None})
     assert page(report(run)).tiles["accuracy"] == "undefined"
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"), [(True, "all predictions are 'good' on"), (False, "predictions for all examples")]
+)
+def test_a_collapsed_run_is_named(hostile_run, texts, expected):
+    run, outcome = read_run(hostile_run.output_dir), outcome_of(hostile_run.output_dir, with_training=True)
+    labels = np.asarray(outcome.features["labels"])
+    good = np.full_like(labels, outcome.task.task.label_names.index("good"))
+    [notice], none = (
+        content_of(run, dataclasses.replace(outcome, outputs=np.eye(4)[each]), texts=texts, finished=True).notices
+        for each in (good, labels)
+    )
+    assert expected in notice
+    assert not none
 
 
 @pytest.fixture
