@@ -12,7 +12,7 @@ import numpy as np
 
 from bertkit.errors import BertkitError, DataError, RecipeError, listed, raise_listed, shown
 from bertkit.grids.definition import GRID_FILE, RUNS, read
-from bertkit.grids.results import best_cells, collect
+from bertkit.grids.results import best_cells, collect, limits
 from bertkit.inference.comparison import Comparisons, System, compare_systems, system_of
 from bertkit.inference.outcomes import outcome_of
 from bertkit.metrics import scores
@@ -84,7 +84,8 @@ def _system(place: Path) -> System | Table:
     cells = best_cells(definition, results)
     folds = sorted({cell.fold for cell in cells if cell.fold is not None})
     if not folds:
-        return system_of(str(place), [outcome_of(place / RUNS / cell.name) for cell in cells])
+        of_seeds = system_of(str(place), [outcome_of(place / RUNS / cell.name) for cell in cells])
+        return dataclasses.replace(of_seeds, notes=tuple(limits(results)))
     # The folds of one seed together are the training set, predicted by models that did not see the example.
     seeds = [[cell for cell in cells if cell.seed == seed] for seed in definition.seeds]
     complete = [of_seed for of_seed in seeds if len(of_seed) == len(folds)]
@@ -100,6 +101,7 @@ def _system(place: Path) -> System | Table:
         references=_chain([fold.references for fold in of_folds]),
         digests=_chain([fold.digests or [] for fold in of_folds]),
         folds=tuple(len(fold.references) for fold in of_folds),
+        notes=tuple(limits(results)),
     )
 
 

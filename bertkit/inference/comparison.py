@@ -41,6 +41,7 @@ class System:
         folds: numbers of examples of the folds, in their order, if each fold was predicted by a model of its own; else
             empty.
         places: place of each example in a file; empty if examples have numbers only.
+        notes: limits of its scores, of which collapsed runs are one; if empty, collapsed runs are looked for.
     """
 
     name: str
@@ -53,6 +54,7 @@ class System:
     digests: Sequence[str] | None = None
     folds: tuple[int, ...] = ()
     places: Sequence[str] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def has_numbers(self) -> bool:
@@ -155,7 +157,9 @@ def compare_systems(systems: Sequence[System], metric: str | None = None) -> Com
         )
         for each, of_models, of_settings in zip(comparisons, models, settings, strict=True)
     ]
-    notes = [*_notes(first, len(others)), *filter(None, map(_collapse, systems))]
+    notes = _notes(first, len(others))
+    for system in systems:
+        notes += system.notes or filter(None, [_collapse(system)])
     if metric is None and name != first.main_metric:
         notes.append(f"{first.main_metric} needs probabilities; the predictions are compared by {name}")
     return Comparisons(name, len(first.references), tuple(comparisons), tuple(notes))

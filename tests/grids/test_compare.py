@@ -146,6 +146,9 @@ def test_grids_runs_and_ensembles(grid, tmp_path, table):
     assert found.scores_a == pytest.approx([each["score"] for each in first.runs.values()])
     assert found.by_run.units == (2, 2)
     assert found.settings.startswith("Do these settings differ?")
+    chosen = grid("chosen", seeds=1, grid=["train.learning_rate=1e-4,1e-3"])
+    notes = bertkit.compare(first.output_dir, chosen.output_dir).notes
+    assert any("the best of 2 settings by the mean score on the validation set" in note for note in notes)
     outcomes = [outcome_of(first.output_dir / "runs" / name) for name in first.runs]
     collapsed = [name for name, outcome in zip(first.runs, outcomes, strict=True) if outcome.collapse]
     assert tuple(collapsed) == first.settings[0].collapsed
