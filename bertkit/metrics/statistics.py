@@ -152,8 +152,10 @@ class Test:
         smallest_p: the smallest p-value that the test can give with this number of units; 0 if any can be reached.
         units: number of examples, of folds, or of the runs of A and of B.
         method: name of the test.
-        reason: why there is no test, a clause; empty if there is one.
-        adjusted_p: ``p`` with Holm's correction for several comparisons, see `adjusted`; ``p`` for a single one.
+        reason: why there is no test, or none is needed, a clause; empty if there is one.
+        adjusted_p: ``p`` with Holm's correction for several comparisons, see `adjusted`; None without one.
+        comparisons: number of comparisons that it is corrected for.
+        is_sampled: whether the p-value is from random permutations; then ``smallest_p`` only bounds it.
     """
 
     __test__ = False  # not a test for pytest
@@ -167,25 +169,32 @@ class Test:
     method: str = ""
     reason: str = ""
     adjusted_p: float | None = None
+    comparisons: int = 1
+    is_sampled: bool = False
 
     @property
     def p_text(self) -> str:
-        """Returns ``p = 0.03``, or ``p ≤ 0.0002`` at the smallest value that the test can give; empty without one."""
-        return _p_text(self.p, self.smallest_p)
+        """Returns ``p = 0.03``, or ``p ≤ 0.0002`` at the smallest value of random permutations; empty without one."""
+        return self._text(self.p)
+
+    @property
+    def adjusted_text(self) -> str:
+        """Returns the corrected p-value as `p_text`; empty without one."""
+        return self._text(self.adjusted_p)
 
     @property
     def is_significant(self) -> bool:
-        """Returns whether the p-value, adjusted for the number of comparisons, is at most 0.05."""
+        """Returns whether the p-value, with its correction for several comparisons, is at most 0.05."""
         p = self.p if self.adjusted_p is None else self.adjusted_p
         return p is not None and p <= LEVEL
 
-
-def _p_text(p: float | None, smallest: float | None) -> str:
-    if p is None:
-        return ""
-    if p < 1e-4:
-        return "p < 0.0001"
-    return f"p {'≤' if smallest and p <= smallest * (1 + 1e-9) else '='} {p:.3g}"
+    def _text(self, value: float | None) -> str:
+        if value is None or self.p is None:
+            return ""
+        if value < 1e-4:
+            return "p < 0.0001"
+        is_bound = self.is_sampled and self.p <= (self.smallest_p or 0) * (1 + 1e-9)
+        return f"p {'≤' if is_bound else '='} {value:.3g}"
 
 
 def by_run(
@@ -319,7 +328,7 @@ def by_example(
     # Pseudo-values of equal predictions agree but for rounding.
     flipped = differences[np.abs(differences) > 1e-9 * max(1.0, max(float(np.abs(side).max()) for side in values))]
     if not len(flipped):
-        return Test(difference, None, None, 1.0, 1.0, units, "no example has another score")
+        return Test(difference, None, None, 1.0, 1.0, units, reason="both have the same score in every example")
     low, high = _t_interval(differences) or (None, None)
     first = known[0][0]
     if len(a) == len(b) == 1 and first is not None and first.is_mean_of_successes:
@@ -337,9 +346,11 @@ def by_example(
         batch=1000,
         rng=np.random.default_rng(_SEED),
     )
-    smallest = max(2.0 ** (1 - len(flipped)), 2 / (_RESAMPLES + 1))
-    method = "paired permutation test of examples"
-    return Test(difference, low, high, min(float(test.pvalue), 1.0), smallest, units, method)
+    p, smallest = min(float(test.pvalue), 1.0), 2.0 ** (1 - len(flipped))
+    if 2 ** len(flipped) <= _RESAMPLES:
+        return Test(difference, low, high, p, smallest, units, "exact paired permutation test")
+    method = f"paired permutation test with {_RESAMPLES:,} permutations"
+    return Test(difference, low, high, p, 2 / (_RESAMPLES + 1), units, method, is_sampled=True)
 
 
 # ---- several comparisons --------------------------------------------------------------------------------------------
@@ -359,9 +370,15 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def adjusted(tests: Sequence[Test]) -> list[Test]:
-    """Returns tests of several comparisons with `holm` in ``adjusted_p``; those without a p-value are not counted."""
-    corrected = iter(holm([test.p for test in tests if test.p is not None]))
-    return [test if test.p is None else dataclasses.replace(test, adjusted_p=next(corrected)) for test in tests]
+    """Returns the tests of several comparisons with `holm` in ``adjusted_p``; those without a p-value do not count."""
+    p_values = [test.p for test in tests if test.p is not None]
+    if len(p_values) < 2:
+        return list(tests)
+    corrected = iter(holm(p_values))
+    return [
+        test if test.p is None else dataclasses.replace(test, adjusted_p=next(corrected), comparisons=len(p_values))
+        for test in tests
+    ]
 
 
 def expected_best(scores: Sequence[float]) -> list[float]:

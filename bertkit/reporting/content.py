@@ -30,13 +30,13 @@ class Score:
 
     Attributes:
         name: name of the metric, as in the results without ``eval_``.
-        value: its value in ``all_results.json``.
+        value: its value in ``all_results.json``; None where it is undefined, as a correlation of equal values is.
         low, high: 95 % interval over the examples; None where there is none.
         is_main: whether checkpoints are compared by it.
     """
 
     name: str
-    value: float
+    value: float | None
     low: float | None = None
     high: float | None = None
     is_main: bool = False
@@ -139,13 +139,8 @@ def _without_texts(section: Section) -> Section:
 
 
 def measure_of(outcome: Outcome, name: str) -> Any:
-    """Returns the function that computes a metric of predictions and references; a value that is not finite is 0."""
-
-    def measure(predictions: Sequence[Any], references: Sequence[Any]) -> float:
-        value = float(outcome.task.measured(predictions, references)[name])
-        return value if math.isfinite(value) else 0.0
-
-    return measure
+    """Returns the function that computes a metric of predictions and references; NaN where it is undefined."""
+    return lambda predictions, references: float(outcome.task.measured(predictions, references)[name])
 
 
 def judged_of(outcome: Outcome) -> tuple[Sequence[Any], Sequence[Any]] | None:
@@ -166,7 +161,7 @@ def _scores(run: RunFiles, outcome: Outcome | None, main: str | None) -> list[Sc
     """Returns the scores of the first validation set with their intervals, the main one first."""
     found = {key.removeprefix("eval_"): value for key, value in run.results.items() if key.startswith("eval_")}
     chosen = [key for key in found if is_score(key) and not key.endswith(("total", "thresh"))]
-    found = {key: found[key] for key in without_classes(chosen)}
+    found = {key: found[key] for key in without_classes(chosen, main)}
     intervals: dict[str, tuple[float | None, float | None]] = {}
     shown = list(found)
     if outcome is not None and (judged := judged_of(outcome)) is not None:
@@ -182,7 +177,7 @@ def _scores(run: RunFiles, outcome: Outcome | None, main: str | None) -> list[Sc
         shown = ["loss", *shown] if "loss" in found and "loss" not in shown else shown
     order = sorted(shown, key=lambda key: (key != main, key not in intervals, key == "loss"))
     none = (None, None)
-    return [Score(key, float(found[key]), *intervals.get(key, none), is_main=key == main) for key in order]
+    return [Score(key, found[key], *intervals.get(key, none), is_main=key == main) for key in order]
 
 
 def _by_length(outcome: Outcome) -> Chart | None:

@@ -211,7 +211,7 @@ class TextClassification(ServedClassification, Task):
             predictions = []
             for predicted, row, scores in rows:
                 labels = np.flatnonzero(predicted)
-                kept = self._kept(scores, len(labels))
+                kept = self._kept(scores, labels)
                 predictions.append({"labels": [names[label] for label in labels], **self._named(row, kept)})
             return predictions
         return [
@@ -236,11 +236,11 @@ class TextClassification(ServedClassification, Task):
     def leaves_out_labels(self) -> bool:
         return not self.all_probabilities and len(self.task.label_names) > MOST_PROBABLE
 
-    def _kept(self, scores: np.ndarray, at_least: int = 0) -> np.ndarray:
-        """Returns the labels whose probabilities are kept, given the scores (C,) that rank them."""
+    def _kept(self, scores: np.ndarray, predicted: Sequence[int] | np.ndarray = ()) -> np.ndarray:
+        """Returns the labels whose probabilities are kept, given the scores (C,) that rank them and those predicted."""
         if not self.leaves_out_labels:
             return np.arange(len(scores))
-        return largest(scores, max(MOST_PROBABLE, at_least))
+        return largest(scores, MOST_PROBABLE, also=predicted)
 
     def _named(self, probabilities: np.ndarray, kept: np.ndarray) -> dict[str, dict[str, float]]:
         names = [self.task.label_names[label] for label in kept]
