@@ -12,7 +12,7 @@ import numpy as np
 
 from bertkit.errors import BertkitError, DataError, RecipeError, listed, raise_listed, shown
 from bertkit.grids.definition import GRID_FILE, RUNS, read
-from bertkit.grids.results import best_cells, collect
+from bertkit.grids.results import best_cells, collect, limits
 from bertkit.inference.comparison import Comparisons, System, compare_systems, system_of
 from bertkit.inference.outcomes import outcome_of
 from bertkit.metrics import scores
@@ -22,6 +22,7 @@ from bertkit.tables.labels import infer_problem, is_missing, names_of_labels
 from bertkit.tables.table import to_number
 from bertkit.tables.table_files import is_table
 from bertkit.tasks.construction import task_of_recipe
+from bertkit.tasks.per_example import collapse_of, decision
 
 _PREDICTION, _GOLD = "prediction", "gold"
 _OF_CLASSES, _OF_NUMBERS = ("accuracy",), ("pearson", "spearmanr", "mse")
@@ -59,12 +60,14 @@ def compare(*systems: str | Path, metric: str | None = None) -> Comparisons:
         raise DataError(listed(faults))
     tables = [each for each in found if isinstance(each, Table)]
     runs = [each for each in found if isinstance(each, System)]
-    if not tables:
-        return compare_systems(runs, metric)
-    has_numbers, note = _has_numbers(tables, runs, metric)
-    as_files = _of_numbers(found) if has_numbers else _of_classes(found, metric)
-    results = compare_systems(as_files, metric)
-    return dataclasses.replace(results, notes=(*results.notes, note)) if note else results
+    notes = [note for each in found for note in (each.notes if isinstance(each, System) else _collapse(each))]
+    systems_of_one_form = runs
+    if tables:
+        has_numbers, note = _has_numbers(tables, runs, metric)
+        systems_of_one_form = _of_numbers(found) if has_numbers else _of_classes(found, metric)
+        notes += [note] if note else []
+    results = compare_systems(systems_of_one_form, metric)
+    return dataclasses.replace(results, notes=(*results.notes, *notes))
 
 
 # ---- systems --------------------------------------------------------------------------------------------------------
@@ -83,8 +86,10 @@ def _system(place: Path) -> System | Table:
         raise DataError(f"{place}: no run of this grid has finished")
     cells = best_cells(definition, results)
     folds = sorted({cell.fold for cell in cells if cell.fold is not None})
+    notes = tuple(limits(results))
     if not folds:
-        return system_of(str(place), [outcome_of(place / RUNS / cell.name) for cell in cells])
+        system = system_of(str(place), [outcome_of(place / RUNS / cell.name) for cell in cells])
+        return dataclasses.replace(system, notes=notes)
     # The folds of one seed together are the training set, predicted by models that did not see the example.
     seeds = [[cell for cell in cells if cell.seed == seed] for seed in definition.seeds]
     complete = [of_seed for of_seed in seeds if len(of_seed) == len(folds)]
@@ -100,6 +105,7 @@ def _system(place: Path) -> System | Table:
         references=_chain([fold.references for fold in of_folds]),
         digests=_chain([fold.digests or [] for fold in of_folds]),
         folds=tuple(len(fold.references) for fold in of_folds),
+        notes=notes,
     )
 
 
@@ -127,6 +133,12 @@ def _table(place: Path) -> Table:
         ]
     )
     return table
+
+
+def _collapse(table: Table) -> list[str]:
+    """Returns a note if all predictions of a file are the same."""
+    values = (map(decision, table.columns[name]) for name in (_PREDICTION, _GOLD))
+    return [f"{table.source} has collapsed: {collapse}"] if (collapse := collapse_of(*values)) else []
 
 
 def _has_numbers(tables: Sequence[Table], runs: Sequence[System], metric: str | None) -> tuple[bool, str]:

@@ -40,6 +40,7 @@ class System:
         folds: numbers of examples of the folds, in their order, if each fold was predicted by a model of its own; else
             empty.
         places: place of each example in a file; empty if examples have numbers only.
+        notes: limits of its scores, such as runs that have collapsed.
     """
 
     name: str
@@ -52,6 +53,7 @@ class System:
     digests: Sequence[str] | None = None
     folds: tuple[int, ...] = ()
     places: Sequence[str] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def has_numbers(self) -> bool:
@@ -67,6 +69,7 @@ def system_of(name: str, outcomes: Sequence[Outcome]) -> System:
     """
     judged = [outcome.judged() for outcome in outcomes]
     task = outcomes[0].task
+    collapses = sorted({outcome.collapse for outcome in outcomes if outcome.collapse})
     return System(
         name,
         [predictions for predictions, _ in judged],
@@ -76,6 +79,7 @@ def system_of(name: str, outcomes: Sequence[Outcome]) -> System:
         task.main_metric,
         task.named,
         outcomes[0].digests(),
+        notes=(f"{name} has collapsed: {' or '.join(collapses)}",) if collapses else (),
     )
 
 
