@@ -157,7 +157,7 @@ def _of_numbers(found: Sequence[System | Table]) -> list[System]:
     for each in found:
         if isinstance(each, System):
             columns = [list(map(to_number, each.named(values))) for values in (*each.runs, each.references)]
-            systems.append(_numbers(each.name, columns[:-1], columns[-1]))
+            systems.append(_numbers(each.name, columns[:-1], columns[-1], notes=each.notes))
             continue
         numbers = {name: list(map(to_number, each.columns[name])) for name in (_PREDICTION, _GOLD)}
         faults += [
@@ -166,13 +166,13 @@ def _of_numbers(found: Sequence[System | Table]) -> list[System]:
             for row, value in enumerate(values)
             if not math.isfinite(value)
         ]
-        systems.append(_numbers(each.source, [numbers[_PREDICTION]], numbers[_GOLD], _places(each)))
+        systems.append(_numbers(each.source, [numbers[_PREDICTION]], numbers[_GOLD], places=_places(each)))
     raise_listed(faults)
     return systems
 
 
-def _numbers(name: str, runs: Sequence[Sequence[float]], gold: Sequence[float], places: Sequence[str] = ()) -> System:
-    return System(name, runs, gold, _regression, terms_of, _OF_NUMBERS[0], list, places=places)
+def _numbers(name: str, runs: Sequence[Sequence[float]], gold: Sequence[float], **options: Any) -> System:
+    return System(name, runs, gold, _regression, terms_of, _OF_NUMBERS[0], list, **options)
 
 
 def _of_classes(found: Sequence[System | Table], metric: str | None) -> list[System]:
@@ -207,8 +207,9 @@ def _of_classes(found: Sequence[System | Table], metric: str | None) -> list[Sys
     systems = []
     for each, of_system in zip(found, texts, strict=True):
         *runs, gold = [[names.get(value, value) for value in values] for values in of_system]
-        name, places = (each.name, ()) if isinstance(each, System) else (each.source, _places(each))
-        systems.append(System(name, runs, gold, _accuracy, _accuracy_terms, _OF_CLASSES[0], list, places=places))
+        name = each.name if isinstance(each, System) else each.source
+        options = {"notes": each.notes} if isinstance(each, System) else {"places": _places(each)}
+        systems.append(System(name, runs, gold, _accuracy, _accuracy_terms, _OF_CLASSES[0], list, **options))
     return systems
 
 
