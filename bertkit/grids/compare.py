@@ -13,7 +13,7 @@ import numpy as np
 from bertkit.errors import BertkitError, DataError, RecipeError, listed, raise_listed, shown
 from bertkit.grids.definition import GRID_FILE, RUNS, read
 from bertkit.grids.results import best_cells, collect, limits
-from bertkit.inference.comparison import Comparisons, System, compare_systems, system_of
+from bertkit.inference.comparison import Comparisons, System, collapse_notes, compare_systems, system_of
 from bertkit.inference.outcomes import outcome_of
 from bertkit.metrics import scores
 from bertkit.metrics.terms import Terms, mean_terms, terms_of
@@ -60,14 +60,12 @@ def compare(*systems: str | Path, metric: str | None = None) -> Comparisons:
         raise DataError(listed(faults))
     tables = [each for each in found if isinstance(each, Table)]
     runs = [each for each in found if isinstance(each, System)]
-    notes = [note for each in found for note in (each.notes if isinstance(each, System) else _collapse(each))]
-    systems_of_one_form = runs
-    if tables:
-        has_numbers, note = _has_numbers(tables, runs, metric)
-        systems_of_one_form = _of_numbers(found) if has_numbers else _of_classes(found, metric)
-        notes += [note] if note else []
-    results = compare_systems(systems_of_one_form, metric)
-    return dataclasses.replace(results, notes=(*results.notes, *notes))
+    if not tables:
+        return compare_systems(runs, metric)
+    has_numbers, note = _has_numbers(tables, runs, metric)
+    as_files = _of_numbers(found) if has_numbers else _of_classes(found, metric)
+    results = compare_systems(as_files, metric)
+    return dataclasses.replace(results, notes=(*results.notes, note)) if note else results
 
 
 # ---- systems --------------------------------------------------------------------------------------------------------
@@ -86,10 +84,9 @@ def _system(place: Path) -> System | Table:
         raise DataError(f"{place}: no run of this grid has finished")
     cells = best_cells(definition, results)
     folds = sorted({cell.fold for cell in cells if cell.fold is not None})
-    notes = tuple(limits(results))
     if not folds:
-        system = system_of(str(place), [outcome_of(place / RUNS / cell.name) for cell in cells])
-        return dataclasses.replace(system, notes=notes)
+        of_seeds = system_of(str(place), [outcome_of(place / RUNS / cell.name) for cell in cells])
+        return dataclasses.replace(of_seeds, notes=tuple(limits(results)))
     # The folds of one seed together are the training set, predicted by models that did not see the example.
     seeds = [[cell for cell in cells if cell.seed == seed] for seed in definition.seeds]
     complete = [of_seed for of_seed in seeds if len(of_seed) == len(folds)]
@@ -105,7 +102,7 @@ def _system(place: Path) -> System | Table:
         references=_chain([fold.references for fold in of_folds]),
         digests=_chain([fold.digests or [] for fold in of_folds]),
         folds=tuple(len(fold.references) for fold in of_folds),
-        notes=notes,
+        notes=tuple(limits(results)),
     )
 
 
@@ -135,10 +132,9 @@ def _table(place: Path) -> Table:
     return table
 
 
-def _collapse(table: Table) -> list[str]:
-    """Returns a note if all predictions of a file are the same."""
+def _collapse(table: Table) -> tuple[str, ...]:
     values = (map(decision, table.columns[name]) for name in (_PREDICTION, _GOLD))
-    return [f"{table.source} has collapsed: {collapse}"] if (collapse := collapse_of(*values)) else []
+    return collapse_notes(table.source, [collapse_of(*values)])
 
 
 def _has_numbers(tables: Sequence[Table], runs: Sequence[System], metric: str | None) -> tuple[bool, str]:
@@ -167,7 +163,7 @@ def _of_numbers(found: Sequence[System | Table]) -> list[System]:
     for each in found:
         if isinstance(each, System):
             columns = [list(map(to_number, each.named(values))) for values in (*each.runs, each.references)]
-            systems.append(_numbers(each.name, columns[:-1], columns[-1]))
+            systems.append(_numbers(each.name, columns[:-1], columns[-1], notes=each.notes))
             continue
         numbers = {name: list(map(to_number, each.columns[name])) for name in (_PREDICTION, _GOLD)}
         faults += [
@@ -176,13 +172,19 @@ def _of_numbers(found: Sequence[System | Table]) -> list[System]:
             for row, value in enumerate(values)
             if not math.isfinite(value)
         ]
-        systems.append(_numbers(each.source, [numbers[_PREDICTION]], numbers[_GOLD], _places(each)))
+        systems.append(_numbers(each.source, [numbers[_PREDICTION]], numbers[_GOLD], _places(each), _collapse(each)))
     raise_listed(faults)
     return systems
 
 
-def _numbers(name: str, runs: Sequence[Sequence[float]], gold: Sequence[float], places: Sequence[str] = ()) -> System:
-    return System(name, runs, gold, _regression, terms_of, _OF_NUMBERS[0], list, places=places)
+def _numbers(
+    name: str,
+    runs: Sequence[Sequence[float]],
+    gold: Sequence[float],
+    places: Sequence[str] = (),
+    notes: tuple[str, ...] = (),
+) -> System:
+    return System(name, runs, gold, _regression, terms_of, _OF_NUMBERS[0], list, places=places, notes=notes)
 
 
 def _of_classes(found: Sequence[System | Table], metric: str | None) -> list[System]:
@@ -217,8 +219,11 @@ def _of_classes(found: Sequence[System | Table], metric: str | None) -> list[Sys
     systems = []
     for each, of_system in zip(found, texts, strict=True):
         *runs, gold = [[names.get(value, value) for value in values] for values in of_system]
-        name, places = (each.name, ()) if isinstance(each, System) else (each.source, _places(each))
-        systems.append(System(name, runs, gold, _accuracy, _accuracy_terms, _OF_CLASSES[0], list, places=places))
+        name, places = (each.source, _places(each)) if isinstance(each, Table) else (each.name, ())
+        notes = _collapse(each) if isinstance(each, Table) else each.notes
+        systems.append(
+            System(name, runs, gold, _accuracy, _accuracy_terms, _OF_CLASSES[0], list, places=places, notes=notes)
+        )
     return systems
 
 

@@ -69,7 +69,6 @@ def system_of(name: str, outcomes: Sequence[Outcome]) -> System:
     """
     judged = [outcome.judged() for outcome in outcomes]
     task = outcomes[0].task
-    collapses = sorted({outcome.collapse for outcome in outcomes if outcome.collapse})
     return System(
         name,
         [predictions for predictions, _ in judged],
@@ -79,7 +78,7 @@ def system_of(name: str, outcomes: Sequence[Outcome]) -> System:
         task.main_metric,
         task.named,
         outcomes[0].digests(),
-        notes=(f"{name} has collapsed: {' or '.join(collapses)}",) if collapses else (),
+        notes=collapse_notes(name, [outcome.collapse for outcome in outcomes]),
     )
 
 
@@ -158,7 +157,7 @@ def compare_systems(systems: Sequence[System], metric: str | None = None) -> Com
         )
         for each, of_models, of_settings in zip(comparisons, models, settings, strict=True)
     ]
-    notes = _notes(first, len(others))
+    notes = [*_notes(first, len(others)), *(note for system in systems for note in system.notes)]
     if metric is None and name != first.main_metric:
         notes.append(f"{first.main_metric} needs probabilities; the predictions are compared by {name}")
     return Comparisons(name, len(first.references), tuple(comparisons), tuple(notes))
@@ -173,6 +172,21 @@ def _notes(first: System, others: int) -> list[str]:
     if others > 1:
         notes.append(f"{others} comparisons: p-values have Holm's correction, intervals have none")
     return notes
+
+
+def collapse_notes(name: str, collapses: Sequence[str | None]) -> tuple[str, ...]:
+    """Returns a note on runs that predict the same for all examples; none without any.
+
+    Args:
+        name: name of the system.
+        collapses: description of the predictions of each run that has collapsed, see `Outcome.collapse`.
+    """
+    descriptions = list(dict.fromkeys(filter(None, collapses)))
+    if not descriptions:
+        return ()
+    number = len(collapses) - collapses.count(None)
+    runs = "" if len(collapses) == 1 else f": {number} of {len(collapses)} runs"
+    return (f"{name}{runs} {'has' if number == 1 else 'have'} collapsed: {'; '.join(descriptions)}",)
 
 
 def _check_same_examples(systems: Sequence[System]) -> None:
@@ -285,7 +299,7 @@ def _sentence(question: str, test: Test, comparison: Comparison, metric: str) ->
         return f"{question} Not tested: {test.reason}."
     if test.reason:
         return f"{question} No difference: {test.reason}."
-    numbers = f"B − A {test.difference:+.4f}"
+    numbers = f"{metric} B − A {test.difference:+.4f}"
     if test.low is not None and test.high is not None:
         numbers += f", 95 % interval {test.low:+.4f} to {test.high:+.4f}"
     numbers += f", {test.p_text}"
@@ -299,5 +313,5 @@ def _sentence(question: str, test: Test, comparison: Comparison, metric: str) ->
     elif test.low is not None and test.high is not None and (test.low <= 0 <= test.high) == (test.p <= LEVEL):
         limits.append("the interval is approximate, and the test decides")
     higher = comparison.b if test.difference > 0 else comparison.a
-    answer = f"Yes, {higher} has the higher {metric}" if test.is_significant else "No significant difference"
+    answer = f"Yes, {higher} is higher" if test.is_significant else "No significant difference"
     return f"{question} {answer}: {numbers} ({'; '.join(limits)})."

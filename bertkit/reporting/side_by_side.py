@@ -103,11 +103,9 @@ def _differences(names: Sequence[str], outcomes: Sequence[Outcome | None]) -> li
     sentences: dict[str, str] = {}
     if compared and first is not None:
         systems = [system_of(name, [outcome]) for name, outcome in ((names[0], first), *compared)]
-        results = compare_systems(systems)
-        sentences = {each.b: f"{each.models} {each.settings}" for each in results.comparisons}
-        sentences = {name: f"{readable(results.metric)}. {text}" for name, text in sentences.items()}
+        sentences = {each.b: f"{each.models} {each.settings}" for each in compare_systems(systems).comparisons}
     return [
-        Difference(f"A {names[0]}, B {name}:", sentences.get(name, refusal))
+        Difference(f"A: {names[0]}, B: {name}.", sentences.get(name, refusal))
         for name, refusal in zip(names[1:], refusals, strict=True)
     ]
 

@@ -41,7 +41,10 @@ def test_files_of_predictions(predictions):
     assert "10 examples are too few to show small differences: one example is 10.0% of an accuracy" in results.notes
     text = comparison_table(results)
     assert "right: both 5, only A 0, only B 5, neither 0; same prediction: 5 of 10" in text
-    assert "No significant difference: B − A +0.5000, 95 % interval +0.1230 to +0.8770, p = 0.0625 (McNemar's" in text
+    assert (
+        "No significant difference: accuracy B − A +0.5000, 95 % interval +0.1230 to +0.8770, p = 0.0625 (McNemar's"
+        in text
+    )
     assert "only B is right: line 6, gold 'yes', A 'no', B 'yes'" in text
     three = bertkit.compare(a, b, b)
     assert three.notes[1] == "2 comparisons: p-values have Holm's correction, intervals have none"
@@ -159,6 +162,9 @@ def test_grids_runs_and_ensembles(grid, tmp_path, table):
     assert found.scores_a == pytest.approx([each["score"] for each in first.runs.values()])
     assert found.by_run.units == (2, 2)
     assert found.settings.startswith("Do these settings differ?")
+    chosen = grid("chosen", seeds=1, grid=["train.learning_rate=1e-4,1e-3"])
+    notes = bertkit.compare(first.output_dir, chosen.output_dir).notes
+    assert any("the best of 2 settings by the mean score on the validation set" in note for note in notes)
     outcomes = [outcome_of(first.output_dir / "runs" / name) for name in first.runs]
     collapsed = [name for name, outcome in zip(first.runs, outcomes, strict=True) if outcome.collapse]
     assert tuple(collapsed) == first.settings[0].collapsed

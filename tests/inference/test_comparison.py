@@ -44,9 +44,7 @@ def test_single_runs_answer_one_question():
     [comparison] = compare_systems([system("one", runs(0.7, 1)), system("two", runs(0.9, 1))]).comparisons
     assert comparison.by_example.method == "McNemar's exact test"
     assert comparison.by_example.p == pytest.approx(comparison.agreement.mcnemar_p)
-    assert comparison.models.startswith(
-        "Do these models differ on this data? Yes, two has the higher accuracy: B − A +0."
-    )
+    assert comparison.models.startswith("Do these models differ on this data? Yes, two is higher: accuracy B − A +0.")
     assert comparison.settings == (
         "Do these settings differ? Not tested: 1 run of A and 1 run of B; it needs two or more runs of each (--seeds)."
     )
@@ -70,7 +68,7 @@ def test_separated_settings_differ():
     a, b = system("a", runs(0.7, 5, np.random.default_rng(2))), system("b", runs(0.9, 5, np.random.default_rng(3)))
     [comparison] = compare_systems([a, b]).comparisons
     assert comparison.by_run.p == pytest.approx(2 / 252)
-    assert "Do these settings differ? Yes, b has the higher accuracy" in comparison.settings
+    assert "Do these settings differ? Yes, b is higher: accuracy B − A" in comparison.settings
     assert "p = 0.00794 (exact permutation test of runs, 5 and 5 runs)" in comparison.settings
 
 
@@ -132,8 +130,17 @@ def test_numbers_have_no_counts_of_right_answers():
     [comparison] = results.comparisons
     assert comparison.agreement is None
     assert comparison.only_a == comparison.only_b == ()
-    assert "Yes, a has the higher pearson" in comparison.models
+    assert "Yes, a is higher: pearson B − A" in comparison.models
     assert results.notes == ()
+
+
+def test_collapsed_runs_are_named():
+    constant = np.zeros(len(GOLD), dtype=np.int64)
+    one, two = system("one", [constant]), system("two", [*runs(0.8, 2), constant, constant])
+    notes = compare_systems([one, two, system("three", runs(0.8, 1))]).notes
+    assert "one has collapsed: all predictions are 'no'" in notes
+    assert "two: 2 of 4 runs have collapsed: all predictions are 'no'" in notes
+    assert not any(note.startswith("three") for note in notes)
 
 
 def test_other_examples_are_refused():

@@ -1,7 +1,7 @@
 """Coverage of all intervals, and rate of false alarms of all tests, in 4,000 simulated repetitions each.
 
-An interval must hold the truth in 93 to 97 %. Without a difference a p-value must be below 0.05 in at most 6 %, and in
-at least 3 % if the numbers of runs let the test use the level. The error of 4,000 repetitions is 0.35 points.
+An interval must hold the truth in 93 to 97 %. Without a difference a p-value must be at most 0.05 in at most 6 %, and
+in at least 3 % if the numbers of runs let the test use the level. The error of 4,000 repetitions is 0.35 points.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def test_intervals_over_seeds(runs):
 def test_settings_without_a_difference(runs, least):
     draw = np.random.default_rng(runs)
     tests = (by_run(*(draw.normal(0.6, 0.02, number) for number in runs)) for _ in range(REPETITIONS))
-    assert least <= share(test.p < 0.05 for test in tests) <= 0.06
+    assert least <= share(test.p <= 0.05 for test in tests) <= 0.06
 
 
 @pytest.mark.parametrize("runs", [(3, 2), (5, 5)])
@@ -119,7 +119,7 @@ def test_intervals_of_a_score(name, number):
 @pytest.mark.parametrize(("name", "runs"), [("accuracy", (1, 1)), ("f1", (1, 1)), ("f1", (3, 2)), ("pearson", (1, 1))])
 def test_models_without_a_difference(monkeypatch, name, runs, number):
     """The interval of the difference holds 0, and the test rejects as rarely as it promises."""
-    monkeypatch.setattr(statistics, "_RESAMPLES", 199)  # a permutation test holds its level with any number
+    monkeypatch.setattr(statistics, "_RESAMPLES", 79)  # of which 0.05 is a p-value, so that the level is used
     sample, metric = METRICS[name]
     draw = np.random.default_rng((number, *runs))
     tests = []
@@ -128,4 +128,4 @@ def test_models_without_a_difference(monkeypatch, name, runs, number):
         a, b = predictions[: runs[0]], predictions[runs[0] :]
         tests.append(by_example(list(a), list(b), gold, metric, partial(terms_of, name)))
     assert 0.93 <= share(test.low <= 0 <= test.high for test in tests) <= 0.97
-    assert share(test.p < 0.05 for test in tests) <= 0.06
+    assert share(test.p <= 0.05 for test in tests) <= 0.06

@@ -138,7 +138,7 @@ def test_two_runs_show_the_sentences_of_compare(copied, page, tmp_path):
     one, two = copied("one"), copied("two")
     found = page(report(one, two, output=tmp_path / "both.html"))
     [comparison] = compare(one, two).comparisons
-    assert "A one, B two:" in found.source
+    assert "A: one, B: two." in found.source
     assert comparison.models in html.unescape(found.source)
     assert comparison.settings in html.unescape(found.source)
     assert "Not tested: 1 run of A and 1 run of B" in comparison.settings
