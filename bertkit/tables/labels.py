@@ -92,12 +92,19 @@ def decide(table: Table, column: str, problem: Problem | None = None, names: Seq
     return Labels(problem, names, "; ".join([line, *_remarks(rows, counts)]))
 
 
-def infer_problem(table: Table, column: str) -> tuple[Problem, str]:
+def infer_problem(
+    table: Table, column: str, remedies: tuple[str, str] = ("--problem single_label", "--problem regression")
+) -> tuple[Problem, str]:
     """Infers the kind of problem from the form of the labels; missing labels are ignored.
 
     Lists mean several labels per row, words one class per row. At most 20 different whole numbers (``1``, ``1.0``,
     ``1e5``) are classes as well, and any number of them if some are written with zeros in front (``007``). More than
     20 different numbers are a regression.
+
+    Args:
+        table: the rows.
+        column: column of the labels.
+        remedies: what to give where the labels are names of classes, and where they are numbers, for messages.
 
     Returns:
         The problem, and what it was inferred from, as text.
@@ -127,8 +134,8 @@ def infer_problem(table: Table, column: str) -> tuple[Problem, str]:
         raise_listed(
             [
                 f"{table.place(row)}: {column!r} is {shown(values[row])}, where {len(others)} other labels are {what}"
-                f"finite numbers, such as {shown(values[others[0]])}; mend or remove the row, or give --problem "
-                "single_label if all are names of classes"
+                f"finite numbers, such as {shown(values[others[0]])}; mend or remove the row, or give "
+                f"{remedies[0]} if all are names of classes"
                 for row in fewer
             ]
         )
@@ -140,12 +147,12 @@ def infer_problem(table: Table, column: str) -> tuple[Problem, str]:
     if are_whole and any(map(_PADDED.fullmatch, spellings)):
         return "single_label", f"{known}: whole numbers, some with zeros in front"
     if len(different) > MOST_WHOLE_NUMBERS:
-        return "regression", f"{known}; give --problem single_label if the numbers are names of classes"
+        return "regression", f"{known}; give {remedies[0]} if the numbers are names of classes"
     if not are_whole:
         raise DataError(
             f"{table.source}: {column!r} has a few different numbers, some with decimals "
-            f"({_listed(sorted(spellings))}); give --problem regression if they are amounts, or --problem "
-            "single_label if they are names of classes"
+            f"({_listed(sorted(spellings))}); give {remedies[1]} if they are amounts, or "
+            f"{remedies[0]} if they are names of classes"
         )
     return "single_label", f"{known}: whole numbers"
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+import html
 import json
-import re
 
 import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, confusion_matrix, precision_recall_fscore_support
 
-from bertkit import finetune, report
+from bertkit import compare, finetune, report
 from bertkit.errors import CheckpointError, DataError, OutputError, RecipeError
 from bertkit.files import write_json
 from bertkit.inference.outcomes import outcome_of
+from bertkit.reporting.content import content_of
+from bertkit.reporting.run_files import read_run
+from bertkit.reporting.side_by_side import side_by_side
 from bertkit.tasks.arrays import softmax
 
 
@@ -130,18 +134,42 @@ def test_changed_data_are_refused_and_the_report_stays(copied, tmp_path):
     assert (run / "report.html").read_bytes() == before
 
 
-def test_two_runs_show_the_difference_with_its_interval(copied, page, tmp_path):
-    """Two copies of one run differ by 0; of a run with other predictions the difference is that of the scores."""
+def test_two_runs_show_the_sentences_of_compare(copied, page, tmp_path):
     one, two = copied("one"), copied("two")
     found = page(report(one, two, output=tmp_path / "both.html"))
-    assert "two − one:" in found.source
-    assert re.search(r"f?\w+ \+0\.0000, 95 % interval \+0\.0000 to \+0\.0000", found.source)
-    assert "The interval contains 0" in found.source
+    [comparison] = compare(one, two).comparisons
+    assert "A: one, B: two." in found.source
+    assert comparison.models in html.unescape(found.source)
+    assert comparison.settings in html.unescape(found.source)
+    assert "Not tested: 1 run of A and 1 run of B" in comparison.settings
     assert len(found.ids) == len(set(found.ids))
-    scores = {row[0]: row[1:] for row in found.tables["Scores on the validation set, with 95 % intervals"][1:]}
+    title = "Scores on the validation set, with 95 % intervals over its examples"
+    scores = {row[0]: row[1:] for row in found.tables[title][1:]}
     assert scores["accuracy"][0] == scores["accuracy"][1]
     accuracy = json.loads((one / "all_results.json").read_text())["eval_accuracy"]
     assert scores["accuracy"][0].startswith(f"{accuracy:.4f}")
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"), [(True, "all predictions are 'good' on"), (False, "predictions for all examples")]
+)
+def test_a_collapsed_run_is_named(hostile_run, texts, expected):
+    run, outcome = read_run(hostile_run.output_dir), outcome_of(hostile_run.output_dir, with_training=True)
+    labels = np.asarray(outcome.features["labels"])
+    good = np.full_like(labels, outcome.task.task.label_names.index("good"))
+    outcomes = [dataclasses.replace(outcome, outputs=np.eye(4)[each]) for each in (good, labels)]
+    contents = [content_of(run, each, texts=texts, finished=True) for each in outcomes]
+    assert expected in contents[0].notices[0]
+    assert not contents[1].notices
+    both = side_by_side(["one", "other"], contents, outcomes)
+    assert both.scores.note == "Collapsed, with the same prediction for all examples: one."
+
+
+def test_an_undefined_score_is_shown_as_undefined(copied, page):
+    run = copied()
+    results = json.loads((run / "all_results.json").read_text())
+    write_json(run / "all_results.json", {**results, "eval_accuracy": None})
+    assert page(report(run)).tiles["accuracy"] == "undefined"
 
 
 @pytest.fixture

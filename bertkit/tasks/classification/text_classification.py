@@ -22,7 +22,6 @@ from bertkit.tasks.arrays import MOST_PROBABLE, Outputs, labels_of, largest, one
 from bertkit.tasks.base import Task
 from bertkit.tasks.classification.decisions import sigmoid
 from bertkit.tasks.classification.served import ServedClassification
-from bertkit.tasks.per_example import warning_of_one_prediction
 from bertkit.tasks.report_parts import Mistake, Section, surest
 from bertkit.tasks.splits import Columns, WindowedData
 from bertkit.tasks.windows import encode_in_windows
@@ -266,14 +265,6 @@ class TextClassification(ServedClassification, Task):
         if self.problem_type == "multi_label_classification":
             return [[names[label] for label in np.flatnonzero(row)] for row in values]
         return [names[int(value)] if names else float(value) for value in values]
-
-    def warning_on(self, outputs: Outputs, features: Columns, examples: Columns) -> str | None:
-        if self.problem_type == "regression" or not self.task.label_names:
-            return None
-        judged = (self.named(values) for values in self.judged(outputs, features, examples))
-        return warning_of_one_prediction(
-            *([", ".join(each) if isinstance(each, list) else each for each in values] for values in judged)
-        )
 
     # ---- the report of a run ----------------------------------------------------------------------------------------
 

@@ -39,7 +39,7 @@ from bertkit.tasks.ner.served import ServedEntities
 from bertkit.tasks.ner.settings import DataSettings, TaskSettings
 from bertkit.tasks.ner.span_tables import SpanTable, with_words
 from bertkit.tasks.ner.words import split_words
-from bertkit.tasks.per_example import warning_of_one_prediction
+from bertkit.tasks.per_example import collapse_of
 from bertkit.tasks.report_parts import Mistake, Section
 from bertkit.tasks.splits import Columns, ColumnsOf, Split
 from bertkit.tasks.table_data import TableTask
@@ -333,16 +333,19 @@ class NerTask(ServedEntities, TableTask):
     def predicted_tokens(self, row: Mapping[str, Any]) -> Sequence[bool]:
         return [word != NO_WORD for word in row["word_ids"]]
 
-    def warning_on(self, outputs: Outputs, features: Columns, examples: Columns) -> str | None:
+    def collapse(self, outputs: Outputs, features: Columns, examples: Columns) -> str | None:
+        """Compares the tags of words, since sentences differ in length."""
         judged = (self.named(values) for values in self.judged(outputs, features, examples))
-        return warning_of_one_prediction(*(chain.from_iterable(tags) for tags in judged))
+        return collapse_of(*(chain.from_iterable(tags) for tags in judged))
 
     # ---- the report of a run ----------------------------------------------------------------------------------------
 
     def score_terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> Terms | None:
-        from bertkit.tasks.ner.report import f1_terms
+        from bertkit.tasks.ner.report import accuracy_terms, f1_terms
 
-        if self._plain or name != "overall_f1":
+        if self._plain:
+            return accuracy_terms(predictions, references)
+        if name != "overall_f1":
             return None
         return f1_terms(self.named(predictions), self.named(references), self.task.strict)
 
