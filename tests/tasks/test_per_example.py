@@ -49,3 +49,12 @@ def test_tasks_describe_their_predictions(fine_tuned, kind, outputs, columns, ex
     task, _ = load_task(str(fine_tuned(kind)), {})
     columns = {name: np.array(values) for name, values in columns.items()}
     assert task.collapse(np.array(outputs), columns, columns) == expected
+
+
+@pytest.mark.parametrize(("second", "expected"), [([0, 0], "all predictions are 'O'"), ([0, 1], None)])
+def test_tags_are_compared_by_word(fine_tuned, monkeypatch, second, expected):
+    """Sentences of one and two words."""
+    task, _ = load_task(str(fine_tuned("entities")), {})
+    judged = [np.array([0]), np.array(second)], [[0], [1, 2]]
+    monkeypatch.setattr(task, "judged", lambda *columns: judged)
+    assert task.collapse(None, {}, {}) == expected
