@@ -14,9 +14,8 @@ from typing import Any
 
 from bertkit.errors import DataError, RecipeError, did_you_mean
 from bertkit.inference.outcomes import Outcome
-from bertkit.metrics.agreement import Agreement, agreement
-from bertkit.metrics.jackknife import Measure
-from bertkit.metrics.statistics import LEVEL, Test, adjusted, by_example, by_run
+from bertkit.metrics.intervals import Measure
+from bertkit.metrics.statistics import LEVEL, Agreement, Test, adjusted, agreement, by_example, by_run
 from bertkit.metrics.terms import Terms
 
 MODELS, SETTINGS = "Do these models differ on this data?", "Do these settings differ?"

@@ -12,7 +12,7 @@ import numpy as np
 
 from bertkit.errors import DataError
 from bertkit.inference.outcomes import Outcome
-from bertkit.metrics.statistics import score_interval
+from bertkit.metrics.intervals import score_interval
 from bertkit.progress import duration, is_score
 from bertkit.reporting.curves import curve_section, readable, without_classes
 from bertkit.reporting.run_files import RunFiles
