@@ -233,6 +233,8 @@ def by_example(
     if len(flipped) > _MOST_FLIPPED:
         p = float(ttest_1samp(differences, 0.0).pvalue)
         return Test(difference, low, high, p, 0.0, units, "paired t-test of examples")
+    if len(flipped) == 1:  # which scipy refuses; both exchanges give the same size of difference
+        return Test(difference, low, high, 1.0, 1.0, units, "exact paired permutation test")
     test = permutation_test(
         (flipped,),
         np.sum,

@@ -143,13 +143,17 @@ def test_the_same_prediction_for_all_examples_is_named(predictions):
     assert [note for note in notes if "collapsed" in note] == [f"{a} has collapsed: all predictions are 'yes'"]
 
 
-def test_the_choice_and_collapse_of_a_setting_are_named(grid, monkeypatch):
+def test_the_choice_and_collapse_of_a_setting_are_named(grid, predictions, monkeypatch):
     results = grid(grid=["train.learning_rate=1e-3,2e-3"], seeds=2)
     best = results.output_dir / "best"
     monkeypatch.setattr(Outcome, "collapse", "all predictions are 'good'")
     notes = bertkit.compare(results.output_dir, best).notes
     assert f"{best} has collapsed: all predictions are 'good'" in notes
-    assert any(f"{results.output_dir}: {results.best} is the best of 2 settings" in note for note in notes)
+    outcome = outcome_of(best)
+    gold = outcome.task.named(outcome.judged()[1])
+    of_file = bertkit.compare(results.output_dir, predictions("gold.jsonl", gold, gold)).notes
+    for each in (notes, of_file):
+        assert any(f"{results.output_dir}: {results.best} is the best of 2 settings" in note for note in each)
 
 
 @pytest.mark.slow

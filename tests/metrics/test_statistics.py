@@ -109,6 +109,12 @@ def test_equal_predictions_and_one_example():
     assert (alone.p, alone.reason) == (None, "one example")
 
 
+def test_one_differing_example_of_several_runs():
+    test = by_example([[1, 0, 1], [1, 1, 1]], [[1, 1, 1]], [1, 1, 1], accuracy)
+    assert test.difference == pytest.approx(1 / 6)
+    assert (test.p, test.smallest_p) == (1, 1)
+
+
 def test_an_undefined_score_is_no_zero():
     test = by_example([[1.0, 1.0, 1.0]], [[1.0, 2.0, 3.0]], [1.0, 2.0, 3.0], lambda *_: math.nan)
     assert test.difference is None

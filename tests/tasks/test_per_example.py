@@ -88,3 +88,12 @@ def test_terms_give_the_scores_of_the_task(fine_tuned, kind, predictions, refere
         terms = task.score_terms(name, predictions, references)
         assert float(terms.function(*terms.values.mean(axis=0))) == pytest.approx(scores[name])
         assert 0 < scores[name] < terms.bounds[1]
+
+
+@pytest.mark.parametrize(("second", "expected"), [([0, 0], "all predictions are 'O'"), ([0, 1], None)])
+def test_tags_are_compared_by_word(fine_tuned, monkeypatch, second, expected):
+    """Sentences of one and two words."""
+    task, _ = load_task(str(fine_tuned("entities")), {})
+    judged = [np.array([0]), np.array(second)], [[0], [1, 2]]
+    monkeypatch.setattr(task, "judged", lambda *columns: judged)
+    assert task.collapse(None, {}, {}) == expected
