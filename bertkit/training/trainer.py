@@ -92,7 +92,8 @@ class BertkitTrainer(Trainer):
         evaluated: the data set of the last evaluation; outputs are in its order, see
             `bertkit.training.evaluation`.
         teacher_bytes: size of the weights of a teacher that stays on the device during the training.
-        in_mixed_precision: the model was trained in a precision other than float32.
+        in_mixed_precision: the model was trained in a precision other than float32; TF32, which ``torch_compile`` turns
+            on, is one.
     """
 
     batches: GlobalBatches
@@ -120,7 +121,7 @@ class BertkitTrainer(Trainer):
         self._evaluation: EvaluationLoss | None = None
         self.evaluated: Any = None
         self._outputs: Any = None
-        self.in_mixed_precision = args.bf16 or args.fp16
+        self.in_mixed_precision = bool(args.bf16 or args.fp16 or args.tf32 or args.torch_compile)
         self._losses_before = 0.0  # sum of the losses of the steps before the resumption
         self._norm: torch.Tensor | float | None = None  # of the gradients of the last step
         self._learning_rate = 0.0  # of the last step
