@@ -127,6 +127,21 @@ def is_score(name: str) -> bool:
     return not name.endswith(_MEASURES)
 
 
+def is_of_class(name: str) -> bool:
+    """Returns whether a result is that of one class or of one type of entities.
+
+    >>> [is_of_class(name) for name in ("eval_class/spam/f1", "entity/PER/f1", "eval_f1_macro")]
+    [True, True, False]
+    """
+    return name.removeprefix("eval_").removeprefix("predict_").startswith(("class/", "entity/"))
+
+
+def display_name(name: str) -> str:
+    """Returns the name of a metric, without a prefix such as ``eval_``, as it is shown; names of classes stay as they
+    are."""
+    return METRIC_NAMES.get(name, name if is_of_class(name) else name.replace("_", " "))
+
+
 def readable(metrics: Mapping[str, Any]) -> str:
     """Formats scores as one line, at most `_MOST_SCORES` of them.
 
@@ -139,7 +154,7 @@ def readable(metrics: Mapping[str, Any]) -> str:
     for key in ordered:
         if isinstance(plain[key], (int, float)) and is_score(key):
             form = ".2e" if key == "learning_rate" else ".4f"
-            parts.append(f"{METRIC_NAMES.get(key, key.replace('_', ' '))} {plain[key]:{form}}")
+            parts.append(f"{display_name(key)} {plain[key]:{form}}")
     more = len(parts) - _MOST_SCORES
     return ", ".join(parts[:_MOST_SCORES]) + (f" and {more} more" if more > 0 else "")
 

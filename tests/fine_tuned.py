@@ -28,6 +28,17 @@ KINDS: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
         _SHORT,
         "BertForSequenceClassification",
     ),
+    "subjects": (  # more labels than an answer has, and some are predicted though others are more probable
+        "classification",
+        {
+            **_TEXT,
+            "problem": "multi_label",
+            "label_names": [f"s{number}" for number in range(15)],
+            "threshold": {f"s{number}": 0.0001 if number % 3 else 0.99 for number in range(15)},
+        },
+        _SHORT,
+        "BertForSequenceClassification",
+    ),
     "pairs": ("classification", {**_PAIR, "problem": "regression"}, _SHORT, "BertForSequenceClassification"),
     "entities": (
         "ner",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 
@@ -10,6 +10,7 @@ from bertkit.checks.findings import Finding, note, warning
 from bertkit.checks.registry import rule
 from bertkit.checks.subject import Subject
 from bertkit.progress import counted, inflected
+from bertkit.tables.spelling import look_alikes
 
 _RARE, _IMBALANCE = 10, 10.0
 _MANY = 0.001  # share of conflicting texts above which a note becomes a warning
@@ -79,18 +80,15 @@ def labels_in_one_split(subject: Subject) -> Iterator[Finding]:
 
 @rule("label-spelling", "splits")
 def label_spelling(subject: Subject) -> Iterator[Finding]:
-    """Finds classes whose names differ only in case or in white space around them."""
+    """Finds classes whose names look alike: see `bertkit.tables.spelling.look_alikes`."""
     counts = sum((_counts(subject, split) for split in subject.classes), Counter[str]())
-    spellings: dict[str, list[str]] = defaultdict(list)
-    for name, _ in counts.most_common():
-        spellings[name.strip().casefold()].append(name)
-    same = [names for names in spellings.values() if len(names) > 1]
+    same = look_alikes(name for name, _ in counts.most_common())
     if same:
-        named = "; ".join(", ".join(f"{name!r} {counts[name]:,}" for name in names) for names in same[:8])
+        named = "; ".join(", ".join(f"{name!a} {counts[name]:,}" for name in names) for names in same[:8])
         yield warning(
             ", ".join(subject.classes),
-            f"the names of {sum(map(len, same))} classes differ only in case or white space, and each is a class of "
-            f"its own: {named}{'; …' if len(same) > 8 else ''}",
+            f"the names of {sum(map(len, same))} classes differ only in case, white space or Unicode form, or are the "
+            f"same number, and each is a class of its own: {named}{'; …' if len(same) > 8 else ''}",
             "write the label of a class in the same way in all rows",
         )
 

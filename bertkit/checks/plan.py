@@ -163,11 +163,14 @@ def plan(subject: Subject) -> dict[str, Any]:
     """Returns the plan of a prepared run, for `Report.plan`."""
     batch = subject.recipe.train["global_train_batch_size"]
     if subject.features is not None:
-        examples = {name: len(split.examples) for name, split in (subject.splits or {}).items()}
+        splits = subject.splits or {}
+        examples = {name: len(split.examples) for name, split in splits.items()}
+        labels = splits["train"].labels or None if "train" in splits else None
         lengths = np.asarray(subject.features["train"]["length"][:])
         tokens = int(lengths.mean() * batch * subject.total_steps)
     else:
         # The phases read the same corpus; the inputs of an epoch and those held out are counted at the first length.
+        labels = None
         examples = {"train": subject.trainer.train_dataset.parts[0].examples_per_epoch}
         if subject.trainer.eval_sets:
             examples["validation"] = len(subject.trainer.eval_sets[0])
@@ -178,6 +181,7 @@ def plan(subject: Subject) -> dict[str, Any]:
         "device": subject.placement.device,
         "parameters": sum(parameter.numel() for parameter in subject.network.parameters()),
         "examples": examples,
+        "labels": labels,
         "steps": subject.total_steps,
         "global_train_batch_size": batch,
         "tokens": tokens,

@@ -184,4 +184,4 @@ def distill(
     from bertkit.training.pretraining.pretrain import SHOWN
 
     of_text = [(key, name) for key, name in SHOWN if key in done.metrics]
-    print_results(done.output_dir, done.metrics, of_text or runs.scores(done.metrics), run.json)
+    print_results(done, of_text or runs.scores(done.metrics), run.json)

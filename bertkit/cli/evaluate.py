@@ -66,4 +66,6 @@ def evaluate(
         return
     for name, value in result.metrics.items():
         print_text(f"{name.removeprefix('eval_')} {value:.4f}")
+    if result.collapse is not None:
+        print_text(f"collapsed: {result.collapse}")
     print_text(f"{result.examples} examples of {result.source}")

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bertkit.files import uninterrupted
 from bertkit.json_text import dumps
 from bertkit.progress import printable
+
+if TYPE_CHECKING:
+    from bertkit.training.run_directory import Run
 
 
 def print_text(text: object, end: str = "\n") -> None:
@@ -45,12 +47,15 @@ def _print(text: str) -> None:
         sys.stdout.flush()
 
 
-def print_results(output_dir: Path, metrics: dict[str, float], shown: list[tuple[str, str]], as_json: bool) -> None:
+def print_results(run: Run, shown: list[tuple[str, str]], as_json: bool) -> None:
     """Prints the results of a run: one JSON object, or the metrics ``shown`` (key, name) and the output folder."""
     if as_json:
-        print_text(dumps({"output_dir": str(output_dir), **metrics}))
+        collapse = {} if run.collapse is None else {"collapse": run.collapse}
+        print_text(dumps({"output_dir": str(run.output_dir), **run.metrics, **collapse}))
         return
     for key, name in shown:
-        if key in metrics:
-            print_text(f"{name} {metrics[key]:.4f}")
-    print_text(f"results, checkpoint and model card: {output_dir}")
+        if key in run.metrics:
+            print_text(f"{name} {run.metrics[key]:.4f}")
+    if run.collapse is not None:
+        print_text(f"collapsed: {run.collapse} on the validation set")
+    print_text(f"results, checkpoint and model card: {run.output_dir}")

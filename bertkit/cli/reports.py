@@ -77,6 +77,8 @@ def _summary(report: Report) -> Iterator[str]:
         if plan:
             width = shutil.get_terminal_size().columns
             yield textwrap.fill(f"{name or 'plan'}: {_sentence(plan)}", width, subsequent_indent="  ")
+            if plan["labels"] is not None:
+                yield textwrap.fill(f"labels: {printable(plan['labels'])}", width, subsequent_indent="  ")
     counts = (("error", report.errors), ("warning", report.warnings))
     yield ", ".join(counted(count, name) for name, count in counts)
 

@@ -101,7 +101,7 @@ class Run:
             print_report(self.report(recipe, **given), self.json)
             return
         done = function(recipe, output_dir=self.output_dir, **self._arguments(), **given)
-        print_results(done.output_dir, done.metrics, list(shown(done.metrics)), self.json)
+        print_results(done, list(shown(done.metrics)), self.json)
 
     def report(
         self, recipe: str | Path | Mapping[str, Any] | Recipe | None, output_dir: Path | None = None, **given: Any

@@ -72,11 +72,16 @@ def _row(run: ListedRun, folder: Path) -> dict[str, str]:
     return {
         "run": printable(str(run.folder.relative_to(folder))) + ("" if run.cells is None else f" ({run.cells} runs)"),
         "state": run.state,
-        "score": "" if run.score is None else f"{run.score:.4f} {run.metric}",
+        "score": "" if run.score is None else f"{run.score:.4f} {run.metric}{_collapsed(run)}",
         "task": printable(run.task or ""),
         "from": printable(run.checkpoint or ""),
         "date (UTC)": run.date.replace("T", " ").removesuffix("+00:00")[:16],
     }
+
+
+def _collapsed(run: ListedRun) -> str:
+    number = "" if run.cells is None else f"{run.collapsed} "
+    return f", {number}collapsed" if run.collapsed else ""
 
 
 def _with_columns(columns: Sequence[str], rows: Sequence[dict[str, str]]) -> Table:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bertkit.errors import BertkitError, OutputError, RecipeError, did_you_mean, listed
+from bertkit.errors import BertkitError, DataError, OutputError, RecipeError, did_you_mean, listed
 from bertkit.files import remove_unfinished, write_json, write_whole
+from bertkit.grids.ablations_table import ablations_csv
 from bertkit.grids.compare import compare
 from bertkit.grids.grid import finetune_grid, given
-from bertkit.grids.results import GridResults, SettingResult
-from bertkit.grids.table import aligned
+from bertkit.grids.results import COLLAPSED, GridResults, SettingResult
 from bertkit.grids.workers import grid_lock
-from bertkit.metrics.statistics import Test
-from bertkit.progress import say
+from bertkit.metrics.statistics import Test, adjusted
+from bertkit.progress import counted, say
 from bertkit.recipe.find import list_recipes
 from bertkit.recipe.load import Recipe
 from bertkit.tasks.construction import task_of_recipe
@@ -27,7 +25,7 @@ from bertkit.tasks.registry import load_recipe
 from bertkit.training.glue_suite import FAMILY, glue_tasks
 from bertkit.training.pretraining.pretrain import pretrain
 from bertkit.training.pretraining.recipe import checked_recipe, pretraining_recipe
-from bertkit.training.run_directory import check_place, check_repeated_run, contents, is_finished
+from bertkit.training.run_directory import check_place, check_repeated_run, contents, is_finished, recorded
 
 VARIANTS = ("full", "no-nsp", "ltr-no-nsp")
 """Recipes in ``pretrain/ablations/``; the others are compared with the first."""
@@ -44,8 +42,9 @@ class TaskResult:
 
     Attributes:
         metric: the main metric of the task.
-        scores: mean, sd and 95 % interval over the seeds.
-        difference: from the first variant on the same examples and seeds; None for that variant.
+        scores: mean, sd and 95 % interval over the seeds of fine-tuning.
+        difference: from the first variant by example, with Holm's correction for all comparisons in ``adjusted_p``;
+            None for that variant.
     """
 
     metric: str
@@ -60,14 +59,18 @@ class Ablations:
     Attributes:
         output_dir: folder with ``pretrain/VARIANT``, and the grids ``finetune/VARIANT/TASK``.
         pretraining: variant → metrics of its pre-training run.
+        documents: variant → numbers and digests of the documents that it was trained and evaluated on; all alike.
         tasks: variant → task → result; tasks without any finished run are missing.
         failed: errors of failed runs by name.
+        notes: limits of the comparison.
     """
 
     output_dir: Path
     pretraining: dict[str, dict[str, float]]
+    documents: dict[str, dict[str, int | str]]
     tasks: dict[str, dict[str, TaskResult]]
     failed: dict[str, str]
+    notes: tuple[str, ...]
 
 
 def ablations(
@@ -97,17 +100,20 @@ def ablations(
 
     Raises:
         BertkitError: an argument, a recipe or data are invalid, or the folder holds other runs; then nothing has been
-            trained.
+            trained. Or the corpus has changed since a variant was pre-trained in an earlier call.
     """
     folder = Path(output_dir)
     recipes = _checked(folder, corpus, data_dir, size, tasks, seeds, overrides, finetuning)
     pretraining: dict[str, dict[str, float]] = {}
+    documents: dict[str, dict[str, int | str]] = {}
     grids: dict[str, dict[str, GridResults]] = {}
     for number, (variant, recipe) in enumerate(recipes.items(), start=1):
         place = folder / PRETRAINED / variant
         say(f"{number}/{len(recipes)} {variant}" + (f": already pre-trained; {place}" if is_finished(place) else ""))
         if not is_finished(place):
             pretrain(recipe, output_dir=place, resume=(place / "recipe.yaml").is_file())
+        documents[variant] = _documents(place)
+        _check_documents(documents, folder)
         grids[variant] = {}
         for task in tasks:
             say(f"{number}/{len(recipes)} {variant}: {task}")
@@ -120,7 +126,7 @@ def ablations(
                 overrides=finetuning,
             )
         pretraining[variant] = _metrics(place)
-    return _conclude(folder, pretraining, grids)
+    return _conclude(folder, pretraining, documents, grids)
 
 
 def _checked(
@@ -209,66 +215,89 @@ def _check_task(task: str, data_dir: str | Path, finetuning: Mapping[str, Any] |
     load_splits(task_of_recipe(load_recipe(FAMILY + task, given(finetuning, None, data_dir))))
 
 
+def _documents(place: Path) -> dict[str, int | str]:
+    """Returns the numbers and digests of the documents of a finished pre-training."""
+    corpus = recorded(place).get("data", {}).get("corpus", {})
+    names = ("train_documents", "train_digest", "held_out_documents", "held_out_digest")
+    return {name: corpus[name] for name in names if name in corpus}
+
+
+def _check_documents(documents: Mapping[str, Mapping[str, int | str]], folder: Path) -> None:
+    """Checks that the last variant was trained and evaluated on the documents of the first one.
+
+    Raises:
+        DataError: it was not, as the corpus has changed between two calls.
+    """
+    names = list(documents)
+    first, last = names[0], names[-1]
+    if documents[last] != documents[first]:
+        raise DataError(
+            f"{folder / PRETRAINED}: {first} and {last} were not pre-trained on the same documents, as the corpus has "
+            "changed between them; restore it and remove the folder of the other one, or give another --output-dir"
+        )
+
+
 def _metrics(place: Path) -> dict[str, float]:
     found: dict[str, float] = json.loads((place / "all_results.json").read_text(encoding="utf-8"))
     return found
 
 
 def _conclude(
-    folder: Path, pretraining: dict[str, dict[str, float]], grids: dict[str, dict[str, GridResults]]
+    folder: Path,
+    pretraining: dict[str, dict[str, float]],
+    documents: dict[str, dict[str, int | str]],
+    grids: dict[str, dict[str, GridResults]],
 ) -> Ablations:
     first = next(iter(grids))
-    tasks: dict[str, dict[str, TaskResult]] = {}
-    failed: dict[str, str] = {}
-    for variant, of_variant in grids.items():
-        tasks[variant] = {}
-        for task, grid in of_variant.items():
-            failed |= {f"{variant}/{task}/{name}": error for name, error in grid.failed.items()}
-            if grid.best is None:
-                continue
-            difference = None
-            if variant != first and grids[first][task].best is not None:
-                compared = compare(grids[first][task].output_dir, grid.output_dir, metric=grid.metric)
-                difference = compared.comparisons[0].by_example
-            tasks[variant][task] = TaskResult(grid.metric, grid.settings[0], difference)
-    results = Ablations(folder, pretraining, tasks, failed)
+    failed = {
+        f"{variant}/{task}/{name}": error
+        for variant, of_variant in grids.items()
+        for task, grid in of_variant.items()
+        for name, error in grid.failed.items()
+    }
+    scored = {
+        (variant, task): grid
+        for variant, of_variant in grids.items()
+        for task, grid in of_variant.items()
+        if grid.best is not None
+    }
+    compared = [(variant, task) for variant, task in scored if variant != first and (first, task) in scored]
+    tests = adjusted([_difference(scored[first, task], scored[variant, task]) for variant, task in compared])
+    differences = dict(zip(compared, tests, strict=True))
+    tasks: dict[str, dict[str, TaskResult]] = {variant: {} for variant in grids}
+    for (variant, task), grid in scored.items():
+        tasks[variant][task] = TaskResult(grid.metric, grid.settings[0], differences.get((variant, task)))
+    results = Ablations(folder, pretraining, documents, tasks, failed, _notes(first, documents[first], tasks, tests))
     with grid_lock(folder):
         remove_unfinished(folder)
         write_json(folder / RESULTS, asdict(results), default=str)
-        write_whole(folder / TABLE, _csv(results).encode())
+        write_whole(folder / TABLE, ablations_csv(results).encode())
     return results
 
 
-def _csv(results: Ablations) -> str:
-    text = io.StringIO()
-    names = ("variant", "task", "metric", "n", "mean", "sd", "low", "high", "difference", "difference_low")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*names, "difference_high", "p"])
-    for variant, of_variant in results.tasks.items():
-        for task, found in of_variant.items():
-            row, test = found.scores, found.difference
-            differences = [test.difference, test.low, test.high, test.p] if test else [None] * 4
-            writer.writerow([variant, task, found.metric, row.n, row.mean, row.sd, row.low, row.high, *differences])
-    return text.getvalue()
+def _difference(first: GridResults, other: GridResults) -> Test:
+    """Compares the runs of two variants on the examples of a task."""
+    return compare(first.output_dir, other.output_dir, metric=first.metric).comparisons[0].by_example
 
 
-def ablations_table(results: Ablations) -> str:
-    """Formats the results for a terminal: a line for each variant and task, with the difference from the first."""
-    rows = []
-    for variant, of_variant in results.tasks.items():
-        for task, found in of_variant.items():
-            row, test = found.scores, found.difference
-            spread = "" if row.sd is None else f" ± {row.sd:.4f}"
-            interval = "" if row.low is None else f"{row.low:.4f}–{row.high:.4f}"
-            change = "" if test is None else f"{test.difference:+.4f}"
-            change_interval = "" if test is None or test.low is None else f"{test.low:+.4f} to {test.high:+.4f}"
-            mean = f"{row.mean:.4f}{spread}"
-            rows.append((variant, task, found.metric, str(row.n), mean, interval, change, change_interval))
-    first = next(iter(results.tasks))
-    names = ("variant", "task", "metric", "n", "mean ± sd", "95 % interval", f"− {first}", "95 % interval of it")
-    columns = {name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)} if rows else {}
-    lines = aligned(columns) if columns else []
-    lines += [f"failed: {name}: {error}" for name, error in results.failed.items()]
-    if results.failed:
-        lines.append(f"{len(results.failed)} runs failed; repeat the command to try them again")
-    return "\n".join(lines)
+def _notes(
+    first: str,
+    documents: Mapping[str, int | str],
+    tasks: Mapping[str, Mapping[str, TaskResult]],
+    tests: Sequence[Test],
+) -> tuple[str, ...]:
+    trained_on = f"{documents['train_documents']} to train on, " if "train_documents" in documents else ""
+    number = sum(test.p is not None for test in tests)
+    notes = [
+        f"one pre-training of each variant, so the differences are those of these {len(tasks)} models; whether the "
+        "variants differ needs several pre-trainings of each: --set train.seed=N with another --output-dir",
+        f"the same documents for all variants, by digest: {trained_on}{documents['held_out_documents']} held out",
+    ]
+    if number:
+        notes.insert(1, f"{counted(number, 'comparison')} with {first}; p has Holm's correction for their number")
+    if any(result.scores.collapsed for of_variant in tasks.values() for result in of_variant.values()):
+        notes.append(
+            f"collapsed: {COLLAPSED}; the scores of such runs say nothing about pre-training: train longer, or give "
+            "another --finetune-set train.learning_rate"
+        )
+    return tuple(notes)

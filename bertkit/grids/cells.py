@@ -14,7 +14,7 @@ from typing import Any
 from bertkit.errors import BertkitError, shortened
 from bertkit.files import write_json
 from bertkit.grids.definition import RUNS, Cell, Definition
-from bertkit.inference.outcomes import has_collapsed, outcome_of
+from bertkit.inference.predictor import load_task
 from bertkit.progress import is_score
 from bertkit.tasks.base import Task
 from bertkit.tasks.splits import is_scored
@@ -22,11 +22,12 @@ from bertkit.training.finetune import finetune
 from bertkit.training.listing import RECORDS as RECORDS
 from bertkit.training.recovery.run_lock import FolderInUseError
 from bertkit.training.recovery.run_scope import run_scope
-from bertkit.training.run_directory import is_finished
+from bertkit.training.run_directory import is_finished, recorded
 from bertkit.training.tracking.tracking import run_group
 
 Record = Mapping[str, Any]
-"""Result of a cell: ``score``, ``metrics`` and ``collapsed``; or ``error`` if the run failed."""
+"""Result of a cell: ``score``, ``metrics``, ``collapsed``, and ``test_score`` if the task has a labelled test set; or
+``error`` if the run failed."""
 
 
 def record_of(folder: Path, cell: Cell) -> Record | None:
@@ -63,19 +64,21 @@ def run_cell(definition: Definition, cell: Cell, folder: Path) -> Record | None:
 
 
 def _recorded(definition: Definition, cell: Cell, place: Path, folder: Path) -> Record:
-    record: Record
+    record: dict[str, Any]
     try:
         recipe = definition.recipe_of(cell)
         if not is_finished(place):
             # Without the decorator of `finetune`, since this process holds the lock already.
             with run_group(folder):
                 inspect.unwrap(finetune)(recipe, output_dir=place, resume=(place / "recipe.yaml").is_file())
-        metrics, outcome = metrics_of(place), outcome_of(place)
+        metrics, (task, _) = metrics_of(place), load_task(str(place), {})
         record = {
-            "score": main_score(outcome.task, metrics),
+            "score": main_score(task, metrics),
             "metrics": metrics,
-            "collapsed": has_collapsed(outcome),
+            "collapsed": bool(recorded(place).get("collapse")),
         }
+        if (score := test_score(task, place)) is not None:
+            record["test_score"] = score
     except Exception as error:  # any fault of one cell, such as memory that runs out, must not end the others
         record = {"error": described(error)}
         if not isinstance(error, BertkitError):
@@ -95,6 +98,15 @@ def metrics_of(place: Path) -> dict[str, float]:
     """Returns the scores of a finished run on its validation sets, ``eval_…``."""
     found = json.loads((place / "eval_results.json").read_text(encoding="utf-8"))
     return {key: value for key, value in found.items() if is_score(key)}
+
+
+def test_score(task: Task, place: Path) -> float | None:
+    """Returns the main metric of a finished run on its test set, averaged over several; None without labels."""
+    path = place / "predict_results.json"
+    metrics = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    suffixes = [split.removeprefix("test") for split in task.splits if split.startswith("test")]
+    known = [metrics[key] for suffix in suffixes if (key := f"predict_{task.main_metric}{suffix}") in metrics]
+    return statistics.mean(known) if known else None
 
 
 def main_score(task: Task, metrics: Mapping[str, float]) -> float:

@@ -7,52 +7,44 @@ from statistics import mean, stdev
 from typing import Any
 
 from bertkit.errors import shown
-from bertkit.grids.compare import Comparison, Comparisons
-from bertkit.metrics.statistics import Test
+from bertkit.inference.comparison import Comparison, Comparisons
 
 _EXAMPLES = 3  # of each side
 
 
 def comparison_table(results: Comparisons) -> str:
-    """Formats comparisons: scores, difference with interval and p-values, agreement, and some examples."""
-    lines = [f"{results.metric} on {results.examples} examples"]
+    """Formats comparisons: scores, the answers to both questions, agreement, and some examples."""
+    lines = [f"{results.metric} on {results.examples:,} examples"]
     for comparison in results.comparisons:
         lines += ["", *_lines(comparison, results.examples)]
     return "\n".join([*lines, *(f"note: {note}" for note in results.notes)])
 
 
-def _lines(found: Comparison, examples: int) -> list[str]:
-    counts = found.agreement
-    first = " of the first runs" if max(len(found.scores_a), len(found.scores_b)) > 1 else ""
+def _lines(comparison: Comparison, examples: int) -> list[str]:
     lines = [
-        f"A {_scores(found.scores_a)}  {found.a}",
-        f"B {_scores(found.scores_b)}  {found.b}",
-        f"B − A by example  {_test(found.by_example)}",
+        f"A {_scores(comparison.scores_a)}  {comparison.a}",
+        f"B {_scores(comparison.scores_b)}  {comparison.b}",
+        *(sentence.replace("? ", "?\n  ", 1) for sentence in (comparison.models, comparison.settings)),
     ]
-    if found.by_run.p is not None:
-        lines.append(f"B − A by run      {_test(found.by_run)}, {' and '.join(map(str, found.by_run.units))} runs")
-    lines += [
-        f"right{first}: both {counts.both}, only A {counts.only_a}, only B {counts.only_b}, neither {counts.neither}; "
-        f"McNemar p = {counts.mcnemar_p:.3g}",
-        f"same prediction: {counts.same} of {examples}",
-    ]
-    lines += [*_examples("A", found.only_a), *_examples("B", found.only_b)]
-    return [*lines, found.verdict]
+    counts = comparison.agreement
+    if counts is not None:
+        first = " of the first runs" if max(len(comparison.scores_a), len(comparison.scores_b)) > 1 else ""
+        lines += [
+            f"right{first}: both {counts.both}, only A {counts.only_a}, only B {counts.only_b}, neither "
+            f"{counts.neither}; same prediction: {counts.same} of {examples}",
+        ]
+    return [*lines, *_examples("A", comparison.only_a), *_examples("B", comparison.only_b)]
 
 
-def _scores(scores: Sequence[float]) -> str:
-    return f"{mean(scores):.4f}" + (f" ± {stdev(scores):.4f} (n = {len(scores)})" if len(scores) > 1 else "")
-
-
-def _test(test: Test) -> str:
-    interval = "" if test.low is None else f"  95 % interval {test.low:+.4f} to {test.high:+.4f}"
-    p = "" if test.p is None else f"  p = {test.p:.3g}"
-    return f"{test.difference:+.4f}{interval}{p}"
+def _scores(scores: Sequence[float | None]) -> str:
+    defined = [score for score in scores if score is not None]
+    if len(defined) < len(scores):
+        return "undefined"
+    return f"{mean(defined):.4f}" + (f" ± {stdev(defined):.4f} (n = {len(scores)})" if len(scores) > 1 else "")
 
 
 def _examples(side: str, rows: Sequence[dict[str, Any]]) -> list[str]:
     return [
-        f"only {side} is right: example {row['index']}, gold {shown(row['gold'])}, "
-        f"A {shown(row['a'])}, B {shown(row['b'])}"
+        f"only {side} is right: {row['place']}, gold {shown(row['gold'])}, A {shown(row['a'])}, B {shown(row['b'])}"
         for row in rows[:_EXAMPLES]
     ]

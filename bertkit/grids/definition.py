@@ -162,28 +162,30 @@ def define(
     if base is not None and not isinstance(base.data, FineTuningData):
         raise RecipeError(f"recipe {base.name}: task.kind is {base.kind!r}; a grid is for fine-tuning")
     if base is None:
-        raise RecipeError(listed([*faults, *_faults_of_values(recipe, {**values, **spaces})]))
+        raise RecipeError(listed([*faults, *_faults_of_values(recipe, {**values, **spaces}, bool(spaces))]))
     first = base.train["seed"]
     every = range(first, first + seeds) if isinstance(seeds, int) else seeds
     found = Definition(with_absolute_paths(base), values, spaces, trials, tuple(every), folds)
     if found.number_of_cells > _MOST_CELLS:
         faults.append(f"the grid has {found.number_of_cells} runs; expected at most {_MOST_CELLS}")
     else:
-        faults += _faults_of_values(base, {**values, **spaces, "train.seed": list(every)})
+        faults += _faults_of_values(base, {**values, **spaces, "train.seed": list(every)}, bool(spaces))
     if faults:
         raise RecipeError(listed(faults))
     return found
 
 
-def _faults_of_values(recipe: Any, values: Mapping[str, Range | list[Any]]) -> list[str]:
+def _faults_of_values(recipe: Any, values: Mapping[str, Range | list[Any]], is_search: bool) -> list[str]:
     """Returns the faults of the values of a grid and of the ends of its ranges, each tried in the recipe."""
+    option = "--search" if is_search else "--grid"
     faults: list[str] = []
     for key, each in values.items():
         for value in [each.low, each.high] if isinstance(each, Range) else each:
             try:
                 load_recipe(recipe, {key: value})
             except RecipeError as error:
-                faults.append(str(error).partition(": ")[2].replace("(override) ", ""))
+                fault = str(error).partition(": ")[2].replace("(override) ", "")
+                faults.append(f"{option} {fault.removeprefix('--set ')}" if fault.startswith("--set ") else fault)
     return list(dict.fromkeys(faults))
 
 

@@ -10,10 +10,11 @@ from bertkit.errors import OutputError
 from bertkit.files import new_folder, write_json, write_whole
 from bertkit.grids.cells import main_score
 from bertkit.grids.definition import RUNS, read
-from bertkit.grids.results import best_cells, collect
+from bertkit.grids.results import best_cells, collect, limits
 from bertkit.inference.ensemble import ENSEMBLE_FILE
 from bertkit.inference.outcomes import outcome_of
-from bertkit.sharing.markdown import code
+from bertkit.progress import say
+from bertkit.sharing.markdown import code, escape
 from bertkit.tasks.construction import task_of_recipe
 from bertkit.training.run_directory import check_output_dir, contents
 
@@ -33,6 +34,7 @@ class Ensemble:
         scores: score of each member on the validation set.
         score: score of the ensemble on the validation set; None if the members have different ones, as with folds.
         metric: metric of the scores.
+        notes: limits of the scores, such as an incomplete grid; also printed to stderr.
     """
 
     output_dir: Path
@@ -41,6 +43,7 @@ class Ensemble:
     scores: tuple[float, ...]
     score: float | None
     metric: str
+    notes: tuple[str, ...] = ()
 
 
 def ensemble(grid: str | Path, *, output_dir: str | Path) -> Ensemble:
@@ -61,7 +64,9 @@ def ensemble(grid: str | Path, *, output_dir: str | Path) -> Ensemble:
     results = collect(definition, task_of_recipe(definition.recipe), source)
     if results.best is None:
         raise OutputError(f"{source}: no run of this grid has finished; repeat its command")
-    cells = best_cells(definition, results)
+    cells, notes = best_cells(definition, results), limits(results)
+    for note in notes:
+        say(f"note: {note}")
     with new_folder(place) as draft:
         (draft / _MEMBERS).mkdir()
         for number, cell in enumerate(cells, start=1):
@@ -76,10 +81,10 @@ def ensemble(grid: str | Path, *, output_dir: str | Path) -> Ensemble:
         members = [f"{_MEMBERS}/{number:02}" for number in range(1, len(cells) + 1)]
         record = {"members": members, "runs": names, "setting": results.best}
         write_json(draft / ENSEMBLE_FILE, record)
-        write_whole(draft / "README.md", _description(results.best, names))
+        write_whole(draft / "README.md", _description(results.best, names, notes))
     scores = tuple(float(results.runs[name]["score"]) for name in names)
     score = None if definition.folds is not None else _score(place)
-    return Ensemble(place, results.best, names, scores, score, results.metric)
+    return Ensemble(place, results.best, names, scores, score, results.metric, tuple(notes))
 
 
 def _score(place: Path) -> float:
@@ -88,9 +93,10 @@ def _score(place: Path) -> float:
     return main_score(outcome.task, {f"eval_{name}": value for name, value in found.items()})
 
 
-def _description(setting: str, runs: tuple[str, ...]) -> str:
+def _description(setting: str, runs: tuple[str, ...], notes: list[str]) -> str:
     """Returns the README of the folder; an ensemble has no model card, since it is not pushed to the Hub."""
     members = "\n".join(f"- `{_MEMBERS}/{number:02}`: run {code(run)}" for number, run in enumerate(runs, start=1))
+    limits_of_scores = "".join(f"\n{escape(note)}\n" for note in notes)
     return f"""# Ensemble of {len(runs)} runs
 
 The outputs (logits) of the members are averaged. They are the runs of the setting {code(setting)}:
@@ -99,4 +105,4 @@ The outputs (logits) of the members are averaged. They are the runs of the setti
 
 `bertkit predict`, `evaluate` and `compare` and `bertkit.load` take this folder as a checkpoint. It cannot be exported
 or pushed as a whole; each member is an ordinary model without tokenizer, which is that of this folder.
-"""
+{limits_of_scores}"""

@@ -13,7 +13,7 @@ from bertkit.files import remove_unfinished, write_json
 from bertkit.grids.definition import GRID_FILE, Definition
 from bertkit.grids.grid import Prepared, given, prepare, run
 from bertkit.grids.results import BEST, GridResults
-from bertkit.grids.table import aligned
+from bertkit.grids.table import aligned, notes
 from bertkit.grids.values import Given, label
 from bertkit.grids.workers import grid_lock
 from bertkit.tasks.registry import load_recipe
@@ -118,14 +118,19 @@ def glue_grid_table(results: GlueGridResults) -> str:
     for name, each in results.tasks.items():
         row = next((row for row in each.settings if row.name == each.best), None)
         if row is None or row.mean is None:
-            rows.append((name, "-", "0", each.metric, "every run failed"))
+            rows.append((name, "-", "0", each.metric, "", "every run failed"))
             continue
         spread = "" if row.sd is None else f" ± {100 * row.sd:.1f}"
-        rows.append((name, f"{100 * row.mean:.1f}{spread}", str(row.n), each.metric, label(row.values)))
+        rows.append((name, f"{100 * row.mean:.1f}{spread}", str(row.n), each.metric, label(row.values), notes(row)))
     if results.average is not None:
-        rows.append(("average", f"{results.average:.1f}", "", "", ""))
-    names = ("task", "mean ± sd", "n", "metric", "best setting")
-    lines = aligned({name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)})
+        rows.append(("average", f"{results.average:.1f}", "", "", "", ""))
+    names = ("task", "mean ± sd", "n", "metric", "best setting", "notes")
+    columns = {name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
+    lines = aligned({name: column for name, column in columns.items() if any(column)})
+    if (most := max(len(each.expected_best) for each in results.tasks.values())) > 1:
+        lines.append(
+            f"{most} settings: the best one of each task is chosen on its validation set, so these scores are too high"
+        )
     if results.submission is not None:
         lacks = f"; the leaderboard also requires {', '.join(results.missing)}" if results.missing else ""
         lines.append(f"for the leaderboard, from the best runs: {results.submission}{lacks}")

@@ -19,14 +19,16 @@ from bertkit.grids.cells import Record, record_of
 from bertkit.grids.definition import RUNS, Cell, Definition, Setting
 from bertkit.grids.search import Search
 from bertkit.inference.outcomes import mean_outputs, outcome_of
-from bertkit.metrics.statistics import mean_interval
+from bertkit.metrics.statistics import expected_best, mean_interval
+from bertkit.progress import counted
 from bertkit.tasks.base import Task
 from bertkit.tasks.folds import fold_of_each
 from bertkit.training.listing import GRID_RESULTS
 from bertkit.training.run_directory import contents
 
+COLLAPSED = "a run that predicts the same for all examples"
 RESULTS, TABLE, BEST, OUT_OF_FOLD = GRID_RESULTS, "grid_results.csv", "best", "out_of_fold.jsonl"
-NOTE = "chosen by the mean score on the validation set; no score of a test set was used"
+NO_TEST_SET = "no score of a test set was used"
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class SettingResult:
         values: recipe values by dotted key.
         n: number of finished runs.
         mean, sd, median, min, max: statistics of their main metric; ``sd`` is that of a sample, None for one run.
-        low, high: ends of the 95 % bootstrap interval of the mean over runs; None for one run.
+        low, high: ends of the 95 % interval of the mean over runs (Student's t); None for one run, or equal scores.
         collapsed: names of the runs that predict the same for all examples.
         failed: names of the runs that failed.
         pruned: whether the search left out the other runs.
@@ -71,7 +73,12 @@ class GridResults:
         runs: name of a run directory → its record: ``score`` and ``metrics``, or ``error``.
         best: name of the setting with the highest mean among those with the most finished runs; None without any.
         best_run: name of its run with the highest score, of which ``best/`` is a copy.
-        note: how the best setting was chosen.
+        note: how the best setting was chosen, and what that means for its score.
+        expected_best: expected mean of the best of 1 to k settings, (k,), drawn from those with the most finished runs
+            (`bertkit.metrics.statistics.expected_best`).
+        unfinished: number of runs that have not ended.
+        test: ``n``, ``mean``, ``sd``, ``low`` and ``high`` of the runs of the best setting on the test set, as in
+            `SettingResult`; None without a labelled one.
         out_of_fold: scores of the out-of-fold predictions of the best setting; None without folds.
     """
 
@@ -83,6 +90,9 @@ class GridResults:
     best: str | None
     best_run: str | None
     note: str
+    expected_best: tuple[float, ...] = ()
+    unfinished: int = 0
+    test: Mapping[str, float | None] | None = None
     out_of_fold: Mapping[str, float] | None = None
 
     @property
@@ -101,43 +111,88 @@ def collect(definition: Definition, task: Task, folder: Path) -> GridResults:
     pruned = Search(definition, folder).pruned() if definition.search else set()
     rows: list[SettingResult] = []
     runs: dict[str, Record] = {}
-    for setting in settings_of(definition, folder):
+    settings = settings_of(definition, folder)
+    unfinished = max((definition.trials or 0) - len(settings), 0) * definition.runs_per_setting
+    for setting in settings:
         records = {cell.name: record_of(folder, cell) for cell in definition.cells(setting)}
         found = {name: record for name, record in records.items() if record is not None}
         # Tracebacks name places of this machine, and stay in the records.
         runs |= {name: {key: record[key] for key in record if key != "traceback"} for name, record in found.items()}
         rows.append(_row(setting, found, setting.number in pruned))
-    finished = [row for row in rows if row.n]
+        unfinished += 0 if setting.number in pruned else len(records) - len(found)
     # A mean over fewer runs is not comparable: those that are missing diverged, or were pruned.
-    most = max((row.n for row in finished), default=0)
-    best = max((row for row in finished if row.n == most), key=lambda row: float(row.mean or 0), default=None)
-    best_run = None
-    if best is not None:
-        of_best = [name for name in runs if name.startswith(f"{best.name}-seed=") and "score" in runs[name]]
-        best_run = max(of_best, key=lambda name: runs[name]["score"])
+    most = max((row.n for row in rows), default=0)
+    means = {row.name: row.mean for row in rows if row.n == most and row.mean is not None}
+    best = max(means, key=lambda name: means[name], default=None)
+    of_best = {name: run for name, run in runs.items() if name.startswith(f"{best}-seed=") and "score" in run}
     return GridResults(
-        folder, task.name, task.main_metric, tuple(rows), runs, best.name if best else None, best_run, NOTE
+        output_dir=folder,
+        task=task.name,
+        metric=task.main_metric,
+        settings=tuple(rows),
+        runs=runs,
+        best=best,
+        best_run=max(of_best, key=lambda name: of_best[name]["score"], default=None),
+        note=_note(len(means)),
+        expected_best=tuple(expected_best(list(means.values()))) if means else (),
+        unfinished=unfinished,
+        test=_test(list(of_best.values())),
     )
+
+
+def _note(compared: int) -> str:
+    if compared < 2:
+        return f"no other setting to choose from; {NO_TEST_SET}"
+    return (
+        f"the best of {compared} settings by the mean score on the validation set, so this score is too high for other "
+        f"data; {NO_TEST_SET}"
+    )
+
+
+def _test(records: Sequence[Record]) -> dict[str, float | None] | None:
+    scores = [record["test_score"] for record in records if "test_score" in record]
+    return {"n": len(scores), **_mean(scores)} if scores else None
+
+
+def limits(results: GridResults) -> list[str]:
+    """Returns what a reader of a score of the best setting has to know: how it was chosen, and which runs count."""
+    notes, folder = [], results.output_dir
+    if results.unfinished:
+        notes.append(
+            f"{folder}: this grid is not complete, with {counted(results.unfinished, 'run')} left, so another setting "
+            "may become the best one; repeat its command"
+        )
+    if len(results.expected_best) > 1:
+        notes.append(f"{folder}: {results.best} is {results.note}")
+    for row in results.settings:
+        if row.name == results.best and row.collapsed:
+            notes.append(
+                f"{folder}: {len(row.collapsed)} of {row.n} runs have collapsed: they predict the same for all examples"
+            )
+    return notes
 
 
 def _row(setting: Setting, records: Mapping[str, Record], pruned: bool) -> SettingResult:
     scores = [record["score"] for record in records.values() if "score" in record]
-    low, high = mean_interval(scores)
     return SettingResult(
         name=setting.name,
         values=dict(setting.values),
         n=len(scores),
-        mean=statistics.mean(scores) if scores else None,
-        sd=statistics.stdev(scores) if len(scores) > 1 else None,
+        **_mean(scores),
         median=statistics.median(scores) if scores else None,
         min=min(scores, default=None),
         max=max(scores, default=None),
-        low=low,
-        high=high,
         collapsed=tuple(name for name, record in records.items() if record.get("collapsed")),
         failed=tuple(name for name, record in records.items() if "error" in record),
         pruned=pruned,
     )
+
+
+def _mean(scores: Sequence[float]) -> dict[str, float | None]:
+    """Returns the mean, standard deviation and 95 % interval of scores of runs."""
+    low, high = mean_interval(scores) or (None, None)
+    mean = statistics.mean(scores) if scores else None
+    return {"mean": mean, "sd": statistics.stdev(scores) if len(scores) > 1 else None, "low": low, "high": high}
 
 
 def best_cells(definition: Definition, results: GridResults) -> list[Cell]:

@@ -38,11 +38,13 @@ class AllCells:
     """Source of a plain grid: its cells are known from the start."""
 
     def __init__(self, definition: Definition, folder: Path):
-        self.definition, self.folder = definition, folder
+        self.folder = folder
+        self._left = [cell for setting in definition.settings() for cell in definition.cells(setting)]
 
     def cells(self) -> list[Cell]:
-        every = (cell for setting in self.definition.settings() for cell in self.definition.cells(setting))
-        return [cell for cell in every if record_of(self.folder, cell) is None]
+        # A record stays while workers run, so each is read once.
+        self._left = [cell for cell in self._left if record_of(self.folder, cell) is None]
+        return self._left
 
     def more(self) -> bool:
         return False
@@ -123,7 +125,7 @@ def _report(definition: Definition, folder: Path, cell: Cell, record: Mapping[st
     left = max(definition.number_of_cells - ended, 0)
     at_most = "at most " if definition.search and left else ""
     where = "" if cell.fold is None else f" fold {cell.fold}"
-    collapsed = ", the same prediction for all examples" if record.get("collapsed") else ""
+    collapsed = ", collapsed (the same prediction for all examples)" if record.get("collapsed") else ""
     result = f"failed: {record['error']}" if "error" in record else f"score {record['score']:.4f}{collapsed}"
     rest = f"{at_most}{left} left, {duration(seconds)} each" if left else "none left"
     values = label(cell.setting.values) or "recipe"

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 _OUTPUTS = (".csv", ".jsonl", ".json", ".ndjson")
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+_GIVEN = "input_"  # before the name of a column that the prediction has too
 _OUTPUTS_AT_ONCE = 1 << 22  # inputs of a block, times labels: with very many labels their outputs fill the memory
 # Forms whose lines are no inputs: a task that reads one says so by `Task.read_file`.
 _NOT_LINES = (".json", ".conll", ".conllu", ".conllup", ".bio", ".iob", ".iob2")
@@ -207,7 +208,7 @@ def _stream(
         predictions = predictor.predict_columns(columns, reached)
         found = Predictions([], [])
         for given, prediction in zip(zip(*shown.values(), strict=True), predictions, strict=True):
-            found.rows.append({**dict(zip(shown, given, strict=True)), **prediction})
+            found.rows.append(with_prediction(dict(zip(shown, given, strict=True)), prediction))
             if form is not None:
                 found.rows[-1] = predictor.task.in_form(form, found.rows[-1])
                 found.lines.append(dumps(found.rows[-1]))  # in ASCII, so that no control character reaches a terminal
@@ -227,6 +228,26 @@ def _stream(
             with file.adding(len(each.rows)) as stream:
                 stream.write(as_text(each.rows).encode())
             yield each
+
+
+def with_prediction(given: Mapping[str, Any], prediction: Mapping[str, Any]) -> Row:
+    """Returns the columns of an input and those of its prediction, which no column of the input has.
+
+    A given column with the name of a prediction, or of a class beside its probability in CSV, becomes ``input_NAME``,
+    and one that is called so already ``input_input_NAME``, whether both are there or not: so a column has the same name
+    in all rows of all files, and predictions of predictions lose nothing.
+
+    >>> with_prediction({"id": 7, "label": "good", "input_label": "true"}, {"label": "bad"})
+    {'id': 7, 'input_label': 'good', 'input_input_label': 'true', 'label': 'bad'}
+    """
+    nested = tuple(f"{name}." for name, value in prediction.items() if isinstance(value, Mapping))
+
+    def is_taken(name: str) -> bool:
+        while name not in prediction and not name.startswith(nested) and name.startswith(_GIVEN):
+            name = name.removeprefix(_GIVEN)
+        return name in prediction or name.startswith(nested)
+
+    return {f"{_GIVEN}{name}" if is_taken(name) else name: value for name, value in given.items()} | dict(prediction)
 
 
 def _line(prediction: str, given: Iterable[Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -56,6 +56,11 @@ class Outcome:
     @cached_property
     def _judged(self) -> tuple[Sequence[Any], Sequence[Any]]:
         return self.task.judged(self.outputs, self.features, self.examples)
+
+    @cached_property
+    def collapse(self) -> str | None:
+        """Description of the predictions of a collapsed model, as "all predictions are 'good'"; None for others."""
+        return self.task.collapse(self.outputs, self.features, self.examples)
 
     def digests(self) -> list[str]:
         """Returns a digest of each example, by which the same example in another run is recognized."""
@@ -120,29 +125,6 @@ def _check_unchanged(folder: Path, splits: Mapping[str, Split]) -> None:
             f"{folder}: the data of {' and '.join(changed)} have changed since the run, so numbers computed from them "
             "would not agree with its results; restore the data"
         )
-
-
-def has_collapsed(outcome: Outcome) -> bool:
-    """Returns whether a model makes the same decision for all examples, such as the majority class."""
-    decisions = list(map(decision, outcome.decoded()))
-    return len(decisions) > 1 and len({each for row in decisions for each in row}) <= 1
-
-
-def decision(prediction: Mapping[str, Any]) -> tuple[Hashable, ...]:
-    """Returns the values of a prediction without probabilities and positions; one for each word or label in a list.
-
-    >>> decision({"label": "good", "probability": 0.9, "probabilities": {"bad": 0.1, "good": 0.9}})
-    ('good',)
-    >>> decision({"tags": ["O", "B-LOC"], "probabilities": [0.9, 0.8]})
-    ('O', 'B-LOC')
-    """
-    found: list[Hashable] = []
-    for name, value in prediction.items():
-        if "probabilit" in name or name in ("start", "end"):
-            continue
-        values = value if isinstance(value, (list, tuple)) else [value]
-        found += [each if isinstance(each, Hashable) else dumps(each) for each in values]
-    return tuple(found)
 
 
 def mean_outputs(members: Sequence[Outputs]) -> Outputs:

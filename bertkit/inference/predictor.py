@@ -45,12 +45,15 @@ class Evaluation:
         examples: number of examples scored.
         source: the file or Hub set of the examples.
         truncation: what ``max_seq_length`` cut off.
+        collapse: description of the predictions if they are all the same, such as "all predictions are 'good'", and the
+            labels are not; None otherwise.
     """
 
     metrics: dict[str, float]
     examples: int
     source: str
     truncation: dict[str, int]
+    collapse: str | None = None
 
 
 class Predictor:
@@ -299,6 +302,6 @@ def evaluate(
     columns_of_rows = ColumnsOf(found.examples)
     features = task.encode(columns_of_rows, predictor.tokenizer)
     cut = Truncation.of_lengths(features["length"], features["full_length"])
-    scores = task.score(predictor.outputs(features), features, columns_of_rows)
-    metrics = {f"eval_{name}": value for name, value in scores.items()}
-    return Evaluation(metrics, len(found.examples), found.source, asdict(cut))
+    results = predictor.outputs(features), features, columns_of_rows
+    metrics = {f"eval_{name}": value for name, value in task.score(*results).items()}
+    return Evaluation(metrics, len(found.examples), found.source, asdict(cut), task.collapse(*results))

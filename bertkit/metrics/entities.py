@@ -141,3 +141,26 @@ def count_entities(
         for counter, entities in ((right, found & true), (predicted, found), (actual, true)):
             counter.update(entity.type for entity in entities)
     return {kind: Counts(right[kind], predicted[kind], actual[kind]) for kind in sorted(predicted | actual)}
+
+
+def score_entities(
+    predictions: Sequence[Sequence[str]], references: Sequence[Sequence[str]], strict: bool = False
+) -> tuple[dict[str, float], dict[str, Counts]]:
+    """Computes ``overall_precision``, ``overall_recall``, ``overall_f1`` and ``overall_accuracy``, the share of words
+    with the right tag, all in [0, 1]; and counts the entities by type as `count_entities`.
+
+    Args:
+        predictions, references: the tags of each sentence, as many in both.
+        strict: as in `find_entities`.
+
+    Raises:
+        DataError: as `split_tag`; or there are no words.
+    """
+    sentences = zip(predictions, references, strict=True)
+    are_right = [given == expected for pair in sentences for given, expected in zip(*pair, strict=True)]
+    if not are_right:
+        raise DataError("nothing to score: there is no word in any sentence")
+    counts = count_entities(predictions, references, strict)
+    overall = Counts(*map(sum, zip(*counts.values(), strict=True))) if counts else Counts(0, 0, 0)
+    scores = dict(zip(("overall_precision", "overall_recall", "overall_f1"), overall.scores(), strict=True))
+    return scores | {"overall_accuracy": sum(are_right) / len(are_right)}, counts

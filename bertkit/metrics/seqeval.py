@@ -8,8 +8,7 @@ from typing import Any
 import datasets
 import evaluate
 
-from bertkit.errors import DataError
-from bertkit.metrics.entities import Counts, count_entities
+from bertkit.metrics.entities import Counts, score_entities
 from bertkit.metrics.in_memory import InMemoryMetric
 
 _CITATION = """@inproceedings{tjong-kim-sang-buchholz-2000-introduction,
@@ -62,23 +61,8 @@ class Seqeval(InMemoryMetric):
         for number, (given, expected) in enumerate(zip(predictions, references, strict=True)):
             if len(given) != len(expected):
                 raise ValueError(f"sentence {number}: {len(given)} tags are predicted for {len(expected)} words")
-        pairs = [
-            pair
-            for given, expected in zip(predictions, references, strict=True)
-            for pair in zip(given, expected, strict=True)
-        ]
-        if not pairs:
-            raise DataError("nothing to score: there is no word in any sentence")
-        counts = count_entities(predictions, references, strict=mode == "strict")
-        overall = Counts(*map(sum, zip(*counts.values(), strict=True))) if counts else Counts(0, 0, 0)
-        precision, recall, f1 = overall.scores()
-        return {
-            **{kind: _of_type(of_kind) for kind, of_kind in counts.items()},
-            "overall_precision": precision,
-            "overall_recall": recall,
-            "overall_f1": f1,
-            "overall_accuracy": sum(given == expected for given, expected in pairs) / len(pairs),
-        }
+        overall, counts = score_entities(predictions, references, strict=mode == "strict")
+        return {**{kind: _of_type(of_kind) for kind, of_kind in counts.items()}, **overall}
 
 
 def _of_type(counts: Counts) -> dict[str, Any]:

@@ -32,13 +32,13 @@ class Score:
 
     Attributes:
         name: name of the metric, as in the results without ``eval_``.
-        value: its value in ``all_results.json``.
-        low, high: 95 % bootstrap interval over the examples; None where there is none, or none with a width.
+        value: its value in ``all_results.json``; None where it is undefined, as a correlation of equal values is.
+        low, high: 95 % interval over the examples; None where there is none, or none with a width.
         is_main: whether checkpoints are compared by it.
     """
 
     name: str
-    value: float
+    value: float | None
     low: float | None = None
     high: float | None = None
     is_main: bool = False
@@ -111,6 +111,9 @@ def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool, finished:
         notices.append(f"{without_paths(run.changed)}")
     notices += not_finite(run.history)
     main = outcome.task.main_metric if outcome is not None else None
+    if outcome is not None and outcome.collapse:
+        predictions = outcome.collapse if texts else "the predictions for all examples are the same"
+        notices.append(f"This run has collapsed: {predictions} on the validation set.")
     curves = curve_section(run.history, main, run.record.get("baselines", {}), run.record.get("phases", ()))
     sections = [] if curves is None else [curves]
     mistakes: Sequence[Mistake] = ()
@@ -159,13 +162,8 @@ def _without_texts(section: Section) -> Section:
 
 
 def measure_of(outcome: Outcome, name: str) -> Any:
-    """Returns the function that computes a metric of predictions and references; a value that is not finite is 0."""
-
-    def measure(predictions: Sequence[Any], references: Sequence[Any]) -> float:
-        value = float(outcome.task.measured(predictions, references)[name])
-        return value if math.isfinite(value) else 0.0
-
-    return measure
+    """Returns the function that computes a metric of predictions and references; NaN where it is undefined."""
+    return lambda predictions, references: float(outcome.task.measured(predictions, references)[name])
 
 
 def judged_of(outcome: Outcome) -> tuple[Sequence[Any], Sequence[Any]] | None:
@@ -186,7 +184,7 @@ def _scores(run: RunFiles, outcome: Outcome | None, main: str | None) -> list[Sc
     """Returns the scores of the first validation set with their intervals, the main one first."""
     found = {key.removeprefix("eval_"): value for key, value in run.results.items() if key.startswith("eval_")}
     chosen = [key for key in found if is_score(key) and not key.endswith(("total", "thresh"))]
-    found = {key: found[key] for key in without_classes(chosen)}
+    found = {key: found[key] for key in without_classes(chosen, main)}
     intervals: dict[str, tuple[float | None, float | None]] = {}
     shown = list(found)
     if outcome is not None and (judged := judged_of(outcome)) is not None:
@@ -195,14 +193,15 @@ def _scores(run: RunFiles, outcome: Outcome | None, main: str | None) -> list[Sc
         for name in known:
             terms = outcome.task.score_terms(name, *judged)
             if name in found and (terms is not None or name == usual):
-                intervals[name] = _with_width(score_interval(*judged, measure_of(outcome, name), terms))
+                interval = score_interval(*judged, measure_of(outcome, name), terms) or (None, None)
+                intervals[name] = _with_width(interval)
         suffixes = tuple(key for key in found if any(key.startswith(f"{name}_") for name in known))
         shown = [key for key in found if key in known or key == main or key in suffixes or key.startswith("ece")]
         shown = shown if len(shown) <= 12 else [key for key in shown if key in known or key == main][:12]
         shown = ["loss", *shown] if "loss" in found and "loss" not in shown else shown
     order = sorted(shown, key=lambda key: (key != main, key not in intervals, key == "loss"))
     none = (None, None)
-    return [Score(key, float(found[key]), *intervals.get(key, none), is_main=key == main) for key in order]
+    return [Score(key, found[key], *intervals.get(key, none), is_main=key == main) for key in order]
 
 
 def _with_width(interval: tuple[float | None, float | None]) -> tuple[float | None, float | None]:

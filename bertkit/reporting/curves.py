@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bertkit.metrics import score_range
-from bertkit.progress import METRIC_NAMES, counted, is_score
+from bertkit.progress import counted, display_name, is_of_class, is_score
 from bertkit.reporting.figures import PALETTE
 from bertkit.tasks.report_charts import GREY
 from bertkit.tasks.report_parts import Chart, Section
@@ -35,20 +35,16 @@ def readable(name: str) -> str:
     >>> readable("masked_lm_loss"), readable("eval_f1_macro")
     ('masked LM loss', 'f1 macro')
     """
-    name = name.removeprefix("eval_")
-    return METRIC_NAMES.get(name, name.replace("_", " "))
+    return display_name(name.removeprefix("eval_"))
 
 
-def without_classes(names: Sequence[str]) -> list[str]:
-    """Returns metrics without those of single classes, which have a table: X_precision, X_recall and X_f1 together.
+def without_classes(names: Sequence[str], main_metric: str | None) -> list[str]:
+    """Returns metrics without those of single classes, which have a table; the main metric is kept.
 
-    >>> without_classes(["overall_f1", "overall_precision", "overall_recall", "PER_f1", "PER_precision", "PER_recall"])
-    ['overall_f1', 'overall_precision', 'overall_recall']
+    >>> without_classes(["overall_f1", "entity/PER/f1", "entity/LOC/f1"], "entity/LOC/f1")
+    ['overall_f1', 'entity/LOC/f1']
     """
-    ends = ("_precision", "_recall", "_f1")
-    prefixes = {name.removesuffix(end) for name in names for end in ends if name.endswith(end)}
-    classes = {prefix for prefix in prefixes if prefix != "overall" and all(prefix + end in names for end in ends)}
-    return [name for name in names if not any(f"{each}{end}" == name for each in classes for end in ends)]
+    return [name for name in names if name == main_metric or not is_of_class(name)]
 
 
 def points(history: History, key: str) -> Points:
@@ -141,7 +137,7 @@ def curve_section(
     trained = [key for key in trained if "per_second" not in key and points(history, key)[0]]
     scores = [key.removeprefix("eval_") for key in logged if key.startswith("eval_") and is_score(key)]
     scores = [key for key in scores if key not in trained and key != "loss" and not key.endswith(_COUNTS)]
-    scores = without_classes(scores)
+    scores = without_classes(scores, main_metric)
     charts = []
     for key in trained:
         curves = {"training": points(history, key), "validation": points(history, f"eval_{key}")}

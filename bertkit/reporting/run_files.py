@@ -136,7 +136,7 @@ def _record(path: Path) -> Mapping[str, Any]:
 
 def _results(path: Path) -> Mapping[str, float]:
     results = _json(path)
-    wrong = [key for key, value in results.items() if not isinstance(value, (int, float))]
+    wrong = [key for key, value in results.items() if not isinstance(value, (int, float, type(None)))]
     if wrong:
         raise _damaged(path, f"{shown(wrong[0])} is no number")
     return results

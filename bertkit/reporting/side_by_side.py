@@ -1,4 +1,4 @@
-"""Comparison of several runs: scores, paired differences with intervals, curves, and settings that differ."""
+"""Comparison of several runs: scores, the answers of `bertkit.compare`, curves, and settings that differ."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bertkit.inference.comparison import compare_systems, system_of
 from bertkit.inference.outcomes import Outcome
 from bertkit.metrics.pretraining import TOKENS
-from bertkit.metrics.statistics import paired_interval
-from bertkit.reporting.content import Content, judged_of, measure_of, measured_metric
+from bertkit.reporting.content import Content, judged_of
 from bertkit.reporting.curves import overlaid, readable
 from bertkit.reporting.page import DrawnSection, draw_section
 from bertkit.reporting.texts import number
@@ -64,11 +64,10 @@ def side_by_side(names: Sequence[str], contents: Sequence[Content], outcomes: Se
     curves = overlaid(history, dict.fromkeys([*_CURVES, *([f"eval_{main}"] if main else []), *_TOKEN_LOSSES]))
     return SideBySide(
         names=tuple(names),
-        scores=DataTable("Scores on the validation set, with 95 % intervals", ("metric", *names), rows),
-        differences=tuple(
-            _difference(names[0], name, outcomes[0], outcome)
-            for name, outcome in zip(names[1:], outcomes[1:], strict=True)
+        scores=DataTable(
+            "Scores on the validation set, with 95 % intervals over its examples", ("metric", *names), rows
         ),
+        differences=tuple(_differences(names, outcomes)),
         settings=DataTable("Settings", ("setting", *names), _settings([content.run.recipe for content in contents])),
         curves=None if curves is None else draw_section(curves, "all"),
     )
@@ -77,37 +76,42 @@ def side_by_side(names: Sequence[str], contents: Sequence[Content], outcomes: Se
 def _cell(score: Any) -> str | None:
     if score is None:
         return None
+    if score.value is None:
+        return "undefined"
     interval = "" if score.low is None else f"  [{number(score.low)}, {number(score.high)}]"
     return f"{number(score.value)}{interval}"
 
 
-def _difference(first: str, name: str, a: Outcome | None, b: Outcome | None) -> Difference:
-    title = f"{name} − {first}:"
+def _differences(names: Sequence[str], outcomes: Sequence[Outcome | None]) -> list[Difference]:
+    """Returns the answers to the questions of `bertkit.compare` for each further run, or why there are none."""
+    first = outcomes[0]
+    refusals = [_refusal(first, other) for other in outcomes[1:]]
+    compared = [
+        (name, outcome)
+        for name, outcome, refusal in zip(names[1:], outcomes[1:], refusals, strict=True)
+        if outcome is not None and not refusal
+    ]
+    sentences: dict[str, str] = {}
+    if compared and first is not None:
+        systems = [system_of(name, [outcome]) for name, outcome in ((names[0], first), *compared)]
+        sentences = {each.b: f"{each.models} {each.settings}" for each in compare_systems(systems).comparisons}
+    return [
+        Difference(f"A: {names[0]}, B: {name}.", sentences.get(name, refusal))
+        for name, refusal in zip(names[1:], refusals, strict=True)
+    ]
+
+
+def _refusal(a: Outcome | None, b: Outcome | None) -> str:
+    """Returns why two runs are not compared; empty if they are."""
     if a is None or b is None:
-        return Difference(title, "not compared, since a run has no predictions.")
+        return "not compared, since a run has no predictions."
     if type(a.task) is not type(b.task) or a.task.main_metric != b.task.main_metric:
-        return Difference(title, "not compared, since the runs have different tasks.")
+        return "not compared, since the runs have different tasks."
     if a.digests() != b.digests():
-        return Difference(title, "not compared, since the runs have different validation examples.")
-    judged, others = judged_of(a), judged_of(b)
-    if judged is None or others is None:
-        return Difference(title, "not compared, since the task does not score single examples.")
-    (given, references), (other, _) = judged, others
-    metric = measured_metric(a, judged)
-    measure = measure_of(a, metric)
-    difference = measure(other, references) - measure(given, references)
-    terms = a.task.score_terms(metric, given, references), b.task.score_terms(metric, other, references)
-    low, high = paired_interval(given, other, references, measure, terms)
-    if low is None or high is None:
-        return Difference(title, f"{readable(metric)} {difference:+.4f}; too few examples for an interval.")
-    says = (
-        "The interval contains 0: these examples do not tell the runs apart."
-        if low <= 0 <= high
-        else "The interval does not contain 0; whether this holds for other seeds needs several runs of each."
-    )
-    interval = f"95 % interval {low:+.4f} to {high:+.4f}"
-    text = f"{readable(metric)} {difference:+.4f}, {interval} (paired bootstrap, {len(references):,} examples). {says}"
-    return Difference(title, text)
+        return "not compared, since the runs have different validation examples."
+    if judged_of(a) is None or judged_of(b) is None:
+        return "not compared, since the task does not score single examples."
+    return ""
 
 
 def _settings(recipes: Sequence[Any]) -> list[tuple[Cell, ...]]:

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 from bertkit.errors import DataError
 from bertkit.inference.embedding import TEXTS_AT_ONCE
-from bertkit.inference.files import inputs_at_once, load_configured_task
+from bertkit.inference.files import inputs_at_once, load_configured_task, with_prediction
 from bertkit.inference.inputs import BLOCK
 from bertkit.inference.loaded import load
 from bertkit.inference.predictor import build_predictor
@@ -174,7 +174,7 @@ class Computer:
                 *self._computed(rows[:middle], names, file, rejected),
                 *self._computed(rows[middle:], names, file, rejected),
             ]
-        return [_joined(_values(row), new) for row, new in zip(rows, computed, strict=True)]
+        return [with_prediction(_values(row), new) for row, new in zip(rows, computed, strict=True)]
 
     def _reject(self, row: Row, reason: str, file: InputFile, rejected: list[tuple[Row, str]]) -> None:
         if self._job.on_error == "stop":
@@ -201,12 +201,3 @@ def _place(row: Row, file: InputFile) -> str:
 def _rejection(row: Row, reason: str, file: InputFile) -> str:
     line = {} if row.line is None else {"line": row.line}
     return dumps({"file": file.relative, "row": row.row, **line, "reason": reason}, ensure_ascii=False) + "\n"
-
-
-def _joined(given: dict[str, Any], computed: dict[str, Any]) -> dict[str, Any]:
-    """Returns the columns of a row and what was computed for it; a given column of the same name gets a prefix.
-
-    >>> _joined({"id": 7, "label": "good"}, {"label": "bad"})
-    {'id': 7, 'input_label': 'good', 'label': 'bad'}
-    """
-    return {(f"input_{name}" if name in computed else name): value for name, value in given.items()} | computed

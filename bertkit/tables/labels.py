@@ -1,112 +1,208 @@
 """Labels of a table (one class, several classes or a number per row) and the class names.
 
-Class names are always those of the data, so that predictions are readable without the table.
+What the values of a column become is decided here alone, by `decide`, and stated in one line before a training. Class
+names are those of the data, so that predictions are readable without the table; only whole numbers as pandas writes
+them beside missing values, ``1.0``, get the name ``1``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from datetime import date
+from decimal import Decimal
+from typing import Any, Literal, NamedTuple
 
-from bertkit.errors import raise_listed, shown
+from bertkit.errors import DataError, raise_listed, shortened, shown
+from bertkit.tables.spelling import appearance, is_invisible, is_number, likeness, look_alikes
 from bertkit.tables.table import Table, to_number
 
 Problem = Literal["single_label", "multi_label", "regression"]
 
+MOST_WHOLE_NUMBERS = 20
+"""Different numbers up to which they are the names of classes, if they are whole."""
+
+_WHOLE = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,300})(?:\.0*)?")  # not 007 and 1e5, which are names as they are
+_PADDED = re.compile(r"[+-]?0[0-9]+")
+_LIKE_MISSING = {"na", "n/a", "nan", "none", "null"}
+_MOST_LISTED = 20  # classes in a line
+
+
+class Labels(NamedTuple):
+    """What the labels of a column are.
+
+    Attributes:
+        problem: the kind of problem.
+        names: the class names in the order of their ids; none for regression.
+        line: a sentence on the problem, the classes with their counts, and what is unusual about their names.
+    """
+
+    problem: Problem
+    names: list[str]
+    line: str
+
 
 def is_missing(value: Any) -> bool:
-    """Returns whether a label is missing: null, NaN, an empty field or white space. Words like "None" are labels.
+    r"""Returns whether a label is missing: null, NaN, an empty field, or only white space and characters that cannot be
+    seen. Words like "None" are labels.
 
-    >>> is_missing(None), is_missing(" "), is_missing("None"), is_missing(0)
+    >>> is_missing(None), is_missing(" \u200b"), is_missing("None"), is_missing(0)
     (True, True, False, False)
     """
-    return value is None or value != value or (isinstance(value, str) and not value.strip())
+    if isinstance(value, str):
+        return all(each.isspace() or is_invisible(each) for each in value)
+    return value is None or value != value
 
 
-def infer_problem(table: Table, column: str) -> tuple[Problem, str]:
+def decide(table: Table, column: str, problem: Problem | None = None, names: Sequence[str] = ()) -> Labels:
+    """Decides what the labels of a training set are.
+
+    Args:
+        table: the training set.
+        column: column of the labels.
+        problem: the kind of problem; ``None`` infers it as `infer_problem`.
+        names: the class names, if they are known in advance.
+
+    Raises:
+        DataError: as `infer_problem`.
+    """
+    values = table.columns[column]
+    if problem is not None:
+        why = "as given"
+    elif names:
+        problem = "multi_label" if any(isinstance(value, list) for value in values) else "single_label"
+        why = "with names that are given"
+    else:
+        problem, why = infer_problem(table, column)
+    if problem == "regression":
+        numbers = sorted({number for number in map(to_number, values) if math.isfinite(number)})
+        span = f" from {numbers[0]:g} to {numbers[-1]:g}" if numbers else ""
+        return Labels(problem, [], f"problem: regression ({len(numbers):,} different numbers{span}), {why}")
+    names = list(names) or class_names(values)
+    classes = _Classes(names)
+    rows = Counter(text for text in _labels(values) if classes.find(text) is not None)
+    counts = dict.fromkeys(names, 0)
+    for text, count in rows.items():
+        counts[names[classes.id(text)]] += count
+    listed = [f"{_quoted(name)} {count:,}" for name, count in list(counts.items())[:_MOST_LISTED]]
+    more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
+    what = f"{len(names)} {'class' if len(names) == 1 else 'classes'} ({', '.join(listed)}{more})"
+    line = f"problem: {problem} with {what}, {why}"
+    return Labels(problem, names, "; ".join([line, *_remarks(rows, counts)]))
+
+
+def infer_problem(
+    table: Table, column: str, remedies: tuple[str, str] = ("--problem single_label", "--problem regression")
+) -> tuple[Problem, str]:
     """Infers the kind of problem from the form of the labels; missing labels are ignored.
 
-    Lists mean several labels per row. Numbers mean regression if at least one is a float or is text that is not a whole
-    number; whole numbers only are classes, like words.
+    Lists mean several labels per row, words one class per row. At most 20 different whole numbers (``1``, ``1.0``,
+    ``1e5``) are classes as well, and any number of them if some are written with zeros in front (``007``). More than
+    20 different numbers are a regression.
+
+    Args:
+        table: the rows.
+        column: column of the labels.
+        remedies: what to give where the labels are names of classes, and where they are numbers, for messages.
 
     Returns:
-        The problem, and the numbers of labels from which it was inferred, as text.
+        The problem, and what it was inferred from, as text.
 
     Raises:
         DataError: some labels are finite numbers and others are not, such as ``N/A``, ``nan`` or ``inf`` among scores:
             either they are dirt, or the numbers are names of classes. The message lists the first ten of the fewer
-            ones.
+            ones. Or there are few different numbers, and some have decimals: these can be both.
 
-    >>> infer_problem(Table({"score": ["3", "1.5", ""]}, "x.csv", ""), "score")
-    ('regression', 'inferred from 2 labels: numbers, 1 not written as a whole number (the first: x.csv, row 2)')
+    >>> infer_problem(Table({"label": ["1.0", "0.0", ""]}, "x.csv", ""), "label")
+    ('single_label', 'inferred from 2 labels: whole numbers')
+    >>> infer_problem(Table({"version": ["3.1", "3.10", "4"]}, "x.csv", ""), "version")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    bertkit.errors.DataError: x.csv: 'version' has 2 different numbers, some with decimals ('3.1', '3.10', '4'); ...
     """
     values = table.columns[column]
-    rows: dict[str, list[int]] = {"list": [], "word": [], "whole": [], "fraction": []}
+    rows: dict[str, list[int]] = {"list": [], "word": [], "number": []}
     for row, value in enumerate(values):
         if not is_missing(value):
             rows[_form(value)].append(row)
-    lists, words, whole, fractions = rows.values()
-    known = f"inferred from {len(lists) + len(words) + len(whole) + len(fractions)} labels"
+    lists, words, numbers = rows.values()
+    known = f"inferred from {len(lists) + len(words) + len(numbers):,} labels"
     if lists:
         return "multi_label", f"{known}: lists"
-    if words and (whole or fractions):
-        numbers = sorted([*whole, *fractions])
+    if words and numbers:
         fewer, others, what = (words, numbers, "") if len(words) <= len(numbers) else (numbers, words, "no ")
         raise_listed(
             [
                 f"{table.place(row)}: {column!r} is {shown(values[row])}, where {len(others)} other labels are {what}"
-                f"finite numbers, such as {shown(values[others[0]])}; mend or remove the row, or give --problem "
-                "single_label if all are names of classes"
+                f"finite numbers, such as {shown(values[others[0]])}; mend or remove the row, or give "
+                f"{remedies[0]} if all are names of classes"
                 for row in fewer
             ]
         )
-    if fractions:
-        first = table.place(fractions[0])
-        return (
-            "regression",
-            f"{known}: numbers, {len(fractions)} not written as a whole number (the first: {first})",
+    if not numbers:
+        return "single_label", f"{known}: words"
+    spellings = {str(values[row]).strip(): to_number(values[row]) for row in numbers}
+    different = sorted(set(spellings.values()))
+    are_whole = all(number.is_integer() for number in different)
+    if are_whole and any(map(_PADDED.fullmatch, spellings)):
+        return "single_label", f"{known}: whole numbers, some with zeros in front"
+    if len(different) > MOST_WHOLE_NUMBERS:
+        return "regression", f"{known}; give {remedies[0]} if the numbers are names of classes"
+    if not are_whole:
+        raise DataError(
+            f"{table.source}: {column!r} has {len(different)} different numbers, some with decimals "
+            f"({_listed(sorted(spellings))}); give {remedies[1]} if they are amounts, or {remedies[0]} "
+            "if they are names of classes"
         )
-    return "single_label", f"{known}: {'words' if words else 'whole numbers'}"
+    return "single_label", f"{known}: whole numbers"
 
 
 def _form(value: Any) -> str:
     if isinstance(value, list):
         return "list"
-    if not math.isfinite(to_number(value)):
-        return "word"
-    return "fraction" if _is_fraction(value) else "whole"
+    return "number" if math.isfinite(to_number(value)) else "word"
 
 
-def class_names(values: Sequence[Any]) -> list[str]:
+def class_names(values: Iterable[Any]) -> list[str]:
     """Returns the distinct labels as text: whole numbers in numeric order, anything else in alphabetical order.
 
     Missing and invalid labels are skipped; `class_ids` and `class_sets` raise an error for them.
 
     >>> class_names(["no", "yes", "no"]), class_names([10, 9]), class_names([["b"], ["a", "b"]])
     (['no', 'yes'], ['9', '10'], ['a', 'b'])
+    >>> class_names([1.0, 0.0]), class_names(["1.0", "1.1"])
+    (['0', '1'], ['1.0', '1.1'])
     """
-    flat = [label for value in values for label in (value if isinstance(value, list) else [value])]
-    names = {str(label) for label in flat if _is_label(label)}
-    try:
-        return sorted(names, key=lambda name: (int(name), name))  # 1 and 01 are two names
-    except ValueError:
-        return sorted(names)
+    names = set(names_of_labels(values).values())
+    if all(is_number(name) and to_number(name).is_integer() for name in names):
+        return sorted(names, key=lambda name: (to_number(name), name))  # 1 and 01 are two names
+    return sorted(names)
+
+
+def names_of_labels(values: Iterable[Any]) -> dict[str, str]:
+    """Returns the class name of each distinct label, both as text: the label itself, or ``1`` for ``1.0`` if all labels
+    are whole numbers."""
+    labels = dict.fromkeys(_labels(values))
+    numbers = {label: _whole(label) for label in labels}
+    if None in numbers.values():
+        return {label: label for label in labels}
+    return {label: str(number) if "." in label else label for label, number in numbers.items()}
 
 
 def class_ids(table: Table, column: str, names: Sequence[str]) -> list[int]:
-    """Returns the class of every row as an index into ``names``.
+    """Returns the class of every row as an index into ``names``; ``1.0`` is the class ``1``, and the other way round.
 
     Raises:
         DataError: a label is missing or is not one of ``names``; the message lists the first ten such rows.
     """
-    ids = {name: index for index, name in enumerate(names)}
+    classes = _Classes(names)
     values = _values(table, column)
     raise_listed(
-        [f"{table.place(row)}: {fault}" for row, value in enumerate(values) for fault in _faults(value, column, ids)]
+        [f"{table.place(row)}: {fault}" for row, value in enumerate(values) for fault in classes.faults(value, column)]
     )
-    return [ids[str(value)] for value in values]
+    return [classes.id(value) for value in values]
 
 
 def class_sets(table: Table, column: str, names: Sequence[str]) -> list[list[float]]:
@@ -116,12 +212,12 @@ def class_sets(table: Table, column: str, names: Sequence[str]) -> list[list[flo
         DataError: a row does not have a list, or has a label that is not one of ``names``; the message lists the first
             ten faults.
     """
-    ids = {name: index for index, name in enumerate(names)}
+    classes = _Classes(names)
     values = _values(table, column)
     faults: list[str] = []
     for row, value in enumerate(values):
         if isinstance(value, list):
-            faults += [f"{table.place(row)}: {fault}" for label in value for fault in _faults(label, column, ids)]
+            faults += [f"{table.place(row)}: {fault}" for label in value for fault in classes.faults(label, column)]
         elif value is None:
             faults.append(f"{table.place(row)}: no value for {column!r}")
         else:
@@ -130,9 +226,56 @@ def class_sets(table: Table, column: str, names: Sequence[str]) -> list[list[flo
                 "the separator with --label-separator"
             )
     raise_listed(faults)
-    return [
-        [float(name in present) for name in names] for present in ({str(each) for each in value} for value in values)
-    ]
+    present = [{classes.id(label) for label in value} for value in values]
+    return [[float(number in of_row) for number in range(len(names))] for of_row in present]
+
+
+class _Classes:
+    """Class names, among which labels are found by their text, or whole numbers by their value."""
+
+    def __init__(self, names: Sequence[str]):
+        self.names = names
+        self._ids = {name: number for number, name in enumerate(names)}
+        wholes = Counter(map(_whole, names))
+        self._by_value = {_whole(name): number for name, number in self._ids.items() if wholes[_whole(name)] == 1}
+        self._by_value.pop(None, None)
+
+    def find(self, label: str) -> int | None:
+        """Returns the id of a label; ``None`` if it is no class."""
+        return self._ids[label] if label in self._ids else self._by_value.get(_whole(label))
+
+    def id(self, label: Any) -> int:
+        """Returns the id of a label without faults."""
+        found = self.find(str(label))
+        assert found is not None
+        return found
+
+    def faults(self, value: Any, column: str) -> list[str]:
+        """Returns the faults of one label."""
+        if is_missing(value):
+            return [f"no value for {column!r}"]
+        if not _is_label(value):
+            return [f"{column} is {shown(value)}; expected one label"]
+        label = str(value)
+        if self.find(label) is not None:
+            return []
+        fault = f"label {shown(label)} is not one of {_listed(self.names)}"
+        alike = [name for name in self.names if appearance(name) == appearance(label)]
+        return [f"{fault}; {label!a} and {alike[0]!a} {likeness(label)}" if alike else fault]
+
+
+def other_spellings(values: Iterable[Any], names: Sequence[str]) -> str:
+    """Returns a note on labels that are read as a class of another spelling, such as ``1.0`` as ``1``; else empty.
+
+    >>> other_spellings([1.0, 0.0, 1], ["0", "1"])
+    "'0.0', '1.0' are read as '0', '1'"
+    """
+    classes = _Classes(names)
+    labels = sorted(label for label in {*_labels(values)} - {*names} if classes.find(label) is not None)
+    if not labels:
+        return ""
+    read = _listed([names[classes.id(label)] for label in labels])
+    return f"{_listed(labels)} {'is' if len(labels) == 1 else 'are'} read as {read}"
 
 
 def named(table: Table, column: str) -> Table:
@@ -149,7 +292,7 @@ def named(table: Table, column: str) -> Table:
     values = table.columns[column]
     raise_listed(
         [
-            f"{table.place(row)}: {column} is {value!r}; expected 0 to {len(names) - 1}, a class of {_shown(names)}"
+            f"{table.place(row)}: {column} is {value!r}; expected 0 to {len(names) - 1}, a class of {_listed(names)}"
             for row, value in enumerate(values)
             for each in (value if isinstance(value, list) else [value])
             if each is not None and not -1 <= each < len(names)
@@ -192,27 +335,52 @@ def texts(table: Table, column: str) -> list[str]:
     return values
 
 
+def _remarks(rows: Mapping[str, int], counts: Mapping[str, int]) -> list[str]:
+    """Returns what is unusual about the labels of a training set.
+
+    Args:
+        rows: number of rows of each label as it is written.
+        counts: number of rows of each class.
+    """
+    remarks = [other_spellings(rows, list(counts))]
+    if words := [name for name in counts if name.strip().casefold() in _LIKE_MISSING]:
+        what = "is the name of a class" if len(words) == 1 else "are names of classes"
+        remarks.append(f"{_listed(words)} {what}, as any other word; a missing label is an empty field")
+    for group in look_alikes(sorted(rows)):
+        classes = [name for name in group if name in counts]
+        named = " and ".join(f"{label!a} {rows[label]:,}" for label in group)
+        if len(classes) < 2:  # 1 and 1.0
+            remarks.append(f"warning: {named} are one class")
+        else:
+            remarks.append(f"warning: {named} {likeness(group[0])}, and each is a class of its own")
+    return list(filter(None, remarks))
+
+
 def _values(table: Table, column: str) -> list[Any]:
     """Returns the values of a column, including missing ones, so that one message can list all faults."""
     return table.columns[column] if column in table.columns else table.column(column)
 
 
+def _labels(values: Iterable[Any]) -> Iterator[str]:
+    """Yields the labels of rows as text, without those that are missing or invalid."""
+    for value in values:
+        for label in value if isinstance(value, list) else [value]:
+            if _is_label(label):
+                yield str(label)
+
+
 def _is_label(value: Any) -> bool:
-    return isinstance(value, str | int | float) and not is_missing(value)
+    return isinstance(value, str | int | float | Decimal | date) and not is_missing(value)
 
 
-def _faults(value: Any, column: str, ids: Mapping[str, int]) -> list[str]:
-    """Returns the faults of one label."""
-    if is_missing(value):
-        return [f"no value for {column!r}"]
-    if not _is_label(value):
-        return [f"{column} is {shown(value)}; expected one label"]
-    return [] if str(value) in ids else [f"label {shown(str(value))} is not one of {_shown(list(ids))}"]
+def _whole(text: str) -> int | None:
+    """Returns the value of a whole number, written ``1`` or ``1.0``; ``None`` for other text."""
+    return int(text.partition(".")[0]) if _WHOLE.fullmatch(text) else None
 
 
-def _shown(names: Sequence[str]) -> str:
+def _quoted(name: str) -> str:
+    return shortened(repr(name), 60)
+
+
+def _listed(names: Sequence[str]) -> str:
     return ", ".join(map(shown, names[:10])) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
-
-
-def _is_fraction(value: Any) -> bool:
-    return isinstance(value, float) or (isinstance(value, str) and not value.strip().lstrip("+-").isdigit())

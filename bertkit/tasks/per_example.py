@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bertkit.errors import DataError, did_you_mean
+from bertkit.errors import DataError, did_you_mean, shown
+from bertkit.json_text import dumps
 from bertkit.metrics.terms import Terms
 from bertkit.tasks.arrays import Outputs
 from bertkit.tasks.report_parts import Mistake, Section, surest
@@ -13,8 +14,6 @@ from bertkit.tasks.splits import Columns, FineTuningData
 
 if TYPE_CHECKING:
     from datasets import Dataset
-
-_FEWEST_JUDGED = 10  # examples; of fewer, the same prediction may be right
 
 
 class PerExample:
@@ -71,15 +70,17 @@ class PerExample:
         """Returns predictions or references of `judged` as plain data for files, with the names of classes."""
         return [value.item() if hasattr(value, "item") else value for value in values]
 
-    def warning_on(self, outputs: Outputs, features: Columns, examples: Columns) -> str | None:
-        """Returns a warning about the predictions of a run for its validation set, such as `warning_of_one_prediction`.
-
-        By default there is none.
+    def collapse(self, outputs: Outputs, features: Columns, examples: Columns) -> str | None:
+        """Describes the predictions of a collapsed model, which predicts the same for all examples: see `collapse_of`.
 
         Args:
             outputs, features, examples: as for `bertkit.tasks.base.Task.decode`, of a labelled split.
         """
-        return None
+        try:
+            predictions, references = (self.named(values) for values in self.judged(outputs, features, examples))
+        except DataError:
+            return collapse_of(map(decision, self.decode(outputs, features, examples)))
+        return collapse_of(map(decision, predictions), map(decision, references))
 
     # ---- the report of a run ----------------------------------------------------------------------------------------
 
@@ -136,13 +137,36 @@ class PerExample:
         )
 
 
-def warning_of_one_prediction(predicted: Iterable[str], true: Iterable[str]) -> str | None:
-    """Returns a warning if all predictions are the same, unlike the references; None otherwise, and for few of them."""
-    found, references = list(predicted), set(true)
-    if len(found) < _FEWEST_JUDGED or len(set(found)) > 1 or len(references) < 2:
+def collapse_of(predicted: Iterable[Hashable], true: Iterable[Hashable] | None = None) -> str | None:
+    """Describes predictions that are all the same although the references differ; None for others, and for one alone.
+
+    Args:
+        predicted, true: predictions and references, such as `decision` returns them; ``true`` is None if unknown.
+
+    >>> collapse_of([("good",), ("good",)], [("good",), ("bad",)])
+    "all predictions are 'good'"
+    >>> collapse_of([("good",), ("good",)], [("good",), ("good",)]), collapse_of([("good",), ("bad",)])
+    (None, None)
+    """
+    predictions = list(predicted)
+    if len(predictions) < 2 or len(set(predictions)) > 1 or (true is not None and len(set(true)) < 2):
         return None
-    said = f"all predictions are {found[0]!r}" if found[0] else "no label is predicted"
-    return (
-        f"warning: {said} on the validation set; train longer, or try another train.learning_rate or train.seed, or "
-        "train.class_weights if most examples have this label"
-    )
+    values = predictions[0] if isinstance(predictions[0], tuple) else (predictions[0],)
+    if not values:
+        return "no label is predicted"
+    return f"all predictions are {shown(', '.join(map(str, values)))}"
+
+
+def decision(value: Any) -> tuple[Hashable, ...]:
+    """Returns the values of a prediction or a reference without ids, probabilities and positions.
+
+    >>> decision({"label": "good", "probability": 0.9, "probabilities": {"bad": 0.1, "good": 0.9}})
+    ('good',)
+    >>> decision(["plot", "cast"]), decision("good")
+    (('plot', 'cast'), ('good',))
+    """
+    if isinstance(value, Mapping):
+        names = [name for name in value if "probabilit" not in name and name not in ("id", "start", "end")]
+        return tuple(each for name in names for each in decision(value[name]))
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return tuple(each if isinstance(each, Hashable) else dumps(each) for each in values)

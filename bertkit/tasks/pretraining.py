@@ -7,6 +7,7 @@ This module defines the recipe values, loads the corpus and selects the held-out
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -74,6 +75,8 @@ class DataSettings(ExampleSettings):
             ``module:function`` or ``file.py:function``.
         validation_fraction: fraction of the documents held out for evaluation, in [0, 0.5]; with NSP at least two
             documents, so that random sentences also come from held-out text. 0 holds out none.
+        min_validation_documents: hold out at least this number of documents, and none if fewer would be left to train
+            on; at least 1, with NSP at least 2.
         phases: sequence length → fraction of the steps, in the order of training; lengths above ``max_seq_length`` are
             reduced to it. Empty is a single phase of ``max_seq_length``.
         max_train_samples: train on at most this number of documents, the first ones.
@@ -95,6 +98,7 @@ class DataSettings(ExampleSettings):
     sentence_per_line: bool = False
     sentence_splitter: str = "rules"
     validation_fraction: float = 0.05
+    min_validation_documents: int = 1
     phases: dict[int, float | int] = field(default_factory=dict)
     max_train_samples: int | None = None
     max_eval_samples: int | None = None
@@ -102,7 +106,7 @@ class DataSettings(ExampleSettings):
     def __post_init__(self) -> None:
         if not 0 <= self.validation_fraction <= 0.5:
             raise ValueError(f"validation_fraction: expected 0 to 0.5, got {self.validation_fraction}")
-        for name in ("max_train_samples", "max_eval_samples", "min_pair_frequency"):
+        for name in ("max_train_samples", "max_eval_samples", "min_pair_frequency", "min_validation_documents"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name}: {value} is not at least 1")
@@ -191,8 +195,9 @@ class PretrainingCorpus:
     Attributes:
         train: a subset of a token store, or a stream of token stores.
         validation: held-out documents, disjoint from ``train``; ``None`` if there are none.
-        facts: entries of ``run.json``: the ``fingerprint``, the commits of Hub data sets (``revisions``), and the
-            numbers of documents, sentences and tokens.
+        facts: entries of ``run.json``: the ``fingerprint``, the commits of Hub data sets (``revisions``), the numbers
+            of documents, sentences and tokens, and SHA-256 digests of the selected documents, ``train_digest`` and
+            ``held_out_digest``.
     """
 
     train: StoreView | StreamedBlocks
@@ -241,7 +246,7 @@ def load_corpus(
     splitter = find_splitter(data.sentence_splitter)
 
     def held_out(num_documents: int) -> np.ndarray:
-        return held_out_documents(num_documents, data.validation_fraction, seed, pair_objective)
+        return _held_out(num_documents, data, seed, pair_objective)
 
     revisions = {source.name: source.revision for source in sources if source.revision}
     if data.streaming:
@@ -266,7 +271,7 @@ def load_corpus(
 def _stored_corpus(
     store: TokenStore, data: DataSettings, revisions: dict[str, str], seed: int, pair_objective: str
 ) -> PretrainingCorpus:
-    chosen = held_out_documents(store.num_documents, data.validation_fraction, seed, pair_objective)
+    chosen = _held_out(store.num_documents, data, seed, pair_objective)
     train = np.setdiff1d(np.arange(store.num_documents), chosen)[: data.max_train_samples]
     facts = {
         "fingerprint": store.fingerprint,
@@ -283,8 +288,18 @@ def _stored_corpus(
 def _corpus(
     train: StoreView | StreamedBlocks, validation: StoreView | None, facts: dict[str, Any]
 ) -> PretrainingCorpus:
-    held_out = validation.num_documents if validation else 0
-    return PretrainingCorpus(train, validation, {**facts, "held_out_documents": held_out})
+    held_out = {
+        "held_out_documents": validation.num_documents if validation else 0,
+        "train_digest": _digest(facts["fingerprint"], train),
+        "held_out_digest": _digest(facts["fingerprint"], validation),
+    }
+    return PretrainingCorpus(train, validation, {**facts, **held_out})
+
+
+def _digest(fingerprint: str, documents: StoreView | StreamedBlocks | None) -> str:
+    """Returns the SHA-256 of the documents of a corpus with this fingerprint; that of a stream covers their choice."""
+    numbers = documents.documents if isinstance(documents, StoreView) else np.empty(0, np.int64)
+    return hashlib.sha256(fingerprint.encode() + numbers.tobytes()).hexdigest()
 
 
 def curve_facts(
@@ -314,18 +329,27 @@ def curve_facts(
     return {"baselines": baselines, "phases": steps}
 
 
-def held_out_documents(num_documents: int, fraction: float, seed: int, pair_objective: str = "nsp") -> np.ndarray:
+def _held_out(num_documents: int, data: DataSettings, seed: int, pair_objective: str) -> np.ndarray:
+    least = data.min_validation_documents
+    return held_out_documents(num_documents, data.validation_fraction, seed, pair_objective, least)
+
+
+def held_out_documents(
+    num_documents: int, fraction: float, seed: int, pair_objective: str = "nsp", least: int = 1
+) -> np.ndarray:
     """Selects the documents for evaluation, (N,) int64 in ascending order, as a function of the seed and their number.
 
-    The result is empty if either side of the split would have too few documents: NSP needs two, one of them for random
-    sentences.
+    The result is empty if either side of the split would have fewer than ``least`` documents; NSP needs two, one of
+    them for random sentences.
 
     >>> len(held_out_documents(100, 0.05, seed=42)), len(held_out_documents(9, 0.05, seed=42))
     (5, 2)
     >>> len(held_out_documents(3, 0.05, seed=42)), len(held_out_documents(3, 0.05, seed=42, pair_objective="sop"))
     (0, 1)
+    >>> len(held_out_documents(3, 0.05, seed=42, pair_objective="none", least=2))
+    0
     """
-    least = 2 if pair_objective == "nsp" else 1
+    least = max(least, 2 if pair_objective == "nsp" else 1)
     number = max(least, round(num_documents * fraction))
     if fraction == 0 or num_documents - number < least:
         return np.empty(0, np.int64)

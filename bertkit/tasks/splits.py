@@ -137,6 +137,7 @@ class Split:
         source: the file or Hub data set of the split, for messages and the model card.
         fingerprint: digest of the content, for ``run.json``.
         notes: remarks on the data, which are printed and recorded.
+        labels: what the labels of a training set were taken for, also one of the notes; empty if nothing was inferred.
         doubts: code of a rule of `bertkit.checks` → what is doubtful in the source and cannot be seen in ``examples``.
         numbers: number of each example in the source, from 1; ``None`` numbers the examples themselves.
         unit: what ``numbers`` count: ``line`` or ``row``.
@@ -149,6 +150,7 @@ class Split:
     doubts: Mapping[str, str] = field(default_factory=dict)
     numbers: Sequence[int] | None = None
     unit: str = "row"
+    labels: str = ""
 
     @classmethod
     def of_table(

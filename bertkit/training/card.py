@@ -45,6 +45,7 @@ def finetuned_card(
     encoder = "BERT" if family in BERT else family
     suffixes = tuple(name.removeprefix("validation") for name in splits if name.startswith("validation_"))
     scores = [key for key in metrics if is_score(key) and not key.startswith("eval_loss")]
+    collapse = f"The model has collapsed: {escape(record.collapse)} on the validation set." if record.collapse else ""
     has_own_train_file = getattr(recipe.data, "train_file", None) is not None
     return CardFacts(
         title=f"{encoder} fine-tuned on {task.name}",
@@ -65,7 +66,7 @@ def finetuned_card(
         dataset=task.dataset,
         training_sets=() if task.dataset is None or has_own_train_file else task.dataset[:1],
         family=family,
-        note=note,
+        note=" ".join(filter(None, (note, collapse))),
     )
 
 

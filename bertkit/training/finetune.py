@@ -45,6 +45,11 @@ from bertkit.training.start import finetuning_start
 from bertkit.training.trainer import BertkitTrainer
 from bertkit.training.tuning import check_tuning, tune, tuned_class
 
+_AGAINST_COLLAPSE = (
+    "train longer, or try another train.learning_rate or train.seed, or train.class_weights if most examples have this "
+    "label"
+)
+
 
 @writes_run
 def finetune(
@@ -104,8 +109,9 @@ def finetune(
             with run.files() as folder:
                 config.save_pretrained(folder)
     outcome = _outcome(task, trainer, splits, prepared.features)
-    if warning := task.warning_on(outcome.outputs, outcome.features, outcome.examples):
-        say(warning)
+    if outcome.collapse:
+        say(f"warning: {outcome.collapse} on the validation set; {_AGAINST_COLLAPSE}")
+        run.record.collapse = outcome.collapse
     metrics = _score_and_predict_the_rest(task, run, trainer, splits, prepared.features, evaluation)
     return run.finish(
         trainer, finetuned_card(task, splits, run.recipe, config, metrics, run.record, card_note), outcome

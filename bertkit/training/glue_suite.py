@@ -29,7 +29,7 @@ from bertkit.tasks.splits import is_scored
 from bertkit.training.callbacks import check_callbacks
 from bertkit.training.finetune import finetune, with_absolute_paths
 from bertkit.training.recovery.run_scope import writes_run
-from bertkit.training.run_directory import check_repeated_run, contents, is_finished
+from bertkit.training.run_directory import check_repeated_run, contents, is_finished, recorded
 from bertkit.training.tracking.tracking import run_group
 
 RESULTS, SUBMISSION = "glue_results.json", "glue_submission.zip"
@@ -47,6 +47,7 @@ class GlueResults:
         average: mean of ``scores``.
         submission: the zip file for the leaderboard; ``None`` if no task had a test set.
         missing: files that the leaderboard requires and no task has written.
+        collapsed: task → description of its predictions on dev, if they are all the same; see `bertkit.training.Run`.
     """
 
     output_dir: Path
@@ -55,6 +56,7 @@ class GlueResults:
     average: float
     submission: Path | None
     missing: tuple[str, ...]
+    collapsed: dict[str, str]
 
 
 def glue_tasks() -> list[str]:
@@ -158,12 +160,14 @@ def _conclude(recipes: Mapping[str, Recipe], results: dict[str, dict[str, float]
         scores[name] = 100 * statistics.mean(results[name][f"eval_{task.main_metric}{suffix}"] for suffix in suffixes)
     average = statistics.mean(scores.values())
     files, missing = submission_files({name: (recipe, output_dir / name) for name, recipe in recipes.items()})
-    found = GlueResults(output_dir, results, scores, average, output_dir / SUBMISSION if files else None, missing)
+    collapsed = {name: text for name in recipes if (text := recorded(output_dir / name).get("collapse"))}
+    submission = output_dir / SUBMISSION if files else None
+    found = GlueResults(output_dir, results, scores, average, submission, missing, collapsed)
     if not is_main_process():
         return found
     remove_unfinished(output_dir)
     write_submission(files, output_dir)
-    write_json(output_dir / RESULTS, {"tasks": results, "scores": scores, "average": average})
+    write_json(output_dir / RESULTS, {"tasks": results, "scores": scores, "average": average, "collapsed": collapsed})
     return found
 
 
@@ -203,7 +207,8 @@ def glue_table(results: GlueResults) -> str:
     lines = []
     for name, score in results.scores.items():
         shown = ", ".join(f"{key.removeprefix('eval_')} {value:.4f}" for key, value in results.tasks[name].items())
-        lines.append(f"{name:<{width}}  {score:5.1f}  {shown}")
+        collapse = f", collapsed: {results.collapsed[name]}" if name in results.collapsed else ""
+        lines.append(f"{name:<{width}}  {score:5.1f}  {shown}{collapse}")
     number = len(results.scores)
     lines.append(f"{'':<{width}}  {results.average:5.1f}  average of {counted(number, 'task')}, on dev")
     if results.submission is not None:

@@ -35,6 +35,7 @@ class ListedRun:
         checkpoint: name of the checkpoint that the run started from, without its folder; None for new weights.
         metric, score: main metric on the validation set, in [0, 1] or [-1, 1]; of a grid the mean of its best setting.
             None before the end, or without a validation set.
+        collapsed: number of the runs of the score that predict the same for all validation examples; of a run 0 or 1.
         date: last change, in UTC and ISO 8601.
         cells: of a grid the number of its ended runs; None for a run.
     """
@@ -47,6 +48,7 @@ class ListedRun:
     score: float | None
     date: str
     cells: int | None = None
+    collapsed: int = 0
 
 
 def runs(folder: str | Path) -> list[ListedRun]:
@@ -92,7 +94,8 @@ def _run(folder: Path) -> ListedRun:
         state = "running"
     elif state != "finished" and "error" in _json(folder.absolute().parents[1] / RECORDS / f"{folder.name}.json"):
         state = "failed"
-    return ListedRun(folder, state, *_of_recipe(recipe), metric, score, _date(folder))
+    collapsed = int(bool(record.get("collapse")))
+    return ListedRun(folder, state, *_of_recipe(recipe), metric, score, _date(folder), collapsed=collapsed)
 
 
 def _grid(folder: Path) -> ListedRun:
@@ -100,12 +103,12 @@ def _grid(folder: Path) -> ListedRun:
     records = folder / RECORDS
     ended = len(list(records.glob("*.json"))) if records.is_dir() else 0
     rows = [row for row in results.get("settings", ()) if row["name"] == results.get("best")]
-    score = rows[0]["mean"] if rows else None
+    score, collapsed = (rows[0]["mean"], len(rows[0].get("collapsed", ()))) if rows else (None, 0)
     state: State = "finished" if results and ended == len(results.get("runs", ())) else "interrupted"
     if is_locked(folder):
         state = "running"
     of_recipe = _of_recipe(definition.get("recipe", {}))
-    return ListedRun(folder, state, *of_recipe, results.get("metric"), score, _date(folder), ended)
+    return ListedRun(folder, state, *of_recipe, results.get("metric"), score, _date(folder), ended, collapsed)
 
 
 def _of_recipe(recipe: Mapping[str, Any]) -> tuple[str | None, str | None]:

@@ -292,7 +292,7 @@ class RunInProgress:
             self.tracking.finish(self.metrics, self.output_dir / "figures", trainer.model)
             if self.push_to_hub is not None:
                 say(str(push_finished_run(self.output_dir, self.push_to_hub, self.recipe.hub)))
-        return Run(self.output_dir, self.metrics)
+        return Run(self.output_dir, self.metrics, self.record.collapse)
 
     def _write_card(self, card: CardFacts, facts: dict[str, Any]) -> None:
         self.record.write(self.output_dir, finished=True, **facts, **recorded_card(card))

@@ -56,10 +56,13 @@ class Run:
     Attributes:
         output_dir: the run directory; its top level loads with ``AutoModel….from_pretrained``.
         metrics: the contents of ``all_results.json``.
+        collapse: description of the predictions if they are the same for the whole validation set, such as "all
+            predictions are 'good'"; None for other runs, and for pre-training.
     """
 
     output_dir: Path
     metrics: dict[str, float]
+    collapse: str | None = None
 
 
 @dataclass
@@ -74,6 +77,7 @@ class RunRecord:
         data: facts of each split, or of the corpus.
         truncation: what was cut of each split.
         main_metric: name of the score by which the task compares checkpoints; None if it has none.
+        collapse: as in `Run`.
         curves: what the report draws in curves: ``baselines``, the values of simple models by metric, and ``phases``.
         started: time of the start in seconds since 1970.
     """
@@ -83,6 +87,7 @@ class RunRecord:
     data: dict[str, Any] = field(default_factory=dict)
     truncation: dict[str, Truncation] = field(default_factory=dict)
     main_metric: str | None = None
+    collapse: str | None = None
     curves: dict[str, Any] = field(default_factory=dict)
     started: float = field(default_factory=time.time)
 
@@ -113,6 +118,7 @@ class RunRecord:
             "data": self.data,
             "truncation": {split: vars(cut) for split, cut in self.truncation.items()},
             "main_metric": self.main_metric,
+            "collapse": self.collapse,
             "warnings": warnings_said(),
             **self.curves,
             "wall_time": self.wall_time(),
@@ -129,9 +135,14 @@ def write_results(output_dir: Path, split: str, metrics: dict[str, float]) -> No
     """
     for name, value in metrics.items():
         if not math.isfinite(value):
-            why = "the training diverged" if "loss" in name else "it is not defined if all predictions are the same"
+            why = "the training diverged; "
+            if "loss" not in name:
+                why = (
+                    "it is not defined if all labels, or all predictions, are the same. Look at the labels of that set "
+                    "first; if they differ, "
+                )
             raise TrainingError(
-                f"{name} is {value}: {why}; try another train.learning_rate, or more steps with a longer warm-up"
+                f"{name} is {value}: {why}try another train.learning_rate, or more steps with a longer warm-up"
             )
     write_json(output_dir / f"{split}_results.json", metrics)
     path = output_dir / "all_results.json"
@@ -268,7 +279,7 @@ def check_same_data(output_dir: Path, data: Mapping[str, Any]) -> None:
         DataError: a fingerprint differs, or ``run.json`` is damaged.
     """
     try:
-        began = _recorded(output_dir).get("data", {})
+        began = recorded(output_dir).get("data", {})
         changed = [
             name for name, facts in data.items() if facts["fingerprint"] != began.get(name, facts)["fingerprint"]
         ]
@@ -287,12 +298,12 @@ def check_same_data(output_dir: Path, data: Mapping[str, Any]) -> None:
 def is_finished(output_dir: Path) -> bool:
     """Returns whether a folder holds a finished run."""
     try:
-        return _recorded(output_dir).get("finished") is True
+        return recorded(output_dir).get("finished") is True
     except (ValueError, AttributeError):
         return False
 
 
-def _recorded(output_dir: Path) -> Any:
+def recorded(output_dir: Path) -> Any:
     """Returns the contents of ``run.json``, ``{}`` if it does not exist; ValueError if it is not JSON."""
     path = output_dir / "run.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

@@ -83,6 +83,7 @@ def test_the_table_names_level_code_place_and_remedy(bertkit, words, monkeypatch
     assert code == 0
     for part in ("warnings (1)", "few-steps", "20 optimizer steps", "→ set more", "0 errors, 1 warning"):
         assert part in out
+    assert "\nlabels: problem: single_label with 2 classes ('no' 200, 'yes' 200), inferred" in out
     assert max(map(len, out.splitlines()[:-2])) <= 100
 
 

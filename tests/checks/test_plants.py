@@ -68,6 +68,14 @@ def misspelt(case: Case) -> None:
             row["label"] = {"no": "no ", "yes": "Yes"}[row["label"]]
 
 
+def unlike_in_bytes(case: Case) -> None:
+    for rows in (case.train, case.validation):
+        for number, row in enumerate(rows):
+            row["label"] = {"no": ("caf\u00e9", "cafe\u0301"), "yes": ("yes", "ye\u200bs")}[row["label"]][
+                number // 2 % 2
+            ]
+
+
 def strange_words(number: int, word: str) -> Callable[[Case], None]:
     def plant(case: Case) -> None:
         for row in case.train[:number]:
@@ -138,6 +146,7 @@ TABLE = {
     "rare-class": (third_class(5, 2), {"rare-class"}),
     "imbalance": (third_class(15, 2), {"imbalance"}),
     "label-spelling": (misspelt, {"label-spelling"}),
+    "label-spelling by Unicode": (unlike_in_bytes, {"label-spelling"}),
     "empty-text": (edit(3, lambda text: "\u200b"), {"empty-text"}),
     "one-word-text": (edit(3, lambda text: text.split()[0]), {"one-word-text"}),
     "control-characters": (edit(3, lambda text: f"{text} \x07"), {"control-characters"}),
@@ -186,6 +195,7 @@ def test_clean_tables_have_no_finding(table):
     plan = report.plan
     assert plan["steps"] == 100
     assert plan["examples"] == {"train": 400, "validation": 40}
+    assert plan["labels"].startswith("problem: single_label with 2 classes ('no' 200, 'yes' 200), inferred from")
     assert plan["seconds"] > 0
     assert 0 < plan["memory_bytes"] < plan["memory_available_bytes"]
 

@@ -60,7 +60,7 @@ def test_columns_are_trained_on_scored_and_predicted(bertkit, tag, tmp_path):
     assert "train: tags in IOB2" in outcome.err
     result, out = json.loads(outcome.out), tmp_path / "run"
     assert result["eval_overall_f1"] > 0.9
-    assert result["eval_NAME_f1"] == result["eval_overall_f1"]
+    assert result["eval_entity/NAME/f1"] == result["eval_overall_f1"]
     config = json.loads((out / "config.json").read_text())
     assert config["id2label"] == {"0": "O", "1": "B-NAME", "2": "I-NAME"}
 

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 import yaml
 
 from bertkit import load_recipe
-from bertkit.errors import BertkitError, RecipeError
-from bertkit.grids.ablations import VARIANTS, ablations, ablations_table
+from bertkit.checkpoint.load import load_tokenizer
+from bertkit.errors import BertkitError, DataError, RecipeError
+from bertkit.grids.ablations import VARIANTS, Ablations, TaskResult, ablations
+from bertkit.grids.ablations_table import ablations_csv, ablations_table
+from bertkit.grids.results import SettingResult
+from bertkit.metrics.statistics import Test, holm
+from bertkit.tasks.pretraining import DataSettings, load_corpus
 
 
 @pytest.fixture
@@ -52,6 +59,8 @@ def test_the_variants_differ_in_the_ablated_values_only():
     full, no_nsp, left_to_right = (load_recipe(f"pretrain/ablations/{name}").to_dict() for name in VARIANTS)
     paper = load_recipe("pretrain/bert-base").to_dict()
     assert {**full, "hub": paper["hub"]} == paper
+    # NSP holds out two documents at least, and so do the variants without it.
+    assert [each["data"].pop("min_validation_documents") for each in (full, no_nsp, left_to_right)] == [1, 2, 2]
     assert no_nsp["task"].pop("pair_objective") == left_to_right["task"].pop("pair_objective") == "none"
     assert full["task"].pop("pair_objective") == "nsp"
     assert left_to_right["model"].pop("attention") == "left_to_right"
@@ -60,6 +69,48 @@ def test_the_variants_differ_in_the_ablated_values_only():
     }
     assert left_to_right["train"] == full["train"]
     assert left_to_right["model"] == full["model"]
+
+
+@pytest.mark.parametrize("number", [2, 3, 5, 12])
+def test_the_variants_have_the_same_documents(checkpoint, tmp_path, number):
+    (tmp_path / "corpus.txt").write_text("\n\n".join(f"a good film. the plot {n} is lovely." for n in range(number)))
+    tokenizer, corpus = load_tokenizer(str(checkpoint)), {"data.corpus": [str(tmp_path / "corpus.txt")]}
+    facts = []
+    for variant in VARIANTS:
+        recipe = load_recipe(f"pretrain/ablations/{variant}", {**corpus, "data.document_separator": "blank-line"})
+        objective = recipe.task.pair_objective
+        facts.append(load_corpus(recipe.data, tokenizer, 42, tmp_path / "cache", pair_objective=objective).facts)
+    assert facts[0] == facts[1] == facts[2]
+    assert facts[0]["train_documents"] + facts[0]["held_out_documents"] == facts[0]["documents"] == number
+
+
+def test_digests_tell_documents_apart(checkpoint, corpus, tmp_path):
+    """Each fraction selects other documents of the same text."""
+    found = {}
+    for fraction in (0, 0.1, 0.4):
+        data = DataSettings(corpus=[str(corpus)], document_separator="blank-line", validation_fraction=fraction)
+        facts = load_corpus(data, load_tokenizer(str(checkpoint)), 42, tmp_path / "cache").facts
+        found[fraction] = facts["train_digest"], facts["held_out_digest"]
+    assert len(set(found.values())) == len({train for train, _ in found.values()}) == 3
+
+
+def result(mean, p=None, collapsed=()):
+    """A result of two runs, with the difference 0.1 from the first variant if there is a p-value."""
+    scores = SettingResult("01", {}, 2, mean, 0.01, mean, mean, mean, mean - 0.09, mean + 0.09, tuple(collapsed), ())
+    return TaskResult("accuracy", scores, None if p is None else Test(0.1, 0.05, 0.15, p, 0.0, (8,), adjusted_p=2 * p))
+
+
+@pytest.mark.parametrize("width", [60, 140])
+def test_the_table_names_collapsed_runs_and_adjusted_p(width):
+    tasks = {"full": {"sst2": result(0.5)}, "no-nsp": {"sst2": result(0.6, 0.02, ["01-seed=42", "01-seed=43"])}}
+    results = Ablations(Path("out"), {}, {}, tasks, {}, ("one pre-training of each variant",))
+    heading, full, no_nsp, note = ablations_table(results, width).splitlines()
+    assert heading.endswith("p     notes")
+    assert "collapsed" not in full
+    assert no_nsp.endswith("0.04  2 collapsed")
+    assert ("0.5100–0.6900" in no_nsp) == (width == 140)
+    assert note == "note: one pre-training of each variant"
+    assert ablations_csv(results).splitlines()[-1].endswith("0.1,0.05,0.15,0.02,0.04,2")
 
 
 @pytest.mark.slow
@@ -87,15 +138,31 @@ def test_each_variant_is_pre_trained_and_fine_tuned_and_a_repetition_finds_all_d
         assert attention == {"left_to_right" if variant == "ltr-no-nsp" else "bidirectional"}
         assert results.tasks[variant]["sst2"].scores.n == 2
         assert (results.tasks[variant]["sst2"].difference is None) == (variant == "full")
+        record = json.loads((tmp_path / "out" / "pretrain" / variant / "run.json").read_text())["data"]["corpus"]
+        assert results.documents[variant].items() <= record.items()
+    assert results.documents["full"] == results.documents["no-nsp"] == results.documents["ltr-no-nsp"]
+    assert (results.documents["full"]["train_documents"], results.documents["full"]["held_out_documents"]) == (10, 2)
     cards = [(tmp_path / "out" / "pretrain" / variant / "README.md").read_text() for variant in VARIANTS]
     assert ["fill_mask" in card for card in cards] == [True, True, False]
     with (tmp_path / "out" / "ablations.csv").open() as stream:
         assert [row["variant"] for row in csv.DictReader(stream)] == list(VARIANTS)
     assert all(variant in ablations_table(results) for variant in VARIANTS)
+    tests = [results.tasks[variant]["sst2"].difference for variant in VARIANTS[1:]]
+    assert [test.adjusted_p for test in tests] == holm([test.p for test in tests])
+    one, compared, documents, *_ = results.notes
+    assert one.startswith("one pre-training of each variant, so the differences are those of these 3 models")
+    assert compared == "2 comparisons with full; p has Holm's correction for their number"
+    assert documents == "the same documents for all variants, by digest: 10 to train on, 2 held out"
     weights = tmp_path / "out" / "pretrain" / "full" / "model.safetensors"
     written = weights.stat().st_mtime_ns
     assert run() == results
     assert weights.stat().st_mtime_ns == written
+
+    # A corpus that has changed since is not that of the other variants.
+    shutil.rmtree(tmp_path / "out" / "pretrain" / "no-nsp")
+    corpus.write_text(corpus.read_text() + "\n\nAnother document.")
+    with pytest.raises(DataError, match="full and no-nsp were not pre-trained on the same documents"):
+        run()
 
 
 def test_all_faults_are_told_at_once_and_nothing_is_written(tmp_path, corpus):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
 import numpy as np
@@ -13,7 +12,7 @@ import bertkit
 from bertkit.cli.app import app
 from bertkit.errors import BertkitError, CheckpointError, DataError
 from bertkit.grids.comparison_table import comparison_table
-from bertkit.inference.outcomes import has_collapsed, outcome_of
+from bertkit.inference.outcomes import outcome_of
 
 
 @pytest.fixture
@@ -36,30 +35,85 @@ def test_files_of_predictions(predictions):
     assert (results.metric, results.examples) == ("accuracy", 10)
     assert found.by_example.difference == pytest.approx(0.5)
     assert found.by_example.p == found.agreement.mcnemar_p == pytest.approx(1 / 16)
-    assert not found.is_different
+    assert not found.by_example.is_significant
     assert [row["index"] for row in found.only_b] == [5, 6, 7, 8, 9]
     assert found.only_a == ()
-    assert "10 examples are too few to tell small differences: one example is 10.0% of an accuracy" in results.notes
+    assert "10 examples are too few to show small differences: one example is 10.0% of an accuracy" in results.notes
     text = comparison_table(results)
-    assert "both 5, only A 0, only B 5, neither 0; McNemar p = 0.0625" in text
-    assert "no significant difference (by example p = 0.0625)" in text
+    assert "right: both 5, only A 0, only B 5, neither 0; same prediction: 5 of 10" in text
+    assert (
+        "No significant difference: accuracy B − A +0.5000, 95 % interval +0.1230 to +0.8770, p = 0.0625 (McNemar's"
+        in text
+    )
+    assert "only B is right: line 6, gold 'yes', A 'no', B 'yes'" in text
     three = bertkit.compare(a, b, b)
-    assert three.notes[1] == "2 comparisons: each is significant below p = 0.025 (Bonferroni)"
+    assert three.notes[1] == "2 comparisons: p-values have Holm's correction, intervals have none"
+    assert three.comparisons[0].by_example.adjusted_p == pytest.approx(1 / 8)
+
+
+SCORES = [each / 8 for each in range(24)]
+VERSIONS = ["3.10", "3.1", "3.2", "3.1"]
 
 
 def test_numbers_are_compared_by_their_correlation(predictions):
-    gold = [0.5, 1.5, 2.5, 4.0, 4.5, 3.25]
     results = bertkit.compare(
-        predictions("a.jsonl", [0.4, 1.4, 2.6, 4.1, 4.4, 3.0], gold),
-        predictions("b.jsonl", [1.0, 1.0, 2.0, 2.5, 3, 4], gold),
+        predictions("a.jsonl", [each + 0.1 * (-1) ** row for row, each in enumerate(SCORES)], SCORES),
+        predictions("b.jsonl", [each + (-1) ** row for row, each in enumerate(SCORES)], SCORES),
     )
     assert results.metric == "pearson"
     assert results.comparisons[0].by_example.difference < 0
+    assert results.comparisons[0].agreement is None
+    assert "right" not in comparison_table(results)
+    assert "'gold' has numbers, inferred from 24 labels; give --metric accuracy if" in results.notes[0]
+
+
+def test_names_with_a_point_are_asked_for(predictions):
+    """3.1 and 3.10 are two classes, and one number."""
+    a, b = predictions("a.jsonl", ["3.1", "3.1", "3.2", "3.10"], VERSIONS), predictions("b.jsonl", VERSIONS, VERSIONS)
+    with pytest.raises(DataError, match="give --metric pearson if they are amounts, or --metric accuracy if they are"):
+        bertkit.compare(a, b)
+    results = bertkit.compare(a, b, metric="accuracy")
+    assert results.comparisons[0].scores_a == (0.5,)
+    assert bertkit.compare(a, b, metric="pearson").comparisons[0].scores_b == (pytest.approx(1),)
+
+
+def test_whole_numbers_are_classes(predictions):
+    """1.0, as pandas writes 1 beside a missing value, is the class 1."""
+    results = bertkit.compare(
+        predictions("a.jsonl", [1.0, 0.0, 1.0], ["1", "0", "0"]), predictions("b.jsonl", [1, 0, 0], [1.0, 0.0, 0.0])
+    )
+    assert results.metric == "accuracy"
+    assert results.comparisons[0].scores_b == (1,)
+    assert results.comparisons[0].agreement.both == 2
+
+
+@pytest.mark.parametrize(
+    ("values", "gold", "expected"),
+    [
+        (["x", *SCORES[1:]], SCORES, r"b\.jsonl, line 1: 'prediction' is 'x'; expected a number"),
+        ([*SCORES[:-1], "nan"], SCORES, r"b\.jsonl, line 24: 'prediction' is 'nan'; expected a number"),
+        (["1", "x"], ["1", "0"], r"b\.jsonl, line 2: 'prediction' is 'x', where all values of 'gold' are numbers"),
+        (["yes", " "], ["yes", "no"], r"b\.jsonl, line 2: no value for 'prediction'"),
+        (["yes", "no"], ["yes", ""], r"b\.jsonl, line 2: no value for 'gold'"),
+    ],
+)
+def test_unreadable_values_are_named(predictions, values, gold, expected):
+    known = ["no" if each == "" else each for each in gold]
+    a = predictions("a.jsonl", known, known)
+    with pytest.raises(DataError, match=expected):
+        bertkit.compare(a, predictions("b.jsonl", values, gold))
+
+
+def test_a_constant_prediction_has_no_correlation(predictions):
+    a, b = predictions("a.jsonl", SCORES, SCORES), predictions("b.jsonl", [2.0] * 24, SCORES)
+    text = comparison_table(bertkit.compare(a, b))
+    assert "B undefined" in text
+    assert "0.0000" not in text
 
 
 @pytest.mark.parametrize(
     ("gold", "expected"),
-    [(["no"] * 10, "differ in 10 places, first in example 0"), (["yes"] * 9, "has 10 examples and")],
+    [(["no"] * 10, "differ in 10 places, first in line 1"), (["yes"] * 9, "has 10 examples and")],
 )
 def test_other_examples_are_refused(predictions, gold, expected):
     a, b = predictions("a.jsonl", ["yes"] * 10), predictions("b.jsonl", ["yes"] * len(gold), gold)
@@ -91,11 +145,13 @@ def test_grids_runs_and_ensembles(grid, tmp_path, table):
     [found] = results.comparisons
     assert found.scores_a == pytest.approx([each["score"] for each in first.runs.values()])
     assert found.by_run.units == (2, 2)
-    assert not found.is_different  # two runs of each are too few
+    assert found.settings.startswith("Do these settings differ?")
+    chosen = grid("chosen", seeds=1, grid=["train.learning_rate=1e-4,1e-3"])
+    notes = bertkit.compare(first.output_dir, chosen.output_dir).notes
+    assert any("the best of 2 settings by the mean score on the validation set" in note for note in notes)
     outcomes = [outcome_of(first.output_dir / "runs" / name) for name in first.runs]
-    assert has_collapsed(outcomes[0]) == bool(first.settings[0].collapsed)
-    constant = dataclasses.replace(outcomes[0], outputs=np.zeros_like(outcomes[0].outputs))
-    assert has_collapsed(constant)
+    collapsed = [name for name, outcome in zip(first.runs, outcomes, strict=True) if outcome.collapse]
+    assert tuple(collapsed) == first.settings[0].collapsed
 
     single = first.output_dir / "runs" / first.best_run
     same = bertkit.compare(single, single).comparisons[0]
@@ -131,6 +187,16 @@ def test_grids_runs_and_ensembles(grid, tmp_path, table):
     (made.output_dir / "ensemble.json").write_text("{")
     with pytest.raises(CheckpointError, match=r"ensemble\.json is damaged"):
         bertkit.load(made.output_dir)
+
+
+@pytest.mark.slow
+def test_grids_on_the_same_folds(grid):
+    """Cells of the same fold share their data, whatever their seeds; with other folds nothing is paired."""
+    first, second = (grid(name, folds=3, seeds=[seed]) for name, seed in (("first", 1), ("second", 2)))
+    [found] = bertkit.compare(first.output_dir, second.output_dir).comparisons
+    assert found.by_run.units == (3,)
+    assert "folds" in found.settings
+    assert len(found.scores_a) == 1
 
 
 @pytest.fixture

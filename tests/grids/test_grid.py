@@ -21,6 +21,7 @@ from bertkit.errors import BertkitError, OutputError, RecipeError, TrainingError
 from bertkit.grids import cells, workers
 from bertkit.grids.definition import define
 from bertkit.grids.table import grid_table
+from bertkit.metrics.statistics import mean_interval
 from bertkit.training.recovery.run_lock import FolderInUseError, RunLock
 
 RATES = {"train.learning_rate": [1e-3, 2e-3]}
@@ -73,7 +74,7 @@ def test_a_cell_is_the_run_of_the_single_command(grid, tmp_path, checkpoint, tab
         assert setting.n == int(row["n"]) == of_file["n"] == 2
         assert setting.mean == float(row["mean"]) == of_file["mean"] == pytest.approx(sum(of_runs) / 2)
         assert setting.sd == pytest.approx(abs(of_runs[0] - of_runs[1]) / math.sqrt(2))
-        assert min(of_runs) <= setting.low <= setting.high <= max(of_runs)
+        assert (setting.low, setting.high) == (mean_interval(of_runs) or (None, None))
     assert stored["best"] == max(results.settings, key=lambda row: row.mean).name
     best = results.output_dir / "best"
     assert same_weights(best, runs / results.best_run)
@@ -192,7 +193,11 @@ def test_every_row_is_predicted_once_by_a_model_that_was_not_trained_on_it(grid,
 
 REFUSED = {
     "an unknown key": ({"grid": ["train.lerning_rate=1,2"]}, "train.lerning_rate: unknown key"),
-    "a key without a block": ({"grid": ["learning_rate=1"]}, "expected block.key"),
+    "a key without a block": ({"grid": ["nope=1"]}, "error: --grid nope: expected block.key"),
+    "a range without a block": (
+        {"search": ["nope=1..2"], "trials": 2},
+        "error: --search nope: expected block.key",
+    ),
     "a value of the wrong type": ({"grid": ["train.learning_rate=fast"]}, "train.learning_rate: expected float"),
     "a value out of range": ({"grid": ["train.global_train_batch_size=0,4"]}, "expected 1 to 1048576, got 0"),
     "no values": ({"grid": ["train.learning_rate="]}, "--grid train.learning_rate: no values"),
@@ -234,7 +239,7 @@ def test_what_is_wrong_is_refused_before_any_run(grid, tmp_path, case):
     arguments, expected = REFUSED[case]
     with pytest.raises(BertkitError) as refused:
         grid(**{"overrides": {}, **arguments})
-    assert expected in str(refused.value)
+    assert expected in f"error: {refused.value}"
     assert not (tmp_path / "out").exists()
 
 
@@ -293,6 +298,26 @@ def test_the_table_fits_the_terminal(width):
     assert "1 collapsed" in settings[0]
     assert ("0.4900–0.5100" in settings[0]) == (width >= 80)
     assert ("median" in "".join(lines)) == (width == 140)
+
+
+def test_each_record_is_read_once(tmp_path, monkeypatch):
+    definition = define("finetune/glue/rte", {}, ["train.learning_rate=1e-5,2e-5"], (), None, 2, None)
+    ended: list[str] = []
+    read: list[str] = []
+
+    def record_of(folder, cell):
+        if cell.name not in ended:
+            return None
+        read.append(cell.name)
+        return {"score": 0.5}
+
+    monkeypatch.setattr(workers, "record_of", record_of)
+    source = workers.source_of(definition, tmp_path)
+    for left in (4, 3, 2, 1, 0):
+        found = source.cells()
+        assert len(found) == left
+        ended += [found[0].name] if found else []
+    assert read == ended
 
 
 def test_each_gpu_gets_a_worker_of_its_own(grid, tmp_path, monkeypatch):

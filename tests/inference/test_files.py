@@ -132,6 +132,37 @@ def test_csv_has_a_column_for_every_probability(tmp_path, monkeypatch):
     assert row == {"text": 'a "b", c', "labels": '["x", "y"]', "probabilities.x": "0.75", "probabilities.y": "0.5"}
 
 
+@pytest.mark.parametrize("name", ["label", "probability", "probabilities.a", "input_label"])
+@pytest.mark.parametrize("output", ["out.csv", "out.jsonl"])
+def test_a_column_named_as_a_prediction_is_kept(tmp_path, monkeypatch, name, output):
+    monkeypatch.setattr(Echo, "columns_of", lambda self, table: {name: table.column(name)})
+    (tmp_path / "in.csv").write_text(f"{name}\nsome text\n")
+    list(predict_stream("x", input_file=tmp_path / "in.csv", output_file=tmp_path / output))
+    text = (tmp_path / output).read_text()
+    (row,) = csv.DictReader(io.StringIO(text)) if output.endswith("csv") else [json.loads(text)]
+    assert row.pop(f"input_{name}") == "some text"
+    assert row.pop("label") == "9"
+    assert not {"some text"} & set(map(str, row.values()))
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ({"label": 1, "input_label": 2}, {"input_label": 1, "input_input_label": 2}),
+        ({"input_label": 2, "label": 1}, {"input_label": 1, "input_input_label": 2}),
+        ({"input_label": 2}, {"input_input_label": 2}),  # as in rows that have both
+        ({"probabilities": 1, "probabilities.x": 2}, {"input_probabilities": 1, "input_probabilities.x": 2}),
+        (
+            {"labels": 1, "input_text": 2, "input_": 3, "label.x": 4},
+            {"labels": 1, "input_text": 2, "input_": 3, "label.x": 4},
+        ),
+    ],
+)
+def test_no_column_of_an_input_is_lost(given, kept):
+    prediction = {"label": "a", "probabilities": {"a": 1.0}}
+    assert files.with_prediction(given, prediction) == kept | prediction
+
+
 def test_csv_has_the_same_columns_when_rows_have_other_labels(tmp_path, monkeypatch):
     rows = [{"label": "x", "probabilities": {"x": 0.75, "y": 0.2}}, {"label": "z", "probabilities": {"z": 0.5}}]
     monkeypatch.setattr(Echo, "leaves_out_labels", True)

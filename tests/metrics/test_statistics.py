@@ -1,17 +1,32 @@
-"""Intervals and tests: examples computed by hand, and the rate of false alarms."""
+"""Intervals and tests: examples computed by hand. Their coverage is in `test_coverage.py`."""
 
 from __future__ import annotations
 
+import math
 from itertools import product
 
 import numpy as np
 import pytest
 
-from bertkit.metrics.statistics import agreement, by_example, by_run, mean_interval, paired_interval
+from bertkit.metrics.agreement import agreement
+from bertkit.metrics.statistics import (
+    adjusted,
+    by_example,
+    by_run,
+    expected_best,
+    holm,
+    mean_interval,
+    proportion_interval,
+)
+from bertkit.metrics.terms import terms_of
 
 
 def accuracy(predictions, references):
     return float(np.mean(np.asarray(predictions) == np.asarray(references)))
+
+
+def accuracy_terms(predictions, references):
+    return terms_of("accuracy", predictions, references)
 
 
 def f1(predictions, references):
@@ -19,14 +34,20 @@ def f1(predictions, references):
     return 2 * both / max(sum(predictions) + sum(references), 1)
 
 
-def test_the_permutation_of_paired_examples_by_hand():
+# ---- examples -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("terms", [accuracy_terms, None], ids=["mcnemar", "permutation"])
+def test_paired_examples_by_hand(terms):
     """Ten examples, of which B alone gets five right and A none: 2 of the 2^5 signs are as extreme, p = 1/16."""
     gold = [1] * 10
     a, b = [1] * 5 + [0] * 5, [1] * 10
-    found = by_example([a], [b], gold, accuracy)
-    assert found.difference == pytest.approx(0.5)
-    assert found.p == pytest.approx(1 / 16)  # all 2^10 permutations; those of equal pairs change nothing
-    assert 0 < found.low < 0.5 < found.high < 1
+    test = by_example([a], [b], gold, accuracy, terms)
+    assert test.difference == pytest.approx(0.5)
+    assert test.p == pytest.approx(1 / 16) == test.smallest_p
+    assert test.p_text == "p = 0.0625"
+    # Student's t: 0.5 ± 2.262 · 0.527 / √10
+    assert (test.low, test.high) == pytest.approx((0.123, 0.877), abs=1e-3)
     counts = agreement(a, b, gold)
     assert (counts.both, counts.only_a, counts.only_b, counts.neither, counts.same) == (5, 0, 5, 0, 5)
     assert counts.mcnemar_p == pytest.approx(1 / 16)  # 2 · 0.5^5
@@ -35,80 +56,160 @@ def test_the_permutation_of_paired_examples_by_hand():
 def test_mcnemar_by_hand():
     """One example only A gets right, three only B: p = 2 · (1 + 4) / 2^4."""
     gold = [1] * 6
-    counts = agreement([1, 0, 0, 0, 1, 0], [0, 1, 1, 1, 1, 0], gold)
+    a, b = [1, 0, 0, 0, 1, 0], [0, 1, 1, 1, 1, 0]
+    counts = agreement(a, b, gold)
     assert (counts.both, counts.only_a, counts.only_b, counts.neither) == (1, 1, 3, 1)
     assert counts.mcnemar_p == pytest.approx(10 / 16)
+    test = by_example([a], [b], gold, accuracy, accuracy_terms)
+    assert (test.method, test.p, test.smallest_p) == ("McNemar's exact test", pytest.approx(10 / 16), 1 / 8)
     assert agreement(gold, gold, gold).mcnemar_p == 1
 
 
-def test_f1_is_computed_again_for_each_sample():
-    """All 2^6 exchanges of pairs, counted here with the metric itself."""
-    gold = [1, 1, 0, 0, 1, 0]
-    a, b = [1, 0, 1, 0, 0, 0], [1, 1, 0, 0, 1, 1]
-    observed = f1(b, gold) - f1(a, gold)
-    differences = []
-    for exchanged in product([False, True], repeat=6):
-        one = [y if each else x for x, y, each in zip(a, b, exchanged, strict=True)]
-        two = [x if each else y for x, y, each in zip(a, b, exchanged, strict=True)]
-        differences.append(f1(two, gold) - f1(one, gold))
-    below, above = (np.mean([sign * (d - observed) >= -1e-12 for d in differences]) for sign in (-1, 1))
-    found = by_example([a], [b], gold, f1)
-    assert found.difference == pytest.approx(observed)
-    assert found.p == pytest.approx(min(1, 2 * min(below, above)))
-    assert found.low <= observed <= found.high
+def test_each_side_is_averaged_over_its_own_runs():
+    """Three runs against two: the mean values of the examples of each, and all 2^5 signs of their differences."""
+    gold = [1] * 5
+    a = [[1, 0, 0, 1, 0], [0, 0, 1, 1, 0], [1, 0, 0, 1, 1]]
+    b = [[1, 1, 1, 1, 0], [1, 1, 0, 1, 1]]
+    test = by_example(a, b, gold, accuracy, accuracy_terms)
+    values = np.mean(b, axis=0) - np.mean(a, axis=0)
+    sums = [abs(np.dot(signs, values)) for signs in product((-1, 1), repeat=5)]
+    assert test.difference == pytest.approx(values.mean())
+    assert test.p == pytest.approx(np.mean(np.array(sums) >= abs(values.sum()) - 1e-9))
 
 
-def test_runs_by_hand():
-    """Three runs of each, all of B above all of A: 2 of 20 orders are as extreme; paired, 2 of 2^3."""
-    apart = by_run([0.1, 0.2, 0.3], [0.4, 0.5, 0.6], paired=False)
-    assert apart.p == pytest.approx(0.1) == apart.smallest_p
-    paired = by_run([0.1, 0.2, 0.3], [0.4, 0.5, 0.6], paired=True)
-    assert paired.p == pytest.approx(0.25) == paired.smallest_p
-    assert (paired.low, paired.high) == pytest.approx((0.3, 0.3))
-    alone = by_run([0.1], [0.4], paired=True)
-    assert alone.difference == pytest.approx(0.3)
-    assert alone.p is None
+@pytest.mark.parametrize("terms", [lambda p, r: terms_of("f1", p, r), None], ids=["terms", "computed again"])
+def test_unequal_runs_of_a_metric_that_is_no_mean(terms):
+    """The interval holds the difference it is shown with, and the sign of the difference is that of the scores."""
+    draw = np.random.default_rng(3)
+    gold = draw.integers(0, 2, 150)
+    a, b = ([np.where(draw.random(150) < share, gold, 1 - gold) for _ in range(n)] for share, n in ((0.8, 3), (0.8, 2)))
+    a[2] = np.zeros(150, dtype=np.int64)  # the run that B does not have, with an F1 of 0
+    test = by_example(a, b, gold, f1, terms)
+    assert test.difference == pytest.approx(
+        np.mean([f1(run, gold) for run in b]) - np.mean([f1(run, gold) for run in a])
+    )
+    assert test.low < test.difference < test.high
+    assert test.low > 0.1
+    assert test.p_text == "p ≤ 0.0002"  # 2 / (9999 + 1)
 
 
-def test_no_false_alarm_for_two_halves_of_the_same_seeds():
-    """Scores of one distribution: at most 5 % of 200 comparisons are significant, and the interval has its level."""
-    draw = np.random.default_rng(1)
-    alarms = covered = 0
-    for _ in range(200):
-        scores = draw.normal(0.6, 0.02, 10)
-        alarms += by_run(scores[:5], scores[5:], paired=False).p <= 0.05
-    assert alarms <= 20  # 99.8 % of binomial(200, 0.05)
-    for _ in range(100):
-        low, high = mean_interval(draw.normal(0.6, 0.02, 10))
-        covered += low <= 0.6 <= high
-    assert covered >= 78  # the percentile interval of 10 scores has about 90 %
+def test_both_ways_of_pseudo_values_agree():
+    draw = np.random.default_rng(4)
+    gold = draw.integers(0, 2, 120)
+    a, b = ([np.where(draw.random(120) < 0.8, gold, 1 - gold)] for _ in range(2))
+    with_terms = by_example(a, b, gold, f1, lambda p, r: terms_of("f1", p, r))
+    without = by_example(a, b, gold, f1)
+    assert (with_terms.low, with_terms.high) == pytest.approx((without.low, without.high))
+    assert with_terms.p == pytest.approx(without.p, abs=0.02)
 
 
-@pytest.mark.slow
-def test_no_false_alarm_for_equally_good_predictions():
-    draw = np.random.default_rng(2)
-    alarms = 0
-    gold = [1] * 60
-    for _ in range(60):
-        a, b = (draw.random(60) < 0.7 for _ in range(2))
-        alarms += by_example([a.astype(int).tolist()], [b.astype(int).tolist()], gold, accuracy).p <= 0.05
-    assert alarms <= 9  # 99.8 % of binomial(60, 0.05)
-
-
-def test_equal_scores_and_few_scores():
-    assert mean_interval([0.5]) == (None, None)
-    assert mean_interval([0.5, 0.5, 0.5]) == (0.5, 0.5)
+def test_equal_predictions_and_one_example():
     same = by_example([[1, 0, 1]], [[1, 0, 1]], [1, 1, 1], accuracy)
-    assert (same.difference, same.p) == (0, 1)
+    assert (same.difference, same.p, same.low, same.high) == (0, 1, None, None)
+    alone = by_example([[1]], [[0]], [1], accuracy)
+    assert (alone.p, alone.reason) == (None, "one example")
 
 
-def test_a_report_and_a_comparison_give_the_same_interval():
-    rng = np.random.default_rng(1)
-    references = rng.integers(0, 2, 300).tolist()
-    a, b = ([gold if rng.random() < share else 1 - gold for gold in references] for share in (0.8, 0.9))
+def test_an_undefined_score_is_no_zero():
+    test = by_example([[1.0, 1.0, 1.0]], [[1.0, 2.0, 3.0]], [1.0, 2.0, 3.0], lambda *_: math.nan)
+    assert test.difference is None
+    assert test.p is None
+    assert test.reason.startswith("the score of A is undefined")
 
-    def accuracy(predictions, golds):
-        return float(np.mean([p == g for p, g in zip(predictions, golds, strict=True)]))
 
-    found = by_example([a], [b], references, accuracy)
-    assert paired_interval(a, b, references, accuracy) == pytest.approx((found.low, found.high))
+# ---- runs -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sizes", "method", "p", "smallest"),
+    [
+        ((5, 5), "exact permutation test of runs", 2 / 252, 2 / 252),
+        ((4, 5), "exact permutation test of runs", 2 / 126, 2 / 126),
+        ((2, 6), "exact permutation test of runs", 2 / 28, 2 / 28),  # Welch's test does not hold here
+        ((3, 4), "Welch's t-test of runs", None, 0),
+        ((4, 4), "Welch's t-test of runs", None, 0),  # 1 of 70 orders on each side uses 2.9 % of the level
+        ((12, 12), "Welch's t-test of runs", None, 0),
+    ],
+)
+def test_runs_that_are_apart(sizes, method, p, smallest):
+    a, b = np.arange(sizes[0]) / 100, 1 + np.arange(sizes[1]) / 100
+    test = by_run(a, b)
+    assert (test.method, test.units, test.smallest_p) == (method, sizes, pytest.approx(smallest))
+    assert test.p == pytest.approx(p) if p else test.p < 1e-4
+    assert test.low < test.difference < test.high
+
+
+def test_more_comparisons_need_more_runs():
+    """With 0.05 / 10 the orders of 4 against 5 runs cannot reach the level; Welch's test can."""
+    a, b = [0.1, 0.2, 0.3, 0.4], [0.5, 0.6, 0.7, 0.8, 0.9]
+    assert by_run(a, b, level=0.005).method == "Welch's t-test of runs"
+
+
+def test_welch_by_hand():
+    """Means 2 and 5, variances 1 and 4 of three runs: t = 3 / √(5/3), with (5/3)² / (1/18 + 16/18) degrees."""
+    from scipy.stats import t
+
+    p = 2 * t(25 / 9 / (17 / 18)).sf(3 / math.sqrt(5 / 3))
+    assert by_run([1, 2, 3], [3, 5, 7]).p == pytest.approx(p)
+
+
+def test_folds_by_hand():
+    """Differences 1, 2, 3: t = 2 / √(1/3); overlapping training sets add 1/2 to the 1/3."""
+    from scipy.stats import t
+
+    plain = by_run([1, 1, 1], [2, 3, 4], paired=True)
+    assert plain.p == pytest.approx(2 * t(2).sf(2 * math.sqrt(3)))
+    overlapping = by_run([1, 1, 1], [2, 3, 4], paired=True, overlap=1 / 2)
+    assert overlapping.p == pytest.approx(2 * t(2).sf(2 / math.sqrt(5 / 6)))
+    assert "folds" in plain.method
+    assert plain.units == (3,)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "reason"),
+    [
+        ([0.1], [0.4, 0.5], "1 run of A and 2 runs of B; it needs two or more runs of each"),
+        ([0.5, 0.5], [0.6, 0.6], "the spread over seeds is unknown"),
+        ([0.5, math.nan], [0.6, 0.7], "the score of a run is undefined"),
+    ],
+)
+def test_runs_that_are_not_compared(a, b, reason):
+    test = by_run(a, b)
+    assert (test.p, test.low, test.high) == (None, None, None)
+    assert reason in test.reason
+
+
+# ---- intervals and corrections --------------------------------------------------------------------------------------
+
+
+def test_mean_interval_by_hand():
+    """Student's t with one degree of freedom: 0.55 ± 12.706 · 0.05."""
+    assert mean_interval([0.5, 0.6]) == pytest.approx((0.55 - 0.6353, 0.55 + 0.6353), abs=1e-4)
+    for scores in ([0.5], [0.5, 0.5, 0.5], [0.5, math.nan], []):
+        assert mean_interval(scores) is None
+
+
+def test_wilson_by_hand():
+    """p̂ = 0.9, n = 10, z = 1.96: centre (9 + z²/2) / (10 + z²)."""
+    low, high = proportion_interval(9, 10)
+    assert (low, high) == pytest.approx((0.5958, 0.9821), abs=1e-4)
+    assert proportion_interval(10, 10)[0] < 0.75
+    assert proportion_interval(10, 10)[1] == 1
+
+
+def test_holm_keeps_the_order_of_comparisons():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.9, 0.8]) == [1, 1]
+    assert holm([]) == []
+    untested = by_run([0.1], [0.2])
+    tests = adjusted([by_run([1, 2, 3], [3, 5, 7]), untested, by_run([1, 2, 3], [11, 12, 13])])
+    assert tests[1] is untested
+    assert tests[2].adjusted_p == pytest.approx(2 * tests[2].p)
+    assert (tests[0].adjusted_p, tests[0].comparisons) == (tests[0].p, 2)
+    assert adjusted([untested]) == [untested]
+    assert [test.is_significant for test in tests] == [False, False, True]
+
+
+def test_expected_best_by_hand():
+    """Of scores 1, 2, 3: two draws have the best 1, 2 or 3 in 1, 3 and 5 of 9 cases."""
+    assert expected_best([3, 1, 2]) == pytest.approx([2, (1 + 6 + 15) / 9, (1 + 14 + 57) / 27])

@@ -1,4 +1,4 @@
-"""Metrics as functions of means: equal to scikit-learn's, and intervals from them to those of repeated computation."""
+"""Metrics as functions of means: equal to scikit-learn's, and intervals from them."""
 
 from __future__ import annotations
 
@@ -6,19 +6,32 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
-from bertkit.metrics.statistics import paired_interval, score_interval
+from bertkit.metrics.statistics import by_example, proportion_interval, score_interval
 from bertkit.metrics.terms import terms_of
 
 pytestmark = pytest.mark.numeric
 DRAW = np.random.default_rng(1)
 TRUE = DRAW.integers(0, 2, 60)
 GIVEN = np.where(DRAW.random(60) < 0.8, TRUE, 1 - TRUE)
-SCORES = {"accuracy": accuracy_score, "f1": f1_score, "matthews_correlation": matthews_corrcoef}
+SCORES = {
+    "accuracy": accuracy_score,
+    "f1": f1_score,
+    "f1_macro": lambda true, given: f1_score(true, given, average="macro"),
+    "combined_score": lambda true, given: (accuracy_score(true, given) + f1_score(true, given)) / 2,
+    "matthews_correlation": matthews_corrcoef,
+}
+
+
+def accuracy(predictions, references):
+    return float(np.mean(np.asarray(predictions) == np.asarray(references)))
+
+
+def f1(predictions, references):
+    return float(f1_score(references, predictions, zero_division=0))
 
 
 def computed(terms):
-    values, function = terms
-    return float(function(*values.mean(axis=0)))
+    return float(terms.function(*terms.values.mean(axis=0)))
 
 
 @pytest.mark.parametrize("name", SCORES)
@@ -36,21 +49,41 @@ def test_terms_of_label_sets_and_numbers():
     assert terms_of("f1", [0, 2], [1, 2]) is None
 
 
-def test_the_interval_is_that_of_repeated_computation():
-    def f1(predictions, references):
-        right = sum(given and true for given, true in zip(predictions, references, strict=True))
-        return 2 * right / max(sum(predictions) + sum(references), 1)
+def test_f1_has_the_interval_of_its_proportion():
+    """Of 10 examples in class 1 by either side, 8 by both: Wilson's ends w of 8 of 10, and F1 = 2 w / (1 + w)."""
+    given, true = [1] * 8 + [1, 0] + [0] * 5, [1] * 8 + [0, 1] + [0] * 5
+    ends = [2 * end / (1 + end) for end in proportion_interval(8, 10)]
+    assert score_interval(given, true, f1, terms_of("f1", given, true)) == pytest.approx(ends)
+    right = score_interval(true, true, f1, terms_of("f1", true, true))
+    assert right[0] < 0.9 < right[1] == 1
+    assert score_interval([0, 0], [0, 0], f1, terms_of("f1", [0, 0], [0, 0])) is None
 
-    low, high = score_interval(GIVEN, TRUE, f1, terms_of("f1", GIVEN, TRUE))
-    slow = score_interval(GIVEN.tolist(), TRUE.tolist(), f1)
-    assert low < f1(GIVEN, TRUE) < high
-    assert (low, high) == pytest.approx(slow, abs=0.03)  # other samples of examples
+
+def test_an_accuracy_of_one_has_wilsons_interval():
+    low, high = score_interval(TRUE, TRUE, accuracy, terms_of("accuracy", TRUE, TRUE))
+    assert (low, high) == pytest.approx(proportion_interval(60, 60))
+    assert low < 0.95
+    assert high == 1
+
+
+def test_an_interval_stays_within_the_bounds_of_its_metric():
+    true = DRAW.normal(size=20)
+    for given, name in ((true + 0.01 * DRAW.normal(size=20), "pearson"), (GIVEN, "f1_macro")):
+        references = true if name == "pearson" else TRUE
+        terms = terms_of(name, given, references)
+        low, high = score_interval(given, references, lambda *_, terms=terms: computed(terms), terms)
+        assert -1 < low < computed(terms) < high < 1
+
+
+def test_undefined_scores_have_no_interval():
+    constant, numbers = np.ones(20), DRAW.normal(size=20)
+    assert np.isnan(computed(terms_of("pearson", constant, numbers)))
+    assert score_interval(constant, numbers, lambda *_: float("nan"), terms_of("pearson", constant, numbers)) is None
+    tiny = terms_of("pearson", 1e-9 * numbers, numbers)
+    assert computed(tiny) == pytest.approx(1)
 
 
 def test_wrong_terms_are_not_used():
-    def accuracy(predictions, references):
-        return float(np.mean(np.asarray(predictions) == np.asarray(references)))
-
     wrong = np.ones((60, 1)), lambda value: value
     assert score_interval(GIVEN, TRUE, accuracy, wrong)[1] < 1
 
@@ -59,11 +92,8 @@ def test_a_paired_interval_is_narrower_than_those_of_the_scores():
     other = GIVEN.copy()
     other[:5] = 1 - other[:5]
 
-    def accuracy(predictions, references):
-        return float(np.mean(np.asarray(predictions) == np.asarray(references)))
-
-    low, high = paired_interval(GIVEN, other, TRUE, accuracy)
+    test = by_example([GIVEN], [other], TRUE, accuracy)
     single = score_interval(GIVEN, TRUE, accuracy)
-    assert low <= accuracy(other, TRUE) - accuracy(GIVEN, TRUE) <= high
-    assert 0 < high - low < single[1] - single[0]
-    assert score_interval([1], [1], accuracy) == (None, None)
+    assert test.low <= accuracy(other, TRUE) - accuracy(GIVEN, TRUE) <= test.high
+    assert 0 < test.high - test.low < single[1] - single[0]
+    assert score_interval([1], [1], accuracy) is None

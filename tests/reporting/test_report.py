@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from dataclasses import replace
@@ -276,18 +277,42 @@ def test_documents_are_not_called_examples(hostile_run):
     assert data.note == "1 document is held out, as the validation set."
 
 
-def test_two_runs_show_the_difference_with_its_interval(copied, page, tmp_path):
-    """Two copies of one run differ by 0; of a run with other predictions the difference is that of the scores."""
+def test_two_runs_show_the_sentences_of_compare(copied, page, tmp_path):
     one, two = copied("one"), copied("two")
     found = page(report(one, two, output=tmp_path / "both.html"))
-    assert "two − one:" in found.source
-    assert re.search(r"f?\w+ \+0\.0000, 95 % interval \+0\.0000 to \+0\.0000", found.source)
-    assert "The interval contains 0" in found.source
+    [comparison] = compare(one, two).comparisons
+    assert "A: one, B: two." in found.source
+    assert comparison.models in html.unescape(found.source)
+    assert comparison.settings in html.unescape(found.source)
+    assert "Not tested: 1 run of A and 1 run of B" in comparison.settings
     assert len(found.ids) == len(set(found.ids))
-    scores = {row[0]: row[1:] for row in found.tables["Scores on the validation set, with 95 % intervals"][1:]}
+    title = "Scores on the validation set, with 95 % intervals over its examples"
+    scores = {row[0]: row[1:] for row in found.tables[title][1:]}
     assert scores["accuracy"][0] == scores["accuracy"][1]
     accuracy = json.loads((one / "all_results.json").read_text())["eval_accuracy"]
     assert scores["accuracy"][0].startswith(f"{accuracy:.4f}")
+
+
+def test_an_undefined_score_is_shown_as_undefined(copied, page):
+    run = copied()
+    results = json.loads((run / "all_results.json").read_text())
+    write_json(run / "all_results.json", {**results, "eval_accuracy": None})
+    assert page(report(run)).tiles["accuracy"] == "undefined"
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"), [(True, "all predictions are 'good' on"), (False, "predictions for all examples")]
+)
+def test_a_collapsed_run_is_named(hostile_run, texts, expected):
+    run, outcome = read_run(hostile_run.output_dir), outcome_of(hostile_run.output_dir, with_training=True)
+    labels = np.asarray(outcome.features["labels"])
+    good = np.full_like(labels, outcome.task.task.label_names.index("good"))
+    [notice], none = (
+        content_of(run, replace(outcome, outputs=np.eye(4)[each]), texts=texts, finished=True).notices
+        for each in (good, labels)
+    )
+    assert expected in notice
+    assert not none
 
 
 @pytest.fixture

@@ -33,6 +33,20 @@ def test_rows_keep_their_order_and_columns(corpus, film, tmp_path):
     assert list(first) == ["id", "text", "input_label", "label", "probability", "probabilities"]
 
 
+def test_predictions_of_predictions_keep_all_columns(film, tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "x.csv").write_text("text,label,input_label\na film,gold,older\n")
+    found = []
+    for number in range(2):
+        predict_folder(film, str(tmp_path / ("out0" if number else "in")), str(tmp_path / f"out{number}"))
+        (row,) = [row for path in (tmp_path / f"out{number}").glob("x.csv*.jsonl") for row in lines(path)]
+        found.append(row)
+    first, second = found
+    assert (first["input_label"], first["input_input_label"]) == ("gold", "older")
+    assert second["label"] == first["label"] == second["input_label"]
+    assert (second["input_input_label"], second["input_input_input_label"]) == ("gold", "older")
+
+
 def test_a_table_gives_the_predictions_of_the_form_for_one_file(corpus, film, tmp_path):
     from bertkit.inference.files import predict_stream
 

@@ -43,13 +43,14 @@ def test_text_classification(client_of, fine_tuned):
     ]
 
 
-@pytest.mark.parametrize("kind", ["threshold", "topics"])
+@pytest.mark.parametrize("kind", ["threshold", "topics", "subjects"])
 def test_labels_that_predict_gives_are_marked(kind, client_of, fine_tuned):
     folder = fine_tuned(kind)
     found = answer(client_of(folder).post("/", {"inputs": TEXTS}))
     for of_text, prediction in zip(found, bertkit.load(folder).predict(TEXTS), strict=True):
         expected = prediction.get("labels", [prediction.get("label")])
         assert {each["label"] for each in of_text if each["predicted"]} == set(expected)
+        assert [each["score"] for each in of_text] == sorted((each["score"] for each in of_text), reverse=True)
 
 
 def test_pairs_are_scored_and_ranked(client_of, fine_tuned):

@@ -65,8 +65,8 @@ def facts(name: str) -> CardFacts:
         pipeline_tag="token-classification",
         task=f"BERT, fine-tuned for {escape(name)} with bertkit, starting from {code(name)}.",
         data={"train": f"{name}, 9 examples", f"validation_{name}": name},
-        metrics={f"eval_{name}_f1": 0.5, "eval_f1": 0.25},
-        main_metrics=("eval_f1", f"eval_{name}_f1"),
+        metrics={f"eval_class/{name}/f1": 0.5, "eval_f1": 0.25},
+        main_metrics=("eval_f1", f"eval_class/{name}/f1"),
         recipe={
             "task": {"kind": "ner", "name": name},
             "train": {"global_train_batch_size": 8},

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -11,7 +13,18 @@ from hypothesis import strategies as st
 
 from bertkit.errors import DataError
 from bertkit.tables import Table
-from bertkit.tables.labels import class_ids, class_names, class_sets, infer_problem, named, separated, texts
+from bertkit.tables.labels import (
+    class_ids,
+    class_names,
+    class_sets,
+    decide,
+    infer_problem,
+    is_missing,
+    named,
+    other_spellings,
+    separated,
+    texts,
+)
 
 
 def table(values: list[Any], class_names: list[str] | None = None) -> Table:
@@ -36,10 +49,21 @@ def message(call, *given) -> list[str]:
         ([True, False], "single_label"),
         (["nan", "inf"], "single_label"),  # words: no numbers to predict
         (["1_2", "2_3"], "single_label"),
-        (["1", "2.5"], "regression"),
-        (["1", "1e3"], "regression"),
-        ([1, 2.0], "regression"),
-        (["0.5", "", None, float("nan")], "regression"),  # the missing ones say nothing, and are refused later
+        (["1.0", "0.0", ""], "single_label"),  # 1 and 0 as pandas writes them beside a missing value
+        ([1.0, 0.0, float("nan")], "single_label"),
+        (["1.", "2."], "single_label"),
+        (["1e5", "2e5"], "single_label"),
+        (["007", "010", "100"], "single_label"),
+        ([f"{number:03}" for number in range(50)], "single_label"),  # written as names
+        (["2024-01-31", "2024-02-01"], "single_label"),
+        ([date(2024, 1, 31), date(2024, 2, 1)], "single_label"),
+        ([Decimal("1.0"), Decimal("2.0")], "single_label"),
+        (["None", "NA", "nan"], "single_label"),
+        (list(range(20)), "single_label"),
+        (list(range(21)), "regression"),
+        ([f"{number}.0" for number in range(21)], "regression"),
+        ([number / 4 for number in range(21)], "regression"),
+        ([*(number / 4 for number in range(21)), "", None, float("nan")], "regression"),
         ([["a"], ["a", "b"]], "multi_label"),
         ([["a"], None], "multi_label"),
         ([[], []], "multi_label"),
@@ -54,9 +78,10 @@ def test_the_form_of_the_labels_tells_the_problem(values, problem):
     ("values", "told"),
     [
         (
-            ["3", "1.5", "", "2"],
-            "inferred from 3 labels: numbers, 1 not written as a whole number (the first: x.csv, line 3)",
+            [*(number / 2 for number in range(21)), ""],
+            "inferred from 21 labels; give --problem single_label if the numbers are names of classes",
         ),
+        (["007", "1"], "inferred from 2 labels: whole numbers, some with zeros in front"),
         (["3", "1", None], "inferred from 2 labels: whole numbers"),
         (["a", "b"], "inferred from 2 labels: words"),
         ([["a"], []], "inferred from 2 labels: lists"),
@@ -64,6 +89,109 @@ def test_the_form_of_the_labels_tells_the_problem(values, problem):
 )
 def test_it_is_told_from_how_many_labels_the_problem_was_inferred(values, told):
     assert infer_problem(table(values), "label")[1] == told
+
+
+@pytest.mark.parametrize("values", [["3.10", "3.1"], ["1", "2.5"], [0.5, 1.5, None], [n / 7 for n in range(20)]])
+def test_a_few_numbers_with_decimals_are_asked_for(values):
+    (line,) = message(infer_problem, table(values), "label")
+    assert line.startswith("x.csv: 'label' has ")
+    assert "different numbers, some with decimals (" in line
+    assert "--problem regression" in line
+    assert "--problem single_label" in line
+    assert decide(table(values), "label", "single_label").names == class_names(values)
+    assert decide(table(values), "label", "regression").problem == "regression"
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        (["b", "a", "b"], "problem: single_label with 2 classes ('a' 1, 'b' 2), inferred from 3 labels: words"),
+        (
+            ["1.0", "0.0", "1.0", ""],
+            "problem: single_label with 2 classes ('0' 1, '1' 2), inferred from 3 labels: whole numbers; '0.0', '1.0' "
+            "are read as '0', '1'",
+        ),
+        (
+            [1, 1.0, 0],
+            "problem: single_label with 2 classes ('0' 1, '1' 2), inferred from 3 labels: whole numbers; '1.0' is read "
+            "as '1'; warning: '1' 1 and '1.0' 1 are one class",
+        ),
+        (
+            ["NA", "x", "None"],
+            "problem: single_label with 3 classes ('NA' 1, 'None' 1, 'x' 1), inferred from 3 labels: words; 'NA', "
+            "'None' are names of classes, as any other word; a missing label is an empty field",
+        ),
+        (
+            [["b"], ["a", "b"], []],
+            "problem: multi_label with 2 classes ('a' 1, 'b' 2), inferred from 3 labels: lists",
+        ),
+        (
+            [number / 2 for number in range(21)],
+            "problem: regression (21 different numbers from 0 to 10), inferred from 21 labels; give --problem "
+            "single_label if the numbers are names of classes",
+        ),
+    ],
+)
+def test_one_line_names_problem_classes_and_counts(values, line):
+    assert decide(table(values), "label").line == line
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        (["pos", "Pos"], "'Pos' 1 and 'pos' 1"),
+        (["pos", "pos "], "'pos' 1 and 'pos ' 1"),
+        (["pos", "pos\u00a0"], r"'pos' 1 and 'pos\xa0' 1"),
+        (["pos", "po\u200bs"], r"'pos' 1 and 'po\u200bs' 1"),
+        (["cafe\u0301", "caf\u00e9"], r"'cafe\u0301' 1 and 'caf\xe9' 1"),
+    ],
+)
+def test_labels_that_look_alike_are_named_with_escapes(values, named):
+    found = decide(table(values), "label")
+    assert found.names == sorted(values)
+    assert f"warning: {named} differ only in case, white space or Unicode form, and each is a class" in found.line
+
+
+def test_numbers_of_one_value_are_named():
+    line = decide(table(["3.1", "3.10", "3.2"]), "label", "single_label").line
+    assert "warning: '3.1' 1 and '3.10' 1 are the same number, and each is a class of its own" in line
+
+
+def test_given_names_are_counted_in_their_order():
+    assert decide(table(["b", "a", "b"]), "label", names=["b", "a", "c"]).line == (
+        "problem: single_label with 3 classes ('b' 2, 'a' 1, 'c' 0), with names that are given"
+    )
+    assert "(21 classes" not in decide(table([str(n) for n in range(21)]), "label", "single_label").line
+    many = decide(table([f"c{n:02}" for n in range(30)]), "label").line
+    assert "'c19' 1 and 10 more)" in many
+
+
+@pytest.mark.parametrize(
+    ("names", "labels"), [(["0", "1"], ["0.0", 1.0, "1", 0]), (["0.0", "1.0"], ["0", 1, "1.0", 0.0])]
+)
+def test_other_splits_may_spell_whole_numbers_otherwise(names, labels):
+    assert class_ids(table(labels), "label", names) == [0, 1, 1, 0]
+    assert class_sets(table([[label] for label in labels[:2]]), "label", names) == [[1.0, 0.0], [0.0, 1.0]]
+    assert "are read as" in other_spellings(labels, names)
+    assert other_spellings(names, names) == ""
+
+
+def test_a_padded_number_is_no_other_name():
+    assert class_names(["007", "7", "7.0"]) == ["007", "7", "7.0"]
+    assert message(class_ids, table(["7"]), "label", ["007", "1"]) == [
+        "x.csv, line 2: label '7' is not one of '007', '1'; '7' and '007' are the same number"
+    ]
+
+
+def test_an_unknown_label_names_the_one_it_looks_like():
+    (line,) = message(class_ids, table(["pos", "pos\u200b"]), "label", ["neg", "pos"])
+    assert line.endswith(r"'pos\u200b' and 'pos' differ only in case, white space or Unicode form")
+
+
+@pytest.mark.parametrize("value", [None, float("nan"), "", " \t", "\u200b", "\u00a0\ufeff"])
+def test_what_cannot_be_seen_is_missing(value):
+    assert is_missing(value)
+    assert message(class_ids, table(["a", value]), "label", ["a"]) == ["x.csv, line 3: no value for 'label'"]
 
 
 NO_FINITE_NUMBERS = ["N/A", "nan", "-inf", "Infinity", "none", "1,5", "7_5", "?", True, float("inf"), 10**400]
@@ -106,6 +234,12 @@ def test_of_words_and_a_few_numbers_the_numbers_are_named():
         ([["a", None, ""], [["nested"]], {"a": 1}], ["a"]),  # the rest is refused when the rows are read
         ([True, False], ["False", "True"]),
         (["1", "01", "1"], ["01", "1"]),
+        (["1.0", "0.0"], ["0", "1"]),
+        ([1.0, 0, 10.0], ["0", "1", "10"]),
+        (["2e5", "1e6", "3e4"], ["3e4", "2e5", "1e6"]),
+        (["+1", "-1"], ["-1", "+1"]),
+        (["1.0", "1.1"], ["1.0", "1.1"]),
+        ([date(2024, 2, 1), date(2024, 1, 31)], ["2024-01-31", "2024-02-01"]),
     ],
 )
 def test_classes_are_those_of_the_data_in_order(values, names):

@@ -162,9 +162,9 @@ def test_thresholds_are_fitted_to_the_validation_set_only(checkpoint, table, tmp
         "placement.device": "cpu",
     }
     run = finetune("finetune/classification", model=str(checkpoint), output_dir=tmp_path / "run", overrides=overrides)
-    assert {"eval_good_threshold", "eval_temperature"} <= run.metrics.keys()
+    assert {"eval_class/good/threshold", "eval_temperature"} <= run.metrics.keys()
     assert "predict_ece" in run.metrics
-    assert not {"predict_good_threshold", "predict_temperature"} & run.metrics.keys()
+    assert not {"predict_class/good/threshold", "predict_temperature"} & run.metrics.keys()
     stored = json.loads((run.output_dir / "config.json").read_text())["bertkit_task"]["task"]
-    assert stored["threshold"] == {"good": run.metrics["eval_good_threshold"]}
+    assert stored["threshold"] == {"good": run.metrics["eval_class/good/threshold"]}
     assert stored["temperature"] == run.metrics["eval_temperature"]

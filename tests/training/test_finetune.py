@@ -285,3 +285,5 @@ def test_a_run_that_predicts_one_class_ends_with_a_warning(glue, checkpoint, tmp
     [warning] = json.loads((run.output_dir / "run.json").read_text())["warnings"]
     assert warning.startswith("warning: all predictions are 'negative' on the validation set")
     assert warning in capsys.readouterr().err
+    assert run.collapse == "all predictions are 'negative'"
+    assert "collapsed: all predictions are 'negative' on" in (run.output_dir / "README.md").read_text()

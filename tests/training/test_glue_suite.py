@@ -142,7 +142,8 @@ def test_the_table_by_hand(tmp_path, checkpoint):
     for name, scores in given.items():
         folder = tmp_path / name
         folder.mkdir()
-        (folder / "run.json").write_text('{"finished": true}')
+        collapse = "all predictions are '1'" if name == "mrpc" else None
+        (folder / "run.json").write_text(json.dumps({"finished": True, "collapse": collapse}))
         (folder / "eval_results.json").write_text(json.dumps(scores))
         recipe = load_recipe(f"finetune/glue/{name}", {"model.name_or_path": str(checkpoint)})
         with_absolute_paths(recipe).save(folder / "recipe.yaml", "")
@@ -152,7 +153,7 @@ def test_the_table_by_hand(tmp_path, checkpoint):
     assert results.average == pytest.approx(221 / 3)
     assert glue_table(results).splitlines() == [
         "mnli   85.0  accuracy 0.8000, accuracy_mm 0.9000",
-        "mrpc   75.0  accuracy 0.7000, f1 0.8000, combined_score 0.7500",
+        "mrpc   75.0  accuracy 0.7000, f1 0.8000, combined_score 0.7500, collapsed: all predictions are '1'",
         "rte    61.0  accuracy 0.6100",
         "       73.7  average of 3 tasks, on dev",
         f"for the leaderboard: {tmp_path}/glue_submission.zip; the leaderboard also requires CoLA.tsv, MNLI-mm.tsv, "

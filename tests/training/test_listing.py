@@ -19,12 +19,13 @@ from bertkit.training.recovery.run_lock import RunLock
 def place(tmp_path):
     """Writes the small files of a run."""
 
-    def write(name, finished=True, score=None, model="google-bert/bert-base-cased", lock=False):
+    def write(name, finished=True, score=None, model="google-bert/bert-base-cased", collapse=None):
         folder = tmp_path / name
         folder.mkdir(parents=True)
         recipe = load_recipe("finetune/glue/sst2", {"model.name_or_path": model})
         recipe.save(folder / "recipe.yaml", "Resolved from sst2. To repeat the run: …")
         record = {"finished": finished, "main_metric": "accuracy", "card": {"main_metrics": ["eval_f1"]}}
+        record["collapse"] = collapse
         (folder / "run.json").write_text(json.dumps(record))
         if score is not None:
             (folder / "all_results.json").write_text(json.dumps({"eval_f1": 0.1, "eval_accuracy": score}))
@@ -82,6 +83,23 @@ def test_a_grid_and_its_runs(place, tmp_path):
     (grid / "grid_results.json").write_text(json.dumps(results))
     run = rows(tmp_path)["grid"]
     assert (run.state, run.metric, run.score) == ("finished", "accuracy", 0.5)
+
+
+def test_collapsed_runs_are_named_beside_their_score(place, tmp_path):
+    from bertkit.cli.runs_below import _row
+
+    place("grid/runs/01-seed=1", score=0.5, collapse="all predictions are 'negative'")
+    place("grid/runs/01-seed=2", score=0.6)
+    (tmp_path / "grid" / "grid.json").write_text(json.dumps({"recipe": load_recipe("sst2").to_dict()}))
+    settings = [{"name": "01", "mean": 0.55, "collapsed": ["01-seed=1"]}]
+    results = {"settings": settings, "best": "01", "metric": "accuracy", "runs": {"1": {}, "2": {}}}
+    (tmp_path / "grid" / "grid_results.json").write_text(json.dumps(results))
+    scores = {name: _row(run, tmp_path)["score"] for name, run in rows(tmp_path).items()}
+    assert scores == {
+        "grid": "0.5500 accuracy, 1 collapsed",
+        "grid/runs/01-seed=1": "0.5000 accuracy, collapsed",
+        "grid/runs/01-seed=2": "0.6000 accuracy",
+    }
 
 
 def test_a_relative_folder(place, tmp_path, monkeypatch):

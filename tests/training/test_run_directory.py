@@ -117,6 +117,8 @@ def test_results_are_flat_and_gathered(tmp_path):
 def test_a_score_that_is_no_number_is_an_error(tmp_path):
     with pytest.raises(TrainingError, match="eval_loss is nan: the training diverged"):
         write_results(tmp_path, "eval", {"eval_loss": float("nan")})
+    with pytest.raises(TrainingError, match="not defined if all labels, or all predictions, are the same"):
+        write_results(tmp_path, "eval", {"eval_loss": 0.5, "eval_pearson": float("nan")})
     assert list(tmp_path.iterdir()) == []
 
 

@@ -17,7 +17,16 @@ MULTI_LABEL = ("f1_micro", "f1_macro", "accuracy", "average_precision", "roc_auc
 """Scores of multi-label classification that every run has."""
 
 OF_A_CLASS = ("precision", "recall", "f1")
-"""Scores of each class; the class comes first: ``negative_f1``."""
+"""Scores of each class, see `key_of_class`."""
+
+
+def key_of_class(name: str, value: str) -> str:
+    """Returns the key of a value of a class in the results; no metric has such a key, whatever the name of the class.
+
+    >>> key_of_class("negative", "f1")
+    'class/negative/f1'
+    """
+    return f"class/{name}/{value}"
 
 
 def class_scores(
@@ -57,5 +66,5 @@ def class_scores(
             for true, given in zip(columns.T, own.T, strict=True)
         ]
         for name, scores in zip(names, of_classes, strict=True):
-            found |= {f"{name}_{score}": float(value) for score, value in zip(OF_A_CLASS, scores, strict=True)}
+            found |= {key_of_class(name, score): float(value) for score, value in zip(OF_A_CLASS, scores, strict=True)}
     return found

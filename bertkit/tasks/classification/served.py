@@ -28,7 +28,7 @@ class Parameters:
     """The ``parameters`` of a request.
 
     Attributes:
-        top_k: number of labels in an answer, the most probable; ``None`` is 10.
+        top_k: number of labels in an answer, the most probable; ``None`` is 10, and all that are predicted.
         function_to_apply: function from logits to scores; ``None`` is that of `bertkit predict`.
     """
 
@@ -75,19 +75,20 @@ class ServedClassification(Served):
     def api_answers(self, outputs: Outputs, features: Columns, examples: Columns, parameters: Any) -> list[Any]:
         """Returns for each example ``label`` and ``score`` of the best labels in descending order.
 
-        With thresholds, and for multi-label problems, ``predicted`` says which labels `bertkit predict` gives.
+        With thresholds, and for multi-label problems, ``predicted`` says which labels `bertkit predict` gives; without
+        ``top_k`` all of these are in the answer.
         """
         logits = one_array(outputs)
         names = self.task.label_names or [self.task.label_column]
         scores = self._scores(logits, parameters.function_to_apply)
-        most = parameters.top_k or MOST_PROBABLE
-        answers = [
-            [{"label": names[label], "score": float(row[label])} for label in largest(row, most)] for row in scores
-        ]
-        if self.has_thresholds:
-            for answer, predicted in zip(answers, self._predicted_names(logits), strict=True):
-                for each in answer:
-                    each["predicted"] = each["label"] in predicted
+        of_rows = self._predicted_labels(logits) if self.has_thresholds else [np.arange(0)] * len(scores)
+        answers = []
+        for row, predicted in zip(scores, of_rows, strict=True):
+            best = largest(row, parameters.top_k or MOST_PROBABLE, also=() if parameters.top_k else predicted)
+            answers.append([{"label": names[label], "score": float(row[label])} for label in best])
+            if self.has_thresholds:
+                for label, answer in zip(best, answers[-1], strict=True):
+                    answer["predicted"] = bool(label in predicted)
         return answers
 
     def _scores(self, logits: np.ndarray, function: str | None) -> np.ndarray:
@@ -98,11 +99,9 @@ class ServedClassification(Served):
             return scores
         return sigmoid(logits) if function == "sigmoid" else softmax(logits)
 
-    def _predicted_names(self, logits: np.ndarray) -> list[set[str]]:
-        names, predicted = self.task.label_names, self.predicted(logits)
-        if predicted.ndim == 2:
-            return [{names[label] for label in np.flatnonzero(row)} for row in predicted]
-        return [{names[label]} for label in predicted]
+    def _predicted_labels(self, logits: np.ndarray) -> list[np.ndarray]:
+        predicted = self.predicted(logits)
+        return [np.flatnonzero(row) for row in predicted] if predicted.ndim == 2 else list(predicted[:, None])
 
     @property
     def classifies_texts(self) -> bool:

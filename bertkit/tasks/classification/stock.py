@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from bertkit.errors import CheckpointError, DataError
 from bertkit.tables import Table
 from bertkit.tables.columns import text_columns
-from bertkit.tables.labels import Problem, class_names, texts
+from bertkit.tables.labels import Problem, names_of_labels, texts
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 from bertkit.tasks.label_names import matched_names
 from bertkit.tasks.splits import Columns, Split
@@ -78,10 +78,13 @@ class StockClassification(ClassificationTask):
         if self.task.problem == "regression" or column not in table.columns:
             return super()._split_of(name, table)
         values = table.columns[column]
-        names, note = matched_names(class_names(values), self.task.label_names, table.source)
+        labels = names_of_labels(values)
+        names, note = matched_names(set(labels.values()), self.task.label_names, table.source)
 
         def renamed(value: Any) -> Any:
-            return list(map(renamed, value)) if isinstance(value, list) else names.get(str(value), value)
+            if isinstance(value, list):
+                return list(map(renamed, value))
+            return names[labels[str(value)]] if str(value) in labels else value
 
         columns = {**table.columns, column: list(map(renamed, values))}
         found = super()._split_of(name, replace(table, columns=columns))

@@ -10,22 +10,23 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from bertkit.errors import DataError, RecipeError, did_you_mean, noted, raise_all, shortened
+from bertkit.errors import DataError, RecipeError, did_you_mean, noted, raise_all, shortened, shown
 from bertkit.progress import counted
 from bertkit.tables import Table
 from bertkit.tables.columns import label_column, text_columns
 from bertkit.tables.labels import (
     Problem,
     class_ids,
-    class_names,
     class_sets,
-    infer_problem,
+    decide,
     is_missing,
     named,
+    other_spellings,
     separated,
     texts,
 )
 from bertkit.tables.splitting import repeated
+from bertkit.tables.table import to_number
 from bertkit.tasks.arrays import Outputs, one_array
 from bertkit.tasks.classification.decisions import (
     Threshold,
@@ -34,7 +35,14 @@ from bertkit.tasks.classification.decisions import (
     check_threshold,
     expected_calibration_error,
 )
-from bertkit.tasks.classification.scores import MOST_CLASSES, MULTI_LABEL, OF_A_CLASS, SINGLE_LABEL, class_scores
+from bertkit.tasks.classification.scores import (
+    MOST_CLASSES,
+    MULTI_LABEL,
+    OF_A_CLASS,
+    SINGLE_LABEL,
+    class_scores,
+    key_of_class,
+)
 from bertkit.tasks.classification.text_classification import ProblemType, TextClassification, TextData
 from bertkit.tasks.splits import Columns, Split
 from bertkit.tasks.table_data import TableData, TableTask, write_numbered
@@ -153,17 +161,17 @@ class ClassificationTask(TableTask, TextClassification):
         task = self if keeps_columns else self._with_columns(tables[first])
         tables = {name: task._readable(table) for name, table in tables.items()}
         faults: list[str] = []
-        note = ""
-        if not task._settled:
-            task, note = task._with_classes(tables[first], faults)
+        line = ""
+        if not task._settled or (first == "train" and task._has_labels(tables[first])):
+            task, line = task._with_classes(tables[first], faults)
         faults += task._wrong_settings()
         found: dict[str, Split] = {}
         for name, table in tables.items():
             with noted(faults):
                 found[name] = task._split_of(name, table)
         raise_all(faults)
-        if note:
-            found[first] = replace(found[first], notes=(note, *found[first].notes))
+        if line:
+            found[first] = replace(found[first], labels=line, notes=(line, *found[first].notes))
         is_stratified = (
             task.task.problem == "single_label" and "train" in found and task.is_labelled(found["train"].examples)
         )
@@ -199,35 +207,30 @@ class ClassificationTask(TableTask, TextClassification):
         return named(table, column)
 
     def _with_classes(self, table: Table, faults: list[str]) -> tuple[Self, str]:
-        """Returns a copy of the task with the problem and classes of the training data, and a note on an inferred
-        problem; errors are added to ``faults``.
+        """Returns a copy of the task with the problem and classes of the training data, and a line on them; errors are
+        added to ``faults``.
 
         Raises:
             DataError: the problem cannot be inferred.
         """
         label = str(self.task.label_column)
         values = table.columns[label]
-        classes = self.task.label_names or list(table.class_names.get(label, ()))
-        problem, why = self.task.problem, ""
-        if problem is None and classes:
-            problem = "multi_label" if any(isinstance(value, list) for value in values) else "single_label"
-        elif problem is None:
-            problem, why = infer_problem(table, label)
+        given = self.task.label_names or list(table.class_names.get(label, ()))
+        problem, names, line = decide(table, label, self.task.problem, given)
         if problem == "regression":
-            return self.with_settings(problem=problem), why and f"problem: regression, {why}"
-        classes = classes or class_names(values)
-        if problem == "single_label" and len(classes) == 1:
-            faults.append(f"{table.source}: every row has the label {classes[0]!r}; expected at least two classes")
-        elif not classes:
+            if len(set(map(to_number, values))) == 1:
+                faults.append(f"{table.source}: every row has the number {shown(values[0])}; expected at least two")
+        elif problem == "single_label" and len(names) == 1:
+            faults.append(f"{table.source}: every row has the label {names[0]!r}; expected at least two classes")
+        elif not names:
             faults.append(f"{table.source}: no row has a label in {label!r}")
-        note = why and f"problem: {problem} with {len(classes)} classes, {why}"
-        return self.with_settings(problem=problem, label_names=classes), note
+        return self.with_settings(problem=problem, label_names=names), line
 
     def _wrong_settings(self) -> list[str]:
         """Returns the faults of settings that depend on the problem and the classes."""
         task, problem = self.task, self.task.problem or "single_label"
         faults = []
-        of_classes = [f"{name}_{score}" for name in task.label_names[:MOST_CLASSES] for score in OF_A_CLASS]
+        of_classes = [key_of_class(name, score) for name in task.label_names[:MOST_CLASSES] for score in OF_A_CLASS]
         known = [*_SCORES[problem], *(of_classes if len(task.label_names) <= MOST_CLASSES else [])]
         if task.main_metric is not None and task.main_metric not in known:
             faults.append(
@@ -255,6 +258,7 @@ class ClassificationTask(TableTask, TextClassification):
         """Builds the examples of a table: its texts, and ``labels``, which a test set may lack."""
         columns: dict[str, list[Any]] = {}
         faults: list[str] = []
+        label = str(self.task.label_column)
         for column in self.task.text_columns:
             with noted(faults):
                 columns[column] = texts(table, column)
@@ -262,7 +266,8 @@ class ClassificationTask(TableTask, TextClassification):
             with noted(faults):
                 columns["labels"] = self._labels(table)
         raise_all(faults)
-        return Split.of_table(columns, table)
+        note = "" if name == "train" else other_spellings(table.columns.get(label, ()), self.task.label_names)
+        return Split.of_table(columns, table, (note,) if note else ())
 
     def _has_labels(self, table: Table) -> bool:
         """Returns whether a test set has labels, in at least one row."""
@@ -315,7 +320,7 @@ class ClassificationTask(TableTask, TextClassification):
         """Computes the metric of the task and `class_scores`, with the fitted temperature and thresholds.
 
         If they are not fitted yet, they are fitted to these outputs and are part of the result: ``temperature``, with
-        the expected calibration error before and after, ``ece_uncalibrated`` and ``ece``, and ``NAME_threshold``.
+        the expected calibration error before and after, ``ece_uncalibrated`` and ``ece``, and ``class/NAME/threshold``.
         """
         if self.task.problem == "regression":
             return super().score(outputs, features, examples)
@@ -343,7 +348,7 @@ class ClassificationTask(TableTask, TextClassification):
                 for label in (range(len(names)) if labels.ndim == 2 else [1])
             }
             task = task.with_settings(threshold=tuned)
-            fitted |= {f"{name}_threshold": value for name, value in tuned.items()}
+            fitted |= {key_of_class(name, "threshold"): value for name, value in tuned.items()}
         return task, fitted
 
     def learn_from(self, evaluation: Mapping[str, float]) -> tuple[Self, str | None]:
@@ -351,7 +356,7 @@ class ClassificationTask(TableTask, TextClassification):
         if self.task.calibrate and self.task.temperature is None:
             changes["temperature"] = evaluation["eval_temperature"]
         if self.task.threshold == "tuned":
-            keys = {name: f"eval_{name}_threshold" for name in self.task.label_names}
+            keys = {name: f"eval_{key_of_class(name, 'threshold')}" for name in self.task.label_names}
             changes["threshold"] = {name: evaluation[key] for name, key in keys.items() if key in evaluation}
         if not changes:
             return self, None

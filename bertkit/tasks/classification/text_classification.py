@@ -22,7 +22,6 @@ from bertkit.tasks.arrays import MOST_PROBABLE, Outputs, labels_of, largest, one
 from bertkit.tasks.base import Task
 from bertkit.tasks.classification.decisions import sigmoid
 from bertkit.tasks.classification.served import ServedClassification
-from bertkit.tasks.per_example import warning_of_one_prediction
 from bertkit.tasks.report_parts import Mistake, Section, surest
 from bertkit.tasks.splits import Columns, WindowedData
 from bertkit.tasks.windows import encode_in_windows
@@ -212,7 +211,7 @@ class TextClassification(ServedClassification, Task):
             predictions = []
             for predicted, row, scores in rows:
                 labels = np.flatnonzero(predicted)
-                kept = self._kept(scores, len(labels))
+                kept = self._kept(scores, labels)
                 predictions.append({"labels": [names[label] for label in labels], **self._named(row, kept)})
             return predictions
         return [
@@ -237,11 +236,11 @@ class TextClassification(ServedClassification, Task):
     def leaves_out_labels(self) -> bool:
         return not self.all_probabilities and len(self.task.label_names) > MOST_PROBABLE
 
-    def _kept(self, scores: np.ndarray, at_least: int = 0) -> np.ndarray:
-        """Returns the labels whose probabilities are kept, given the scores (C,) that rank them."""
+    def _kept(self, scores: np.ndarray, predicted: Sequence[int] | np.ndarray = ()) -> np.ndarray:
+        """Returns the labels whose probabilities are kept, given the scores (C,) that rank them and those predicted."""
         if not self.leaves_out_labels:
             return np.arange(len(scores))
-        return largest(scores, max(MOST_PROBABLE, at_least))
+        return largest(scores, MOST_PROBABLE, also=predicted)
 
     def _named(self, probabilities: np.ndarray, kept: np.ndarray) -> dict[str, dict[str, float]]:
         names = [self.task.label_names[label] for label in kept]
@@ -266,14 +265,6 @@ class TextClassification(ServedClassification, Task):
         if self.problem_type == "multi_label_classification":
             return [[names[label] for label in np.flatnonzero(row)] for row in values]
         return [names[int(value)] if names else float(value) for value in values]
-
-    def warning_on(self, outputs: Outputs, features: Columns, examples: Columns) -> str | None:
-        if self.problem_type == "regression" or not self.task.label_names:
-            return None
-        judged = (self.named(values) for values in self.judged(outputs, features, examples))
-        return warning_of_one_prediction(
-            *([", ".join(each) if isinstance(each, list) else each for each in values] for values in judged)
-        )
 
     # ---- the report of a run ----------------------------------------------------------------------------------------
 

@@ -234,7 +234,15 @@ def f1_terms(predicted: Sequence[Sequence[str]], true: Sequence[Sequence[str]], 
     def f1(right: Any, found: Any, expected: Any) -> Any:
         return 2 * right / np.maximum(found + expected, 1e-12)
 
-    return np.array(rows, dtype=np.float64).reshape(-1, 3), f1
+    return Terms(np.array(rows, dtype=np.float64).reshape(-1, 3), f1, (0.0, 1.0))
+
+
+def accuracy_terms(predicted: Sequence[Sequence[int]], true: Sequence[Sequence[int]]) -> Terms:
+    """Returns the correct tags and the words of each sentence, (N, 2), and accuracy as their function."""
+    rows = [
+        (np.sum(np.asarray(own) == np.asarray(given)), len(given)) for own, given in zip(predicted, true, strict=True)
+    ]
+    return Terms(np.array(rows, dtype=np.float64).reshape(-1, 2), lambda right, words: right / words, (0.0, 1.0))
 
 
 def _listed(words: Sequence[str], entities: Sequence[Entity]) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 from bertkit import metrics
 from bertkit.checkpoint.labels import label_fields
 from bertkit.errors import CheckpointError, DataError, noted, raise_all
-from bertkit.metrics.entities import OUTSIDE, find_entities, split_tag
+from bertkit.metrics.entities import OUTSIDE, find_entities, score_entities, split_tag
 from bertkit.metrics.terms import Terms
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.tables import Table
@@ -37,7 +37,7 @@ from bertkit.tasks.ner.served import ServedEntities
 from bertkit.tasks.ner.settings import DataSettings, TaskSettings
 from bertkit.tasks.ner.span_tables import SpanTable, with_words
 from bertkit.tasks.ner.words import split_words
-from bertkit.tasks.per_example import warning_of_one_prediction
+from bertkit.tasks.per_example import collapse_of
 from bertkit.tasks.report_parts import Mistake, Section
 from bertkit.tasks.splits import Columns, Split
 from bertkit.tasks.table_data import TableTask
@@ -295,18 +295,16 @@ class NerTask(ServedEntities, TableTask):
         return self.measured(*self.judged(outputs, features, examples))
 
     def measured(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
-        """Computes ``accuracy`` for plain tags, else the ``seqeval`` metrics, with ``PER_f1`` etc. for each type."""
+        """Computes ``accuracy`` for plain tags, else ``overall_f1`` and the other scores of `score_entities`, and
+        ``entity/PER/f1`` etc. for each type."""
         if self._plain:
             flat, flat_expected = np.concatenate(predictions), np.concatenate(references)
             return metrics.compute("accuracy", flat, flat_expected)
-        strict = {"mode": "strict", "scheme": "IOB2"} if self.task.strict else {}
-        scores: dict[str, Any] = metrics.compute("seqeval", self.named(predictions), self.named(references), **strict)
-        of_types = {name: scores.pop(name) for name in list(scores) if isinstance(scores[name], dict)}
-        return scores | {
-            f"{name}_{score}": of_type[score]
-            for name, of_type in of_types.items()
-            for score in ("precision", "recall", "f1")
+        scores, counts = score_entities(self.named(predictions), self.named(references), self.task.strict)
+        of_types = {
+            kind: zip(("precision", "recall", "f1"), each.scores(), strict=True) for kind, each in counts.items()
         }
+        return scores | {f"entity/{kind}/{name}": value for kind, each in of_types.items() for name, value in each}
 
     @property
     def weighted_labels(self) -> list[str]:
@@ -315,16 +313,19 @@ class NerTask(ServedEntities, TableTask):
     def predicted_tokens(self, row: Mapping[str, Any]) -> Sequence[bool]:
         return [word != NO_WORD for word in row["word_ids"]]
 
-    def warning_on(self, outputs: Outputs, features: Columns, examples: Columns) -> str | None:
+    def collapse(self, outputs: Outputs, features: Columns, examples: Columns) -> str | None:
+        """Compares the tags of words, since sentences differ in length."""
         judged = (self.named(values) for values in self.judged(outputs, features, examples))
-        return warning_of_one_prediction(*(chain.from_iterable(tags) for tags in judged))
+        return collapse_of(*(chain.from_iterable(tags) for tags in judged))
 
     # ---- the report of a run ----------------------------------------------------------------------------------------
 
     def score_terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> Terms | None:
-        from bertkit.tasks.ner.report import f1_terms
+        from bertkit.tasks.ner.report import accuracy_terms, f1_terms
 
-        if self._plain or name != "overall_f1":
+        if self._plain:
+            return accuracy_terms(predictions, references)
+        if name != "overall_f1":
             return None
         return f1_terms(self.named(predictions), self.named(references), self.task.strict)
 

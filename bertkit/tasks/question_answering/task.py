@@ -16,6 +16,7 @@ import numpy as np
 
 from bertkit import metrics
 from bertkit.errors import DataError, noted, raise_all
+from bertkit.metrics.terms import Terms, mean_terms
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.tables import Table, check_disjoint, load_hub_table
 from bertkit.tasks.arrays import Outputs
@@ -276,6 +277,19 @@ class QuestionAnsweringTask(ServedAnswers, Task):
         if self._threshold is None:
             return metrics.compute("squad", predictions, references)
         return metrics.compute("squad_v2", predictions, references, no_answer_threshold=self._threshold)
+
+    def score_terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> Terms | None:
+        from bertkit.tasks.question_answering.report import question_scores
+
+        if name not in ("exact", "exact_match", "f1"):
+            return None
+        threshold = self._threshold
+        texts = [
+            "" if threshold is not None and each["no_answer_probability"] > threshold else each["prediction_text"]
+            for each in predictions
+        ]
+        scores = question_scores(texts, [each["answers"] for each in references], threshold is not None)
+        return mean_terms(scores[name == "f1"], 100.0)
 
     def learn_from(self, evaluation: Mapping[str, float]) -> tuple[Self, str | None]:
         if not self.task.version_2_with_negative:

@@ -18,9 +18,9 @@ def test_two_classes_by_hand():
     assert scores["balanced_accuracy"] == pytest.approx((2 / 3 + 1) / 2)
     assert scores["average_precision"] == pytest.approx(1 / 2)  # the only yes is ranked second
     assert scores["roc_auc"] == pytest.approx(2 / 3)
-    assert scores["yes_precision"] == pytest.approx(1 / 2)
-    assert scores["no_recall"] == pytest.approx(2 / 3)
-    assert scores["yes_f1"] == pytest.approx(2 / 3)
+    assert scores["class/yes/precision"] == pytest.approx(1 / 2)
+    assert scores["class/no/recall"] == pytest.approx(2 / 3)
+    assert scores["class/yes/f1"] == pytest.approx(2 / 3)
 
 
 def test_several_classes_are_those_of_scikit_learn():
@@ -44,7 +44,7 @@ def test_several_classes_are_those_of_scikit_learn():
 def test_a_class_that_does_not_occur_has_no_ranking():
     scores = class_scores(np.array([0, 1]), np.eye(3)[:2], np.array([0, 1]), ["a", "b", "c"])
     assert scores["roc_auc"] == 1.0
-    assert scores["c_f1"] == 0.0
+    assert scores["class/c/f1"] == 0.0
     only = class_scores(np.zeros((2, 1), int), np.full((2, 1), 0.3), np.zeros((2, 1), int), ["a"])
     assert only["average_precision"] == 0.0
     assert "roc_auc" not in only
@@ -54,3 +54,13 @@ def test_many_classes_have_no_scores_of_their_own():
     names = [str(number) for number in range(30)]
     scores = class_scores(np.arange(30), np.eye(30), np.arange(30), names)
     assert set(scores) == {"balanced_accuracy", "average_precision", "roc_auc"}
+
+
+@pytest.mark.parametrize("name", ["average", "f1", "average_precision", "a/f1", "", "eval_x"])
+def test_a_class_of_any_name_overwrites_no_score(name):
+    labels, predicted = np.array([0, 0, 0, 1]), np.array([0, 0, 1, 1])
+    probabilities = np.array([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.4, 0.6]])
+    usual, other = (class_scores(predicted, probabilities, labels, ["no", last]) for last in ("yes", name))
+    assert list(other.values()) == list(usual.values())
+    assert other[f"class/{name}/precision"] == 0.5
+    assert other["average_precision"] == usual["average_precision"]

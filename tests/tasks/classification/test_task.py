@@ -40,6 +40,9 @@ def many(classes: str = "pos neg", count: int = 40) -> str:
     return "text,label\n" + "".join(f"text {row},{names[row % len(names)]}\n" for row in range(count))
 
 
+NUMBERS = rows(text=[f"text {row}" for row in range(24)], label=[row / 4 for row in range(24)])
+
+
 def message(task: ClassificationTask, folder: Path, splits: list[str] | None = None) -> str:
     """Returns the message of `load` without the folder."""
     with pytest.raises(DataError) as caught:
@@ -65,7 +68,8 @@ def through_checkpoint(task: ClassificationTask, **data: Any) -> ClassificationT
         (rows(text=["a", "b", "c"], label=[10, 9, 9]), "single_label", ["9", "10"], [1, 0, 0], "accuracy"),
         (rows(text=["a", "b"], label=["null", "NA"]), "single_label", ["NA", "null"], [1, 0], "accuracy"),
         (rows(text=["a", "b"], label=[True, False]), "single_label", ["False", "True"], [1, 0], "accuracy"),
-        (rows(text=["a", "b"], label=[1, 2.5]), "regression", [], [1.0, 2.5], "pearson"),
+        (rows(text=list("abc"), label=[1.0, 1, 0.0]), "single_label", ["0", "1"], [1, 1, 0], "accuracy"),
+        (NUMBERS, "regression", [], [number / 4 for number in range(24)], "pearson"),
         (
             rows(text=["a", "b"], label=[["x", "y"], []]),
             "multi_label",
@@ -92,6 +96,32 @@ def test_the_problem_that_is_given_wins(task):
     whole = task(train_csv="text,label\na,1\nb,3\n", problem="regression").load(["train"])[1]["train"]
     assert whole.examples["labels"][:] == [1.0, 3.0]
     assert isinstance(whole.examples["labels"][0], float)
+
+
+@pytest.mark.parametrize("settings", [{"problem": "single_label"}, {"label_names": ["neg", "pos"]}, {"problem": None}])
+def test_the_line_on_the_classes_is_always_there(task, settings):
+    everything = {"text_columns": ["text"], "label_column": "label", **settings}
+    split = task(train_csv=TRAIN, **everything).load(["train"])[1]["train"]
+    assert split.labels.startswith("problem: single_label with 2 classes ('neg' 1, 'pos' 1), ")
+    assert split.notes[0] == split.labels
+
+
+def test_other_splits_may_spell_whole_numbers_otherwise(task):
+    train, later = "text,label\na,1.0\nb,0.0\n", "text,label\nc,1\nd,0\n"
+    found, splits = task(train_csv=train, validation_csv=later, test_csv=train).load()
+    assert found.task.label_names == ["0", "1"]
+    assert found.config()["id2label"] == {0: "0", 1: "1"}
+    assert splits["validation"].examples["labels"][:] == [1, 0]
+    assert splits["test"].notes == ("'0.0', '1.0' are read as '0', '1'",)
+
+
+@pytest.mark.parametrize("problem", [None, "regression"])
+def test_numbers_that_are_all_equal_are_refused(task, tmp_path, problem):
+    refused = message(task(train_csv="text,label\na,3\nb,3.0\n", problem=problem), tmp_path, ["train"])
+    assert refused in (
+        "train.csv: every row has the number '3'; expected at least two",
+        "train.csv: every row has the label '3'; expected at least two classes",
+    )
 
 
 def test_several_labels_stand_in_one_field_with_a_separator(task):
@@ -188,8 +218,10 @@ def test_no_class_at_all_is_refused(task, tmp_path):
 
 
 def test_a_number_that_is_missing_or_none_does_not_make_classes_of_the_others(task, tmp_path):
-    missing = message(task(train_csv="text,score\na,1.5\nb,\nc,2\n"), tmp_path, ["train"])
+    missing = message(task(train_csv="text,score\na,1.5\nb,\nc,2\n", problem="regression"), tmp_path, ["train"])
     assert missing == "train.csv, line 3: 'score' is ''; expected a number"
+    whole = message(task(train_csv="text,label\na,1.0\nb,\nc,0.0\n"), tmp_path, ["train"])
+    assert whole == "train.csv, line 3: no value for 'label'"
     word = message(task(train_csv="text,score\na,1.5\nb,high\n", problem="regression"), tmp_path, ["train"])
     assert word == "train.csv, line 3: 'score' is 'high'; expected a number"
 
@@ -252,11 +284,12 @@ def test_rare_classes_stay_in_training(task):
 
 
 @pytest.mark.parametrize(
-    ("train", "of"), [(many(count=8), "each class"), (rows(text=["a", "b"], label=[0.5, 1.5]), "them")]
+    ("train", "of", "problem"),
+    [(many(count=8), "each class", None), (rows(text=["a", "b"], label=[0.5, 1.5]), "them", "regression")],
 )
-def test_too_few_rows_to_hold_out_are_refused(task, tmp_path, train, of):
+def test_too_few_rows_to_hold_out_are_refused(task, tmp_path, train, of, problem):
     kind = "csv" if train.startswith("text") else "jsonl"
-    refused = message(task(**{f"train_{kind}": train}), tmp_path)
+    refused = message(task(**{f"train_{kind}": train}, problem=problem), tmp_path)
     count = 8 if kind == "csv" else 2
     assert refused == (
         f"train.{kind}: {count} rows are too few to hold out 0.1 of {of}; give --validation-file, or a larger "
@@ -271,7 +304,8 @@ def test_rows_of_the_validation_set_that_were_trained_on_are_told(task):
         "warning: the texts of 2 of 3 rows are also in the training set, so the scores are too high; the first "
         "is 'bad film'",
     )
-    assert splits["train"].notes == ("problem: single_label with 2 classes, inferred from 2 labels: words",)
+    line = "problem: single_label with 2 classes ('neg' 1, 'pos' 1), inferred from 2 labels: words"
+    assert (splits["train"].notes, splits["train"].labels) == ((line,), line)
     _, fresh = task(train_csv=TRAIN, validation_csv="text,label\nnew,pos\n").load()
     assert fresh["validation"].notes == ()
 
@@ -376,7 +410,7 @@ def test_several_classes_of_a_hub_set_have_its_names(hub, task):
     [
         (rows(text=["a", "b"], label=["y", "n"]), "single_label_classification", {0: "n", 1: "y"}),
         (rows(text=["a", "b"], label=[["y"], ["n"]]), "multi_label_classification", {0: "n", 1: "y"}),
-        (rows(text=["a", "b"], score=[0.5, 1]), "regression", {0: "score"}),
+        (NUMBERS.replace("label", "score"), "regression", {0: "score"}),
     ],
 )
 def test_a_checkpoint_knows_the_columns_and_classes(task, train, problem_type, id2label):
@@ -504,7 +538,7 @@ def test_what_is_fitted_to_the_validation_set_is_kept_in_the_checkpoint(task, ta
             {"main_metric": "f1"},
             "task.main_metric: 'f1' is not a score of this task; expected one of accuracy",
         ),
-        ({"main_metric": "d_f1"}, "did you mean"),
+        ({"main_metric": "class/d/f1"}, "did you mean"),
     ],
 )
 def test_settings_that_do_not_fit_the_classes_are_refused(task, settings, expected, tmp_path):
@@ -512,7 +546,7 @@ def test_settings_that_do_not_fit_the_classes_are_refused(task, settings, expect
 
 
 def test_settings_that_do_not_fit_other_problems_are_refused(task, tmp_path):
-    numbers = "text,label\n" + "".join(f"text {row},{row / 7}\n" for row in range(20))
+    numbers = "text,label\n" + "".join(f"text {row},{row / 7}\n" for row in range(30))
     assert "task.threshold: numbers have no labels" in message(task(train_csv=numbers, threshold=0.4), tmp_path)
     assert "task.calibrate: numbers have no labels" in message(task(train_csv=numbers, calibrate=True), tmp_path)
     wrong = message(task(train_jsonl=SEVERAL, threshold={"z": 0.4}), tmp_path)
@@ -536,5 +570,5 @@ def test_the_threshold_of_a_prediction_is_checked(task):
 
 def test_the_metric_that_decides_may_be_any_score(task):
     assert loaded(task(train_csv=many())).main_metric == "accuracy"
-    assert loaded(task(train_csv=many(), main_metric="pos_f1")).main_metric == "pos_f1"
+    assert loaded(task(train_csv=many(), main_metric="class/pos/f1")).main_metric == "class/pos/f1"
     assert loaded(task(train_jsonl=SEVERAL)).main_metric == "average_precision"

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from bertkit import metrics
 from bertkit.errors import DataError
 from bertkit.tables import read_table
+from bertkit.tasks.classification.served import Parameters
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 
 
@@ -84,6 +85,30 @@ class TestManyLabels:
                     assert (row["label"], row["probability"]) == next(iter(row["probabilities"].items())) == ranked[0]
                 assert {**row, "probabilities": None} == {**full, "probabilities": None}
                 assert task.line(row) == task.line(full)
+
+    @settings(deadline=None)
+    @given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 40))
+    def test_labels_with_thresholds_of_their_own_are_kept(self, seed, count):
+        draw = np.random.default_rng(seed)
+        logits = draw.normal(size=(3, count)) * 3
+        names = self.NAMES[:count]
+        thresholds = {name: float(draw.uniform(0.001, 0.999)) for name in names if draw.random() < 0.7}
+        task = settled("multi_label", *names).with_settings(threshold=thresholds)
+        every = task.with_all_probabilities().decode(logits, {}, {})
+        answers = task.api_answers(logits, {}, {}, Parameters())
+        for row, full, answer in zip(task.decode(logits, {}, {}), every, answers, strict=True):
+            assert (
+                row["labels"]
+                == full["labels"]
+                == [n for n in names if full["probabilities"][n] >= thresholds.get(n, 0.5)]
+            )
+            assert set(row["labels"]) <= row["probabilities"].keys()
+            assert row["probabilities"].items() <= full["probabilities"].items()
+            assert task.line(row) == task.line(full)
+            assert {each["label"] for each in answer if each["predicted"]} == set(row["labels"])
+            assert {each["label"] for each in answer} == row["probabilities"].keys()
+        few = task.api_answers(logits, {}, {}, Parameters(top_k=2))
+        assert all(len(answer) == min(2, count) for answer in few)
 
     def test_eleven_labels_are_more_than_are_kept(self):
         assert not settled("single_label", *self.NAMES[:10]).leaves_out_labels

@@ -328,10 +328,28 @@ def test_scores_of_a_worked_example(tokenizer):
     # Of three references (the last of a word without a piece) one is found, of two predictions it is one.
     assert scores == pytest.approx(
         {"overall_precision": 1 / 2, "overall_recall": 1 / 3, "overall_f1": 2 / 5, "overall_accuracy": 2 / 6}
-        | {"LOC_precision": 0, "LOC_recall": 0, "LOC_f1": 0, "PER_precision": 1, "PER_recall": 1, "PER_f1": 1}
+        | {f"entity/LOC/{name}": 0 for name in ("precision", "recall", "f1")}
+        | {f"entity/PER/{name}": 1 for name in ("precision", "recall", "f1")}
     )
     strict = NerTask(TaskSettings(scheme="IOB2", label_names=names, strict=True), DataSettings())
-    assert strict.score(outputs_that_say(said, features, 5), features, examples)["PER_f1"] == 0
+    assert strict.score(outputs_that_say(said, features, 5), features, examples)["entity/PER/f1"] == 0
+
+
+@pytest.mark.parametrize("kind", ["overall", "overall_f1", "a/f1", ""])
+def test_a_type_of_any_name_overwrites_no_score(kind):
+    def scores(kind: str) -> dict[str, float]:
+        names = ["O", f"B-{kind}" if kind else "B", "B-PER"]
+        return NerTask(TaskSettings(scheme="IOB2", label_names=names), DataSettings()).measured(
+            [[1, 1, 0]], [[1, 0, 2]]
+        )
+
+    found, usual = scores(kind), scores("LOC")
+    assert found[f"entity/{kind}/precision"] == usual["entity/LOC/precision"] == 1 / 2
+    assert {name: found[name] for name in ("overall_precision", "overall_recall", "overall_f1")} == {
+        "overall_precision": 1 / 2,
+        "overall_recall": 1 / 2,
+        "overall_f1": 1 / 2,
+    }
 
 
 def test_plain_tags_are_scored_by_accuracy(tokenizer):

@@ -1,0 +1,316 @@
+"""Comparison of systems on the same examples, for `bertkit.compare` and the report of several runs.
+
+It answers two questions, one sentence each: whether the models differ on this data (paired examples), and whether the
+settings differ (runs with other seeds, or folds that both share).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bertkit.errors import DataError, RecipeError, did_you_mean
+from bertkit.inference.outcomes import Outcome
+from bertkit.metrics.agreement import Agreement, agreement
+from bertkit.metrics.jackknife import Measure
+from bertkit.metrics.statistics import LEVEL, Test, adjusted, by_example, by_run
+from bertkit.metrics.terms import Terms
+from bertkit.tasks.per_example import collapse_of, decision
+
+MODELS, SETTINGS = "Do these models differ on this data?", "Do these settings differ?"
+_MOST_DISAGREEMENTS = 20  # examples of a disagreement that the results hold for each side
+_FEW = 100  # examples; below this number an accuracy has an interval of about ± 10 points
+
+
+@dataclass(frozen=True)
+class System:
+    """Predictions of one or several runs for the same examples.
+
+    Attributes:
+        name: its name for readers, such as the argument of `compare` that it comes from.
+        runs: predictions of each run, one per example, in the form of the metric.
+        references: one per example.
+        scores: computes the metrics of predictions and references.
+        terms: returns a metric of predictions and references as a function of means, see `Task.score_terms`.
+        main_metric: the metric that is compared by default.
+        named: converts predictions or references to plain data, with the names of classes.
+        digests: digest of each example; None for files of predictions.
+        folds: numbers of examples of the folds, in their order, if each fold was predicted by a model of its own; else
+            empty.
+        places: place of each example in a file; empty if examples have numbers only.
+        notes: limits of its scores, of which collapsed runs are one; if empty, collapsed runs are looked for.
+    """
+
+    name: str
+    runs: Sequence[Sequence[Any]]
+    references: Sequence[Any]
+    scores: Callable[[Sequence[Any], Sequence[Any]], dict[str, float]]
+    terms: Callable[[str, Sequence[Any], Sequence[Any]], Terms | None]
+    main_metric: str
+    named: Callable[[Sequence[Any]], list[Any]]
+    digests: Sequence[str] | None = None
+    folds: tuple[int, ...] = ()
+    places: Sequence[str] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def has_numbers(self) -> bool:
+        """Returns whether the references are numbers, which are more or less right."""
+        return all(isinstance(value, float) for value in self.named(self.references))
+
+
+def system_of(name: str, outcomes: Sequence[Outcome]) -> System:
+    """Returns the runs of one setting as a system.
+
+    Raises:
+        DataError: the task does not score single examples.
+    """
+    judged = [outcome.judged() for outcome in outcomes]
+    task = outcomes[0].task
+    return System(
+        name,
+        [predictions for predictions, _ in judged],
+        judged[0][1],
+        task.measured,
+        task.score_terms,
+        task.main_metric,
+        task.named,
+        outcomes[0].digests(),
+    )
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Comparison of a system B with the first one, A.
+
+    Attributes:
+        a, b: names of the systems.
+        scores_a, scores_b: score of each run; None where it is undefined.
+        by_example: whether these models differ on this data.
+        by_run: whether the settings differ; its ``p`` is None for single runs.
+        models, settings: the answers to both questions, a sentence each.
+        agreement: right and wrong examples of the first run of both; None for numbers.
+        only_a, only_b: examples that only one of them gets right: number from 0, reference and both predictions.
+    """
+
+    a: str
+    b: str
+    scores_a: tuple[float | None, ...]
+    scores_b: tuple[float | None, ...]
+    by_example: Test
+    by_run: Test
+    models: str
+    settings: str
+    agreement: Agreement | None
+    only_a: tuple[dict[str, Any], ...]
+    only_b: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Comparisons:
+    """Result of `compare`.
+
+    Attributes:
+        metric: the metric that is compared.
+        examples: number of examples.
+        comparisons: each further system with the first one.
+        notes: limits of the comparison, such as too few examples.
+    """
+
+    metric: str
+    examples: int
+    comparisons: tuple[Comparison, ...]
+    notes: tuple[str, ...]
+
+
+def compare_systems(systems: Sequence[System], metric: str | None = None) -> Comparisons:
+    """Compares each further system with the first one on the same examples.
+
+    Args:
+        systems: two or more.
+        metric: name of a metric; by default the main one, or the first one that can be computed from predictions.
+
+    Raises:
+        RecipeError: no such metric.
+        DataError: the systems have different examples.
+    """
+    first, *others = systems
+    _check_same_examples(systems)
+    known = first.scores(first.runs[0], first.references)
+    usual = first.main_metric if first.main_metric in known else next(iter(known))
+    name = usual if metric is None else metric
+    if name not in known:
+        raise RecipeError(f"--metric: no metric {name!r}; expected {', '.join(known)}{did_you_mean(name, known)}")
+    comparisons = [_compared(first, other, name, LEVEL / len(others)) for other in others]
+    # Each question is a family of its own.
+    models, settings = (adjusted([getattr(each, test) for each in comparisons]) for test in ("by_example", "by_run"))
+    comparisons = [
+        dataclasses.replace(
+            each,
+            by_example=of_models,
+            by_run=of_settings,
+            models=_sentence(MODELS, of_models, each, name),
+            settings=_sentence(SETTINGS, of_settings, each, name),
+        )
+        for each, of_models, of_settings in zip(comparisons, models, settings, strict=True)
+    ]
+    notes = _notes(first, len(others))
+    for system in systems:
+        notes += system.notes or filter(None, [_collapse(system)])
+    if metric is None and name != first.main_metric:
+        notes.append(f"{first.main_metric} needs probabilities; the predictions are compared by {name}")
+    return Comparisons(name, len(first.references), tuple(comparisons), tuple(notes))
+
+
+def _notes(first: System, others: int) -> list[str]:
+    number, notes = len(first.references), []
+    if number < _FEW and not first.has_numbers:
+        notes.append(
+            f"{number} examples are too few to show small differences: one example is {1 / number:.1%} of an accuracy"
+        )
+    if others > 1:
+        notes.append(f"{others} comparisons: p-values have Holm's correction, intervals have none")
+    return notes
+
+
+def _collapse(system: System) -> str:
+    """Returns a note on runs that predict the same for all examples; empty without any."""
+    references = list(map(decision, system.named(system.references)))
+    collapses = [collapse_of(map(decision, system.named(run)), references) for run in system.runs]
+    descriptions = list(dict.fromkeys(filter(None, collapses)))
+    if not descriptions:
+        return ""
+    number = len(collapses) - collapses.count(None)
+    runs = "" if len(collapses) == 1 else f": {number} of {len(collapses)} runs"
+    return f"{system.name}{runs} {'has' if number == 1 else 'have'} collapsed: {'; '.join(descriptions)}"
+
+
+def _check_same_examples(systems: Sequence[System]) -> None:
+    """Checks that all systems have the same examples in the same order.
+
+    Raises:
+        DataError: they do not.
+    """
+    first = systems[0]
+    for other in systems[1:]:
+        if len(other.references) != len(first.references):
+            raise DataError(
+                f"{first.name} has {len(first.references)} examples and {other.name} {len(other.references)}; compare "
+                "systems on the same examples"
+            )
+        pairs = zip(
+            first.digests or first.named(first.references), other.digests or other.named(other.references), strict=True
+        )
+        different = [number for number, (one, two) in enumerate(pairs) if one != two]
+        if different:
+            what = "the examples" if first.digests is not None else "the values of gold"
+            place = first.places[different[0]] if first.places else f"example {different[0]} (from 0)"
+            raise DataError(
+                f"{first.name} and {other.name}: {what} differ in {len(different)} places, first in {place}; compare "
+                "systems on the same examples in the same order"
+            )
+
+
+# ---- one comparison -------------------------------------------------------------------------------------------------
+
+
+def _compared(a: System, b: System, metric: str, level: float) -> Comparison:
+    def measure(predictions: Sequence[Any], references: Sequence[Any]) -> float:
+        return float(a.scores(predictions, references)[metric])
+
+    scores_a, scores_b = ([measure(run, a.references) for run in side.runs] for side in (a, b))
+    of_examples = by_example(a.runs, b.runs, a.references, measure, lambda *sides: a.terms(metric, *sides))
+    if a.folds and a.folds == b.folds:
+        of_runs = by_run(_of_folds(a, measure), _of_folds(b, measure), paired=True, overlap=1 / (len(a.folds) - 1))
+    else:
+        of_runs = by_run(scores_a, scores_b, level=level)
+    counts, only_a, only_b = (None, [], []) if a.has_numbers else _disagreements(a, b)
+    return Comparison(
+        a.name,
+        b.name,
+        tuple(map(_defined, scores_a)),
+        tuple(map(_defined, scores_b)),
+        of_examples,
+        of_runs,
+        "",
+        "",
+        counts,
+        tuple(only_a[:_MOST_DISAGREEMENTS]),
+        tuple(only_b[:_MOST_DISAGREEMENTS]),
+    )
+
+
+def _defined(score: float) -> float | None:
+    return score if math.isfinite(score) else None
+
+
+def _of_folds(system: System, measure: Measure) -> list[float]:
+    """Returns the score of each fold, averaged over the runs."""
+    scores, start = [], 0
+    for size in system.folds:
+        rows = slice(start, start + size)
+        of_runs = [measure(run[rows], system.references[rows]) for run in system.runs]
+        scores.append(sum(of_runs) / len(of_runs))
+        start += size
+    return scores
+
+
+def _disagreements(a: System, b: System) -> tuple[Agreement, list[dict[str, Any]], list[dict[str, Any]]]:
+    """Returns the counts of right examples of the first runs, and those that A alone and B alone gets right."""
+    gold, named_a, named_b = a.named(a.references), a.named(a.runs[0]), b.named(b.runs[0])
+    answers = [list(map(_comparable, each)) for each in (named_a, named_b, gold)]
+    only_a: list[dict[str, Any]] = []
+    only_b: list[dict[str, Any]] = []
+    for number, (one, two, reference) in enumerate(zip(*answers, strict=True)):
+        if (one == reference) != (two == reference):
+            place = a.places[number] if a.places else f"example {number}"
+            row = {"index": number, "place": place, "gold": gold[number], "a": named_a[number], "b": named_b[number]}
+            (only_a if one == reference else only_b).append(row)
+    return agreement(*answers), only_a, only_b
+
+
+def _comparable(value: Any) -> Any:
+    """Returns a named prediction or reference in a form that is equal if the answer is right."""
+    if isinstance(value, dict):  # question answering: a text, and the texts that count as right
+        return _Answer(value)
+    return tuple(value) if isinstance(value, list) else value
+
+
+class _Answer:
+    """Text of an answer, or the set of texts that are right; equal to another if both have a text in common."""
+
+    def __init__(self, value: dict[str, Any]):
+        answers = value.get("answers")
+        self.texts = {value["prediction_text"]} if answers is None else set(answers["text"]) or {""}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Answer) and bool(self.texts & other.texts)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _sentence(question: str, test: Test, comparison: Comparison, metric: str) -> str:
+    """Returns a question with its answer, and the numbers and the test that it rests on."""
+    if test.difference is None or test.p is None or test.smallest_p is None:
+        return f"{question} Not tested: {test.reason}."
+    if test.reason:
+        return f"{question} No difference: {test.reason}."
+    numbers = f"{metric} B − A {test.difference:+.4f}"
+    if test.low is not None and test.high is not None:
+        numbers += f", 95 % interval {test.low:+.4f} to {test.high:+.4f}"
+    numbers += f", {test.p_text}"
+    if test.comparisons > 1:
+        numbers += f", {test.adjusted_text} with Holm's correction for {test.comparisons} comparisons"
+    units = [f"{unit:,}" for unit in test.units]
+    of_what = f"{' and '.join(units)} {'runs' if len(units) > 1 else 'folds' if question == SETTINGS else 'examples'}"
+    limits = [f"{test.method}, {of_what}"]
+    if test.smallest_p > LEVEL:
+        limits.append(f"no p-value below {test.smallest_p:.2g} is possible")
+    elif test.low is not None and test.high is not None and (test.low <= 0 <= test.high) == (test.p <= LEVEL):
+        limits.append("the interval is approximate, and the test decides")
+    higher = comparison.b if test.difference > 0 else comparison.a
+    answer = f"Yes, {higher} is higher" if test.is_significant else "No significant difference"
+    return f"{question} {answer}: {numbers} ({'; '.join(limits)})."

@@ -1,0 +1,34 @@
+"""Printing of results."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bertkit.cli.printing import print_results
+from bertkit.training.run_directory import Run
+
+
+@pytest.mark.parametrize("collapse", ["all predictions are 'good'", None])
+def test_a_collapsed_run_is_named_beside_its_scores(capsys, collapse):
+    run = Run(Path("out"), {"eval_accuracy": 0.75}, collapse)
+    print_results(run, [("eval_accuracy", "accuracy")], as_json=False)
+    score, *rest = capsys.readouterr().out.splitlines()
+    assert score == "accuracy 0.7500"
+    assert rest[:-1] == ([f"collapsed: {collapse} on the validation set"] if collapse else [])
+    print_results(run, [], as_json=True)
+    assert json.loads(capsys.readouterr().out).get("collapse") == collapse
+
+
+@pytest.mark.parametrize("has_both_labels", [True, False])
+def test_evaluate_names_a_collapsed_model(bertkit, fine_tuned, tmp_path, has_both_labels):
+    checkpoint, text = fine_tuned("film"), "a lovely film"
+    [prediction] = json.loads(bertkit("predict", checkpoint, text, "--json").out)["predictions"]
+    label = prediction["label"]
+    other = "good" if has_both_labels and label == "bad" else "bad" if has_both_labels else label
+    (tmp_path / "rows.csv").write_text(f"text,label\n{text},{label}\n{text},{other}\n")
+    outcome = bertkit("evaluate", checkpoint, "--validation-file", tmp_path / "rows.csv")
+    assert outcome.code == 0, outcome.err
+    assert (f"collapsed: all predictions are '{label}'" in outcome.out) == has_both_labels

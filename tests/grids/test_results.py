@@ -1,0 +1,103 @@
+"""Results of a grid from its records: the best setting, its score on other data, and what is missing."""
+
+from __future__ import annotations
+
+import json
+from statistics import mean, stdev
+
+import pytest
+
+import bertkit
+from bertkit.grids.definition import define
+from bertkit.grids.results import collect, limits
+from bertkit.grids.table import grid_table
+from bertkit.tasks.construction import task_of_recipe
+
+
+@pytest.fixture
+def collected(tmp_path):
+    """Collects a grid of learning rates with two seeds from the scores of its runs; None has not ended."""
+
+    def collect_scores(*scores, collapsed=(), **keys):
+        rates = ",".join(f"{number + 1}e-5" for number in range(len(scores) // 2))
+        definition = define("finetune/glue/rte", {}, [f"train.learning_rate={rates}"], (), None, 2, None)
+        (tmp_path / "records").mkdir()
+        cells = [cell for setting in definition.settings() for cell in definition.cells(setting)]
+        for number, (cell, score) in enumerate(zip(cells, scores, strict=True)):
+            record = {"score": score, "metrics": {}, "collapsed": number in collapsed}
+            record |= {key: values[number] for key, values in keys.items()}
+            if score is not None:
+                (tmp_path / "records" / f"{cell.name}.json").write_text(json.dumps(record))
+        return collect(definition, task_of_recipe(definition.recipe), tmp_path)
+
+    return collect_scores
+
+
+def test_the_best_of_several_settings_has_a_note(collected):
+    results = collected(0.5, 0.6, 0.7, 0.8, 0.6, 0.65)
+    assert results.best == "02-learning_rate=2e-05"
+    assert results.note.startswith(
+        "the best of 3 settings by the mean score on the validation set, so this score is too"
+    )
+    low, middle, high = 0.55, 0.625, 0.75
+    best_of_two = (low + 3 * middle + 5 * high) / 9  # of the nine pairs that two draws can give
+    assert results.expected_best[:2] == pytest.approx(((low + middle + high) / 3, best_of_two))
+    assert len(results.expected_best) == 3
+    text = grid_table(results)
+    assert "* the best of 3 settings" in text
+    assert "(Dodge et al. 2019): 0.6417 of 1, 0.6861 of 2, 0.7102 of 3" in text
+    assert [results.best in note for note in limits(results)] == [True]
+
+
+def test_seeds_alone_are_no_choice(collected):
+    results = collected(0.5, 0.6)
+    assert "no other setting to choose from" in results.note
+    assert limits(results) == []
+    assert "Dodge" not in grid_table(results)
+
+
+def test_collapsed_runs_are_named(collected):
+    results = collected(0.5, 0.6, 0.7, 0.8, collapsed=(2, 3))
+    [_, note] = limits(results)
+    assert "2 of 2 runs have collapsed: they predict the same for all examples" in note
+    text = grid_table(results)
+    assert "2 collapsed" in text
+    assert "a copy of 02-learning_rate=2e-05-seed=43, the best of its setting, which has collapsed" in text
+
+
+def test_runs_that_have_not_ended_are_counted(collected, tmp_path):
+    results = collected(0.5, 0.6, 0.9, None)
+    assert (results.best, results.unfinished) == ("01-learning_rate=1e-05", 1)
+    [note] = limits(results)
+    assert note.startswith(f"{tmp_path}: this grid is not complete, with 1 run left, so another setting may become the")
+
+
+def test_trials_that_have_not_begun_are_counted(tmp_path):
+    definition = define("finetune/glue/rte", {}, (), ["train.learning_rate=1e-5..1e-4"], 4, 3, None)
+    assert collect(definition, task_of_recipe(definition.recipe), tmp_path).unfinished == 12
+
+
+def test_the_best_setting_has_its_score_on_the_test_set(collected):
+    results = collected(0.5, 0.6, 0.7, 0.8, test_score=[0.9, 0.9, 0.5, 0.6])
+    assert results.test["n"] == 2
+    assert results.test["mean"] == pytest.approx(0.55)
+    assert results.test["low"] == pytest.approx(0.55 - 12.7062 * stdev([0.5, 0.6]) / 2**0.5, abs=1e-4)
+    assert "* on the test set: 0.5500 ± 0.0707, 95 % interval -0.0853–1.1853, n = 2" in grid_table(results)
+
+
+def test_labels_of_a_test_set_are_used(grid, table):
+    results = grid(seeds=2, overrides={"data.test_file": str(table)})
+    metrics = [json.loads(path.read_text()) for path in results.output_dir.glob("runs/*/predict_results.json")]
+    assert results.test["mean"] == pytest.approx(mean(each["predict_accuracy"] for each in metrics))
+    assert results.test["n"] == len(metrics) == 2
+
+
+def test_an_ensemble_of_an_incomplete_grid_says_so(grid, tmp_path, capsys):
+    results = grid(seeds=2)
+    next((results.output_dir / "records").glob("*seed=43.json")).unlink()
+    ensemble = bertkit.ensemble(results.output_dir, output_dir=tmp_path / "ensemble")
+    note = ensemble.notes[0]
+    assert "this grid is not complete, with 1 run left" in note
+    assert f"note: {note}" in capsys.readouterr().err
+    assert "this grid is not complete" in (tmp_path / "ensemble" / "README.md").read_text()
+    assert len(ensemble.members) == 1

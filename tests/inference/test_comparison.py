@@ -1,0 +1,149 @@
+"""Comparison of systems: which test answers which question, corrections, and the sentences that readers see."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from sklearn.metrics import f1_score
+
+from bertkit.errors import DataError
+from bertkit.inference.comparison import System, compare_systems
+from bertkit.metrics.correlation import pearson
+from bertkit.metrics.terms import terms_of
+
+DRAW = np.random.default_rng(1)
+GOLD = DRAW.integers(0, 2, 200)
+
+
+def runs(share, number, draw=DRAW):
+    return [np.where(draw.random(len(GOLD)) < share, GOLD, 1 - GOLD) for _ in range(number)]
+
+
+def scores(predictions, references):
+    return {
+        "accuracy": float(np.mean(predictions == references)),
+        "f1": float(f1_score(references, predictions, zero_division=0)),
+    }
+
+
+def system(name, predictions, **options):
+    named = options.pop("named", lambda values: [["no", "yes"][value] for value in values])
+    return System(name, predictions, GOLD, scores, terms_of, "accuracy", named, **options)
+
+
+def numbers(name, predictions):
+    gold = np.linspace(0, 1, 50)
+    return System(
+        name, [predictions], gold, lambda p, r: {"pearson": pearson(p, r)}, terms_of, "pearson", lambda v: v.tolist()
+    )
+
+
+def test_single_runs_answer_one_question():
+    [comparison] = compare_systems([system("one", runs(0.7, 1)), system("two", runs(0.9, 1))]).comparisons
+    assert comparison.by_example.method == "McNemar's exact test"
+    assert comparison.by_example.p == pytest.approx(comparison.agreement.mcnemar_p)
+    assert comparison.models.startswith("Do these models differ on this data? Yes, two is higher: accuracy B − A +0.")
+    assert comparison.settings == (
+        "Do these settings differ? Not tested: 1 run of A and 1 run of B; it needs two or more runs of each (--seeds)."
+    )
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "f1"])
+def test_unequal_numbers_of_runs(metric):
+    """The difference is that of the means of the scores shown, and the winner has the higher one."""
+    a, b = system("a", runs(0.8, 3)), system("b", [*runs(0.95, 1), *runs(0.7, 1)])
+    [comparison] = compare_systems([a, b], metric).comparisons
+    difference = np.mean(comparison.scores_b) - np.mean(comparison.scores_a)
+    assert comparison.by_example.difference == comparison.by_run.difference == pytest.approx(difference)
+    assert comparison.by_example.low < difference < comparison.by_example.high
+    assert comparison.by_run.units == (3, 2)
+    assert "Welch's t-test of runs, 3 and 2 runs" in comparison.settings
+    assert "paired permutation test" in comparison.models
+
+
+def test_separated_settings_differ():
+    """Five runs against five, all of B above all of A: 2 of 252 orders, and no pairs by the number of the seed."""
+    a, b = system("a", runs(0.7, 5, np.random.default_rng(2))), system("b", runs(0.9, 5, np.random.default_rng(3)))
+    [comparison] = compare_systems([a, b]).comparisons
+    assert comparison.by_run.p == pytest.approx(2 / 252)
+    assert "Do these settings differ? Yes, b is higher: accuracy B − A" in comparison.settings
+    assert "p = 0.00794 (exact permutation test of runs, 5 and 5 runs)" in comparison.settings
+
+
+def test_folds_that_both_share_are_pairs():
+    folds = (50, 50, 50, 50)
+    a, b = (system(name, runs(share, 1), folds=folds) for name, share in (("a", 0.75), ("b", 0.8)))
+    [comparison] = compare_systems([a, b]).comparisons
+    assert comparison.by_run.units == (4,)
+    assert "paired t-test of folds, corrected for their overlap, 4 folds" in comparison.settings
+    other = system("b", runs(0.9, 1), folds=(100, 100))
+    [unpaired] = compare_systems([a, other]).comparisons
+    assert unpaired.by_run.p is None
+
+
+def test_several_systems_have_holms_correction():
+    systems = [system(f"s{number}", runs(0.8 + number / 50, 3)) for number in range(4)]
+    results = compare_systems(systems)
+    raw = sorted(each.by_example.p for each in results.comparisons)
+    corrected = sorted(each.by_example.adjusted_p for each in results.comparisons)
+    assert corrected[0] == pytest.approx(min(3 * raw[0], 1))
+    for comparison in results.comparisons:
+        assert "with Holm's correction for 3 comparisons" in comparison.models
+        assert "with Holm's correction for 3 comparisons" in comparison.settings
+    assert "3 comparisons: p-values have Holm's correction, intervals have none" in results.notes
+
+
+def test_sampled_p_values_have_a_bound():
+    [comparison] = compare_systems([system("a", runs(0.55, 2)), system("b", runs(0.95, 2))]).comparisons
+    assert "p ≤ 0.0002 (paired permutation test with 9,999 permutations, 200 examples)" in comparison.models
+    assert "no p-value below" not in comparison.models
+
+
+def test_few_differing_examples_cannot_differ():
+    [one] = runs(0.8, 1)
+    wrong, two = np.flatnonzero(one != GOLD)[:4], one.copy()
+    two[wrong] = GOLD[wrong]
+    [comparison] = compare_systems([system("a", [one]), system("b", [two])]).comparisons
+    assert "p = 0.125 (McNemar's exact test, 200 examples; no p-value below 0.12 is possible)" in comparison.models
+    [same] = compare_systems([system("a", [one]), system("b", [one])]).comparisons
+    assert same.models == (
+        "Do these models differ on this data? No difference: both have the same score in every example."
+    )
+
+
+def test_undefined_scores_are_not_zero():
+    gold = np.linspace(0, 1, 50)
+    [comparison] = compare_systems(
+        [numbers("a", gold + 0.1 * DRAW.normal(size=50)), numbers("b", np.ones(50))]
+    ).comparisons
+    assert comparison.scores_b == (None,)
+    assert comparison.by_example.difference is None
+    assert "Not tested: the score of B is undefined" in comparison.models
+
+
+def test_numbers_have_no_counts_of_right_answers():
+    gold = np.linspace(0, 1, 50)
+    a, b = (numbers(name, gold + width * DRAW.normal(size=50)) for name, width in (("a", 0.1), ("b", 0.5)))
+    results = compare_systems([a, b])
+    [comparison] = results.comparisons
+    assert comparison.agreement is None
+    assert comparison.only_a == comparison.only_b == ()
+    assert "Yes, a is higher: pearson B − A" in comparison.models
+    assert results.notes == ()
+
+
+def test_collapsed_runs_are_named():
+    constant = np.zeros(len(GOLD), dtype=np.int64)
+    one, two = system("one", [constant]), system("two", [*runs(0.8, 2), constant, constant])
+    notes = compare_systems([one, two, system("three", runs(0.8, 1))]).notes
+    assert "one has collapsed: all predictions are 'no'" in notes
+    assert "two: 2 of 4 runs have collapsed: all predictions are 'no'" in notes
+    assert not any(note.startswith("three") for note in notes)
+
+
+def test_other_examples_are_refused():
+    a, b = system("a", runs(0.8, 1), digests=["x"] * 200), system("b", runs(0.8, 1), digests=["x"] * 199 + ["y"])
+    with pytest.raises(DataError, match=re.escape("differ in 1 places, first in example 199 (from 0)")):
+        compare_systems([a, b])
