@@ -74,27 +74,25 @@ def not_finite(history: History) -> list[str]:
 
 
 def throughput(history: History) -> Points:
-    """Returns the tokens per second between consecutive logs, without the time of evaluations.
+    """Returns the tokens per second between consecutive logs.
 
-    The time of a resumed run begins again. Its logs are not compared with those before, from which they differ in their
-    tokens: `train_tokens_per_second` times ``train_runtime`` are those since the resumption.
+    ``train_runtime`` of a log is the time of the steps since the start or the resumption, without evaluations and
+    checkpoints: see `bertkit.training.trainer`. Logs of a resumed run are not compared with those before, from which they
+    differ in their tokens: ``train_tokens_per_second`` times ``train_runtime`` are those since the resumption.
     """
     steps, values = [], []
     before: tuple[float, float, float] | None = None
-    evaluating = 0.0  # seconds so far
     for entry in history:
-        evaluating += float(entry.get("eval_runtime", 0.0))
         if "train_runtime" not in entry or "num_input_tokens_seen" not in entry or "train_loss" in entry:
             continue
         seconds, seen = float(entry["train_runtime"]), float(entry["num_input_tokens_seen"])
         since_resumption = float(entry.get("train_tokens_per_second", seen / max(seconds, 1e-9))) * seconds
-        now = seconds - evaluating, seen, since_resumption
-        if before is not None and now[0] > before[0] and now[1] >= before[1]:
-            is_same_session = now[1] - before[1] < now[2] - before[2] / 2
-            if is_same_session:
+        if before is not None:
+            new = seen - before[1]
+            if seconds > before[0] and 0 <= new < since_resumption - before[2] / 2:
                 steps.append(int(entry["step"]))
-                values.append((now[1] - before[1]) / (now[0] - before[0]))
-        before = now
+                values.append(new / (seconds - before[0]))
+        before = seconds, seen, since_resumption
     return steps, values
 
 
