@@ -77,8 +77,8 @@ def throughput(history: History) -> Points:
     """Returns the tokens per second between consecutive logs.
 
     ``train_runtime`` of a log is the time of the steps since the start or the resumption, without evaluations and
-    checkpoints: see `bertkit.training.trainer`. Logs of a resumed run are not compared with those before, from which they
-    differ in their tokens: ``train_tokens_per_second`` times ``train_runtime`` are those since the resumption.
+    checkpoints: see `bertkit.training.trainer`. Logs of a resumed run are not compared with those before. They are told
+    apart by their tokens: ``train_tokens_per_second`` times ``train_runtime`` are those since the resumption.
     """
     steps, values = [], []
     before: tuple[float, float, float] | None = None
