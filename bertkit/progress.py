@@ -173,18 +173,19 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
 
 
-def counted(number: int, noun: str, plural: str | None = None) -> str:
+def counted(number: int, noun: str, plural: str | None = None, form: str = "") -> str:
     """Formats a number with its noun.
 
     Args:
         number: the number.
         noun: the singular.
         plural: the plural; None adds ``s``.
+        form: how to format the number, such as ``,``.
 
-    >>> counted(1, "row"), counted(2_000, "row"), counted(2, "class has", "classes have")
+    >>> counted(1, "row"), counted(2_000, "row", form=","), counted(2, "class has", "classes have")
     ('1 row', '2,000 rows', '2 classes have')
     """
-    return f"{number:,} {inflected(number, noun, plural or f'{noun}s')}"
+    return f"{number:{form}} {inflected(number, noun, plural or f'{noun}s')}"
 
 
 def inflected(number: int, singular: str, plural: str) -> str:

@@ -47,7 +47,7 @@ def imbalance(subject: Subject) -> Iterator[Finding]:
     if counts[most] > _IMBALANCE * counts[least]:
         yield warning(
             "train",
-            f"{most!r} has {counted(counts[most], 'example')} and {least!r} {counts[least]:,}, a ratio of "
+            f"{most!r} has {counted(counts[most], 'example', form=',')} and {least!r} {counts[least]:,}, a ratio of "
             f"{counts[most] / counts[least]:.0f} to 1",
             "set train.class_weights=balanced, compare scores by class (macro F1) instead of accuracy, or add examples "
             "of the small classes",
@@ -114,7 +114,7 @@ def label_conflict(subject: Subject) -> Iterator[Finding]:
         level = warning if len(conflicts) > _MANY * total else note
         yield level(
             second,
-            f"{counted(len(conflicts), 'text has', 'different texts have')} several labels in {total:,} examples; the "
-            f"first is {text[:60]!r}, also in {first}",
+            f"{counted(len(conflicts), 'text has', 'different texts have', form=',')} several labels in {total:,} "
+            f"examples; the first is {text[:60]!r}, also in {first}",
             "correct the labels, or remove the texts: no model can predict both",
         )

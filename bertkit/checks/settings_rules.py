@@ -47,7 +47,7 @@ def epochs(subject: Subject) -> Iterator[Finding]:
         if examples < _SMALL_SET and passes > _MANY_EPOCHS:
             yield warning(
                 "train.num_train_epochs",
-                f"{passes:.1f} epochs on {counted(examples, 'example')}, which a model memorizes; BERT §A.3 "
+                f"{passes:.1f} epochs on {counted(examples, 'example', form=',')}, which a model memorizes; BERT §A.3 "
                 "uses 2 to 4",
                 "set --num-train-epochs 3, or keep the best epoch with train.load_best_model_at_end and "
                 "train.eval_strategy=epoch",

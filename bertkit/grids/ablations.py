@@ -43,8 +43,8 @@ class TaskResult:
     Attributes:
         metric: the main metric of the task.
         scores: mean, sd and 95 % interval over the seeds of fine-tuning.
-        difference: from the first variant by example, with Holm's correction for all comparisons in ``adjusted_p``;
-            None for that variant.
+        difference: from the first variant by example, with Holm's correction in ``adjusted_p`` if there are several
+            comparisons; None for that variant.
     """
 
     metric: str
@@ -294,7 +294,8 @@ def _notes(
         f"the same documents for all variants, by digest: {trained_on}{documents['held_out_documents']} held out",
     ]
     if number:
-        notes.insert(1, f"{counted(number, 'comparison')} with {first}; p has Holm's correction for their number")
+        correction = "; p has Holm's correction for their number" if number > 1 else ""
+        notes.insert(1, f"{counted(number, 'comparison')} with {first}{correction}")
     if any(result.scores.collapsed for of_variant in tasks.values() for result in of_variant.values()):
         notes.append(
             f"collapsed: {COLLAPSED}; the scores of such runs say nothing about pre-training: train longer, or give "

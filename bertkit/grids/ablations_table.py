@@ -10,6 +10,7 @@ from bertkit.grids.table import fitted, notes
 
 if TYPE_CHECKING:
     from bertkit.grids.ablations import Ablations
+    from bertkit.metrics.statistics import Test
 
 _OF_DIFFERENCE = "95 % interval of it"
 
@@ -27,6 +28,11 @@ def ablations_csv(results: Ablations) -> str:
             scores = [row.n, row.mean, row.sd, row.low, row.high]
             writer.writerow([variant, task, found.metric, *scores, *values, len(row.collapsed)])
     return text.getvalue()
+
+
+def _p(test: Test) -> str:
+    text = test.p_text if test.adjusted_p is None else test.adjusted_text
+    return text.removeprefix("p ").removeprefix("= ")
 
 
 def ablations_table(results: Ablations, width: int | None = None) -> str:
@@ -48,7 +54,7 @@ def ablations_table(results: Ablations, width: int | None = None) -> str:
                 "95 % interval": "" if row.low is None else f"{row.low:.4f}–{row.high:.4f}",
                 f"− {first}": "" if test is None or test.difference is None else f"{test.difference:+.4f}",
                 _OF_DIFFERENCE: "" if test is None or test.low is None else f"{test.low:+.4f} to {test.high:+.4f}",
-                "p": "" if test is None or test.adjusted_p is None else f"{test.adjusted_p:.3g}",
+                "p": "" if test is None else _p(test),
                 "notes": notes(row),
             }
             rows.append(cells)

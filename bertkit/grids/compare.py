@@ -13,7 +13,7 @@ import numpy as np
 from bertkit.errors import BertkitError, DataError, RecipeError, listed, raise_listed, shown
 from bertkit.grids.definition import GRID_FILE, RUNS, read
 from bertkit.grids.results import best_cells, collect, limits
-from bertkit.inference.comparison import Comparisons, System, compare_systems, system_of
+from bertkit.inference.comparison import Comparisons, System, collapse_notes, compare_systems, system_of
 from bertkit.inference.outcomes import outcome_of
 from bertkit.metrics import scores
 from bertkit.metrics.terms import Terms, mean_terms, terms_of
@@ -22,6 +22,7 @@ from bertkit.tables.labels import infer_problem, is_missing, names_of_labels
 from bertkit.tables.table import to_number
 from bertkit.tables.table_files import is_table
 from bertkit.tasks.construction import task_of_recipe
+from bertkit.tasks.per_example import collapse_of, decision
 
 _PREDICTION, _GOLD = "prediction", "gold"
 _OF_CLASSES, _OF_NUMBERS = ("accuracy",), ("pearson", "spearmanr", "mse")
@@ -131,6 +132,11 @@ def _table(place: Path) -> Table:
     return table
 
 
+def _collapse(table: Table) -> tuple[str, ...]:
+    values = (map(decision, table.columns[name]) for name in (_PREDICTION, _GOLD))
+    return collapse_notes(table.source, [collapse_of(*values)])
+
+
 def _has_numbers(tables: Sequence[Table], runs: Sequence[System], metric: str | None) -> tuple[bool, str]:
     """Returns whether the values are numbers rather than classes, and a note on it if both were possible.
 
@@ -157,7 +163,7 @@ def _of_numbers(found: Sequence[System | Table]) -> list[System]:
     for each in found:
         if isinstance(each, System):
             columns = [list(map(to_number, each.named(values))) for values in (*each.runs, each.references)]
-            systems.append(_numbers(each.name, columns[:-1], columns[-1]))
+            systems.append(_numbers(each.name, columns[:-1], columns[-1], notes=each.notes))
             continue
         numbers = {name: list(map(to_number, each.columns[name])) for name in (_PREDICTION, _GOLD)}
         faults += [
@@ -166,13 +172,19 @@ def _of_numbers(found: Sequence[System | Table]) -> list[System]:
             for row, value in enumerate(values)
             if not math.isfinite(value)
         ]
-        systems.append(_numbers(each.source, [numbers[_PREDICTION]], numbers[_GOLD], _places(each)))
+        systems.append(_numbers(each.source, [numbers[_PREDICTION]], numbers[_GOLD], _places(each), _collapse(each)))
     raise_listed(faults)
     return systems
 
 
-def _numbers(name: str, runs: Sequence[Sequence[float]], gold: Sequence[float], places: Sequence[str] = ()) -> System:
-    return System(name, runs, gold, _regression, terms_of, _OF_NUMBERS[0], list, places=places)
+def _numbers(
+    name: str,
+    runs: Sequence[Sequence[float]],
+    gold: Sequence[float],
+    places: Sequence[str] = (),
+    notes: tuple[str, ...] = (),
+) -> System:
+    return System(name, runs, gold, _regression, terms_of, _OF_NUMBERS[0], list, places=places, notes=notes)
 
 
 def _of_classes(found: Sequence[System | Table], metric: str | None) -> list[System]:
@@ -207,8 +219,11 @@ def _of_classes(found: Sequence[System | Table], metric: str | None) -> list[Sys
     systems = []
     for each, of_system in zip(found, texts, strict=True):
         *runs, gold = [[names.get(value, value) for value in values] for values in of_system]
-        name, places = (each.name, ()) if isinstance(each, System) else (each.source, _places(each))
-        systems.append(System(name, runs, gold, _accuracy, _accuracy_terms, _OF_CLASSES[0], list, places=places))
+        name, places = (each.source, _places(each)) if isinstance(each, Table) else (each.name, ())
+        notes = _collapse(each) if isinstance(each, Table) else each.notes
+        systems.append(
+            System(name, runs, gold, _accuracy, _accuracy_terms, _OF_CLASSES[0], list, places=places, notes=notes)
+        )
     return systems
 
 

@@ -19,7 +19,8 @@ from bertkit.grids.cells import Record, record_of
 from bertkit.grids.definition import RUNS, Cell, Definition, Setting
 from bertkit.grids.search import Search
 from bertkit.inference.outcomes import mean_outputs, outcome_of
-from bertkit.metrics.statistics import expected_best, mean_interval
+from bertkit.metrics.intervals import mean_interval
+from bertkit.metrics.statistics import expected_best
 from bertkit.progress import counted
 from bertkit.tasks.base import Task
 from bertkit.tasks.folds import fold_of_each

@@ -14,11 +14,9 @@ from typing import Any
 
 from bertkit.errors import DataError, RecipeError, did_you_mean
 from bertkit.inference.outcomes import Outcome
-from bertkit.metrics.agreement import Agreement, agreement
-from bertkit.metrics.jackknife import Measure
-from bertkit.metrics.statistics import LEVEL, Test, adjusted, by_example, by_run
+from bertkit.metrics.intervals import Measure
+from bertkit.metrics.statistics import LEVEL, Agreement, Test, adjusted, agreement, by_example, by_run
 from bertkit.metrics.terms import Terms
-from bertkit.tasks.per_example import collapse_of, decision
 
 MODELS, SETTINGS = "Do these models differ on this data?", "Do these settings differ?"
 _MOST_DISAGREEMENTS = 20  # examples of a disagreement that the results hold for each side
@@ -41,7 +39,7 @@ class System:
         folds: numbers of examples of the folds, in their order, if each fold was predicted by a model of its own; else
             empty.
         places: place of each example in a file; empty if examples have numbers only.
-        notes: limits of its scores, of which collapsed runs are one; if empty, collapsed runs are looked for.
+        notes: limits of its scores, such as runs that have collapsed.
     """
 
     name: str
@@ -79,6 +77,7 @@ def system_of(name: str, outcomes: Sequence[Outcome]) -> System:
         task.main_metric,
         task.named,
         outcomes[0].digests(),
+        notes=collapse_notes(name, [outcome.collapse for outcome in outcomes]),
     )
 
 
@@ -157,9 +156,7 @@ def compare_systems(systems: Sequence[System], metric: str | None = None) -> Com
         )
         for each, of_models, of_settings in zip(comparisons, models, settings, strict=True)
     ]
-    notes = _notes(first, len(others))
-    for system in systems:
-        notes += system.notes or filter(None, [_collapse(system)])
+    notes = [*_notes(first, len(others)), *(note for system in systems for note in system.notes)]
     if metric is None and name != first.main_metric:
         notes.append(f"{first.main_metric} needs probabilities; the predictions are compared by {name}")
     return Comparisons(name, len(first.references), tuple(comparisons), tuple(notes))
@@ -176,16 +173,19 @@ def _notes(first: System, others: int) -> list[str]:
     return notes
 
 
-def _collapse(system: System) -> str:
-    """Returns a note on runs that predict the same for all examples; empty without any."""
-    references = list(map(decision, system.named(system.references)))
-    collapses = [collapse_of(map(decision, system.named(run)), references) for run in system.runs]
+def collapse_notes(name: str, collapses: Sequence[str | None]) -> tuple[str, ...]:
+    """Returns a note on runs that predict the same for all examples; none without any.
+
+    Args:
+        name: name of the system.
+        collapses: description of the predictions of each run that has collapsed, see `Outcome.collapse`.
+    """
     descriptions = list(dict.fromkeys(filter(None, collapses)))
     if not descriptions:
-        return ""
+        return ()
     number = len(collapses) - collapses.count(None)
     runs = "" if len(collapses) == 1 else f": {number} of {len(collapses)} runs"
-    return f"{system.name}{runs} {'has' if number == 1 else 'have'} collapsed: {'; '.join(descriptions)}"
+    return (f"{name}{runs} {'has' if number == 1 else 'have'} collapsed: {'; '.join(descriptions)}",)
 
 
 def _check_same_examples(systems: Sequence[System]) -> None:

@@ -1,14 +1,9 @@
-"""Intervals and tests of scores, by `scipy.stats`; all intervals are 95 % intervals.
+"""Tests of differences between scores, by `scipy.stats`, and corrections for several of them.
 
 They answer two questions, which are never mixed:
 
-- *Do these models differ on this data?* The unit is an example (`score_interval`, `by_example`); the models are fixed.
-- *Do these settings differ?* The unit is a run with its own seed (`mean_interval`, `by_run`, `expected_best`).
-
-Scores that are not proportions have the interval of Student's t over the jackknife's pseudo-values (Tukey 1958) of the
-examples, which for a mean over examples are the values of the examples themselves. It holds the truth in 94 to 97 % of
-repetitions with 50 examples, where the percentile bootstrap holds it in 92 to 95 % and BCa in 90 to 97 %
-(`tests/metrics/test_coverage.py`), and it needs no resampling.
+- *Do these models differ on this data?* The unit is an example (`by_example`); the models are fixed.
+- *Do these settings differ?* The unit is a run with its own seed (`by_run`, `expected_best`).
 
 Dimension letters: N examples, R runs.
 """
@@ -24,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from bertkit.metrics.jackknife import Measure, checked, pseudo_values
+from bertkit.metrics.intervals import CONFIDENCE, Measure, checked, is_constant, pseudo_values, t_interval
 from bertkit.metrics.terms import Terms
 
-CONFIDENCE, LEVEL = 0.95, 0.05
+LEVEL = 0.05
 _RESAMPLES = 9999
 _MOST_FLIPPED = 500  # differing examples; with more, the permutation test and Student's t agree
 _MOST_ORDERS = 100_000  # of runs, up to which the permutation test is exact; with more, Welch's test holds
@@ -35,108 +30,6 @@ _SEED = 0  # so that the same scores give the same p-value
 
 TermsOf = Callable[[Sequence[Any], Sequence[Any]], Terms | None]
 """Function that returns the metric of predictions and references as a function of means over the examples."""
-
-
-# ---- intervals ------------------------------------------------------------------------------------------------------
-
-
-def mean_interval(scores: Sequence[float]) -> tuple[float, float] | None:
-    """Returns the interval of the mean score over seeds: Student's t.
-
-    Args:
-        scores: one per run, (R,).
-
-    Returns:
-        The ends; None for fewer than two scores, a score that is not finite, or equal scores, whose spread is unknown.
-
-    >>> [round(end, 3) for end in mean_interval([0.6, 0.7, 0.8])]  # 0.7 ± 4.303 · 0.1 / √3
-    [0.452, 0.948]
-    """
-    return _t_interval(np.asarray(scores, dtype=np.float64))
-
-
-def proportion_interval(successes: int, number: int) -> tuple[float, float]:
-    """Returns Wilson's interval of a proportion, which is never of zero width.
-
-    Args:
-        successes: number of successes, 0 to ``number``.
-        number: number of trials, at least 1.
-
-    >>> [round(end, 4) for end in proportion_interval(10, 10)]
-    [0.7225, 1.0]
-    """
-    from scipy.stats import binomtest
-
-    interval = binomtest(int(successes), int(number)).proportion_ci(CONFIDENCE, method="wilson")
-    return float(interval.low), float(interval.high)
-
-
-def score_interval(
-    predictions: Sequence[Any], references: Sequence[Any], measure: Measure, terms: Terms | None = None
-) -> tuple[float, float] | None:
-    """Returns the interval of a score over examples: Wilson's for proportions, else Student's t over pseudo-values.
-
-    A score with known bounds, such as F1 or a correlation, has the interval on the logistic scale between them, so that
-    it does not end outside of them.
-
-    Args:
-        predictions, references: (N,) each.
-        measure: the metric.
-        terms: the metric as a function of means; if it is None or gives another score, the metric is computed again
-            without each of up to 200 groups of examples.
-
-    Returns:
-        The ends; None for fewer than two examples, an undefined score, or examples that all have the same value.
-    """
-    score = measure(predictions, references)
-    if len(references) < 2 or not math.isfinite(score):
-        return None
-    terms = checked(terms, score)
-    if terms is not None and terms.is_proportion:
-        return _interval_of_proportion(terms)
-    low, high = terms.bounds if terms is not None else (-math.inf, math.inf)
-    values = pseudo_values(predictions, references, measure, terms)
-    if not math.isfinite(high - low):
-        return _t_interval(values)
-    if not low < score < high:
-        return None
-    share = (score - low) / (high - low)
-    # The delta method: pseudo-values of the logit of the share, with its mean in their middle.
-    logits = (values - values.mean()) / (high - low) / (share * (1 - share)) + math.log(share / (1 - share))
-    interval = _t_interval(logits)
-    if interval is None:
-        return None
-    ends = [low + (high - low) / (1 + math.exp(-end)) for end in interval]
-    return ends[0], ends[1]
-
-
-def _interval_of_proportion(terms: Terms) -> tuple[float, float] | None:
-    """Returns Wilson's interval of a metric that is a function of a proportion; None without trials."""
-    number = len(terms.values)
-    successes, *others = terms.values.sum(axis=0)
-    trials = int(others[0]) if others else number
-    if not trials:
-        return None
-    shares = [trials / number for _ in others]
-    low, high = (
-        float(terms.function(end * trials / number, *shares)) for end in proportion_interval(int(successes), trials)
-    )
-    return low, high
-
-
-def _t_interval(values: np.ndarray) -> tuple[float, float] | None:
-    """Returns the interval of Student's t for the mean of (N,) values; None if it would have no width."""
-    from scipy.stats import ttest_1samp
-
-    if len(values) < 2 or not np.isfinite(values).all() or _is_constant(values):
-        return None
-    interval = ttest_1samp(values, 0.0).confidence_interval(CONFIDENCE)
-    return float(interval.low), float(interval.high)
-
-
-def _is_constant(values: np.ndarray) -> bool:
-    """Returns whether values are equal but for rounding; scipy warns for them."""
-    return bool(np.ptp(values) <= 1e-12 * max(1.0, float(np.abs(values).max())))
 
 
 # ---- tests ----------------------------------------------------------------------------------------------------------
@@ -241,7 +134,7 @@ def _paired_runs(first: np.ndarray, second: np.ndarray, overlap: float, differen
     from scipy.stats import t as student
 
     units = (len(first),)
-    if _is_constant(second - first):
+    if is_constant(second - first):
         reason = "the difference is the same in all folds, so that its spread is unknown"
         return Test(difference, None, None, None, None, units, reason=reason)
     error = float(np.std(second - first, ddof=1)) * math.sqrt(1 / len(first) + overlap)
@@ -257,7 +150,7 @@ def _unpaired_runs(first: np.ndarray, second: np.ndarray, level: float, differen
 
     units = (len(first), len(second))
     low = high = None
-    has_spread = not (_is_constant(first) and _is_constant(second))
+    has_spread = not (is_constant(first) and is_constant(second))
     if has_spread:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Precision loss")  # the runs of one side may have equal scores
@@ -332,7 +225,7 @@ def by_example(
     flipped = differences[np.abs(differences) > 1e-9 * max(1.0, max(float(np.abs(side).max()) for side in values))]
     if not len(flipped):
         return Test(difference, None, None, 1.0, 1.0, units, reason="both have the same score in every example")
-    low, high = _t_interval(differences) or (None, None)
+    low, high = t_interval(differences) or (None, None)
     first = known[0][0]
     if len(a) == len(b) == 1 and first is not None and first.is_mean_of_successes:
         p = float(binomtest(int((flipped > 0).sum()), len(flipped)).pvalue)
@@ -399,3 +292,38 @@ def expected_best(scores: Sequence[float]) -> list[float]:
     number = len(ordered)
     below = np.arange(number + 1) / number
     return [float(np.diff(below**budget) @ ordered) for budget in range(1, number + 1)]
+
+
+# ---- agreement ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Counts of examples that two systems get right.
+
+    Attributes:
+        both, only_a, only_b, neither: numbers of examples that both, one or none of them gets right.
+        same: number of examples with the same prediction.
+        mcnemar_p: exact p-value of McNemar's test of the same share right; 1 without discordant examples.
+    """
+
+    both: int
+    only_a: int
+    only_b: int
+    neither: int
+    same: int
+    mcnemar_p: float
+
+
+def agreement(a: Sequence[Any], b: Sequence[Any], references: Sequence[Any]) -> Agreement:
+    """Compares predictions of two systems with the references, and with each other; an example is right as a whole."""
+    from scipy.stats import binomtest
+
+    right_a, right_b = ([p == r for p, r in zip(side, references, strict=True)] for side in (a, b))
+    counts = dict.fromkeys(((True, True), (True, False), (False, True), (False, False)), 0)
+    for pair in zip(right_a, right_b, strict=True):
+        counts[pair] += 1
+    only_a, only_b = counts[True, False], counts[False, True]
+    p = float(binomtest(only_a, only_a + only_b).pvalue) if only_a + only_b else 1.0
+    same = sum(first == second for first, second in zip(a, b, strict=True))
+    return Agreement(counts[True, True], only_a, only_b, counts[False, False], same, p)

@@ -13,7 +13,7 @@ import numpy as np
 from bertkit.errors import DataError
 from bertkit.inference.outcomes import Outcome
 from bertkit.metrics import score_range
-from bertkit.metrics.statistics import score_interval
+from bertkit.metrics.intervals import score_interval
 from bertkit.progress import counted, duration, is_score
 from bertkit.reporting.curves import curve_section, not_finite, readable, still_falls, upper_first, without_classes
 from bertkit.reporting.run_files import RunFiles
@@ -293,14 +293,14 @@ def _data(record: Mapping[str, Any]) -> DataTable | None:
         lost = "nothing"
         if cut.get("examples"):
             share = 100 * cut["examples"] / cut["of_examples"]
-            inputs, tokens = counted(cut["of_examples"], "input"), counted(cut["tokens"], "token")
+            inputs, tokens = counted(cut["of_examples"], "input", form=","), counted(cut["tokens"], "token", form=",")
             lost = f"{cut['examples']:,} of {inputs} ({share:.1f} %), {tokens}"
         source = facts.get("source") or ", ".join(map(str, without_paths(list(facts.get("files", ())))))
         count = facts.get("examples", facts.get("documents"))
         if "documents" in facts:
             count_of = "documents"
             held_out = facts.get("held_out_documents", 0)
-            note = f"{counted(held_out, 'document is', 'documents are')} held out, as the validation set."
+            note = f"{counted(held_out, 'document is', 'documents are', form=',')} held out, as the validation set."
         rows.append(
             (name, str(without_paths(source)), count, lost if cut else "–", str(facts.get("fingerprint", ""))[:23])
         )

@@ -66,7 +66,7 @@ def not_finite(history: History) -> list[str]:
         steps = [step for step, value in values if not math.isfinite(value)]
         if steps:
             name = f"validation {readable(key)}" if key.startswith("eval_") else _LABELS.get(key, readable(key))
-            logs = f"{len(steps):,} of {counted(len(values), 'log')}"
+            logs = f"{len(steps):,} of {counted(len(values), 'log', form=',')}"
             sentences.append(
                 f"The {name} was not finite in {logs}, first at step {steps[0]:,}; its curve leaves this out."
             )

@@ -65,7 +65,10 @@ def side_by_side(names: Sequence[str], contents: Sequence[Content], outcomes: Se
     return SideBySide(
         names=tuple(names),
         scores=DataTable(
-            "Scores on the validation set, with 95 % intervals over its examples", ("metric", *names), rows
+            "Scores on the validation set, with 95 % intervals over its examples",
+            ("metric", *names),
+            rows,
+            note=_collapsed(names, outcomes),
         ),
         differences=tuple(_differences(names, outcomes)),
         settings=DataTable("Settings", ("setting", *names), _settings([content.run.recipe for content in contents])),
@@ -80,6 +83,13 @@ def _cell(score: Any) -> str | None:
         return "undefined"
     interval = "" if score.low is None else f"  [{number(score.low)}, {number(score.high)}]"
     return f"{number(score.value)}{interval}"
+
+
+def _collapsed(names: Sequence[str], outcomes: Sequence[Outcome | None]) -> str:
+    collapsed = [
+        name for name, outcome in zip(names, outcomes, strict=True) if outcome is not None and outcome.collapse
+    ]
+    return f"Collapsed, with the same prediction for all examples: {', '.join(collapsed)}." if collapsed else ""
 
 
 def _differences(names: Sequence[str], outcomes: Sequence[Outcome | None]) -> list[Difference]:

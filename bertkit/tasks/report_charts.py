@@ -53,7 +53,7 @@ def confusion_charts(
     shares = np.divide(counts, totals, out=np.zeros(counts.shape), where=totals > 0)
     right, number = int(np.trace(counts)), int(counts.sum())
     classes = counted(len(names), "class", "classes")
-    alt = f"Confusion matrix of {classes}: {right:,} of {counted(number, *unit)} on the diagonal."
+    alt = f"Confusion matrix of {classes}: {right:,} of {counted(number, *unit, form=',')} on the diagonal."
     side = min(2.7 + 0.34 * max(len(names) - 3, 0), 8.0)
     size = (side + 1.0, side + 0.5)
     return [

@@ -35,7 +35,7 @@ def never_predicted(
     missing = [c for c in range(len(names)) if true[c] and not predicted[c]]
     if not missing:
         return []
-    listed = ", ".join(f"{shown(names[c])} ({counted(int(true[c]), unit)})" for c in missing[:_MOST_NAMES])
+    listed = ", ".join(f"{shown(names[c])} ({counted(int(true[c]), unit, form=',')})" for c in missing[:_MOST_NAMES])
     more = f" and {len(missing) - _MOST_NAMES} more" if len(missing) > _MOST_NAMES else ""
     are = inflected(len(missing), "is", "are")
     return [f"{len(missing)} of {counted(len(names), *what)} {are} never predicted: {listed}{more}."]

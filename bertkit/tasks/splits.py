@@ -273,5 +273,5 @@ class Truncation:
         if not self.examples:
             return "nothing cut"
         share = 100 * self.examples / self.of_examples
-        inputs, tokens = counted(self.of_examples, "input"), counted(self.tokens, "token")
+        inputs, tokens = counted(self.of_examples, "input", form=","), counted(self.tokens, "token", form=",")
         return f"{self.examples:,} of {inputs} cut ({share:.1f} %), {tokens} lost"

@@ -217,7 +217,7 @@ def test_several_tasks_print_a_table_or_one_json_object_and_resume_adds_nothing(
     outcome = bertkit(*command, *SMALL, "--resume")  # there is nothing to resume yet
     assert outcome.code == 0, outcome.err
     # Half of the rows of a set have each label, and all have the same text.
-    assert outcome.out.splitlines() == [
+    assert [line.partition(", collapsed: all predictions are ")[0] for line in outcome.out.splitlines()] == [
         "rte    50.0  accuracy 0.5000",
         "wnli   50.0  accuracy 0.5000",
         "       50.0  average of 2 tasks, on dev",
@@ -230,6 +230,7 @@ def test_several_tasks_print_a_table_or_one_json_object_and_resume_adds_nothing(
         assert again.err == f"1/2 rte: already finished; {out}/rte\n2/2 wnli: already finished; {out}/wnli\n"
         assert result["scores"] == {"rte": 50.0, "wnli": 50.0}
         assert result["average"] == 50.0
+        assert list(result["collapsed"]) == ["rte", "wnli"]
         assert result["submission"] == str(out / "glue_submission.zip")
         assert "RTE.tsv" not in result["missing"]
 

@@ -199,7 +199,7 @@ def stars(monkeypatch):
 
     def finetune(recipe, **given):
         seen.called.append((recipe, given))
-        return SimpleNamespace(output_dir=given["output_dir"], metrics={"eval_accuracy": 0.5})
+        return SimpleNamespace(collapse=None, output_dir=given["output_dir"], metrics={"eval_accuracy": 0.5})
 
     monkeypatch.setattr(type(TASKS), "settings", settings)
     monkeypatch.setattr(type(TASKS), "task", lambda self, kind: SimpleNamespace(recipe=None))

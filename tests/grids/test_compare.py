@@ -12,7 +12,7 @@ import bertkit
 from bertkit.cli.app import app
 from bertkit.errors import BertkitError, CheckpointError, DataError
 from bertkit.grids.comparison_table import comparison_table
-from bertkit.inference.outcomes import outcome_of
+from bertkit.inference.outcomes import Outcome, outcome_of
 
 
 @pytest.fixture
@@ -134,6 +134,22 @@ def test_what_is_no_system_is_refused(predictions, tmp_path, checkpoint):
         bertkit.compare(a)
     with pytest.raises(BertkitError, match="no metric 'acuracy'; expected accuracy; did you mean 'accuracy'"):
         bertkit.compare(a, a, metric="acuracy")
+
+
+def test_the_same_prediction_for_all_examples_is_named(predictions):
+    gold = ["yes", "no"] * 5
+    a, b = predictions("a.jsonl", ["yes"] * 10, gold), predictions("b.jsonl", gold, gold)
+    notes = bertkit.compare(a, b).notes
+    assert [note for note in notes if "collapsed" in note] == [f"{a} has collapsed: all predictions are 'yes'"]
+
+
+def test_the_choice_and_collapse_of_a_setting_are_named(grid, monkeypatch):
+    results = grid(grid=["train.learning_rate=1e-3,2e-3"], seeds=2)
+    best = results.output_dir / "best"
+    monkeypatch.setattr(Outcome, "collapse", "all predictions are 'good'")
+    notes = bertkit.compare(results.output_dir, best).notes
+    assert f"{best} has collapsed: all predictions are 'good'" in notes
+    assert any(f"{results.output_dir}: {results.best} is the best of 2 settings" in note for note in notes)
 
 
 @pytest.mark.slow

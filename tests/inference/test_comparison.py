@@ -9,7 +9,7 @@ import pytest
 from sklearn.metrics import f1_score
 
 from bertkit.errors import DataError
-from bertkit.inference.comparison import System, compare_systems
+from bertkit.inference.comparison import System, collapse_notes, compare_systems
 from bertkit.metrics.correlation import pearson
 from bertkit.metrics.terms import terms_of
 
@@ -135,12 +135,11 @@ def test_numbers_have_no_counts_of_right_answers():
 
 
 def test_collapsed_runs_are_named():
-    constant = np.zeros(len(GOLD), dtype=np.int64)
-    one, two = system("one", [constant]), system("two", [*runs(0.8, 2), constant, constant])
-    notes = compare_systems([one, two, system("three", runs(0.8, 1))]).notes
-    assert "one has collapsed: all predictions are 'no'" in notes
-    assert "two: 2 of 4 runs have collapsed: all predictions are 'no'" in notes
-    assert not any(note.startswith("three") for note in notes)
+    no = "all predictions are 'no'"
+    assert collapse_notes("two", [None, no, None, no]) == (f"two: 2 of 4 runs have collapsed: {no}",)
+    one = system("one", runs(0.6, 1), notes=collapse_notes("one", [no]))
+    notes = compare_systems([one, system("two", runs(0.8, 1), notes=collapse_notes("two", [None]))]).notes
+    assert notes == (f"one has collapsed: {no}",)
 
 
 def test_other_examples_are_refused():

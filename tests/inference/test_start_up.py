@@ -44,7 +44,7 @@ def test_the_accuracy_of_a_tsv_file_needs_no_more(stock_models, tmp_path):
     config["bertkit_task"]["data"]["max_seq_length"] = 32
     (folder / "config.json").write_text(json.dumps(config))
     (tmp_path / "dev.tsv").write_text("sentence\tlabel\na lovely film\t1\na dull film\t0\na film\t1\n")
-    score, examples, imported = run("evaluate", folder, "--data-dir", tmp_path)
+    score, *_, examples, imported = run("evaluate", folder, "--data-dir", tmp_path)
     right = [row["label"] for row in bertkit.load(folder).predict(["a lovely film", "a dull film", "a film"])]
     expected = sum(label == given for label, given in zip(right, ("positive", "negative", "positive"), strict=True)) / 3
     assert score == f"accuracy {expected:.4f}"

@@ -13,7 +13,8 @@ import pytest
 from scipy.special import ndtri
 
 from bertkit.metrics import statistics
-from bertkit.metrics.statistics import by_example, by_run, mean_interval, score_interval
+from bertkit.metrics.intervals import mean_interval, score_interval
+from bertkit.metrics.statistics import by_example, by_run
 from bertkit.metrics.terms import terms_of
 
 pytestmark = pytest.mark.slow
@@ -119,7 +120,7 @@ def test_intervals_of_a_score(name, number):
 @pytest.mark.parametrize(("name", "runs"), [("accuracy", (1, 1)), ("f1", (1, 1)), ("f1", (3, 2)), ("pearson", (1, 1))])
 def test_models_without_a_difference(monkeypatch, name, runs, number):
     """The interval of the difference holds 0, and the test rejects as rarely as it promises."""
-    monkeypatch.setattr(statistics, "_RESAMPLES", 79)  # of which 0.05 is a p-value, so that the level is used
+    monkeypatch.setattr(statistics, "_RESAMPLES", 39)  # of which 0.05 is a p-value, so that the level is used
     sample, metric = METRICS[name]
     draw = np.random.default_rng((number, *runs))
     tests = []

@@ -8,15 +8,14 @@ from itertools import product
 import numpy as np
 import pytest
 
-from bertkit.metrics.agreement import agreement
+from bertkit.metrics.intervals import mean_interval, proportion_interval
 from bertkit.metrics.statistics import (
     adjusted,
+    agreement,
     by_example,
     by_run,
     expected_best,
     holm,
-    mean_interval,
-    proportion_interval,
 )
 from bertkit.metrics.terms import terms_of
 

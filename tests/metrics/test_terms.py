@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
-from bertkit.metrics.statistics import by_example, proportion_interval, score_interval
+from bertkit.metrics.intervals import proportion_interval, score_interval
+from bertkit.metrics.statistics import by_example
 from bertkit.metrics.terms import terms_of
 
 pytestmark = pytest.mark.numeric

@@ -19,6 +19,7 @@ from bertkit.inference import predictor
 from bertkit.inference.outcomes import outcome_of
 from bertkit.reporting.content import content_of
 from bertkit.reporting.run_files import read_run
+from bertkit.reporting.side_by_side import side_by_side
 from bertkit.tasks.arrays import softmax
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.report_parts import Mistake
@@ -293,13 +294,6 @@ def test_two_runs_show_the_sentences_of_compare(copied, page, tmp_path):
     assert scores["accuracy"][0].startswith(f"{accuracy:.4f}")
 
 
-def test_an_undefined_score_is_shown_as_undefined(copied, page):
-    run = copied()
-    results = json.loads((run / "all_results.json").read_text())
-    write_json(run / "all_results.json", {**results, "eval_accuracy": None})
-    assert page(report(run)).tiles["accuracy"] == "undefined"
-
-
 @pytest.mark.parametrize(
     ("texts", "expected"), [(True, "all predictions are 'good' on"), (False, "predictions for all examples")]
 )
@@ -307,12 +301,19 @@ def test_a_collapsed_run_is_named(hostile_run, texts, expected):
     run, outcome = read_run(hostile_run.output_dir), outcome_of(hostile_run.output_dir, with_training=True)
     labels = np.asarray(outcome.features["labels"])
     good = np.full_like(labels, outcome.task.task.label_names.index("good"))
-    [notice], none = (
-        content_of(run, replace(outcome, outputs=np.eye(4)[each]), texts=texts, finished=True).notices
-        for each in (good, labels)
-    )
-    assert expected in notice
-    assert not none
+    outcomes = [replace(outcome, outputs=np.eye(4)[each]) for each in (good, labels)]
+    contents = [content_of(run, each, texts=texts, finished=True) for each in outcomes]
+    assert expected in contents[0].notices[0]
+    assert not contents[1].notices
+    both = side_by_side(["one", "other"], contents, outcomes)
+    assert both.scores.note == "Collapsed, with the same prediction for all examples: one."
+
+
+def test_an_undefined_score_is_shown_as_undefined(copied, page):
+    run = copied()
+    results = json.loads((run / "all_results.json").read_text())
+    write_json(run / "all_results.json", {**results, "eval_accuracy": None})
+    assert page(report(run)).tiles["accuracy"] == "undefined"
 
 
 @pytest.fixture

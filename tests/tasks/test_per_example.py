@@ -1,4 +1,4 @@
-"""The description of a model that gives all examples the same prediction."""
+"""The description of a model that gives all examples the same prediction; metrics of tasks as functions of means."""
 
 from __future__ import annotations
 
@@ -49,3 +49,42 @@ def test_tasks_describe_their_predictions(fine_tuned, kind, outputs, columns, ex
     task, _ = load_task(str(fine_tuned(kind)), {})
     columns = {name: np.array(values) for name, values in columns.items()}
     assert task.collapse(np.array(outputs), columns, columns) == expected
+
+
+def answers(texts, odds=None):
+    return [
+        {"id": str(number), "prediction_text": text} | ({} if odds is None else {"no_answer_probability": odds[number]})
+        for number, text in enumerate(texts)
+    ]
+
+
+def known_answers(*texts):
+    return [
+        {"id": str(number), "answers": {"text": each, "answer_start": [0] * len(each)}}
+        for number, each in enumerate(texts)
+    ]
+
+
+TEXTS = ["the red house", "blue", "a dog", "cat"]
+KNOWN = known_answers(["red house", "house"], ["blue sky"], ["cat"], ["cat"])
+UNANSWERABLE = known_answers(["red house"], [], ["cat"], [])
+
+
+@pytest.mark.numeric
+@pytest.mark.parametrize(
+    ("kind", "predictions", "references", "names"),
+    [
+        ("answers", answers(TEXTS), KNOWN, ["exact_match", "f1"]),
+        ("maybe", answers(TEXTS, [-1.0, 1.0, -1.0, -1.0]), UNANSWERABLE, ["exact", "f1"]),
+        ("tags", [[0, 1, 1], [1], [0, 0]], [[0, 1, 0], [0], [0, 0]], ["accuracy"]),
+        ("entities", [[1, 2, 0], [1], [0, 0]], [[1, 2, 0], [0], [1, 0]], ["overall_f1"]),
+        ("choices", [0, 1, 1, 1], [0, 1, 0, 0], ["accuracy"]),
+    ],
+)
+def test_terms_give_the_scores_of_the_task(fine_tuned, kind, predictions, references, names):
+    task, _ = load_task(str(fine_tuned(kind)), {})
+    scores = task.measured(predictions, references)
+    for name in names:
+        terms = task.score_terms(name, predictions, references)
+        assert float(terms.function(*terms.values.mean(axis=0))) == pytest.approx(scores[name])
+        assert 0 < scores[name] < terms.bounds[1]

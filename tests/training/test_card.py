@@ -14,7 +14,7 @@ from bertkit.training.card import base_model, finetuned_card
 
 def card(name, **overrides):
     recipe = load_recipe(name, {key.replace("__", "."): value for key, value in overrides.items()})
-    record = SimpleNamespace(truncation={})
+    record = SimpleNamespace(truncation={}, collapse=None)
     config = BertConfig(vocab_size=9, hidden_size=4, num_hidden_layers=1, num_attention_heads=1, intermediate_size=4)
     return finetuned_card(task_of_recipe(recipe), {}, recipe, config, {}, record, "")
 

@@ -191,7 +191,7 @@ def regression_sections(predicted: np.ndarray, true: np.ndarray) -> list[Section
     from sklearn.metrics import mean_absolute_error, root_mean_squared_error
 
     residuals = predicted - true
-    examples = counted(len(true), "example")
+    examples = counted(len(true), "example", form=",")
     of_both = (predicted.astype(np.float64), true.astype(np.float64))
     r, rho = pearson(*of_both), spearman(*of_both)
 

@@ -168,7 +168,7 @@ def _odds(odds: np.ndarray, answerable: np.ndarray) -> Chart:
     wrong = int((odds[answerable] > 0).sum()), int((odds[~answerable] <= 0).sum())
     alt = (
         f"Score of no answer minus that of the best span: no answer scores higher for {wrong[0]:,} of "
-        f"{counted(int(answerable.sum()), 'question')} with an answer, and the best span for {wrong[1]:,} of "
+        f"{counted(int(answerable.sum()), 'question', form=',')} with an answer, and the best span for {wrong[1]:,} of "
         f"{int((~answerable).sum()):,} without."
     )
     return Chart("no-answer-odds", "Where no answer and the best span cross", alt, draw, (4.8, 3.3), note=alt)
