@@ -173,13 +173,28 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
 
 
-def counted(number: int, noun: str) -> str:
+def counted(number: int, noun: str, plural: str | None = None, form: str = "") -> str:
     """Formats a number with its noun.
 
-    >>> counted(1, "row"), counted(2, "row")
-    ('1 row', '2 rows')
+    Args:
+        number: the number.
+        noun: the singular.
+        plural: the plural; None adds ``s``.
+        form: how to format the number, such as ``,``.
+
+    >>> counted(1, "row"), counted(2_000, "row", form=","), counted(2, "class has", "classes have")
+    ('1 row', '2,000 rows', '2 classes have')
     """
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{number:{form}} {inflected(number, noun, plural or f'{noun}s')}"
+
+
+def inflected(number: int, singular: str, plural: str) -> str:
+    """Returns the form of a word, such as a verb, for a number of things.
+
+    >>> inflected(1, "has", "have"), inflected(0, "has", "have")
+    ('has', 'have')
+    """
+    return singular if number == 1 else plural
 
 
 def memory_size(size: int) -> str:

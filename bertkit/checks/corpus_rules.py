@@ -11,6 +11,7 @@ from bertkit.checks.findings import Finding, warning
 from bertkit.checks.registry import rule
 from bertkit.checks.subject import Subject
 from bertkit.corpus.store.token_store import StoreView
+from bertkit.progress import counted, inflected
 
 _FEW_DOCUMENTS = 100
 _TINY, _REPEATED = 0.1, 0.01  # shares of documents
@@ -30,8 +31,8 @@ def few_documents(subject: Subject) -> Iterator[Finding]:
         return
     yield warning(
         "data.corpus",
-        f"{len(view.documents)} training documents; random next sentences come from other documents, so with fewer "
-        f"than {_FEW_DOCUMENTS} the model learns to recognize single documents",
+        f"{counted(len(view.documents), 'training document')}; random next sentences come from other documents, so "
+        f"with fewer than {_FEW_DOCUMENTS} the model learns to recognize single documents",
         "separate the documents of a file (--document-separator blank-line, --sentence-per-line), add text, or set "
         "--pair-objective none",
     )
@@ -48,8 +49,8 @@ def tiny_documents(subject: Subject) -> Iterator[Finding]:
     if tiny > _TINY * len(sentences):
         yield warning(
             "data.corpus",
-            f"{tiny:,} of {len(sentences):,} documents ({100 * tiny / len(sentences):.1f} %) have one sentence, "
-            "which no other follows",
+            f"{tiny:,} of {len(sentences):,} documents ({100 * tiny / len(sentences):.1f} %) "
+            f"{inflected(tiny, 'has', 'have')} one sentence, which no other follows",
             "join the parts of a document, check --document-separator, or set --pair-objective none",
         )
 
@@ -70,6 +71,7 @@ def repeated_documents(subject: Subject) -> Iterator[Finding]:
     if repeated > _REPEATED * len(view.documents):
         yield warning(
             "data.corpus",
-            f"{repeated:,} of {len(view.documents):,} documents repeat the tokens of another document",
+            f"{repeated:,} of {len(view.documents):,} documents {inflected(repeated, 'repeats', 'repeat')} the tokens "
+            "of another document",
             "remove repeated documents: the model memorizes them, and a document can be its own random next sentence",
         )

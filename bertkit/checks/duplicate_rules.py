@@ -16,6 +16,7 @@ from bertkit.checks.extras import extra
 from bertkit.checks.findings import Finding, note, warning
 from bertkit.checks.registry import rule
 from bertkit.checks.subject import Subject
+from bertkit.progress import inflected
 
 _SIMILAR = 0.8  # Jaccard similarity, as in Lee et al. 2022 (arXiv:2107.06499)
 _PERMUTATIONS, _GRAM = 64, 5
@@ -96,11 +97,11 @@ def near_split_overlap(subject: Subject) -> Iterator[Finding]:
 
 def _within(subject: Subject, pairs: Mapping[str, list[tuple[Member, Member]]], what: str) -> Iterator[Finding]:
     for split, found in pairs.items():
-        total = _size(subject, split)
+        total, have = _size(subject, split), inflected(len(found), "has", "have")
         level = warning if len(found) > _MANY * total else note
         yield level(
             _place(subject, found[0][1]),
-            f"{len(found):,} of {total:,} examples ({100 * len(found) / total:.1f} %) of {split} have {what}; the "
+            f"{len(found):,} of {total:,} examples ({100 * len(found) / total:.1f} %) of {split} {have} {what}; the "
             f"first is like {_place(subject, found[0][0])}",
             "remove repeated examples, unless they are intended as weights",
         )
@@ -108,10 +109,10 @@ def _within(subject: Subject, pairs: Mapping[str, list[tuple[Member, Member]]], 
 
 def _between(subject: Subject, pairs: Mapping[str, list[tuple[Member, Member]]], what: str) -> Iterator[Finding]:
     for split, found in pairs.items():
-        total = _size(subject, split)
+        total, have = _size(subject, split), inflected(len(found), "has", "have")
         yield warning(
             _place(subject, found[0][1]),
-            f"{len(found):,} of {total:,} examples ({100 * len(found) / total:.1f} %) of {split} have {what}, so "
+            f"{len(found):,} of {total:,} examples ({100 * len(found) / total:.1f} %) of {split} {have} {what}, so "
             f"scores are too high; the first is like {_place(subject, found[0][0])}",
             f"remove these examples from train, or from {split}",
         )

@@ -20,6 +20,7 @@ from bertkit.checks.findings import Finding, note, warning
 from bertkit.checks.registry import rule
 from bertkit.checks.subject import Subject
 from bertkit.errors import RecipeError
+from bertkit.progress import inflected
 
 _FOLDS = 5
 _LISTED = 20
@@ -122,9 +123,9 @@ def label_noise(subject: Subject) -> Iterator[Finding]:
     if suspects:
         yield note(
             "train",
-            f"{len(suspects):,} of {len(labels):,} labels ({100 * len(suspects) / len(labels):.1f} %) are probably "
-            f"wrong, by cross-validated logistic regression on the vectors of {subject.checkpoint}; the most "
-            "suspicious follow",
+            f"{len(suspects):,} of {len(labels):,} labels ({100 * len(suspects) / len(labels):.1f} %) "
+            f"{inflected(len(suspects), 'is', 'are')} probably wrong, by cross-validated logistic regression on the "
+            f"vectors of {subject.checkpoint}; the most suspicious follow",
             "read these rows first; some of them are right, but difficult",
         )
     for suspect in suspects[:_LISTED]:

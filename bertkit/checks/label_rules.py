@@ -9,6 +9,7 @@ from itertools import chain
 from bertkit.checks.findings import Finding, note, warning
 from bertkit.checks.registry import rule
 from bertkit.checks.subject import Subject
+from bertkit.progress import counted, inflected
 from bertkit.tables.spelling import look_alikes
 
 _RARE, _IMBALANCE = 10, 10.0
@@ -27,8 +28,9 @@ def rare_class(subject: Subject) -> Iterator[Finding]:
         named = ", ".join(f"{name!r} {count}" for name, count in sorted(rare.items(), key=lambda item: item[1])[:8])
         yield warning(
             "train",
-            f"{len(rare)} classes have fewer than {_RARE} examples: {named}{', …' if len(rare) > 8 else ''}",
-            "add examples, merge these classes with others, or expect no useful predictions for them",
+            f"{counted(len(rare), 'class has', 'classes have')} fewer than {_RARE} examples: {named}"
+            f"{', …' if len(rare) > 8 else ''}",
+            "add examples, merge such classes with others, or expect no useful predictions for them",
         )
 
 
@@ -45,7 +47,7 @@ def imbalance(subject: Subject) -> Iterator[Finding]:
     if counts[most] > _IMBALANCE * counts[least]:
         yield warning(
             "train",
-            f"{most!r} has {counts[most]:,} examples and {least!r} {counts[least]:,}, a ratio of "
+            f"{most!r} has {counted(counts[most], 'example', form=',')} and {least!r} {counts[least]:,}, a ratio of "
             f"{counts[most] / counts[least]:.0f} to 1",
             "set train.class_weights=balanced, compare scores by class (macro F1) instead of accuracy, or add examples "
             "of the small classes",
@@ -63,15 +65,15 @@ def labels_in_one_split(subject: Subject) -> Iterator[Finding]:
         if split == "train" or not own:
             continue
         for missing, where, why in (
-            (known - own, split, "their scores are not measured"),
-            (own - known, "train", "they cannot be learned"),
+            (known - own, split, ("its scores are not measured", "their scores are not measured")),
+            (own - known, "train", ("it cannot be learned", "they cannot be learned")),
         ):
             if missing:
                 named = ", ".join(map(repr, sorted(missing)[:8])) + (", …" if len(missing) > 8 else "")
                 yield warning(
                     where,
-                    f"{len(missing)} of {len(known | own)} classes of train and {split} are not in {where}, so {why}: "
-                    f"{named}",
+                    f"{len(missing)} of {len(known | own)} classes of train and {split} "
+                    f"{inflected(len(missing), 'is', 'are')} not in {where}, so {why[len(missing) > 1]}: {named}",
                     "split the data again by class, or check the spelling of the labels",
                 )
 
@@ -112,7 +114,7 @@ def label_conflict(subject: Subject) -> Iterator[Finding]:
         level = warning if len(conflicts) > _MANY * total else note
         yield level(
             second,
-            f"{len(conflicts):,} different texts of {total:,} examples have several labels; the first is "
-            f"{text[:60]!r}, also in {first}",
-            "correct these labels, or remove the texts: no model can predict both",
+            f"{counted(len(conflicts), 'text has', 'different texts have', form=',')} several labels in {total:,} "
+            f"examples; the first is {text[:60]!r}, also in {first}",
+            "correct the labels, or remove the texts: no model can predict both",
         )

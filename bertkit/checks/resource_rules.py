@@ -21,7 +21,7 @@ def memory_of_device(subject: Subject) -> Iterator[Finding]:
         size = subject.placement.per_device_train_batch_size
         yield warning(
             "placement.per_device_train_batch_size",
-            f"a step of {size} sequences per device needs about {memory_size(need.needed)}, and the "
+            f"a step of {counted(size, 'sequence')} per device needs about {memory_size(need.needed)}, and the "
             f"{subject.placement.device} has {memory_size(need.available)}; no forward and backward pass was made",
             f"set placement.per_device_train_batch_size={max(1, size // 2)} (the results stay the same), "
             "placement.gradient_checkpointing=true, or a smaller --max-seq-length",

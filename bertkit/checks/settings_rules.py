@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from bertkit.checks.findings import Finding, warning
 from bertkit.checks.registry import rule
 from bertkit.checks.subject import Subject
+from bertkit.progress import counted
 
 # Largest number of parameters → lowest and highest learning rate of fine-tuning. Turc et al. 2019 (arXiv:1908.08962)
 # tune models up to BERT-small with 3e-5 … 3e-4; BERT §A.3 uses 2e-5 … 5e-5 for base and large, where large models
@@ -46,7 +47,8 @@ def epochs(subject: Subject) -> Iterator[Finding]:
         if examples < _SMALL_SET and passes > _MANY_EPOCHS:
             yield warning(
                 "train.num_train_epochs",
-                f"{passes:.1f} epochs on {examples:,} examples, which a model memorizes; BERT §A.3 uses 2 to 4",
+                f"{passes:.1f} epochs on {counted(examples, 'example', form=',')}, which a model memorizes; BERT §A.3 "
+                "uses 2 to 4",
                 "set --num-train-epochs 3, or keep the best epoch with train.load_best_model_at_end and "
                 "train.eval_strategy=epoch",
             )

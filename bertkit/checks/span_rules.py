@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from bertkit.checks.findings import Finding, note, warning
 from bertkit.checks.registry import rule
 from bertkit.checks.subject import Subject
+from bertkit.progress import inflected
 from bertkit.tasks.splits import ColumnsOf
 
 _MANY = 0.05  # share of mentions above which a note becomes a warning
@@ -56,8 +57,9 @@ def entity_disagreement(subject: Subject) -> Iterator[Finding]:
         level = warning if minority > _MANY * mentions else note
         yield level(
             "train",
-            f"{len(disagree):,} of {len(types):,} different spans have several types; {minority:,} of {mentions:,} "
-            f"mentions differ from the usual type of their span. The most frequent: {' '.join(words)[:60]!r} "
+            f"{len(disagree):,} of {len(types):,} different spans {inflected(len(disagree), 'has', 'have')} several "
+            f"types; {minority:,} of {mentions:,} mentions {inflected(minority, 'differs', 'differ')} from the usual "
+            f"type of their span. The most frequent: {' '.join(words)[:60]!r} "
             f"({counted})",
             "check these spans against the annotation guideline; words with several meanings are no error",
         )

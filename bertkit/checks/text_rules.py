@@ -12,6 +12,7 @@ from bertkit.checks.extras import extra
 from bertkit.checks.findings import Finding, note, warning
 from bertkit.checks.registry import rule
 from bertkit.checks.subject import Subject, Texts
+from bertkit.progress import inflected
 from bertkit.tasks.splits import ColumnsOf
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffd]")
@@ -29,7 +30,7 @@ def empty_text(subject: Subject) -> Iterator[Finding]:
         if rows:
             yield warning(
                 texts.place(rows[0]),
-                f"{_share(len(rows), texts)} have a text without visible characters; this is the first",
+                f"{_share(len(rows), texts, 'has', 'have')} a text without visible characters; this is the first",
                 "remove these rows, or complete their texts",
             )
 
@@ -48,7 +49,8 @@ def one_word_text(subject: Subject) -> Iterator[Finding]:
                 level = warning if len(rows) > _ONE_WORD * len(values) else note
                 yield level(
                     texts.place(rows[0]),
-                    f"{_share(len(rows), texts)} have one word in {column}; the first is {values[rows[0]].strip()!r}",
+                    f"{_share(len(rows), texts, 'has', 'have')} one word in {column}; the first is "
+                    f"{values[rows[0]].strip()!r}",
                     "check that this is the column to read, and that its texts are complete",
                 )
 
@@ -61,9 +63,10 @@ def truncation(subject: Subject) -> Iterator[Finding]:
             level = warning if cut.examples >= _CUT * cut.of_examples else note
             yield level(
                 name,
-                f"{cut.examples:,} of {cut.of_examples:,} inputs ({100 * cut.examples / cut.of_examples:.1f} %) exceed "
-                f"data.max_seq_length {subject.recipe.data.max_seq_length}; {cut.tokens:,} of {cut.of_tokens:,} tokens "
-                f"({100 * cut.tokens / cut.of_tokens:.1f} %) are not read",
+                f"{cut.examples:,} of {cut.of_examples:,} inputs ({100 * cut.examples / cut.of_examples:.1f} %) "
+                f"{inflected(cut.examples, 'exceeds', 'exceed')} data.max_seq_length "
+                f"{subject.recipe.data.max_seq_length}; {cut.tokens:,} of {cut.of_tokens:,} tokens "
+                f"({100 * cut.tokens / cut.of_tokens:.1f} %) {inflected(cut.tokens, 'is', 'are')} not read",
                 subject.task.remedy,
             )
 
@@ -76,7 +79,8 @@ def lost_labels(subject: Subject) -> Iterator[Finding]:
         if lost and lost[0]:
             yield warning(
                 name,
-                f"{lost[0]:,} of {lost[1]:,} labelled answers are in no input as a whole, so they are not learned",
+                f"{lost[0]:,} of {lost[1]:,} labelled answers {inflected(lost[0], 'is', 'are')} in no input as a "
+                "whole, and not learned",
                 "set a larger --max-seq-length, or a larger overlap of the windows (--doc-stride, --stride)",
             )
 
@@ -91,8 +95,8 @@ def control_characters(subject: Subject) -> Iterator[Finding]:
             named = ", ".join(f"{count} × U+{ord(sign):04X}" for sign, count in signs.most_common(3))
             yield warning(
                 texts.place(rows[0]),
-                f"{_share(len(rows), texts)} have control or replacement characters ({named}), which the tokenizer "
-                "removes; this is the first",
+                f"{_share(len(rows), texts, 'has', 'have')} control or replacement characters ({named}), which "
+                "the tokenizer removes; this is the first",
                 "convert the source to UTF-8 again, or remove these characters",
             )
 
@@ -111,7 +115,7 @@ def mojibake(subject: Subject) -> Iterator[Finding]:
             sign = next((place for place, sign in enumerate(found) if not sign.isascii()), 0)
             yield warning(
                 texts.place(rows[0]),
-                f"{_share(len(rows), texts)} look as if they were decoded with a wrong encoding; the first has "
+                f"{_share(len(rows), texts, 'looks', 'look')} as if decoded with a wrong encoding; the first has "
                 f"{found[max(0, sign - 20) : sign + 20].strip()!r}",
                 "read the source in its own encoding and write UTF-8; the Python library ftfy repairs most such texts",
             )
@@ -130,7 +134,7 @@ def id_column(subject: Subject) -> Iterator[Finding]:
             if len(found) > _SHARE_OF_IDENTIFIERS * len(values):
                 yield warning(
                     f"{texts.name}, column {column}",
-                    f"{len(found):,} of {len(values):,} texts are numbers, identifiers or addresses, such as "
+                    f"{_share(len(found), texts, 'is', 'are')} numbers, identifiers or addresses, such as "
                     f"{found[0].strip()[:40]!r}",
                     "give the column of the text with --text-column",
                 )
@@ -175,6 +179,7 @@ def _leaking_words(rows: Sequence[Sequence[str]], labels: Sequence[str]) -> Iter
             )
 
 
-def _share(count: int, texts: Texts) -> str:
+def _share(count: int, texts: Texts, singular: str, plural: str) -> str:
+    """Returns how many of the texts they are, and the verb that follows."""
     total = len(next(iter(texts.columns.values())))
-    return f"{count:,} of {total:,} texts ({100 * count / total:.1f} %)"
+    return f"{count:,} of {total:,} texts ({100 * count / total:.1f} %) {inflected(count, singular, plural)}"

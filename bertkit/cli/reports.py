@@ -88,7 +88,7 @@ def _sentence(plan: Mapping[str, Any]) -> str:
     examples = ", ".join(f"{count:,} {name}" for name, count in plan["examples"].items())
     time = "time not measured" if plan["seconds"] is None else f"about {duration(plan['seconds'])}"
     parts = [
-        f"{plan['steps']:,} steps of {plan['global_train_batch_size']} ({examples} examples)",
+        f"{counted(plan['steps'], 'step', form=',')} of {plan['global_train_batch_size']} ({examples} examples)",
         f"{plan['tokens']:,} tokens",
         f"{time} on {plan['device']}",
         f"memory {memory_size(plan['memory_bytes'])} of {memory_size(plan['memory_available_bytes'])}",

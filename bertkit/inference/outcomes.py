@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -11,16 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from bertkit.errors import CheckpointError
+from bertkit.errors import CheckpointError, DataError
 from bertkit.inference.predictor import build_predictor, load_task
 from bertkit.json_text import dumps
+from bertkit.placement.resolve import EVALUATION_PRECISION
 from bertkit.progress import unreported
 from bertkit.tasks.arrays import Outputs
 from bertkit.tasks.base import Task
 from bertkit.tasks.folds import load_splits
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.shared_encoding import encode_once
-from bertkit.tasks.splits import Columns, ColumnsOf
+from bertkit.tasks.splits import Columns, ColumnsOf, Split
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Outcome:
 
 
 def outcome_of(place: str | Path, *, with_training: bool = False) -> Outcome:
-    """Runs the model of a run directory on the validation set of the run, in float32.
+    """Runs the model of a run directory on the validation set of the run, in `EVALUATION_PRECISION`.
 
     Args:
         place: the run directory.
@@ -75,21 +77,53 @@ def outcome_of(place: str | Path, *, with_training: bool = False) -> Outcome:
 
     Raises:
         CheckpointError: the folder is no run directory.
-        DataError: the data of the run cannot be read.
+        DataError: the data of the run cannot be read, or have changed since the run.
     """
     path = Path(place)
     if not (path / "recipe.yaml").is_file():
         raise CheckpointError(f"{place}: contains no recipe.yaml; expected a run directory of `bertkit finetune`")
     data = load_recipe(path / "recipe.yaml").data
+    if any(str(getattr(data, name)).startswith("…") for name in getattr(data, "paths", ())):
+        raise CheckpointError(
+            f"{place}: its recipe.yaml names no folders, as that of a run from the Hub; give the directory that the "
+            "run was written to, or predict its validation set with `bertkit predict`"
+        )
     task, config = load_task(str(path), {field.name: getattr(data, field.name) for field in fields(data)})
     task, splits = load_splits(task, ["train", "validation"] if with_training else ["validation"])
+    _check_unchanged(path, splits)
     split = splits["validation"]
-    predictor = build_predictor(str(path), task, config)
+    predictor = build_predictor(str(path), task, config, precision=EVALUATION_PRECISION)
     encoded, _ = encode_once(task, {"validation": split}, predictor.tokenizer)["validation"]
     features = encoded.to_dict()
     outputs = predictor.outputs(features, unreported)
     training = ColumnsOf(splits["train"].examples) if with_training else None
     return Outcome(task, outputs, features, ColumnsOf(split.examples), split.source, split.fingerprint, training)
+
+
+def _check_unchanged(folder: Path, splits: Mapping[str, Split]) -> None:
+    """Compares the splits with those that the run was trained and scored with.
+
+    Raises:
+        DataError: one of them has changed, or ``run.json`` is damaged.
+    """
+    record = folder / "run.json"
+    if not record.is_file():
+        return
+    try:
+        recorded = json.loads(record.read_text(encoding="utf-8")).get("data", {})
+        fingerprints = {name: recorded.get(name, {}).get("fingerprint") for name in splits}
+    except (ValueError, AttributeError) as error:
+        raise DataError(f"{record}: damaged ({error}); restore it from a copy of the run") from error
+    changed = [
+        f"{name} ({split.source})"
+        for name, split in splits.items()
+        if fingerprints[name] and split.fingerprint and fingerprints[name] != split.fingerprint
+    ]
+    if changed:
+        raise DataError(
+            f"{folder}: the data of {' and '.join(changed)} have changed since the run, so numbers computed from them "
+            "would not agree with its results; restore the data"
+        )
 
 
 def mean_outputs(members: Sequence[Outputs]) -> Outputs:

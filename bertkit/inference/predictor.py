@@ -185,7 +185,7 @@ def load(
         checkpoint: a run directory or a Hub id.
         device: ``auto`` or ``cpu``.
         batch_size: inputs per batch; does not change any result.
-        precision: ``auto`` is float32 on CPUs, and on GPUs bf16, or fp16 where the GPU has no bf16.
+        precision: ``auto`` is float32 on CPUs and fp16 on GPUs.
         revision: branch, tag or commit of a Hub id; ``None`` for ``main``.
         trust_remote_code: run the code that the checkpoint brings; the revision is said on stderr.
         data: values of the task's ``data`` block, such as ``data_dir``.
@@ -293,7 +293,7 @@ def evaluate(
         columns: columns of the data, named as in the task's settings: ``text_columns``, ``label_column``,
             ``token_column``, ``tag_column``. By default those of the training, or usual names if the checkpoint does
             not record them.
-        precision: ``auto`` is float32 on CPUs, and on GPUs bf16, or fp16 where the GPU has no bf16.
+        precision: ``auto`` is float32 on CPUs and fp16 on GPUs.
         revision: branch, tag or commit of a Hub id; ``None`` for ``main``.
         trust_remote_code: run the code that the checkpoint brings; the revision is said on stderr.
         data: values of the task's ``data`` block: ``data_dir``, ``validation_file``, ``max_seq_length``, …; ``None`` is

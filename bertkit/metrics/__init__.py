@@ -6,6 +6,7 @@ the scores of the configuration ``sst2`` of the evaluate library's ``glue``.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from bertkit.errors import RecipeError, did_you_mean
@@ -29,7 +30,26 @@ GLUE_SCORES = {
 }
 """Scores of each GLUE task (Wang et al. 2018, table 1) and of ``ax``, the diagnostic set."""
 
+_WITHOUT_LIMIT = ("loss", "mse", "perplexity")
+_CORRELATIONS = ("pearson", "spearmanr", "matthews_correlation")
 _OF_LISTS = ("seqeval", "squad", "squad_v2")  # the other metrics score numbers, see `bertkit.metrics.scores`
+
+
+def score_range(name: str, scores: Collection[str] = ()) -> tuple[float, float | None]:
+    """Returns the lowest and the highest value that a score can have; None for no highest one.
+
+    Args:
+        name: name of the score in the results of a run, without ``eval_``.
+        scores: names of all scores of the run; those of SQuAD are percentages, and have names of other scores.
+
+    >>> score_range("accuracy"), score_range("pearson"), score_range("mse"), score_range("f1", ("exact_match", "f1"))
+    ((0.0, 1.0), (-1.0, 1.0), (0.0, None), (0.0, 100.0))
+    """
+    if name.endswith(_WITHOUT_LIMIT):
+        return 0.0, None
+    if not {"exact", "exact_match"}.isdisjoint(scores):
+        return 0.0, 100.0
+    return (-1.0, 1.0) if name.startswith(_CORRELATIONS) else (0.0, 1.0)
 
 
 def names() -> list[str]:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 Precision = Literal["auto", "float32", "bf16", "fp16"]
 
+EVALUATION_PRECISION: Precision = "float32"
+"""Precision of a run's scores and predictions at its end, and of those that are computed again later, on any device."""
+
 # Default tokens per device and forward pass: 32 and 256 sequences of 128 tokens, enough to utilize the device.
 _USUAL_TOKENS = {"cpu": 32 * 128, "cuda": 256 * 128}
 

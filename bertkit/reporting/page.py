@@ -13,8 +13,8 @@ from typing import Any
 from bertkit import __version__
 from bertkit.reporting.content import Content
 from bertkit.reporting.figures import Drawn, draw, style
-from bertkit.reporting.texts import pieces
-from bertkit.tasks.report_parts import Cell, Chart, Section
+from bertkit.reporting.texts import is_number, number, pieces
+from bertkit.tasks.report_parts import Chart, Section
 
 
 @dataclass(frozen=True)
@@ -102,27 +102,3 @@ def _template() -> Any:
     environment.filters |= {"number": number, "pieces": pieces, "safe_svg": Markup, "is_number": is_number}
     environment.tests |= {"drawn": lambda part: isinstance(part, Drawn)}
     return environment.get_template("report.html")
-
-
-def is_number(value: Cell) -> bool:
-    """Returns whether a cell holds a number or nothing."""
-    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
-
-
-def number(value: Cell) -> str:
-    """Formats a cell: four decimals for floats of usual size, None as a dash.
-
-    >>> [number(value) for value in (0.91234, 12345, 2.0, 123456.5, 1e-6, None, "PER", 61253104.0)]
-    ['0.9123', '12,345', '2.0000', '123,456.5', '1.000e-06', '–', 'PER', '61,253,104']
-    """
-    if value is None:
-        return "–"
-    if isinstance(value, str):
-        return value
-    if isinstance(value, int):
-        return f"{value:,}"
-    if value and abs(value) < 1e-3:
-        return f"{value:.3e}"
-    if abs(value) >= 1e4:
-        return f"{value:,.1f}".removesuffix(".0")
-    return f"{value:.4f}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from bertkit.errors import DataError, RecipeError
+from bertkit.errors import RecipeError
 from bertkit.files import check_new_file, into_folder, write_whole
 from bertkit.inference.outcomes import Outcome, outcome_of
 from bertkit.reporting.content import Content, card_parts, content_of
@@ -38,7 +38,7 @@ def report(*runs: str | Path, output: str | Path | None = None, texts: bool = Tr
     Raises:
         RecipeError: no run is given, or one of them twice.
         CheckpointError: a folder holds no run.
-        DataError: the validation set cannot be read, or has changed since the run.
+        DataError: the data of the run cannot be read, or have changed since the run.
         OutputError: the file exists or cannot be written.
     """
     folders = [Path(run) for run in runs]
@@ -103,14 +103,7 @@ def _outcome(run: RunFiles) -> Outcome | None:
     """
     if not run.is_finished or not isinstance(run.recipe.data, FineTuningData):
         return None
-    outcome = outcome_of(run.folder, with_training=True)
-    then = run.record.get("data", {}).get("validation", {}).get("fingerprint")
-    if then is not None and outcome.fingerprint and then != outcome.fingerprint:
-        raise DataError(
-            f"{run.folder}: its validation set ({outcome.source}) has changed since the run, so a report would not "
-            "agree with its results; restore the data"
-        )
-    return outcome
+    return outcome_of(run.folder, with_training=True)
 
 
 def _names(folders: Sequence[Path]) -> list[str]:

@@ -9,13 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertkit.errors import CheckpointError, DataError
+from bertkit.errors import CheckpointError, DataError, shown
 from bertkit.recipe.load import Recipe
 from bertkit.tasks.registry import load_recipe
 
 _COMMAND = re.compile(r"^# Resolved from .*\. To repeat the run: (.+)$")
 _CHANGED = re.compile(r"^# (Resumed, and .+)$")
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
+_OBJECTS = ("data", "truncation", "placement", "hardware", "versions", "baselines")  # keys of run.json
+_LISTS = ("warnings", "phases")
+_NUMBERS = ("train_runtime", "train_tokens_per_second", "num_input_tokens_seen", "eval_runtime")  # of an entry of a log
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,11 @@ def read_run(place: str | Path) -> RunFiles:
     if (folder / "grid.json").is_file():
         raise CheckpointError(f"{place}: a grid of runs; give {folder / 'best'}, or folders in {folder / 'runs'}")
     missing = [name for name in ("recipe.yaml", "run.json") if not (folder / name).is_file()]
+    if missing == ["run.json"] and (folder / "report.html").is_file():
+        raise CheckpointError(
+            f"{place}: contains no run.json, as a run from the Hub; its report is {folder / 'report.html'}, as it was "
+            "pushed, and another can be made from the directory that the run was written to"
+        )
     if missing:
         raise CheckpointError(
             f"{place}: contains no {' and no '.join(missing)}; expected a run directory of `bertkit finetune` or "
@@ -78,8 +86,8 @@ def read_run(place: str | Path) -> RunFiles:
     return RunFiles(
         folder=folder,
         recipe=load_recipe(folder / "recipe.yaml"),
-        record=_json(folder / "run.json"),
-        results=_json(folder / "all_results.json"),
+        record=_record(folder / "run.json"),
+        results=_results(folder / "all_results.json"),
         history=tuple(entry for entry in state.get("log_history", ()) if isinstance(entry.get("step"), int)),
         step=state.get("global_step"),
         max_steps=state.get("max_steps"),
@@ -91,14 +99,47 @@ def read_run(place: str | Path) -> RunFiles:
 def _state(folder: Path) -> Mapping[str, Any]:
     """Returns the state of the Trainer at the end of the run, or at its last checkpoint."""
     if (folder / "trainer_state.json").is_file():
-        return _json(folder / "trainer_state.json")
+        return _checked_state(folder / "trainer_state.json")
     checkpoints = [
         (int(found[1]), path) for path in folder.iterdir() if (found := _CHECKPOINT.fullmatch(path.name)) is not None
     ]
     for _, path in sorted(checkpoints, reverse=True):
         if (path / "trainer_state.json").is_file():
-            return _json(path / "trainer_state.json")
+            return _checked_state(path / "trainer_state.json")
     return {}
+
+
+def _checked_state(path: Path) -> Mapping[str, Any]:
+    """Returns a state whose steps are integers and whose log has entries; raises DataError for others."""
+    state = _json(path)
+    history = state.get("log_history", [])
+    is_log = isinstance(history, list) and all(isinstance(entry, dict) for entry in history)
+    if not is_log or not all(isinstance(entry.get(key, 0), (int, float)) for entry in history for key in _NUMBERS):
+        raise _damaged(path, "log_history is not a list of logged numbers")
+    for key in ("global_step", "max_steps"):
+        if not isinstance(state.get(key, 0), int):
+            raise _damaged(path, f"{key} is no number of steps")
+    return state
+
+
+def _record(path: Path) -> Mapping[str, Any]:
+    record = _json(path)
+    kinds = [(key, dict, "an object") for key in _OBJECTS] + [(key, list, "a list") for key in _LISTS]
+    for key, kind, name in kinds:
+        if not isinstance(record.get(key, kind()), kind):
+            raise _damaged(path, f"{key} is not {name}")
+    for key in ("data", "truncation"):
+        if not all(isinstance(facts, dict) for facts in record.get(key, {}).values()):
+            raise _damaged(path, f"{key} does not hold an object for each split")
+    return record
+
+
+def _results(path: Path) -> Mapping[str, float]:
+    results = _json(path)
+    wrong = [key for key, value in results.items() if not isinstance(value, (int, float, type(None)))]
+    if wrong:
+        raise _damaged(path, f"{shown(wrong[0])} is no number")
+    return results
 
 
 def _json(path: Path) -> dict[str, Any]:
@@ -112,7 +153,11 @@ def _json(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise DataError(f"{path}: damaged ({error}); restore it from a copy of the run") from error
+        raise _damaged(path, str(error)) from error
     if not isinstance(found, dict):
-        raise DataError(f"{path}: damaged (expected one object); restore it from a copy of the run")
+        raise _damaged(path, "expected one object")
     return found
+
+
+def _damaged(path: Path, fault: str) -> DataError:
+    return DataError(f"{path}: damaged ({fault}); restore it from a copy of the run")

@@ -11,7 +11,8 @@ from bertkit.inference.outcomes import Outcome
 from bertkit.metrics.pretraining import TOKENS
 from bertkit.reporting.content import Content, judged_of
 from bertkit.reporting.curves import overlaid, readable
-from bertkit.reporting.page import DrawnSection, draw_section, number
+from bertkit.reporting.page import DrawnSection, draw_section
+from bertkit.reporting.texts import number
 from bertkit.sharing.model_card import without_paths
 from bertkit.tasks.report_parts import Cell, DataTable
 

@@ -1,4 +1,4 @@
-"""Texts of examples with marked spans, cut to a length that a page can hold."""
+"""Numbers and texts as a page shows them: rounded, and with marked spans, cut to a length that it can hold."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from bertkit.tasks.report_parts import PREDICTED, TRUE, Mark
+from bertkit.tasks.report_parts import PREDICTED, TRUE, Cell, Mark
 
 _LONGEST = 700  # characters of a text in the page
 _BEFORE = 150  # characters before the first mark of a longer text
@@ -53,3 +53,27 @@ def pieces(text: str, marks: Sequence[Mark]) -> list[Piece]:
     if end < len(text):
         found.append(Piece(f" … ({len(text) - (end - begin):,} more characters)", "", ""))
     return found
+
+
+def is_number(value: Cell) -> bool:
+    """Returns whether a cell holds a number or nothing."""
+    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
+
+
+def number(value: Cell) -> str:
+    """Formats a cell: four decimals for floats of usual size, None as a dash.
+
+    >>> [number(value) for value in (0.91234, 12345, 2.0, 123456.5, 1e-6, None, "PER", 61253104.0)]
+    ['0.9123', '12,345', '2.0000', '123,456.5', '1.000e-06', '–', 'PER', '61,253,104']
+    """
+    if value is None:
+        return "–"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int):
+        return f"{value:,}"
+    if value and abs(value) < 1e-3:
+        return f"{value:.3e}"
+    if abs(value) >= 1e4:
+        return f"{value:,.1f}".removesuffix(".0")
+    return f"{value:.4f}"

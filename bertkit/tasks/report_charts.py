@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bertkit.progress import counted
 from bertkit.tasks.report_parts import Chart
 
 if TYPE_CHECKING:
@@ -31,7 +32,13 @@ def short(name: str, most: int = _LONGEST_NAME) -> str:
 
 
 def confusion_charts(
-    name: str, title: str, counts: np.ndarray, names: Sequence[str], *, for_card: bool = False
+    name: str,
+    title: str,
+    counts: np.ndarray,
+    names: Sequence[str],
+    *,
+    unit: tuple[str, str] = ("example", "examples"),
+    for_card: bool = False,
 ) -> list[Chart]:
     """Returns two confusion matrices: the shares of each true class, and the counts.
 
@@ -39,19 +46,21 @@ def confusion_charts(
         name, title: of the first chart.
         counts: (C, C), true classes by predicted ones.
         names: the C classes.
+        unit: singular and plural of what is counted.
         for_card: whether the model card shows the first one.
     """
     totals = counts.sum(axis=1, keepdims=True)
     shares = np.divide(counts, totals, out=np.zeros(counts.shape), where=totals > 0)
     right, number = int(np.trace(counts)), int(counts.sum())
-    alt = f"Confusion matrix of {len(names)} classes: {right:,} of {number:,} on the diagonal."
+    classes = counted(len(names), "class", "classes")
+    alt = f"Confusion matrix of {classes}: {right:,} of {counted(number, *unit, form=',')} on the diagonal."
     side = min(2.7 + 0.34 * max(len(names) - 3, 0), 8.0)
     size = (side + 1.0, side + 0.5)
     return [
         Chart(
             name, f"{title}, share of each true class", alt, _matrix(shares, names, "{:.2f}"), size, for_card=for_card
         ),
-        Chart(f"{name}-counts", f"{title}, number of examples", alt, _matrix(counts, names, "{:,d}"), size),
+        Chart(f"{name}-counts", f"{title}, number of {unit[1]}", alt, _matrix(counts, names, "{:,d}"), size),
     ]
 
 
@@ -112,14 +121,15 @@ def curve_chart(
     return Chart(name, title, alt, draw, (4.3, 3.8), note)
 
 
-def reliability_chart(stated: np.ndarray, is_right: np.ndarray, ece: float, bins: int) -> Chart:
-    """Returns a reliability diagram: the accuracy by stated probability, and the number of examples below it.
+def reliability_chart(stated: np.ndarray, is_right: np.ndarray, ece: float, bins: int, counts_of: str) -> Chart:
+    """Returns a reliability diagram: the accuracy by stated probability, and the number of probabilities below it.
 
     Args:
         stated: (N,), probabilities.
         is_right: (N,), whether the prediction with this probability is right.
         ece: expected calibration error of these values.
         bins: number of bins of equal width.
+        counts_of: what has one of these probabilities each, in the plural.
     """
     places = np.minimum((stated * bins).astype(np.int64), bins - 1)
     counts = np.bincount(places, minlength=bins)
@@ -136,7 +146,7 @@ def reliability_chart(stated: np.ndarray, is_right: np.ndarray, ece: float, bins
         above.set(ylabel="observed frequency", ylim=(0, 1.02), xlim=(0, 1))
         above.legend(fontsize=8, loc="upper left")
         below.bar(centres, counts, width=0.9 / bins, color="C0", alpha=0.6)
-        below.set(xlabel="stated probability", ylabel="examples")
+        below.set(xlabel="stated probability", ylabel=counts_of)
 
     alt = f"Reliability diagram with {bins} bins; expected calibration error {ece:.4f}."
     return Chart("reliability", "Reliability of the probabilities", alt, draw, (4.3, 3.8))

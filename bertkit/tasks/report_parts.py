@@ -68,11 +68,20 @@ class DataTable:
 
 @dataclass(frozen=True)
 class Section:
-    """Charts and tables below one heading."""
+    """Charts and tables below one heading.
+
+    Attributes:
+        title: the heading.
+        parts: the charts and tables.
+        note: explanation below the heading.
+        remarks: what a reader of the scores must know, such as classes that are never predicted; a sentence each. They
+            are shown with the scores.
+    """
 
     title: str
     parts: Sequence[Chart | DataTable]
     note: str = ""
+    remarks: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -101,6 +110,7 @@ class Mistake:
         true, predicted: the reference and the prediction in a few words.
         texts: the texts of the example by column, with their marks.
         suspect: whether the reference itself is probably wrong.
+        measure: what ``sureness`` is, the heading of its column: ``sureness`` or ``error``.
     """
 
     row: int
@@ -109,8 +119,12 @@ class Mistake:
     predicted: str
     texts: Sequence[tuple[str, str, Sequence[Mark]]]
     suspect: bool = False
+    measure: Literal["sureness", "error"] = "sureness"
 
 
 def surest(mistakes: Sequence[Mistake]) -> list[Mistake]:
-    """Returns the first `MOST_MISTAKES`, the surest first; of equally sure ones, by their row."""
-    return sorted(mistakes, key=lambda each: (-each.sureness, each.row))[:MOST_MISTAKES]
+    """Returns the first `MOST_MISTAKES`, the surest first; of equally sure ones, by their row.
+
+    Numbers that differ by rounding count as equal, so that the order is the same on all devices.
+    """
+    return sorted(mistakes, key=lambda each: (-round(each.sureness, 4), each.row))[:MOST_MISTAKES]

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
+from bertkit.progress import counted
+
 if TYPE_CHECKING:
     from datasets import Dataset
 
@@ -276,4 +278,5 @@ class Truncation:
         if not self.examples:
             return "nothing cut"
         share = 100 * self.examples / self.of_examples
-        return f"{self.examples:,} of {self.of_examples:,} inputs cut ({share:.1f} %), {self.tokens:,} tokens lost"
+        inputs, tokens = counted(self.of_examples, "input", form=","), counted(self.tokens, "token", form=",")
+        return f"{self.examples:,} of {inputs} cut ({share:.1f} %), {tokens} lost"

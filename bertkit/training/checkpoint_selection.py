@@ -1,4 +1,7 @@
-"""Selection of the best checkpoint by the task's main metric, and early stopping."""
+"""Selection of the best checkpoint by the task's main metric, and early stopping.
+
+Of checkpoints with equal values of the metric the one with the lower loss is kept: see `BertkitTrainer`.
+"""
 
 from __future__ import annotations
 
@@ -52,9 +55,10 @@ def kept_step(trainer: Trainer) -> str | None:
     best = state.best_global_step
     if not arguments.load_best_model_at_end or not best or best == state.global_step:
         return None
-    evaluations = sum("eval_loss" in entry for entry in state.log_history)
     metric = (arguments.metric_for_best_model or "loss").removeprefix("eval_")
-    return f"kept: step {best}, the best of {evaluations} evaluations by {metric}; the scores are those of this step"
+    values = [entry.get(f"eval_{metric}") for entry in state.log_history if "eval_loss" in entry]
+    criterion = f"{metric}, of equal ones by loss" if values.count(state.best_metric) > 1 else metric
+    return f"kept: step {best}, the best of {len(values)} evaluations by {criterion}; the scores are those of this step"
 
 
 def _asked(recipe: Recipe) -> list[str]:

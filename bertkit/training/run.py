@@ -13,6 +13,7 @@ from typing import Any
 
 from accelerate import PartialState
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
+from transformers.utils.import_utils import enable_tf32
 
 from bertkit.checkpoint.load import save_tokenizer
 from bertkit.errors import PlacementError, RecipeError, shortened
@@ -86,6 +87,8 @@ class RunInProgress:
         self.record = RunRecord(recipe, self.placement)
         self.tracking = Tracking(recipe, self.output_dir)
         self.metrics: dict[str, float] = {}
+        self._kept: str | None = None  # which step's weights the run has, if not those of the last one
+        self._resumed_from: int | None = None  # step
         if push_to_hub is not None:
             check_login(push_to_hub)
 
@@ -175,14 +178,17 @@ class RunInProgress:
                     raise
                 raise RecipeError(f"train.metric_for_best_model: {error.args[0]}") from error
             trainer.check_finite(weights=True)
-            if line := kept_step(trainer):
-                say(line)
+            self._kept = kept_step(trainer)
+            if self._kept:
+                say(self._kept)
             with self.files(sum(weight.nbytes for weight in trainer.model.parameters())) as folder:
                 trainer.save_weights(folder)
             if self.is_main_process:
                 with self.files() as folder:
                     trainer.state.save_to_json(str(folder / "trainer_state.json"))
             trainer.leave_mixed_precision()
+            if trainer.in_mixed_precision:
+                enable_tf32(False)  # a setting of the whole process
             of_run = {
                 "train_loss": trainer.loss_of_run(outcome.metrics),
                 "train_samples": len(trainer.train_dataset),
@@ -221,6 +227,8 @@ class RunInProgress:
             with self.files() as folder:
                 save_tokenizer(tokenizer, folder)
         checkpoint = last_checkpoint(self.output_dir) if self.resume else None
+        if checkpoint is not None:
+            self._resumed_from = int(checkpoint.name.removeprefix("checkpoint-"))
         if self.resume:
             say(f"resuming from {checkpoint}" if checkpoint else "resuming: no complete checkpoint, so from the start")
         return str(checkpoint) if checkpoint else None
@@ -259,7 +267,13 @@ class RunInProgress:
         """
         if self.is_main_process:
             state = trainer.state
-            facts: dict[str, Any] = {"tokens_seen": state.num_input_tokens_seen, "steps": state.global_step}
+            facts: dict[str, Any] = {
+                "tokens_seen": state.num_input_tokens_seen,
+                "steps": state.global_step,
+                "resumed_from_step": self._resumed_from,
+                "kept": self._kept,
+                "wall_time": self.record.wall_time(),  # the same in all reports, however long the first one takes
+            }
             if self.placement.device == "xla":
                 from bertkit.training.placements.xla import compilations
 

@@ -18,6 +18,7 @@ from bertkit import __version__
 from bertkit.errors import DataError, OutputError, RecipeError, TrainingError
 from bertkit.files import check_links, is_temporary, write_json
 from bertkit.placement.environment import processor
+from bertkit.placement.resolve import EVALUATION_PRECISION
 from bertkit.progress import warnings_said
 from bertkit.recipe.hub import HubSettings
 from bertkit.recipe.load import Recipe
@@ -68,6 +69,9 @@ class Run:
 class RunRecord:
     """Contents of ``run.json``; ``wall_time`` is in seconds, for a resumed run since its resumption.
 
+    ``evaluation_precision`` is that of the scores at the end of the run, of its predictions, and of all later ones of
+    `bertkit.report` and `bertkit.compare`.
+
     Attributes:
         recipe, placement: of the run.
         data: facts of each split, or of the corpus.
@@ -91,6 +95,10 @@ class RunRecord:
         """Returns the versions of the packages that results depend on."""
         return {"bertkit": __version__, **{name: version(name) for name in _PACKAGES}}
 
+    def wall_time(self) -> float:
+        """Returns the seconds since the start, for a resumed run since its resumption."""
+        return round(time.time() - self.started, 1)
+
     def write(self, output_dir: Path, **facts: Any) -> None:
         """Writes ``run.json``."""
         record = {
@@ -103,6 +111,7 @@ class RunRecord:
                 "mixed_precision": self.placement.mixed_precision,
                 "per_device_train_batch_size": self.placement.per_device_train_batch_size,
                 "gradient_accumulation_steps": self.placement.gradient_accumulation_steps,
+                "evaluation_precision": EVALUATION_PRECISION,
             },
             "hardware": {"device": device_name(self.placement.device), "processor": processor()},
             "seed": self.recipe.train["seed"],
@@ -112,7 +121,7 @@ class RunRecord:
             "collapse": self.collapse,
             "warnings": warnings_said(),
             **self.curves,
-            "wall_time": round(time.time() - self.started, 1),
+            "wall_time": self.wall_time(),
             **facts,
         }
         write_json(output_dir / "run.json", record, default=str)

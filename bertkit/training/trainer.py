@@ -8,6 +8,7 @@ processes, and with progress on stderr. Additions for single placements, such as
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -92,7 +93,8 @@ class BertkitTrainer(Trainer):
         evaluated: the data set of the last evaluation; outputs are in its order, see
             `bertkit.training.evaluation`.
         teacher_bytes: size of the weights of a teacher that stays on the device during the training.
-        in_mixed_precision: the model was trained in a precision other than float32.
+        in_mixed_precision: the model was trained in a precision other than float32; TF32, which ``torch_compile`` turns
+            on, is one.
     """
 
     batches: GlobalBatches
@@ -120,10 +122,11 @@ class BertkitTrainer(Trainer):
         self._evaluation: EvaluationLoss | None = None
         self.evaluated: Any = None
         self._outputs: Any = None
-        self.in_mixed_precision = args.bf16 or args.fp16
+        self.in_mixed_precision = bool(args.bf16 or args.fp16 or args.tf32 or args.torch_compile)
         self._losses_before = 0.0  # sum of the losses of the steps before the resumption
         self._norm: torch.Tensor | float | None = None  # of the gradients of the last step
         self._learning_rate = 0.0  # of the last step
+        self._seconds_between_steps = 0.0  # of logs, evaluations and checkpoints since the start or the resumption
         with_progress = [Progress(what), _Bookkeeping(self), *(callbacks or [])]
         in_order = None if compute_metrics is None else self._scores_in_order
         super().__init__(model=model, args=args, callbacks=with_progress, compute_metrics=in_order, **kwargs)
@@ -136,6 +139,7 @@ class BertkitTrainer(Trainer):
     def _init_training_state(self, max_steps: int, *args: Any) -> tuple[int, int]:
         """Restores the state of a checkpoint; returns the epoch to start with and the batches of it to skip."""
         _, num_train_epochs, *_ = args
+        self._seconds_between_steps = 0.0
         place = super()._init_training_state(max_steps, *args)
         self._losses_before = self.state.stateful_callbacks.get(_LOSSES, 0.0)
         stopped = [each for each in self.callback_handler.callbacks if isinstance(each, EarlyStoppingCallback)]
@@ -147,6 +151,17 @@ class BertkitTrainer(Trainer):
     def _get_grad_norm(self, model: torch.nn.Module, grad_norm: Any = None) -> Any:
         self._norm, self._learning_rate = super()._get_grad_norm(model, grad_norm), self._get_learning_rate()
         return self._norm
+
+    def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
+        # The device has computed the step: `_Bookkeeping` reads the loss before each log, evaluation and checkpoint.
+        begun = time.perf_counter()
+        super()._maybe_log_save_evaluate(*args, **kwargs)
+        self._seconds_between_steps += time.perf_counter() - begun
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Logs values; ``train_tokens_per_second``, which transformers computes since ``start_time``, is of the
+        steps alone."""
+        super().log(logs, None if start_time is None else start_time + self._seconds_between_steps)
 
     def check_finite(self, weights: bool = False) -> None:
         """Checks the losses since the last log and the last norm of the gradients, optionally also the weights.
@@ -167,6 +182,22 @@ class BertkitTrainer(Trainer):
                 f"{self._learning_rate:.3g}; use a lower train.learning_rate, or more train.warmup_steps, in a "
                 "new run. " + (f"The last checkpoint is {kept}" if kept else "There is no checkpoint")
             )
+
+    def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
+        """Compares an evaluation with the best one; of equal values of the metric the lower loss is better.
+
+        Early stopping counts the metric alone.
+        """
+        best_step = self.state.best_global_step
+        is_best = super()._determine_best_metric(metrics, trial)
+        name = f"eval_{(self.args.metric_for_best_model or '').removeprefix('eval_')}"
+        if is_best or not best_step or metrics.get(name) != self.state.best_metric:
+            return is_best
+        of_best = [entry for entry in self.state.log_history if entry["step"] == best_step and "eval_loss" in entry]
+        if not of_best or not metrics.get("eval_loss", float("inf")) < of_best[-1]["eval_loss"]:
+            return False
+        self.state.best_global_step = self.state.global_step
+        return True
 
     def own_weights(self) -> list[torch.Tensor]:
         """Returns the weights that this process has."""
@@ -383,11 +414,13 @@ class BertkitTrainer(Trainer):
     def tokens_per_second(self, metrics: dict[str, float]) -> float:
         """Computes the tokens per second over all processes, without padding, since the start or the resumption.
 
+        Evaluations and checkpoints do not count.
+
         Args:
-            metrics: metrics from ``train``, with ``train_runtime`` in seconds.
+            metrics: metrics from ``train``, with ``train_runtime`` in seconds, which has them.
         """
         tokens = self.state.num_input_tokens_seen - self._initial_num_input_tokens_seen
-        return round(tokens / metrics["train_runtime"], 1)
+        return round(tokens / (metrics["train_runtime"] - self._seconds_between_steps), 1)
 
     def last_evaluation(self) -> dict[str, float] | None:
         """Returns the results of an evaluation at the current step, if there was one, so that it need not be

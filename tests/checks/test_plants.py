@@ -400,6 +400,22 @@ def test_the_place_of_a_row_is_its_line(table, no_trial):
     assert finding.where == "train (train.csv, line 9)"
 
 
+@pytest.mark.parametrize(
+    ("plant", "code", "expected"),
+    [
+        (third_class(5, 2), "rare-class", "1 class has fewer than 10 examples"),
+        (third_class(20, 0), "labels-in-one-split", "is not in validation, so its scores are not measured"),
+        (shared, "split-overlap", "%) of validation has the same"),
+        (conflicting, "label-conflict", "1 text has several labels"),
+        (edit(7, lambda text: "\u200b"), "empty-text", "%) has a text without visible characters"),
+    ],
+)
+def test_one_thing_has_a_verb_in_the_singular(table, no_trial, plant, code, expected):
+    plant(table)
+    [message] = [finding.message for finding in table.report().findings if finding.code == code]
+    assert expected in message
+
+
 def test_labels_are_quoted_with_their_counts(table, no_trial):
     misspelt(table)
     table.train[0]["label"] = "no  "

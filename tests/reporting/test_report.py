@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-import dataclasses
 import html
 import json
+import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from sklearn.metrics import average_precision_score, confusion_matrix, precision_recall_fscore_support
 
 from bertkit import compare, finetune, report
 from bertkit.errors import CheckpointError, DataError, OutputError, RecipeError
 from bertkit.files import write_json
+from bertkit.inference import predictor
 from bertkit.inference.outcomes import outcome_of
 from bertkit.reporting.content import content_of
 from bertkit.reporting.run_files import read_run
 from bertkit.reporting.side_by_side import side_by_side
 from bertkit.tasks.arrays import softmax
+from bertkit.tasks.registry import load_recipe
+from bertkit.tasks.report_parts import Mistake
+from bertkit.training import run_directory
 
 
 def test_a_run_leaves_a_page_without_links_to_others(hostile_run, page):
@@ -62,10 +68,10 @@ def test_the_numbers_are_those_of_the_results_and_of_scikit_learn(hostile_run, p
         assert [float(cell) for cell in row[1:5]] == pytest.approx([*(each[c] for each in scores[:3]), ap], abs=2e-4)
         assert row[5:7] == [str(scores[3][c]), str((predicted == c).sum())]
     right = np.trace(confusion_matrix(labels, predicted))
-    assert any(f"{right} of {len(labels)} on the diagonal" in alt for alt in found.images)
+    assert any(f"{right} of {len(labels)} examples on the diagonal" in alt for alt in found.images)
     wrong = found.tables["Wrong predictions"][1:]
     assert len(wrong) == (predicted != labels).sum()
-    surest = np.lexsort((np.arange(len(labels)), -probabilities.max(axis=1)))
+    surest = np.lexsort((np.arange(len(labels)), -probabilities.max(axis=1).round(4)))
     assert [int(row[0].split()[0]) for row in wrong] == [row + 1 for row in surest if predicted[row] != labels[row]]
 
 
@@ -123,15 +129,153 @@ def test_what_is_no_run_is_refused(tmp_path, copied):
         report(run)
 
 
-def test_changed_data_are_refused_and_the_report_stays(copied, tmp_path):
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_changed_data_are_refused_and_the_report_stays(copied, split):
+    run = copied()
+    record = json.loads((run / "run.json").read_text())
+    record["data"][split]["fingerprint"] = "sha256:other"
+    write_json(run / "run.json", record)
+    before = (run / "report.html").read_bytes()
+    with pytest.raises(DataError, match=rf"the data of {split} .* have changed since the run"):
+        report(run)
+    assert (run / "report.html").read_bytes() == before
+
+
+def test_compare_refuses_changed_data(copied):
     run = copied()
     record = json.loads((run / "run.json").read_text())
     record["data"]["validation"]["fingerprint"] = "sha256:other"
     write_json(run / "run.json", record)
-    before = (run / "report.html").read_bytes()
-    with pytest.raises(DataError, match="has changed since the run"):
+    with pytest.raises(DataError, match="have changed since the run"):
+        compare(run, copied("other"))
+
+
+def test_a_run_from_the_hub_has_its_report(copied):
+    run = copied()
+    (run / "run.json").unlink()
+    with pytest.raises(CheckpointError, match=r"as a run from the Hub; its report is .*report\.html"):
         report(run)
-    assert (run / "report.html").read_bytes() == before
+    recipe = (run / "recipe.yaml").read_text()
+    (run / "recipe.yaml").write_text(re.sub(r"_file: .*/", "_file: …/", recipe))
+    with pytest.raises(CheckpointError, match="names no folders"):
+        outcome_of(run)
+
+
+def shown(path):
+    """The text of a page without its pictures: their coordinates have more digits than the numbers that are shown."""
+    source = re.sub(r"<svg.*?</svg>", "", path.read_text(), flags=re.DOTALL)
+    return re.sub(r'data-value="[^"]*"', "", source)
+
+
+@pytest.mark.parametrize("precision", ["no", "bf16"])
+def test_a_report_made_again_shows_the_same_numbers(hostile_run, tmp_path, monkeypatch, precision):
+    """Also on a device whose own precision is another one, as fp16 is on GPUs."""
+    recipe = load_recipe(hostile_run.output_dir / "recipe.yaml", {"placement.mixed_precision": precision})
+    clock = iter(range(0, 10_000, 7))  # also for the time of the run, though drawing takes some
+    monkeypatch.setattr(run_directory.time, "time", lambda: next(clock))
+    if precision == "bf16":
+        monkeypatch.setattr(torch.backends, "fp32_precision", "tf32")  # as torch_compile sets it on GPUs
+    run = finetune(recipe, output_dir=tmp_path / "run")
+    assert precision == "no" or torch.backends.fp32_precision == "ieee"
+    monkeypatch.undo()
+    record = json.loads((run.output_dir / "run.json").read_text())
+    assert record["placement"]["evaluation_precision"] == "float32"
+    of_device = predictor.inference_dtype
+    monkeypatch.setattr(
+        predictor,
+        "inference_dtype",
+        lambda precision, device: torch.bfloat16 if precision == "auto" else of_device(precision, device),
+    )
+    outcome = outcome_of(run.output_dir)
+    again = outcome.task.score(outcome.outputs, outcome.features, outcome.examples)
+    for name, value in again.items():
+        assert f"{value:.4f}" == f"{run.metrics[f'eval_{name}']:.4f}"
+    assert shown(report(run.output_dir, output=tmp_path / "again.html")) == shown(run.output_dir / "report.html")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("trainer_state.json", '{"log_history": 3}'),
+        ("trainer_state.json", '{"log_history": [1, {"step": 2, "loss": 1.0}]}'),
+        ("trainer_state.json", '{"log_history": [{"step": 1, "train_runtime": "a", "num_input_tokens_seen": 3}]}'),
+        ("trainer_state.json", '{"log_history": [], "global_step": "x"}'),
+        ("trainer_state.json", "[]"),
+        ("run.json", '{"finished": true, "data": 3}'),
+        ("run.json", '{"finished": true, "data": {"train": 3}}'),
+        ("run.json", '{"finished": true, "warnings": "none"}'),
+        ("all_results.json", '{"eval_accuracy": "x"}'),
+    ],
+)
+def test_damaged_files_are_named(copied, name, content):
+    run = copied()
+    (run / name).write_text(content)
+    with pytest.raises(DataError, match=rf"{re.escape(name)}: damaged \(.*\); restore it"):
+        report(run)
+
+
+def test_remarks_stand_with_the_scores(hostile_run, copied, tmp_path):
+    """A model that predicts one class, and an interval without a width, which is not shown."""
+    run, outcome = read_run(hostile_run.output_dir), outcome_of(hostile_run.output_dir, with_training=True)
+    labels = np.asarray(outcome.features["labels"])
+    right = content_of(run, replace(outcome, outputs=20 * np.eye(4)[labels]), texts=True, finished=True)
+    assert not any("never predicted" in remark or "chance" in remark for remark in right.remarks)
+    intervals = [(score.low, score.high) for score in right.scores]
+    assert all(low is None or low < high for low, high in intervals)
+    constant = content_of(run, replace(outcome, outputs=np.eye(4)[[0] * len(labels)]), texts=True, finished=True)
+    [never] = [remark for remark in constant.remarks if "never predicted" in remark]
+    assert never.startswith("3 of 4 classes are never predicted: ")
+    kept = replace(run, record={**run.record, "kept": "kept: step 2, the best of 3 evaluations by accuracy"})
+    assert (
+        "Kept: step 2, the best of 3 evaluations by accuracy."
+        in content_of(kept, outcome, texts=True, finished=True).remarks
+    )
+    copy = copied()
+    write_json(copy / "run.json", {**json.loads((copy / "run.json").read_text()), "kept": "kept: step 2 of <3>"})
+    for source in (report(copy), report(copy, hostile_run.output_dir, output=tmp_path / "both.html")):
+        assert "<li>Kept: step 2 of &lt;3&gt;.</li>" in source.read_text()
+
+
+@pytest.mark.parametrize(
+    ("number", "measure", "expected"),
+    [
+        (1, "sureness", "1 wrong prediction."),
+        (2, "sureness", "2 wrong predictions, the surest first."),
+        (100, "sureness", "The 100 wrong predictions that the model is surest of."),
+        (1, "error", "1 prediction, with the largest error first."),
+        (3, "error", "3 predictions, those with the largest error first."),
+    ],
+)
+def test_the_number_of_errors_is_said(hostile_run, number, measure, expected):
+    content = content_of(read_run(hostile_run.output_dir), None, texts=True, finished=True)
+    mistakes = tuple(Mistake(row, 0.5, "a", "b", [], measure=measure) for row in range(number))
+    assert replace(content, mistakes=mistakes).heading_of_mistakes == expected
+
+
+def test_a_resumed_run_records_its_step(hostile_run, tmp_path):
+    recipe = load_recipe(hostile_run.output_dir / "recipe.yaml")
+    short, whole = (load_recipe(recipe, {"train.max_steps": steps, "train.report": False}) for steps in (2, 4))
+    finetune(short, output_dir=tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["resumed_from_step"] is None
+    finetune(whole, output_dir=tmp_path / "run", resume=True)
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["resumed_from_step"] == 2
+
+
+def test_times_of_a_resumed_run_are_named(hostile_run):
+    run = read_run(hostile_run.output_dir)
+    assert "resumed" not in content_of(run, None, texts=True, finished=True).facts["Cost"]
+    resumed = replace(run, record={**run.record, "resumed_from_step": 4})
+    assert content_of(resumed, None, texts=True, finished=True).facts["Cost"]["resumed"] == (
+        "after step 4; times and speed are of the steps since then"
+    )
+
+
+def test_documents_are_not_called_examples(hostile_run):
+    run = read_run(hostile_run.output_dir)
+    corpus = {"files": ["books"], "documents": 40, "held_out_documents": 1, "fingerprint": "0"}
+    data = content_of(replace(run, record={"data": {"corpus": corpus}}), None, texts=True, finished=True).data
+    assert data.columns[2] == "documents"
+    assert data.note == "1 document is held out, as the validation set."
 
 
 def test_two_runs_show_the_sentences_of_compare(copied, page, tmp_path):
@@ -157,7 +301,7 @@ def test_a_collapsed_run_is_named(hostile_run, texts, expected):
     run, outcome = read_run(hostile_run.output_dir), outcome_of(hostile_run.output_dir, with_training=True)
     labels = np.asarray(outcome.features["labels"])
     good = np.full_like(labels, outcome.task.task.label_names.index("good"))
-    outcomes = [dataclasses.replace(outcome, outputs=np.eye(4)[each]) for each in (good, labels)]
+    outcomes = [replace(outcome, outputs=np.eye(4)[each]) for each in (good, labels)]
     contents = [content_of(run, each, texts=texts, finished=True) for each in outcomes]
     assert expected in contents[0].notices[0]
     assert not contents[1].notices

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from bertkit import metrics
 from bertkit.metrics.entities import count_entities
-from bertkit.reporting.curves import curve_section, throughput
 from bertkit.reporting.texts import pieces
+from bertkit.tasks.classification.report import class_sections
 from bertkit.tasks.ner.report import entity_mistakes, entity_sections, f1_terms, known_texts
 from bertkit.tasks.question_answering.decoding import Decoded, Span
 from bertkit.tasks.question_answering.report import answer_mistakes, question_sections, threshold_curve
@@ -17,6 +18,13 @@ from bertkit.tasks.report_parts import Mark
 WORDS = [["Ada", "Lovelace", "in", "London"], ["the", "Times", "of", "Paris"], ["nothing", "here"]]
 TRUE = [["B-PER", "I-PER", "O", "B-LOC"], ["B-ORG", "I-ORG", "O", "B-LOC"], ["O", "O"]]
 OWN = [["B-PER", "O", "O", "B-LOC"], ["O", "B-ORG", "O", "B-ORG"], ["B-LOC", "O"]]
+
+
+def drawn(chart):
+    """The axes of a chart."""
+    figure = Figure()
+    chart.draw(figure)
+    return figure.axes[0]
 
 
 def parts(sections):
@@ -98,6 +106,53 @@ def test_question_words_and_lengths():
     assert "no answer 50.000 (2); 1 50.000 (2)" in found["F1 by length of the shortest answer"].alt
 
 
+def test_no_answer_to_an_answer_of_articles_is_wrong():
+    """The official scorer of SQuAD 2.0 gives 0 to no answer where there is one, though "the" has no words."""
+    answers = [{"text": ["the"], "answer_start": [0]}]
+    [silent] = [decoded("a", 1, 2)]
+    given = [{"id": "0", "prediction_text": "a", "no_answer_probability": silent.null_odds}]
+    scores = metrics.compute("squad_v2", given, [{"id": "0", "answers": answers[0]}], no_answer_threshold=0.0)
+    [row, _] = parts(question_sections(["Where?"], answers, [silent], 0.0))["Scores by answerability"].rows
+    assert row[1:3] == (scores["exact"], scores["f1"]) == (0.0, 0.0)
+
+
+def test_equal_answers_are_not_wrong():
+    """SQuAD 1.1 gives an F1 of 0 to two equal answers without words."""
+    answers = [{"text": ["the"], "answer_start": [0]}]
+    assert answer_mistakes(["Where?"], ["the end"], answers, [decoded("the", 2, 0)], None) == []
+
+
+def test_the_threshold_of_the_scores_is_in_its_chart():
+    chart = parts(question_sections(["Where?"] * 4, ANSWERS, DECODED, -20.0))["Threshold of no answer"]
+    axes = drawn(chart)
+    low, high = axes.get_xlim()
+    assert low < -20 < high
+    assert axes.get_ylim()[0] == 0
+    assert all(line.get_xdata()[0] <= low for line in axes.get_lines()[:2])  # the scores there are drawn
+
+
+FREQUENCIES = [((11, 14, 44), "linear"), ((2, 50, 900), "log"), ((0, 5, 9), "linear")]
+
+
+@pytest.mark.parametrize(("frequency", "scale"), FREQUENCIES)
+def test_frequencies_of_classes_have_ticks(frequency, scale):
+    labels, names = np.array([0, 1, 2]), ["a", "b", "c"]
+    sections = class_sections(labels, np.eye(3), labels, names, np.array(frequency))
+    axes = drawn(parts(sections)["F1 by frequency of the class"])
+    assert axes.get_xscale() == scale
+    low, high = axes.get_xlim()
+    assert len([tick for tick in axes.get_xticks() if low <= tick <= high]) >= 3
+    assert axes.get_ylim()[0] == 0
+
+
+def test_a_reliability_diagram_says_what_it_counts():
+    labels = np.array([[1, 0], [0, 1], [1, 1]])
+    sections = class_sections(labels, labels * 0.9, labels, ["a", "b"], None)
+    below = drawn(parts(sections)["Reliability of the probabilities"]).figure.axes[1]
+    assert below.get_ylabel() == "labels"
+    assert sum(bar.get_height() for bar in below.patches) == labels.size
+
+
 def test_wrong_answers_keep_their_marks_in_the_excerpt():
     context = f"{'before ' * 100}Rome and {'between ' * 3}May {'after ' * 100}"
     answers = [{"text": ["May"], "answer_start": [context.index("May")]}]
@@ -113,33 +168,3 @@ def test_long_texts_are_cut_around_the_first_mark():
     assert sum(len(piece.text) for piece in shown) < 800
     assert [(piece.text, piece.label) for piece in shown if piece.style] == [("HIT", "X")]
     assert shown[-1].text == " … (9,303 more characters)"
-
-
-def test_throughput_leaves_out_evaluations():
-    history = [
-        {"step": 1, "train_runtime": 1.0, "num_input_tokens_seen": 100},
-        {"step": 1, "eval_loss": 1.0, "eval_runtime": 5.0, "num_input_tokens_seen": 100},
-        {"step": 2, "train_runtime": 8.0, "num_input_tokens_seen": 300},
-    ]
-    assert throughput(history) == ([2], [100.0])
-
-
-def test_curves_have_baselines_and_phases():
-    history = [
-        {"step": step, "loss": 8 - step, "masked_lm_loss": 7.5 - step, "learning_rate": 1e-3, "grad_norm": 1.0}
-        for step in (1, 2)
-    ]
-    history += [
-        {"step": step, "eval_loss": 8 - step, "eval_masked_lm_loss": 7.7 - step, "eval_perplexity": 300.0}
-        for step in (1, 2)
-    ]
-    baselines = {"masked_lm_loss": {"uniform": 7.6, "unigram": 6.5}}
-    phases = [{"first_step": 0, "max_seq_length": 64}, {"first_step": 1, "max_seq_length": 128}]
-    charts = {part.name: part for part in curve_section(history, None, baselines, phases).parts}
-    assert set(charts) == {"loss", "masked-lm-loss", "larger-scores", "learning-rate", "grad-norm"}
-    assert charts["masked-lm-loss"].title == "Masked LM loss"
-    for part in ("training 5.5 at step 2", "validation 5.7 at step 2", "uniform 7.6", "unigram 6.5"):
-        assert part in charts["masked-lm-loss"].alt
-    once = [entry for entry in history if "eval_perplexity" not in entry or entry["step"] == 2]
-    assert "larger-scores" not in {part.name for part in curve_section(once, None, baselines, phases).parts}
-    assert curve_section([], None, {}, []) is None

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import re
 import subprocess
 import sys
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bertkit.checkpoint.load import load_tokenizer
 from bertkit.errors import RecipeError
 from bertkit.tasks.registry import Registry
 
 PACKAGE = Path(__file__).parents[1] / "third_party"
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "tasks.md"
 LEVELS = {1: "good", 2: "bad good", 3: "bad awful plot", 4: "awful bad lovely or plot"}
 TEXTS = ["the film is good", "the awful bad lovely or plot"]
 
@@ -109,6 +114,29 @@ def test_a_push_brings_all_that_the_task_needs(bertkit, hub_models, trained, pre
         bertkit("push", trained, "ada/levels", HF_HUB_DISABLE_XET="1", **there)
         assert {"config.json", "model.safetensors", "recipe.yaml", "README.md"} <= hub.files("ada/levels").keys()
         assert bertkit("predict", "ada/levels", *TEXTS, HF_HUB_DISABLE_XET="1", **there).stdout == predicted
+
+
+@pytest.mark.parametrize("source", ["acme_levels", "documentation"])
+def test_a_long_text_keeps_its_last_token(source, checkpoint, monkeypatch):
+    """The package and the example of the guide truncate as the tokenizer does: [SEP] stays."""
+    if source == "documentation":
+        blocks = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(), re.M | re.S)
+        [code] = [block for block in blocks if "class LevelTask" in block]
+        names: dict[str, Any] = {"__name__": "acme_of_the_guide"}
+        monkeypatch.setitem(sys.modules, "acme_of_the_guide", types.ModuleType("acme_of_the_guide"))
+        exec(code, names)
+        task_class = names["LevelTask"]
+    else:
+        monkeypatch.syspath_prepend(PACKAGE)
+        task_class = importlib.import_module("acme_levels").LevelTask
+    task = task_class(task_class.settings(), task_class.data_settings(max_seq_length=6))
+    tokenizer = load_tokenizer(str(checkpoint))
+    features = task.encode({"text": [*TEXTS, "good"]}, tokenizer)
+    expected = tokenizer([*TEXTS, "good"], truncation=True, max_length=6)
+    assert features["input_ids"] == expected["input_ids"]
+    assert {row[-1] for row in features["input_ids"]} == {tokenizer.sep_token_id}
+    assert features["length"] == list(map(len, expected["input_ids"]))
+    assert features["full_length"] == list(map(len, tokenizer([*TEXTS, "good"])["input_ids"]))
 
 
 def test_help_names_the_task_and_imports_nothing_of_it(bertkit, tmp_path):

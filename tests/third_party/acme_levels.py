@@ -55,10 +55,11 @@ class LevelTask(TableTask):
         return {"text": texts(table, "text")}
 
     def encode(self, examples, tokenizer):
-        whole = tokenizer(list(examples["text"]), return_token_type_ids=True)
-        features = {name: [row[: self.data.max_seq_length] for row in rows] for name, rows in whole.items()}
-        features["full_length"] = [len(row) for row in whole["input_ids"]]
+        read = list(examples["text"])
+        length = self.data.max_seq_length
+        features = dict(tokenizer(read, truncation=True, max_length=length, return_token_type_ids=True))  # keeps [SEP]
         features["length"] = [len(row) for row in features["input_ids"]]
+        features["full_length"] = [len(row) for row in tokenizer(read, verbose=False)["input_ids"]]
         return features | ({"labels": list(examples["labels"])} if "labels" in examples else {})
 
     def decode(self, outputs, features, examples):

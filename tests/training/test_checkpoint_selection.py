@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from safetensors.torch import load_file
 
 from bertkit import finetune
 from bertkit.errors import RecipeError
+from bertkit.training.trainer import BertkitTrainer
 
 # Six steps an epoch. A word decides: accuracy is 1.0 after some epochs and gets no better, while the loss still does.
 LEARNS = {
@@ -55,29 +57,98 @@ def same_weights(one: Path, other: Path) -> bool:
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
+@pytest.fixture
+def rated(monkeypatch):
+    """``rated(scores, losses)``: a context in which the evaluations during training have these accuracies and losses.
+
+    Without ``losses`` they have their own.
+    """
+
+    @contextmanager
+    def rate(scores: list[float], losses: list[float] | None = None):
+        values = iter(zip(scores, losses or [None] * len(scores), strict=True))
+        whole = BertkitTrainer.evaluation_loop
+
+        def evaluation_loop(self, *args, **kwargs):
+            outcome = whole(self, *args, **kwargs)
+            if self.is_in_train:
+                accuracy, loss = next(values)
+                outcome.metrics["eval_accuracy"] = accuracy
+                outcome.metrics.update({} if loss is None else {"eval_loss": loss})
+            return outcome
+
+        with monkeypatch.context() as patches:
+            patches.setattr(BertkitTrainer, "evaluation_loop", evaluation_loop)
+            yield
+
+    return rate
+
+
 @pytest.mark.parametrize("limit", [1, None])
-def test_the_best_by_the_tasks_metric_is_saved_and_the_last_stays_beside_it(train, limit):
-    out = train("run", early_stopping_patience=3, save_total_limit=limit)
+def test_the_best_by_the_tasks_metric_is_saved_and_the_last_stays_beside_it(train, rated, limit):
+    with rated([0.5, 0.9, 0.7, 0.8, 0.6]):
+        out = train("run", early_stopping_patience=3, save_total_limit=limit)
     seen = evaluations(out)
-    best = next(number for number, (_, accuracy, _) in enumerate(seen) if accuracy == 1.0)
-    assert len(seen) == best + 1 + 3 < 9  # three evaluations without a better score
-    assert seen[-1][2] < seen[best][2]  # by the loss it would have gone on
+    assert len(seen) == 5  # three evaluations without a better score
+    assert seen[-1][2] < seen[1][2]  # by the loss it would have gone on
     steps = [step for step, *_ in seen]
     assert steps == [STEPS * epoch for epoch in range(1, len(seen) + 1)]
-    assert steps_of_checkpoints(out) == (steps if limit is None else [steps[best], steps[-1]])
-    assert same_weights(out, out / f"checkpoint-{steps[best]}")
+    assert steps_of_checkpoints(out) == (steps if limit is None else [steps[1], steps[-1]])
+    assert same_weights(out, out / f"checkpoint-{steps[1]}")
     assert not same_weights(out, out / f"checkpoint-{steps[-1]}")
     results = json.loads((out / "eval_results.json").read_text())
-    assert (results["eval_accuracy"], results["eval_loss"]) == pytest.approx(seen[best][1:])
+    assert results["eval_loss"] == pytest.approx(seen[1][2])
     assert json.loads((out / "run.json").read_text())["steps"] == steps[-1]
 
 
-def test_without_patience_all_epochs_are_trained_and_the_best_is_kept(train, capsys):
-    out = train("run", load_best_model_at_end=True, num_train_epochs=6)
+@pytest.mark.parametrize(
+    ("losses", "best"),
+    [
+        ([0.3, 0.2, 0.1, 0.4], 3),  # epoch 1 has a lower accuracy
+        ([0.1, 0.2, 0.3, 0.1], 4),
+        ([0.1, 0.2, 0.3, 0.4], 2),
+        ([0.1, 0.3, 0.3, 0.3], 2),  # nothing is better than the first
+    ],
+)
+def test_equal_scores_keep_the_lower_loss(train, rated, capsys, losses, best):
+    with rated([0.5, 0.9, 0.9, 0.9], losses):
+        out = train("run", load_best_model_at_end=True, num_train_epochs=4)
+    assert same_weights(out, out / f"checkpoint-{best * STEPS}")
+    printed = capsys.readouterr().err
+    assert ("by accuracy, of equal ones by loss;" in printed) == (best != 4)
+
+
+def test_equal_scores_do_not_reset_the_patience(train, rated):
+    with rated([0.9, 0.9, 0.9, 0.9], [0.4, 0.3, 0.2, 0.1]):
+        out = train("run", early_stopping_patience=2)
+    assert [step for step, *_ in evaluations(out)] == [STEPS, 2 * STEPS, 3 * STEPS]
+    assert same_weights(out, out / f"checkpoint-{3 * STEPS}")
+
+
+def test_a_resumed_run_compares_losses_of_before(train, rated):
+    scores, losses = [0.9, 0.9, 0.9], [0.3, 0.1, 0.2]
+    with rated(scores, losses):
+        out = train("run", load_best_model_at_end=True, num_train_epochs=3, save_total_limit=9)
+    (out / "model.safetensors").unlink()
+    for lost in (3, 2):
+        shutil.rmtree(out / f"checkpoint-{lost * STEPS}")
+    with rated(scores[1:], losses[1:]):
+        train("run", resume=True, load_best_model_at_end=True, num_train_epochs=3, save_total_limit=9)
+    assert same_weights(out, out / f"checkpoint-{2 * STEPS}")
+
+
+def test_only_better_losses_are_saved_of_equal_scores(train, rated):
+    with rated([0.5, 0.9, 0.9, 0.9], [0.1, 0.3, 0.4, 0.2]):
+        out = train("run", save_strategy="best", num_train_epochs=4, save_total_limit=9)
+    assert steps_of_checkpoints(out) == [STEPS, 2 * STEPS, 4 * STEPS]
+
+
+def test_without_patience_all_epochs_are_trained_and_the_best_is_kept(train, rated, capsys):
+    with rated([0.5, 0.6, 0.9, 0.7, 0.8, 0.5]):
+        out = train("run", load_best_model_at_end=True, num_train_epochs=6)
     seen = evaluations(out)
     assert len(seen) == 6
-    best = next(step for step, accuracy, _ in seen if accuracy == max(accuracy for _, accuracy, _ in seen))
-    assert best < 6 * STEPS
+    best = 3 * STEPS
     assert f"kept: step {best}, the best of 6 evaluations by accuracy; " in capsys.readouterr().err
     assert same_weights(out, out / f"checkpoint-{best}")
 
@@ -133,8 +204,9 @@ def test_the_metric_can_be_another_one(train):
     assert state["best_metric"] == min(loss for *_, loss in seen)
 
 
-def test_only_the_best_can_be_saved_and_is_told_by_the_tasks_metric(train):
-    out = train("run", save_strategy="best", num_train_epochs=6, save_total_limit=9)
+def test_only_the_best_can_be_saved_and_is_told_by_the_tasks_metric(train, rated):
+    with rated([0.5, 0.7, 0.6, 0.9, 0.8, 0.5]):
+        out = train("run", save_strategy="best", num_train_epochs=6, save_total_limit=9)
     seen = evaluations(out)
     rising = [step for n, (step, accuracy, _) in enumerate(seen) if all(accuracy > each[1] for each in seen[:n])]
     assert steps_of_checkpoints(out) == rising
@@ -175,7 +247,9 @@ def test_the_metric_is_the_one_of_the_labels_that_were_found(checkpoint, tmp_pat
     run = finetune("finetune/classification", model=str(checkpoint), output_dir=out, overrides=overrides)
     assert {f"eval_{name}" for name in (metric, *others)} <= run.metrics.keys()
     state = json.loads((out / "trainer_state.json").read_text())
-    seen = [entry[f"eval_{metric}"] for entry in state["log_history"] if f"eval_{metric}" in entry]
+    seen = [
+        (entry[f"eval_{metric}"], -entry["eval_loss"]) for entry in state["log_history"] if f"eval_{metric}" in entry
+    ]
     assert len(seen) == 2
-    assert state["best_metric"] == max(seen)
+    assert state["best_metric"] == max(seen)[0]
     assert same_weights(out, out / f"checkpoint-{1 + seen.index(max(seen))}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import numpy as np
 import pytest
@@ -287,3 +288,23 @@ def test_a_run_that_predicts_one_class_ends_with_a_warning(glue, checkpoint, tmp
     assert warning in capsys.readouterr().err
     assert run.collapse == "all predictions are 'negative'"
     assert "collapsed: all predictions are 'negative' on" in (run.output_dir / "README.md").read_text()
+
+
+def test_tokens_per_second_count_training_alone(glue, checkpoint, tmp_path, monkeypatch):
+    slept = 0.5
+    evaluated = BertkitTrainer.evaluation_loop
+
+    def slow_evaluation(self, *args, **kwargs):
+        time.sleep(slept)
+        return evaluated(self, *args, **kwargs)
+
+    monkeypatch.setattr(BertkitTrainer, "evaluation_loop", slow_evaluation)
+    overrides = {**FAST, "train.num_train_epochs": 2, "train.eval_strategy": "epoch"}
+    run = finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / "run", overrides=overrides)
+    tokens = json.loads((tmp_path / "run" / "run.json").read_text())["tokens_seen"]
+    training = tokens / run.metrics["train_tokens_per_second"]
+    assert training < run.metrics["train_runtime"] - 2 * slept
+    history = json.loads((tmp_path / "run" / "trainer_state.json").read_text())["log_history"]
+    last = [entry for entry in history if "train_tokens_per_second" in entry][-1]
+    assert last["step"] == 12
+    assert last["num_input_tokens_seen"] / last["train_tokens_per_second"] < run.metrics["train_runtime"] - 2 * slept

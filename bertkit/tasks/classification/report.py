@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bertkit.metrics.correlation import pearson, spearman
+from bertkit.progress import counted
 from bertkit.tasks.classification.decisions import CALIBRATION_BINS, expected_calibration_error
 from bertkit.tasks.report_charts import (
     GREY,
@@ -23,6 +24,7 @@ from bertkit.tasks.report_charts import (
     short,
 )
 from bertkit.tasks.report_parts import Chart, DataTable, Section
+from bertkit.tasks.report_remarks import hardly_different, near_chance, never_predicted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,19 +61,22 @@ def class_sections(
             parts += confusion_charts("confusion", "Confusion matrix", counts, names, for_card=True)
         if len(names) > 2:
             parts.append(_confusions(counts, names))
-    sections = [Section("Classes", [*parts, table])]
+    parts.append(table)
     if len(names) > 2:
         frequency, of_what = (training, "training") if training is not None else (true.sum(axis=0), "validation")
-        sections[0] = Section("Classes", [*parts, table, _by_frequency(f1, frequency, of_what, names, not is_single)])
+        parts.append(_by_frequency(f1, frequency, of_what, names, "class" if is_single else "label"))
+    what = ("class", "classes") if is_single else ("label", "labels")
+    remarks = never_predicted(names, true.sum(axis=0), own.sum(axis=0), what=what)
+    remarks += near_chance(probabilities) if is_single else []
     curves = _curves(true, probabilities, names, is_single)
     ece = expected_calibration_error(probabilities, labels)
     if is_single:
-        stated, is_right = probabilities.max(axis=-1), probabilities.argmax(axis=-1) == labels
+        stated, is_right, unit = probabilities.max(axis=-1), probabilities.argmax(axis=-1) == labels, "examples"
     else:
-        stated, is_right = probabilities.ravel(), true.ravel() == 1
+        stated, is_right, unit = probabilities.ravel(), true.ravel() == 1, "labels"
     return [
-        *sections,
-        Section("Probabilities", [*curves, reliability_chart(stated, is_right, ece, CALIBRATION_BINS)]),
+        Section("Classes", parts, remarks=remarks),
+        Section("Probabilities", [*curves, reliability_chart(stated, is_right, ece, CALIBRATION_BINS, unit)]),
     ]
 
 
@@ -109,21 +114,29 @@ def _confusions(counts: np.ndarray, names: Sequence[str]) -> DataTable:
     return DataTable("Most frequent confusions", ("true", "predicted", "examples", "share of the true class"), rows)
 
 
-def _by_frequency(f1: np.ndarray, frequency: np.ndarray, of_what: str, names: Sequence[str], is_multi: bool) -> Chart:
+def _by_frequency(f1: np.ndarray, frequency: np.ndarray, of_what: str, names: Sequence[str], what: str) -> Chart:
+    """Returns F1 by frequency; the axis is logarithmic if the frequencies differ by a factor of ten or more."""
+    is_log = bool(frequency.min() and frequency.max() >= 10 * frequency.min())
+
     def draw(figure: Figure) -> None:
-        from matplotlib.ticker import FuncFormatter, NullFormatter
+        from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
         axes = figure.subplots()
-        axes.scatter(np.maximum(frequency, 0.7), f1, s=26, color="C0")
+        axes.scatter(frequency, f1, s=26, color="C0", clip_on=False)
         if len(names) <= MOST_CLASSES_DRAWN:
-            for name, x, y in zip(names, np.maximum(frequency, 0.7), f1, strict=True):
+            for name, x, y in zip(names, frequency, f1, strict=True):
                 axes.annotate(short(name), (x, y), xytext=(5, 4), textcoords="offset points", fontsize=8)
-        axes.set(xscale="log", xlabel=f"{of_what} examples of the class", ylabel="F1", ylim=(-0.03, 1.05))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.set(xlabel=f"{of_what} examples of the {what}", ylabel="F1", ylim=(0, 1.05))
         axes.margins(x=0.2)
+        if is_log:
+            axes.set_xscale("log")
+            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=8))
+            axes.xaxis.set_minor_formatter(NullFormatter())
+        else:
+            axes.set_xlim(left=0)
+            axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
 
-    what = "label" if is_multi else "class"
     lowest = int(np.argmin(f1))
     alt = f"F1 by the number of {of_what} examples of each {what}; the lowest is {f1[lowest]:.3f} of {names[lowest]}."
     return Chart("class-frequency", f"F1 by frequency of the {what}", alt, draw, (4.4, 3.2))
@@ -178,6 +191,7 @@ def regression_sections(predicted: np.ndarray, true: np.ndarray) -> list[Section
     from sklearn.metrics import mean_absolute_error, root_mean_squared_error
 
     residuals = predicted - true
+    examples = counted(len(true), "example", form=",")
     of_both = (predicted.astype(np.float64), true.astype(np.float64))
     r, rho = pearson(*of_both), spearman(*of_both)
 
@@ -210,7 +224,7 @@ def regression_sections(predicted: np.ndarray, true: np.ndarray) -> list[Section
                 Chart(
                     "scatter",
                     "Predicted and true numbers",
-                    f"Predicted by true number of {len(true):,} examples: Pearson {r:.4f}, Spearman {rho:.4f}.",
+                    f"Predicted by true number of {examples}: Pearson {r:.4f}, Spearman {rho:.4f}.",
                     draw_scatter,
                     (4.3, 3.8),
                     for_card=True,
@@ -224,6 +238,7 @@ def regression_sections(predicted: np.ndarray, true: np.ndarray) -> list[Section
                 ),
                 DataTable("Agreement of the numbers", ("measure", "value"), rows, for_card=True),
             ],
+            remarks=hardly_different(predicted, true),
         )
     ]
 

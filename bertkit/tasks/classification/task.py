@@ -294,8 +294,8 @@ class ClassificationTask(TableTask, TextClassification):
             return validation
         first = validation.examples[both[0]][columns[0]]
         note = (
-            f"warning: the texts of {len(both)} of {len(validation.examples)} rows are also in the training set, "
-            f"so the scores are too high; the first is {first[:60]!r}"
+            f"warning: the texts of {len(both)} of {counted(len(validation.examples), 'row')} are also in the training "
+            f"set, so the scores are too high; the first is {first[:60]!r}"
         )
         return replace(validation, notes=(*validation.notes, note))
 

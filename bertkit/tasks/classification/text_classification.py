@@ -304,7 +304,7 @@ class TextClassification(ServedClassification, Task):
                 differs = predicted != labels
                 wrong, sureness = differs.any(axis=1), (np.abs(probabilities - labels) * differs).max(axis=1)
             shown = [
-                [", ".join(each) if isinstance(each, list) else str(each) for each in self.named(values)]
+                [(", ".join(each) or "(none)") if isinstance(each, list) else str(each) for each in self.named(values)]
                 for values in (labels, predicted)
             ]
         columns = self.texts_of(examples)
@@ -317,6 +317,7 @@ class TextClassification(ServedClassification, Task):
                     shown[1][row],
                     [(column, values[row], ()) for column, values in columns.items()],
                     suspect=suspects is not None and bool(suspects[row]),
+                    measure="error" if self.problem_type == "regression" else "sureness",
                 )
                 for row in np.flatnonzero(wrong)
             ]

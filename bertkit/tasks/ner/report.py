@@ -15,6 +15,7 @@ from bertkit.metrics.entities import Entity, count_entities, find_entities
 from bertkit.metrics.terms import Terms
 from bertkit.tasks.report_charts import MOST_CLASSES_DRAWN, confusion_charts, short
 from bertkit.tasks.report_parts import PREDICTED, TRUE, Chart, DataTable, Mark, Mistake, Section, Side, surest
+from bertkit.tasks.report_remarks import never_predicted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -81,21 +82,25 @@ def entity_sections(
         for pair in match(find_entities(given, strict), find_entities(found, strict))
     ]
     counts = Counter(kind for _, kind, _, _ in matched)
-    types = [kind or _NONE for kind in count_entities(predicted, true, strict)]
+    of_types = count_entities(predicted, true, strict)
+    types = [kind or _NONE for kind in of_types]
+    remarks = never_predicted(
+        types,
+        np.array([each.actual for each in of_types.values()]),
+        np.array([each.predicted for each in of_types.values()]),
+        what=("type", "types"),
+    )
     errors: list[Chart | DataTable] = [_kinds(counts)]
     if types and len(types) < MOST_CLASSES_DRAWN:
         errors += _confusion(matched, types)
     table = DataTable(
         "Scores of each type",
         ("type", "precision", "recall", "F1", "entities", "predicted"),
-        [
-            (kind or _NONE, *of_type.scores(), of_type.actual, of_type.predicted)
-            for kind, of_type in count_entities(predicted, true, strict).items()
-        ],
+        [(kind or _NONE, *of_type.scores(), of_type.actual, of_type.predicted) for kind, of_type in of_types.items()],
         for_card=True,
     )
     sections = [
-        Section("Types", [table, *([] if known is None else [_unseen(words, matched, known)])]),
+        Section("Types", [table, *([] if known is None else [_unseen(words, matched, known)])], remarks=remarks),
         Section("Kinds of errors", errors),
     ]
     spans = [_frequent(words, matched, kind) for kind in ("missed", "invented")]
@@ -145,7 +150,7 @@ def _confusion(matched: Sequence[tuple[int, str, Entity | None, Entity | None]],
     for _, _, given, found in matched:
         row, column = (place[_NONE if each is None else each.type or _NONE] for each in (given, found))
         counts[row, column] += 1
-    return confusion_charts("confusion", "Types", counts, names)
+    return confusion_charts("confusion", "Types", counts, names, unit=("entity", "entities"))
 
 
 def _unseen(
@@ -263,5 +268,6 @@ def tag_sections(true: np.ndarray, predicted: np.ndarray, names: Sequence[str]) 
     parts: list[Chart | DataTable] = [DataTable("Scores of each tag", columns, rows, for_card=True)]
     if len(names) <= MOST_CLASSES_DRAWN:
         counts = confusion_matrix(true, predicted, labels=range(len(names)))
-        parts = [*confusion_charts("confusion", "Tags", counts, names, for_card=True), *parts]
-    return [Section("Tags", parts)]
+        parts = [*confusion_charts("confusion", "Tags", counts, names, unit=("word", "words"), for_card=True), *parts]
+    remarks = never_predicted(names, scores[3], times, what=("tag", "tags"), unit="word")
+    return [Section("Tags", parts, remarks=remarks)]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bertkit.metrics.squad import best, exact, f1, f1_or_both_empty, normalized
+from bertkit.progress import counted
 from bertkit.tasks.question_answering.decoding import Decoded
 from bertkit.tasks.question_answering.files import answer_at
 from bertkit.tasks.report_charts import GREY, bar_chart
@@ -41,7 +42,10 @@ def question_scores(
         if may_be_unanswerable:
             known = [each for each in known if normalized(each)] or [""]
         score = f1_or_both_empty if may_be_unanswerable else f1
-        scores.append((best(exact, text, known), best(score, text, known)))
+        if may_be_unanswerable and not text and given["text"]:  # nothing to compare, not even with "the"
+            scores.append((0.0, 0.0))
+        else:
+            scores.append((best(exact, text, known), best(score, text, known)))
     both = np.array(scores, dtype=np.float64).reshape(-1, 2)
     return both[:, 0], both[:, 1]
 
@@ -127,12 +131,16 @@ def _curve(
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
-        axes.plot(at, f1s, label="F1", drawstyle="steps-post")
-        axes.plot(at, matches, label="exact match", linestyle="--", drawstyle="steps-post")
+        low, high = np.quantile(at, [0.005, 0.995])
+        low, high = min(low, threshold), max(high, threshold)
+        edge = 0.02 * (high - low) + 1e-6
+        ends = [min(at[0], low - edge), *at, max(at[-1], high + edge)]  # nothing changes beyond the thresholds
+        for values, name, line in ((f1s, "F1", "-"), (matches, "exact match", "--")):
+            axes.plot(ends, [values[0], *values, values[-1]], label=name, linestyle=line, drawstyle="steps-post")
         axes.axvline(threshold, color=GREY, linestyle=":", label=f"threshold of the scores, {threshold:g}")
         axes.plot([at[highest]], [f1s[highest]], marker="o", color="C1", linestyle="", label="highest F1")
-        low, high = np.quantile(at, [0.005, 0.995])
-        axes.set(xlabel="threshold: score of no answer − score of the best span", ylabel="in %", xlim=(low, high))
+        axes.set(xlabel="threshold: score of no answer − score of the best span", ylabel="in %")
+        axes.set(xlim=(low - edge, high + edge), ylim=(0, 102))
         axes.legend(fontsize=8)
 
     alt = f"Scores by threshold of no answer; the highest F1 is {f1s[highest]:.2f} at {at[highest]:.3f}."
@@ -160,7 +168,7 @@ def _odds(odds: np.ndarray, answerable: np.ndarray) -> Chart:
     wrong = int((odds[answerable] > 0).sum()), int((odds[~answerable] <= 0).sum())
     alt = (
         f"Score of no answer minus that of the best span: no answer scores higher for {wrong[0]:,} of "
-        f"{int(answerable.sum()):,} questions with an answer, and the best span for {wrong[1]:,} of "
+        f"{counted(int(answerable.sum()), 'question', form=',')} with an answer, and the best span for {wrong[1]:,} of "
         f"{int((~answerable).sum()):,} without."
     )
     return Chart("no-answer-odds", "Where no answer and the best span cross", alt, draw, (4.8, 3.3), note=alt)
@@ -181,9 +189,9 @@ def answer_mistakes(
         threshold: threshold of no answer; None if every question has an answer.
     """
     texts = [answer_at(each, threshold) for each in decoded]
-    _, f1s = question_scores(texts, answers, threshold is not None)
+    matches, f1s = question_scores(texts, answers, threshold is not None)
     found = []
-    for row in np.flatnonzero(f1s == 0).tolist():
+    for row in np.flatnonzero((f1s == 0) & (matches == 0)).tolist():  # F1 of two equal answers "A" is 0
         each, given = decoded[row], answers[row]
         spans = list(dict.fromkeys(zip(given["answer_start"], given["text"], strict=True)))[:3]
         marks = [Mark(start, start + len(text), TRUE, "") for start, text in spans]

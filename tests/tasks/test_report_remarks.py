@@ -1,0 +1,62 @@
+"""Remarks on predictions: what is said, in which number, and when nothing is said."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bertkit.tasks.classification.report import class_sections, regression_sections
+from bertkit.tasks.ner.report import entity_sections, tag_sections
+from bertkit.tasks.report_remarks import hardly_different, near_chance, never_predicted
+
+
+@pytest.mark.parametrize(
+    ("true", "predicted", "expected"),
+    [
+        ((3, 1, 0), (4, 0, 0), ["1 of 3 classes is never predicted: 'b' (1 example)."]),
+        ((3, 1, 2), (6, 0, 0), ["2 of 3 classes are never predicted: 'b' (1 example), 'c' (2 examples)."]),
+        ((3, 1, 2), (4, 1, 1), []),
+    ],
+)
+def test_classes_that_are_never_predicted(true, predicted, expected):
+    assert never_predicted("abc", np.array(true), np.array(predicted), what=("class", "classes")) == expected
+
+
+def test_many_classes_are_not_all_listed():
+    names = [f"c{number}" for number in range(12)]
+    [remark] = never_predicted(names, np.ones(12, int), np.zeros(12, int), what=("class", "classes"))
+    assert remark.endswith("'c7' (1 example) and 4 more.")
+
+
+@pytest.mark.parametrize(("top", "is_said"), [(0.26, True), (0.35, True), (0.45, False), (0.99, False)])
+def test_probabilities_near_chance(top, is_said):
+    rest = (1 - top) / 3
+    assert bool(near_chance(np.array([[top, rest, rest, rest]] * 5))) == is_said
+
+
+def test_numbers_that_hardly_differ():
+    true = np.array([-2.0, 0.0, 1.0, 2.5])
+    assert hardly_different(0.2 + 0.001 * true, true)
+    assert not hardly_different(0.2 + 0.3 * true, true)
+    assert not hardly_different(np.ones(3), np.ones(3))
+
+
+def test_sections_have_the_remarks_of_their_task():
+    labels, names = np.array([0, 0, 1, 2]), ["a", "b", "c"]
+    sure, unsure = np.eye(3)[[0, 0, 0, 2]], np.full((4, 3), 1 / 3)
+    said = [
+        [remark for section in class_sections(labels * 0, each, labels, names, None) for remark in section.remarks]
+        for each in (sure, unsure)
+    ]
+    assert [len(remarks) for remarks in said] == [1, 2]
+    own, given = np.array([[1, 0], [1, 0]]), np.array([[1, 1], [1, 0]])
+    [several, _] = class_sections(own, np.ones((2, 2)), given, names[:2], None)
+    assert several.remarks == ["1 of 2 labels is never predicted: 'b' (1 example)."]
+    assert regression_sections(np.array([0.2, 0.2001]), np.array([0.0, 5.0]))[0].remarks
+    words, true, own = [["in", "Rome", "Ann"]], [["O", "B-LOC", "B-PER"]], [["O", "B-LOC", "O"]]
+    assert entity_sections(words, true, own, False, None)[0].remarks == [
+        "1 of 2 types is never predicted: 'PER' (1 example)."
+    ]
+    [tags] = tag_sections(np.array([0, 1, 1]), np.array([0, 0, 0]), ["NOUN", "VERB"])
+    assert tags.remarks == ["1 of 2 tags is never predicted: 'VERB' (2 words)."]
+    assert "number of words" in tags.parts[1].title
