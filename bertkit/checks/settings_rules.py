@@ -70,9 +70,12 @@ def few_steps(subject: Subject) -> Iterator[Finding]:
     steps = subject.total_steps
     if steps < _FEW_STEPS:
         batch = subject.recipe.train["global_train_batch_size"]
+        consequence = f"a new head is often undertrained below {_FEW_STEPS}"
+        if subject.task is None:
+            consequence = f"fewer than {_FEW_STEPS} only try a pre-training out: BERT §A.2 takes 1,000,000"
         yield warning(
             "train",
-            f"{steps} optimizer steps of {batch} sequences; a new head is often undertrained below {_FEW_STEPS}",
+            f"{steps} optimizer steps of {batch} sequences; {consequence}",
             "set more --num-train-epochs or --max-steps, or a smaller --global-train-batch-size",
         )
 
@@ -81,9 +84,13 @@ def few_steps(subject: Subject) -> Iterator[Finding]:
 def warmup(subject: Subject) -> Iterator[Finding]:
     """Checks that the learning rate has a warm-up."""
     if subject.arguments.get_warmup_steps(subject.total_steps) == 0:
+        share, part = "0.1", "a tenth"
+        consequence = (
+            "the first steps change the pre-trained weights at the full learning rate while the new weights are random"
+        )
+        if subject.task is None:
+            share, part = "0.01", "a hundredth"
+            consequence = "the first steps have the full learning rate; BERT §A.2 warms up for 10,000 of 1,000,000 steps"
         yield warning(
-            "train.warmup_steps",
-            "no warm-up: the first steps change the pre-trained weights at the full learning rate while the new "
-            "weights are random",
-            "set train.warmup_steps=0.1, a tenth of the steps",
+            "train.warmup_steps", f"no warm-up: {consequence}", f"set train.warmup_steps={share}, {part} of the steps"
         )

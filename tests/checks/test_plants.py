@@ -371,6 +371,24 @@ def test_a_fault_in_a_corpus_is_found(corpus, no_trial, plant, expected):
     assert before == after
 
 
+@pytest.mark.parametrize(("change_name", "value"), [("train.max_steps", 20), ("train.warmup_steps", 0)])
+def test_advice_for_a_corpus_names_no_head(corpus, no_trial, change_name, value):
+    corpus.overrides[change_name] = value
+    [finding] = corpus.report().findings
+    assert "BERT §A.2" in finding.message
+    assert "head" not in finding.message
+    assert "new weights" not in finding.message
+
+
+def test_too_many_texts_for_near_duplicates_are_named(table, no_trial, monkeypatch):
+    monkeypatch.setattr("bertkit.checks.duplicate_rules._MOST_TEXTS", 439)
+    nearly_repeated(table)
+    [finding] = table.report().findings
+    assert (finding.code, finding.level) == ("near-duplicates", "note")
+    assert "450 different examples: near duplicates" in finding.message
+    assert "more than 439" in finding.message
+
+
 def test_a_full_cache(corpus, no_trial, monkeypatch):
     monkeypatch.setattr("bertkit.checks.plan.free_space", lambda folder: 10)
     assert codes_of(corpus.report()) == {"disk", "store"}
