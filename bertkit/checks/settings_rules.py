@@ -90,7 +90,9 @@ def warmup(subject: Subject) -> Iterator[Finding]:
         )
         if subject.task is None:
             share, part = "0.01", "a hundredth"
-            consequence = "the first steps have the full learning rate; BERT §A.2 warms up for 10,000 of 1,000,000 steps"
+            consequence = (
+                "the first steps have the full learning rate; BERT §A.2 warms up for 10,000 of 1,000,000 steps"
+            )
         yield warning(
             "train.warmup_steps", f"no warm-up: {consequence}", f"set train.warmup_steps={share}, {part} of the steps"
         )

@@ -34,6 +34,7 @@ from bertkit.errors import TrainingError
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.model.loss_bert import mean_cross_entropy, sequence_classification_loss
 from bertkit.model.modeling_bert import BertPreTrainedModel
+from bertkit.placement.collective import failing_together
 from bertkit.tasks.arrays import labelled_items
 from bertkit.training.batches import GlobalBatches, LengthGroups, num_tokens, part_of_batch, unlabelled
 from bertkit.training.evaluation import EvaluationLoss, evaluation_sampler, in_dataset_order
@@ -209,20 +210,29 @@ class BertkitTrainer(Trainer):
         losses = self.accelerator.gather(self._tr_loss).mean().item()
         self.state.stateful_callbacks[_LOSSES] = self._losses_before + self._total_loss_scalar + losses
         folder = Path(self.args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
-        if self.args.should_save and folder.exists() and find_fault(folder):  # one that a resumed run has skipped
-            shutil.rmtree(folder)
-        self.accelerator.wait_for_everyone()
+        with failing_together():
+            if self.args.should_save and folder.exists() and find_fault(folder):  # one that a resumed run has skipped
+                shutil.rmtree(folder)
         limit, self.args.save_total_limit = self.args.save_total_limit, None
         try:
             super()._save_checkpoint(model, trial)
         finally:
             self.args.save_total_limit = limit
         self.accelerator.wait_for_everyone()  # each process saves the state of its random numbers
-        if self.args.should_save:
-            write_manifest(folder)
-            for later in checkpoints_after(self.state.global_step, folder.parent):
-                shutil.rmtree(later)  # skipped by a resumed run; the rotation would keep it instead of this one
-            rotate_checkpoints(str(folder.parent), limit, self.state.best_model_checkpoint, use_mtime=True)
+        with failing_together():
+            if self.args.should_save:
+                write_manifest(folder)
+                for later in checkpoints_after(self.state.global_step, folder.parent):
+                    shutil.rmtree(later)  # skipped by a resumed run; the rotation would keep it instead of this one
+                rotate_checkpoints(str(folder.parent), limit, self.state.best_model_checkpoint, use_mtime=True)
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        with failing_together():
+            super().save_model(output_dir, _internal_call)
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        with failing_together():
+            super()._save_optimizer_and_scheduler(output_dir)
 
     def loss_of_run(self, metrics: dict[str, float]) -> float:
         """Returns the mean loss over all steps of the run, of which ``train_loss`` has those since the resumption.

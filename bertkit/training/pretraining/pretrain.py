@@ -19,6 +19,7 @@ from bertkit.corpus.settings import PretrainingData, Vocabulary
 from bertkit.corpus.sources import Source
 from bertkit.errors import RecipeError
 from bertkit.metrics.pretraining import PAIRS, TOKENS, score_names
+from bertkit.placement.collective import first_on_machine
 from bertkit.placement.resolve import check_processes
 from bertkit.progress import METRIC_NAMES, Bar, counted, say
 from bertkit.recipe.distillation import distillation_settings
@@ -162,7 +163,7 @@ def prepare_pretraining(
     )
     _check_phases_resumed(run, data)
     run.check_arguments()
-    with PartialState().local_main_process_first(), Bar("tokenizing", "B") as progress:
+    with first_on_machine(), Bar("tokenizing", "B") as progress:
         store = open_store(data.corpus[0], cache_dir) if data.is_stored() else None
         sources = [] if store else data.sources()
         start = starting_point(recipe, sources, cache_dir, run.output_dir if resume else None, store)
