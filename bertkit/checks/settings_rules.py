@@ -51,7 +51,8 @@ def epochs(subject: Subject) -> Iterator[Finding]:
                 "train.eval_strategy=epoch",
             )
     elif subject.corpora is not None and not subject.corpora.facts["streamed"]:
-        inputs = [part.examples_per_epoch for part in subject.trainer.train_dataset.parts]
+        share = subject.share_of_corpus
+        inputs = [part.examples_per_epoch / share for part in subject.trainer.train_dataset.parts]
         steps = [phase.steps for phase in subject.trainer.phases]
         batch = subject.recipe.train["global_train_batch_size"]
         passes = sum(number * batch / max(of_epoch, 1) for number, of_epoch in zip(steps, inputs, strict=True))
@@ -59,7 +60,7 @@ def epochs(subject: Subject) -> Iterator[Finding]:
             yield warning(
                 "train.max_steps",
                 f"{subject.total_steps:,} steps are {passes:,.0f} passes over the corpus of "
-                f"{subject.corpora.facts['tokens']:,} tokens; BERT §A.2 makes about 40",
+                f"{round(subject.corpora.facts['tokens'] / share):,} tokens; BERT §A.2 makes about 40",
                 f"set --max-steps {max(1, int(subject.total_steps * _MANY_PASSES / passes))}, or add text",
             )
 

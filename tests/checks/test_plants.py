@@ -186,7 +186,8 @@ def test_clean_tables_have_no_finding(table):
     plan = report.plan
     assert plan["steps"] == 100
     assert plan["examples"] == {"train": 400, "validation": 40}
-    assert plan["seconds"] > 0
+    assert plan["seconds"] is None or plan["seconds"] > 0
+    assert (plan["seconds"] is None) == bool(plan["seconds_unknown"])  # on a busy machine
     assert 0 < plan["memory_bytes"] < plan["memory_available_bytes"]
 
 
@@ -398,7 +399,7 @@ def test_every_code_has_a_plant():
     planted = set.union(*(expected for _, expected in TABLE.values()))
     planted |= {"casing", "attention-mask", "checkpoint-family", "disk", "memory", "extra", "hub", "impossible-tags"}
     planted |= {"entity-disagreement", "misplaced-answers", "lost-labels", "few-documents", "tiny-documents"}
-    planted |= {"repeated-documents", "store", "label-noise"}
+    planted |= {"repeated-documents", "store", "label-noise", "sample"}
     assert planted == set(codes())
 
 

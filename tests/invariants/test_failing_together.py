@@ -1,4 +1,4 @@
-"""Two processes of a run: a failure of the first one ends the other with its message; both resume the same checkpoint."""
+"""Two processes of a run: a failure of the first ends the other with its message; both resume the same checkpoint."""
 
 from __future__ import annotations
 
