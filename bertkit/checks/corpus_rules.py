@@ -31,6 +31,7 @@ def _of_sample(subject: Subject) -> str:
 def sample(subject: Subject) -> Iterator[Finding]:
     """Says that only a part of the corpus was read."""
     parts = subject.sample
+    assert parts is not None
     yield note(
         "data.corpus",
         f"{readable_size(parts.read_bytes)} of {readable_size(parts.total_bytes)} were read, parts of "

@@ -93,7 +93,7 @@ class Subject:
     truncation: dict[str, Truncation] = None  # type: ignore[assignment]
     sources: list[Source] = None  # type: ignore[assignment]
     corpora: PretrainingCorpus = None  # type: ignore[assignment]
-    sample: Sample = None  # type: ignore[assignment]
+    sample: Sample | None = None
     num_processes: int = 1
     has_teacher_outputs: bool = False
     trial: Trial = None  # type: ignore[assignment]

@@ -237,14 +237,15 @@ def _running_and_waiting() -> np.ndarray | None:
     """
     try:
         files = Path("/proc/self/task").glob("*/schedstat")
-        return np.sum([list(map(int, file.read_text().split()[:2])) for file in files], axis=0, dtype=np.float64)
+        threads = np.array([file.read_text().split()[:2] for file in files], dtype=np.float64)
     except (OSError, ValueError):
         return None
+    return threads.sum(axis=0) if threads.ndim == 2 else None
 
 
 def _waiting_since(before: np.ndarray | None) -> float | None:
     after = _running_and_waiting()
-    if before is None or after is None or before.shape != (2,) or after.shape != (2,):
+    if before is None or after is None:
         return None
     running, waiting = after - before
     return float(np.clip(waiting / max(running + waiting, 1), 0, 1))

@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 from accelerate.data_loader import SeedableRandomSampler
-from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import Sampler, SequentialSampler
 from transformers import (
     EarlyStoppingCallback,
@@ -27,7 +26,6 @@ from transformers import (
     TrainerCallback,
     TrainingArguments,
 )
-from transformers.trainer_callback import TrainerControl, TrainerState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, EvalLoopOutput, EvalPrediction, rotate_checkpoints
 
 from bertkit.errors import TrainingError
@@ -37,39 +35,13 @@ from bertkit.model.modeling_bert import BertPreTrainedModel
 from bertkit.placement.collective import failing_together
 from bertkit.tasks.arrays import labelled_items
 from bertkit.training.batches import GlobalBatches, LengthGroups, num_tokens, part_of_batch, unlabelled
+from bertkit.training.bookkeeping import Bookkeeping
+from bertkit.training.checkpoint_selection import is_better_of_equals
 from bertkit.training.evaluation import EvaluationLoss, evaluation_sampler, in_dataset_order
 from bertkit.training.progress import Progress
 from bertkit.training.recovery.checkpoints import checkpoints_after, find_fault, last_checkpoint, write_manifest
 
 _LOSSES = "sum_of_losses"  # key in the state of a checkpoint: the sum over all steps of the run
-
-
-class _Bookkeeping(TrainerCallback):
-    """Seeds dropout per process, sets the sampler's epoch, checks losses, and counts tokens."""
-
-    def __init__(self, trainer: BertkitTrainer):
-        self.trainer = trainer
-
-    def on_train_begin(self, args: TrainingArguments, state: Any, control: TrainerControl, **kwargs: Any) -> None:
-        if args.process_index:  # with a shared seed, all processes would drop the same units
-            torch.manual_seed(args.seed + args.process_index)
-        if isinstance(self.trainer.model_wrapped, DistributedDataParallel):
-            # Buffers are equal in all processes, and a repeated forward pass must not wait for the others.
-            self.trainer.model_wrapped.broadcast_buffers = False
-
-    def on_epoch_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        # accelerate's wrappers may not pass the epoch on to the sampler.
-        self.trainer.batches.set_epoch(int((state.epoch or 0) + 1e-6))
-
-    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        reads = control.should_log or control.should_evaluate or control.should_save or control.should_training_stop
-        if reads:
-            self.trainer.count_tokens()
-        if reads or args.device.type == "cpu":  # elsewhere, reading a value would wait for the device
-            self.trainer.check_finite()
-
-    def on_epoch_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        self.trainer.count_tokens()
 
 
 class BertkitTrainer(Trainer):
@@ -127,7 +99,7 @@ class BertkitTrainer(Trainer):
         self._norm: torch.Tensor | float | None = None  # of the gradients of the last step
         self._learning_rate = 0.0  # of the last step
         self._seconds_between_steps = 0.0  # of logs, evaluations and checkpoints since the start or the resumption
-        with_progress = [Progress(what), _Bookkeeping(self), *(callbacks or [])]
+        with_progress = [Progress(what), Bookkeeping(self), *(callbacks or [])]
         in_order = None if compute_metrics is None else self._scores_in_order
         super().__init__(model=model, args=args, callbacks=with_progress, compute_metrics=in_order, **kwargs)
         self.remove_callback(PrinterCallback)
@@ -153,7 +125,7 @@ class BertkitTrainer(Trainer):
         return self._norm
 
     def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
-        # The device has computed the step: `_Bookkeeping` reads the loss before each log, evaluation and checkpoint.
+        # The device has computed the step: `Bookkeeping` reads the loss before each log, evaluation and checkpoint.
         begun = time.perf_counter()
         super()._maybe_log_save_evaluate(*args, **kwargs)
         self._seconds_between_steps += time.perf_counter() - begun
@@ -188,16 +160,11 @@ class BertkitTrainer(Trainer):
 
         Early stopping counts the metric alone.
         """
-        best_step = self.state.best_global_step
+        before = self.state.best_global_step
         is_best = super()._determine_best_metric(metrics, trial)
-        name = f"eval_{(self.args.metric_for_best_model or '').removeprefix('eval_')}"
-        if is_best or not best_step or metrics.get(name) != self.state.best_metric:
-            return is_best
-        of_best = [entry for entry in self.state.log_history if entry["step"] == best_step and "eval_loss" in entry]
-        if not of_best or not metrics.get("eval_loss", float("inf")) < of_best[-1]["eval_loss"]:
-            return False
-        self.state.best_global_step = self.state.global_step
-        return True
+        if not is_best and before and is_better_of_equals(metrics, self.state, self.args.metric_for_best_model):
+            self.state.best_global_step, is_best = self.state.global_step, True
+        return is_best
 
     def own_weights(self) -> list[torch.Tensor]:
         """Returns the weights that this process has."""
