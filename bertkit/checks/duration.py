@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import tempfile
 import time
@@ -16,7 +15,7 @@ from bertkit.checks.subject import Subject
 from bertkit.checks.trial import Speed, Trial
 
 # Limits of an estimate that is right within a factor of two: the ratio of repeated measurements, and the share of the
-# time in which other work holds the processor. Without it a run that waits for half of its time takes half as long.
+# time in which other work holds the processor: when it ends, a run that waited for half of its time takes half as long.
 _MOST_SPREAD, _MOST_WAITING = 2.0, 0.5
 _MEASURED_BYTES = 1 << 26  # written to measure the time of a checkpoint
 
@@ -39,10 +38,8 @@ def seconds(subject: Subject) -> tuple[float | None, str]:
         return None, f"other work holds the processor for {100 * waiting:.0f} % of the time"
     if trial.steps.spread() > _MOST_SPREAD:
         return None, f"equal steps took up to {trial.steps.spread():.1f} times as long as others"
-    measured = _training_seconds(subject, trial) + _evaluation_seconds(subject, trial)
-    # Between a run that waits as the measured steps did, and one that does not wait.
-    total = measured * math.sqrt(1 - waiting) + saves(subject) * _checkpoint_seconds(subject)
-    return total, ""
+    training, evaluation = _training_seconds(subject, trial), _evaluation_seconds(subject, trial)
+    return training + evaluation + saves(subject) * _checkpoint_seconds(subject), ""
 
 
 def _training_seconds(subject: Subject, trial: Trial) -> float:

@@ -107,6 +107,6 @@ def _time(plan: Mapping[str, Any]) -> str:
     if seconds is None:
         return f"time not estimated: {plan['seconds_unknown']}"
     amount = "under a minute" if seconds < _SHORT else f"about {duration(seconds)}"
-    if waiting is None or waiting < _BUSY:
-        return f"{amount} on {plan['device']}"
-    return f"{amount} on {plan['device']}, which other work holds for {100 * waiting:.0f} % of the time"
+    busy = waiting is not None and waiting >= _BUSY
+    others = f", which other work holds for {100 * waiting:.0f} % of the time" if busy else ""
+    return f"{amount} for training and evaluation on {plan['device']}{others}"

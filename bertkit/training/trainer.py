@@ -193,14 +193,6 @@ class BertkitTrainer(Trainer):
                     shutil.rmtree(later)  # skipped by a resumed run; the rotation would keep it instead of this one
                 rotate_checkpoints(str(folder.parent), limit, self.state.best_model_checkpoint, use_mtime=True)
 
-    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        with failing_together():
-            super().save_model(output_dir, _internal_call)
-
-    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
-        with failing_together():
-            super()._save_optimizer_and_scheduler(output_dir)
-
     def loss_of_run(self, metrics: dict[str, float]) -> float:
         """Returns the mean loss over all steps of the run, of which ``train_loss`` has those since the resumption.
 

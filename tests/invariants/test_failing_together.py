@@ -25,12 +25,15 @@ SETTINGS = {
 FAILING = [
     "pretrain.load_corpus",
     "run.save_tokenizer",
+    "Trainer._save",
+    "Trainer._save_optimizer_and_scheduler",
     "trainer.write_manifest",
     "run.write_results",
     "run.write_whole",
 ]
 PROGRAM = """
 import json, os
+from transformers import Trainer
 import bertkit
 from bertkit.errors import BertkitError, OutputError
 from bertkit.training import run, trainer
