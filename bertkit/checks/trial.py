@@ -70,7 +70,7 @@ class Trial:
     Attributes:
         steps: loading, forward and backward pass of a micro-batch.
         optimizer_seconds: duration of a step of the optimizer.
-        start_seconds: how much longer than later ones the first round takes.
+        start_seconds: the time until the first batch, and how much longer than later ones the first round takes.
         evaluation: evaluation of a batch in the precision of the training; None without a validation set.
         last_evaluation: the same in float32, the precision of the scores of a run.
         waiting: share of the time in which this process waited for a core that other work had, 0 to 1; None if the
@@ -91,7 +91,14 @@ class _Stopwatch(TrainerCallback):
     def __init__(self, batches_of_round: int) -> None:
         self.times: list[tuple[float, float]] = []  # of passes, with the loading of the batch, and of the optimizer
         self._of_round = batches_of_round
-        self._ended = self._passed = self._first = 0.0
+        self._begun = self._ended = self._passed = self._first = 0.0
+
+    @property
+    def seconds_to_first_batch(self) -> float:
+        return self._first - self._begun
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._begun = time.perf_counter()
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if not self._ended:
@@ -160,7 +167,7 @@ def make_trial(
     return Trial(
         Speed(tuple(length for length, _ in reversed(batches)), later[..., 0]),
         optimizer_seconds=float(later[..., 1].mean()),
-        start_seconds=max(0.0, float(times[0].sum() - later.sum(axis=(1, 2)).mean())),
+        start_seconds=watch.seconds_to_first_batch + max(0.0, float(times[0].sum() - later.sum(axis=(1, 2)).mean())),
         evaluation=evaluation,
         last_evaluation=last,
         waiting=_waiting_since(before),
