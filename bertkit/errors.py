@@ -7,7 +7,8 @@
     ├── PlacementError      a batch size, precision or device that this machine does not support
     ├── OutputError         an output directory or file that is in use or cannot be written
     ├── HubError            an upload that the Hub rejects or that fails with the connection
-    └── TrainingError       a training that failed with its settings, for example diverged
+    ├── TrainingError       a training that failed with its settings, for example diverged
+    └── OtherProcessError   another process of the run failed
 
 The command line prints the message of these exceptions without a traceback and exits with code 2. Any other exception
 is a bug in bertkit and keeps its traceback (exit code 1). A message states the value, its place and a remedy.
@@ -58,6 +59,10 @@ class HubError(BertkitError):
 
 class TrainingError(BertkitError):
     """Raised if a training fails with the given settings."""
+
+
+class OtherProcessError(BertkitError):
+    """Raised in a process of a run after another one has failed; the message has the other's."""
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:

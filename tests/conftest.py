@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -144,6 +145,38 @@ def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     forks = Forks({**os.environ, **settings})
     yield forks
     forks.close()
+
+
+@pytest.fixture
+def two_processes() -> Callable[[str], list[str]]:
+    """``two_processes(program)``: what the two processes of a run print that execute a program, without a launcher."""
+
+    def run(program: str, **environment: str) -> list[str]:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        together = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        together |= {"OMP_NUM_THREADS": "1", **environment}
+        processes = [
+            subprocess.Popen(
+                [sys.executable, "-c", program],
+                env={**os.environ, **together, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for rank in (0, 1)
+        ]
+        try:
+            outputs = [process.communicate(timeout=180) for process in processes]
+        finally:
+            for process in processes:
+                process.kill()
+        for process, (_, err) in zip(processes, outputs, strict=True):
+            assert process.returncode == 0, err
+        return [out.strip() for out, _ in outputs]
+
+    return run
 
 
 @pytest.fixture(scope="module")  # while a playwright is open, its event loop counts as that of the whole process

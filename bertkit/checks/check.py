@@ -12,10 +12,12 @@ from typing import Any
 from bertkit.checkpoint.load import load_config, load_tokenizer
 from bertkit.checks.findings import Finding, Report, error, in_order, note
 from bertkit.checks.label_noise import check_installed
-from bertkit.checks.plan import memory, micro_batches, plan
+from bertkit.checks.plan import evaluated_batches, memory, micro_batches, plan
 from bertkit.checks.registry import rules
+from bertkit.checks.sample import Sample, sample
 from bertkit.checks.subject import Subject
 from bertkit.checks.trial import make_trial
+from bertkit.corpus.sources import Source
 from bertkit.errors import (
     BertkitError,
     CheckpointError,
@@ -26,7 +28,7 @@ from bertkit.errors import (
     RecipeError,
     TrainingError,
 )
-from bertkit.files import is_temporary
+from bertkit.files import is_temporary, readable_size
 from bertkit.placement.resolve import ProcessesNeeded
 from bertkit.progress import say
 from bertkit.recipe.load import Recipe
@@ -69,7 +71,8 @@ def check(
 
     The run is prepared by its own code: data are read and encoded, the model is loaded, and the longest batches are
     passed through it once. No weight is trained for later use, and nothing is written but temporary files, which are
-    removed. (Hub data sets and checkpoints are downloaded to the cache of the Hub, as by a run.)
+    removed. (Hub data sets and checkpoints are downloaded to the cache of the Hub, as by a run.) Of a corpus of more
+    than 8 MiB a sample is read: see `bertkit.checks.sample`.
 
     Args:
         recipe: as for `finetune` and `pretrain`; ``None`` is the default of `pretrain`.
@@ -147,6 +150,7 @@ def _subject(
     """Prepares the run; what it refuses is added to ``findings``, and the rest is prepared nevertheless if possible."""
     folder = None if output_dir is None else Path(output_dir)
     place, hub = folder or scratch / "run", push_to_hub
+    num_processes = 1
     while True:
         try:
             if place == folder:
@@ -154,14 +158,15 @@ def _subject(
             prepared = _prepared(recipe, place, resume, hub, scratch)
             if resume and folder is not None:
                 check_same_data(folder, prepared.run_data)
-            return prepared.subject(folder)
+            return replace(prepared.subject(folder), num_processes=num_processes)
         except ProcessesNeeded as needed:
             found = note(
                 "placement",
-                f"the run has {needed.num_processes} processes, and this check has one: memory and time are those of "
-                "one process with the whole batch",
-                "divide the seconds by the number of processes for a first estimate",
+                f"the run has {needed.num_processes} processes, and this check has one: the memory is that of one "
+                "process with the whole batch, and the time is not estimated",
+                "start the run: it prints the remaining time after its first steps",
             )
+            num_processes = needed.num_processes
             findings.append(replace(found, code=PROCESSES))
             single = replace(recipe.placement, num_processes=1, strategy="auto")
             recipe = replace(recipe, placement=single)
@@ -205,11 +210,23 @@ def _prepared(recipe: Recipe, place: Path, resume: bool, push_to_hub: str | None
                 splits=ready.splits,
                 features=ready.features,
                 truncation=ready.run.record.truncation,
+                has_teacher_outputs=ready.teaching is not None,
             )
 
         return _Prepared(ready.run.record.data, finetuning)
+    sampled: list[Sample] = []
+
+    def sample_of(sources: list[Source]) -> tuple[list[Source], float]:
+        # A run that is resumed has tokenized its corpus, and streams are read as far as their first block.
+        parts = None if resume or recipe.data.streaming or recipe.data.max_train_samples else sample(sources)
+        if parts is None:
+            return sources, 1.0
+        sampled.append(parts)
+        say(f"a sample of {readable_size(parts.read_bytes)} of the corpus of {readable_size(parts.total_bytes)}:")
+        return parts.sources, parts.share
+
     with _cache(scratch) as cache:
-        begun = prepare_pretraining(recipe, place, **given, cache_dir=cache)
+        begun = prepare_pretraining(recipe, place, **given, cache_dir=cache, sample=sample_of)
 
     def pretraining(folder: Path | None) -> Subject:
         checkpoint = begun.start.checkpoint
@@ -225,6 +242,7 @@ def _prepared(recipe: Recipe, place: Path, resume: bool, push_to_hub: str | None
             logits_per_sequence=begun.logits_per_sequence,
             sources=begun.sources,
             corpora=begun.corpora,
+            sample=sampled[0] if sampled else None,
         )
 
     return _Prepared(begun.run.record.data, pretraining)
@@ -274,8 +292,10 @@ def _trial(subject: Subject) -> Iterator[Finding]:
     need = memory(subject)
     if need.needed > need.available:
         return
-    say("one forward and backward pass of the longest batch")
+    say("measuring steps and evaluations, with the longest batch and with shorter ones")
     try:
-        subject.trial = make_trial(subject.trainer, subject.placement, micro_batches(subject))
+        subject.trial = make_trial(
+            subject.trainer, subject.placement, micro_batches(subject), evaluated_batches(subject)
+        )
     except BertkitError as refused:
         yield _finding(refused)

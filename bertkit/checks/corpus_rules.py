@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bertkit.checks.findings import Finding, warning
+from bertkit.checks.findings import Finding, note, warning
 from bertkit.checks.registry import rule
 from bertkit.checks.subject import Subject
 from bertkit.corpus.store.token_store import StoreView
+from bertkit.files import readable_size
 from bertkit.progress import counted, inflected
 
 _FEW_DOCUMENTS = 100
@@ -23,16 +24,40 @@ def _store(subject: Subject) -> StoreView | None:
     return train if isinstance(train, StoreView) else None
 
 
+def _of_sample(subject: Subject) -> str:
+    return "" if subject.sample is None else " of a sample"
+
+
+@rule("sample", "sample")
+def sample(subject: Subject) -> Iterator[Finding]:
+    """Says that only a part of the corpus was read."""
+    parts = subject.sample
+    assert parts is not None
+    yield note(
+        "data.corpus",
+        f"{readable_size(parts.read_bytes)} of {readable_size(parts.total_bytes)} were read, parts of "
+        f"{len(parts.sources):,} of {parts.num_sources:,} sources: the numbers of examples, the steps of an epoch and "
+        "the size of the tokenized corpus are estimates, and faults in the rest of the text are not found",
+        "nothing; `bertkit corpus build` reads the whole text and reports its faults",
+    )
+
+
 @rule("few-documents", "corpora")
 def few_documents(subject: Subject) -> Iterator[Finding]:
     """Finds corpora with too few documents for next sentence prediction."""
     view = _store(subject)
-    if view is None or subject.recipe.task.pair_objective != "nsp" or len(view.documents) >= _FEW_DOCUMENTS:
+    if view is None or subject.recipe.task.pair_objective != "nsp":
+        return
+    number, about = len(view.documents), ""
+    if subject.sample is not None:
+        documents = subject.corpora.facts["documents"]
+        number, about = round(subject.sample.documents(documents) * number / documents), "about "
+    if number >= _FEW_DOCUMENTS:
         return
     yield warning(
         "data.corpus",
-        f"{counted(len(view.documents), 'training document')}; random next sentences come from other documents, so "
-        f"with fewer than {_FEW_DOCUMENTS} the model learns to recognize single documents",
+        f"{about}{counted(number, 'training document')}; random next sentences come from other documents, so with "
+        f"fewer than {_FEW_DOCUMENTS} the model learns to recognize single documents",
         "separate the documents of a file (--document-separator blank-line, --sentence-per-line), add text, or set "
         "--pair-objective none",
     )
@@ -49,7 +74,7 @@ def tiny_documents(subject: Subject) -> Iterator[Finding]:
     if tiny > _TINY * len(sentences):
         yield warning(
             "data.corpus",
-            f"{tiny:,} of {len(sentences):,} documents ({100 * tiny / len(sentences):.1f} %) "
+            f"{tiny:,} of {len(sentences):,} documents{_of_sample(subject)} ({100 * tiny / len(sentences):.1f} %) "
             f"{inflected(tiny, 'has', 'have')} one sentence, which no other follows",
             "join the parts of a document, check --document-separator, or set --pair-objective none",
         )
@@ -71,7 +96,7 @@ def repeated_documents(subject: Subject) -> Iterator[Finding]:
     if repeated > _REPEATED * len(view.documents):
         yield warning(
             "data.corpus",
-            f"{repeated:,} of {len(view.documents):,} documents {inflected(repeated, 'repeats', 'repeat')} the tokens "
-            "of another document",
+            f"{repeated:,} of {len(view.documents):,} documents{_of_sample(subject)} "
+            f"{inflected(repeated, 'repeats', 'repeat')} the tokens of another document",
             "remove repeated documents: the model memorizes them, and a document can be its own random next sentence",
         )

@@ -74,6 +74,14 @@ def split_overlap(subject: Subject) -> Iterator[Finding]:
 @rule("near-duplicates", "splits")
 def near_duplicates(subject: Subject) -> Iterator[Finding]:
     """Counts the examples of a split that are nearly the same as an earlier one."""
+    texts = len(subject.once(_groups))
+    if texts > _MOST_TEXTS:
+        yield note(
+            "data",
+            f"{texts:,} different examples: near duplicates, within a split and between splits, were not searched, "
+            f"since it takes too long for more than {_MOST_TEXTS:,}",
+            "check a part of the data, such as --set data.max_train_samples=100000",
+        )
     found: dict[str, dict[Member, Member]] = {}
     for earlier, later in subject.once(_similar):
         if earlier.split == later.split:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +10,14 @@ from typing import Any
 import numpy as np
 import psutil
 import torch
+from torch.utils.data import ConcatDataset
 
+from bertkit.checks.counts import checkpoint_size, checkpoints, held_out
+from bertkit.checks.duration import seconds
 from bertkit.checks.subject import Subject
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.estimate import estimate_memory
 
-_CHECKPOINT = 3  # a checkpoint has the weights and the two moments of AdamW, in float32
-_FORWARD = 1 / 3  # duration of a forward pass, as a share of a forward and a backward pass
 _CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -38,7 +38,29 @@ def micro_batches(subject: Subject) -> list[tuple[int, list[int]]]:
             found.append((phase.max_seq_length, list(range(first, first + size))))
             first += phase.steps * subject.recipe.train["global_train_batch_size"]
         return sorted(found, reverse=True)
-    lengths = np.asarray(subject.features["train"]["length"][:])
+    return _of_several_lengths(subject.features["train"], size)
+
+
+def evaluated_batches(subject: Subject) -> tuple[Any, list[tuple[int, list[int]]]] | None:
+    """Returns a data set to evaluate and batches of it to measure, as `micro_batches`; None without any."""
+    arguments = subject.arguments
+    assert arguments is not None
+    size = arguments.per_device_eval_batch_size
+    if subject.features is not None:
+        others = [inputs for name, inputs in subject.features.items() if name != "train" and len(inputs)]
+        largest = max(others, key=len, default=None)
+        return None if largest is None else (largest, _of_several_lengths(largest, size))
+    if not subject.trainer.eval_sets:
+        return None
+    found, first = [], 0
+    for phase, examples in zip(subject.trainer.phases, subject.trainer.eval_sets, strict=True):
+        found.append((phase.max_seq_length, list(range(first, first + min(size, len(examples))))))
+        first += len(examples)
+    return ConcatDataset(subject.trainer.eval_sets), sorted(found, reverse=True)
+
+
+def _of_several_lengths(inputs: Any, size: int) -> list[tuple[int, list[int]]]:
+    lengths = np.asarray(inputs["length"][:])
     order = np.argsort(lengths, kind="stable")
     ends = {int(share * (len(order) - size)) + size for share in (1.0, 0.5, 0.1)} if len(order) > size else {len(order)}
     batches = [order[max(end - size, 0) : end].tolist() for end in sorted(ends, reverse=True)]
@@ -73,26 +95,12 @@ def _available_memory(device: str) -> int:
         return available
 
 
-def checkpoints(subject: Subject) -> int:
-    """Returns the number of checkpoints that are on the disk at the same time."""
-    arguments = subject.arguments
-    assert arguments is not None
-    saves = str(arguments.save_strategy.value)
-    number = {"no": 0, "steps": _times(subject, arguments.save_steps)}.get(
-        saves, _evaluations(subject) if saves == "best" else _epochs(subject)
-    )
-    limit = arguments.save_total_limit
-    # The new checkpoint is complete before an old one is removed.
-    return number if limit is None else min(number, limit + 1)
-
-
 def disk(subject: Subject) -> Need | None:
     """Estimates the disk space of the run directory; ``None`` without an output folder."""
     if subject.output_dir is None:
         return None
     weights = sum(parameter.nbytes for parameter in subject.network.parameters())
-    trained = sum(parameter.nbytes for parameter in subject.network.parameters() if parameter.requires_grad)
-    needed = weights + checkpoints(subject) * (weights + (_CHECKPOINT - 1) * trained)
+    needed = weights + checkpoints(subject) * checkpoint_size(subject)
     return Need(needed, free_space(subject.output_dir))
 
 
@@ -104,59 +112,14 @@ def store(subject: Subject) -> Need | None:
         return None
     held: Any = subject.corpora.train
     # The build needs about twice the space of the store.
-    return Need(2 * held.store.metadata["bytes"], free_space(cache_folder()))
+    size = round(held.store.metadata["bytes"] / subject.share_of_corpus)
+    return Need(2 * size, free_space(cache_folder()))
 
 
 def free_space(folder: Path) -> int:
     """Returns the free bytes of the file system of a folder that may not exist yet."""
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     return shutil.disk_usage(there).free
-
-
-def _epochs(subject: Subject) -> int:
-    batch = subject.recipe.train["global_train_batch_size"]
-    return max(1, math.ceil(subject.total_steps / max(1, -(-len(subject.trainer.train_dataset) // batch))))
-
-
-def _times(subject: Subject, every: float) -> int:
-    """Returns how often something happens every so many steps, or shares of all steps, and after the last step."""
-    steps = subject.total_steps
-    return math.ceil(steps / (every if every >= 1 else max(1, math.ceil(every * steps)))) if every else 1
-
-
-def _evaluations(subject: Subject) -> int:
-    arguments = subject.arguments
-    assert arguments is not None
-    strategy = str(arguments.eval_strategy.value)
-    if strategy == "no":
-        return 0
-    if strategy == "epoch":
-        return _epochs(subject)
-    return _times(subject, arguments.eval_steps or arguments.logging_steps)
-
-
-def seconds(subject: Subject) -> float | None:
-    """Estimates the duration of training and evaluation from the measured passes; ``None`` if there are none."""
-    trial, trainer, placement = subject.trial, subject.trainer, subject.placement
-    if trial is None or trainer is None or placement is None:
-        return None
-    steps, optimizer = subject.total_steps, subject.total_steps * trial.optimizer_seconds
-    if subject.features is None:
-        of_phases = [phase.steps * trial.seconds_of(phase.max_seq_length) for phase in trainer.phases]
-        return sum(of_phases) * placement.gradient_accumulation_steps + optimizer
-    lengths = np.asarray(subject.features["train"]["length"][:])
-    batches = [lengths[rows].max() for rows in trainer._get_train_sampler() if rows]
-    accumulated = max(1, -(-len(batches) // placement.gradient_accumulation_steps))  # steps of an epoch
-    training = sum(map(trial.seconds_of, batches)) * steps / accumulated
-    evaluating = 0.0
-    for name, inputs in subject.features.items():
-        if name == "train" or not len(inputs):
-            continue
-        times = 1 + (_evaluations(subject) if name == "validation" else 0)
-        mean = float(np.mean(inputs["length"][:]))
-        passes = len(inputs) / placement.per_device_train_batch_size
-        evaluating += times * passes * trial.seconds_of(mean) * _FORWARD
-    return training + optimizer + evaluating
 
 
 def plan(subject: Subject) -> dict[str, Any]:
@@ -171,12 +134,13 @@ def plan(subject: Subject) -> dict[str, Any]:
     else:
         # The phases read the same corpus; the inputs of an epoch and those held out are counted at the first length.
         labels = None
-        examples = {"train": subject.trainer.train_dataset.parts[0].examples_per_epoch}
+        per_epoch = subject.trainer.train_dataset.parts[0].examples_per_epoch
+        examples = {"train": round(per_epoch / subject.share_of_corpus)}
         if subject.trainer.eval_sets:
-            examples["validation"] = len(subject.trainer.eval_sets[0])
+            examples["validation"] = held_out(subject)[0]
         tokens = sum(phase.steps * batch * phase.max_seq_length for phase in subject.trainer.phases)
     needs, space, stored = memory(subject), disk(subject), store(subject)
-    duration = seconds(subject)
+    duration, unknown = seconds(subject)
     return {
         "device": subject.placement.device,
         "parameters": sum(parameter.numel() for parameter in subject.network.parameters()),
@@ -186,6 +150,8 @@ def plan(subject: Subject) -> dict[str, Any]:
         "global_train_batch_size": batch,
         "tokens": tokens,
         "seconds": None if duration is None else round(duration, 1),
+        "seconds_unknown": unknown,
+        "waiting": None if subject.trial is None else subject.trial.waiting,
         "memory_bytes": needs.needed,
         "memory_available_bytes": needs.available,
         "checkpoints": checkpoints(subject),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from bertkit.checks.counts import checkpoints
 from bertkit.checks.extras import missing_extras
 from bertkit.checks.findings import Finding, error, warning
-from bertkit.checks.plan import checkpoints, disk, memory, store
+from bertkit.checks.plan import disk, memory, store
 from bertkit.checks.registry import rule
 from bertkit.checks.subject import Subject
 from bertkit.files import readable_size

@@ -53,7 +53,8 @@ def epochs(subject: Subject) -> Iterator[Finding]:
                 "train.eval_strategy=epoch",
             )
     elif subject.corpora is not None and not subject.corpora.facts["streamed"]:
-        inputs = [part.examples_per_epoch for part in subject.trainer.train_dataset.parts]
+        share = subject.share_of_corpus
+        inputs = [part.examples_per_epoch / share for part in subject.trainer.train_dataset.parts]
         steps = [phase.steps for phase in subject.trainer.phases]
         batch = subject.recipe.train["global_train_batch_size"]
         passes = sum(number * batch / max(of_epoch, 1) for number, of_epoch in zip(steps, inputs, strict=True))
@@ -61,7 +62,7 @@ def epochs(subject: Subject) -> Iterator[Finding]:
             yield warning(
                 "train.max_steps",
                 f"{subject.total_steps:,} steps are {passes:,.0f} passes over the corpus of "
-                f"{subject.corpora.facts['tokens']:,} tokens; BERT §A.2 makes about 40",
+                f"{round(subject.corpora.facts['tokens'] / share):,} tokens; BERT §A.2 makes about 40",
                 f"set --max-steps {max(1, int(subject.total_steps * _MANY_PASSES / passes))}, or add text",
             )
 
@@ -72,9 +73,12 @@ def few_steps(subject: Subject) -> Iterator[Finding]:
     steps = subject.total_steps
     if steps < _FEW_STEPS:
         batch = subject.recipe.train["global_train_batch_size"]
+        consequence = f"a new head is often undertrained below {_FEW_STEPS}"
+        if subject.task is None:
+            consequence = f"fewer than {_FEW_STEPS} only try a pre-training out: BERT §A.2 takes 1,000,000"
         yield warning(
             "train",
-            f"{steps} optimizer steps of {batch} sequences; a new head is often undertrained below {_FEW_STEPS}",
+            f"{steps} optimizer steps of {batch} sequences; {consequence}",
             "set more --num-train-epochs or --max-steps, or a smaller --global-train-batch-size",
         )
 
@@ -83,9 +87,15 @@ def few_steps(subject: Subject) -> Iterator[Finding]:
 def warmup(subject: Subject) -> Iterator[Finding]:
     """Checks that the learning rate has a warm-up."""
     if subject.arguments.get_warmup_steps(subject.total_steps) == 0:
+        share, part = "0.1", "a tenth"
+        consequence = (
+            "the first steps change the pre-trained weights at the full learning rate while the new weights are random"
+        )
+        if subject.task is None:
+            share, part = "0.01", "a hundredth"
+            consequence = (
+                "the first steps have the full learning rate; BERT §A.2 warms up for 10,000 of 1,000,000 steps"
+            )
         yield warning(
-            "train.warmup_steps",
-            "no warm-up: the first steps change the pre-trained weights at the full learning rate while the new "
-            "weights are random",
-            "set train.warmup_steps=0.1, a tenth of the steps",
+            "train.warmup_steps", f"no warm-up: {consequence}", f"set train.warmup_steps={share}, {part} of the steps"
         )

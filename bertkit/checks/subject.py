@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast, TrainingArguments
 
+    from bertkit.checks.sample import Sample
     from bertkit.checks.trial import Trial
     from bertkit.corpus.sources import Source
     from bertkit.placement.resolve import Placement
@@ -67,6 +68,9 @@ class Subject:
         logits_per_sequence: number of logits of a language-model head per sequence.
         task, splits, features, truncation: of fine-tuning; the last two by split.
         sources, corpora: of pre-training.
+        sample: the part of the corpus that they are; ``None`` if they are the whole.
+        num_processes: number of processes of the run, which the check does not start.
+        has_teacher_outputs: the run computes the outputs of a teacher before its training.
         trial: measured steps; ``None`` if none was made.
         check_labels: True to look for wrong labels.
     """
@@ -89,6 +93,9 @@ class Subject:
     truncation: dict[str, Truncation] = None  # type: ignore[assignment]
     sources: list[Source] = None  # type: ignore[assignment]
     corpora: PretrainingCorpus = None  # type: ignore[assignment]
+    sample: Sample | None = None
+    num_processes: int = 1
+    has_teacher_outputs: bool = False
     trial: Trial = None  # type: ignore[assignment]
     _computed: dict[Callable[[Subject], Any], Any] = field(default_factory=dict, init=False, repr=False)
 
@@ -149,6 +156,11 @@ class Subject:
             return {}
         found = {name: self.task.classes_of(ColumnsOf(split.examples)) for name, split in self.splits.items()}
         return {name: classes for name, classes in found.items() if classes is not None}
+
+    @property
+    def share_of_corpus(self) -> float:
+        """Share of the corpus of pre-training that is read, above 0; 1 for the whole."""
+        return 1.0 if self.sample is None else self.sample.share
 
     @cached_property
     def total_steps(self) -> int:

@@ -18,6 +18,9 @@ from bertkit.progress import counted, duration, memory_size, printable, wants_co
 if TYPE_CHECKING:
     from bertkit.checks.findings import Report
 
+_SHORT = 30.0  # seconds
+_BUSY = 0.1  # share of the time for which a run waits for other work
+
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
@@ -86,11 +89,10 @@ def _summary(report: Report) -> Iterator[str]:
 def _sentence(plan: Mapping[str, Any]) -> str:
     """Formats a plan; see `bertkit.checks.plan.plan`."""
     examples = ", ".join(f"{count:,} {name}" for name, count in plan["examples"].items())
-    time = "time not measured" if plan["seconds"] is None else f"about {duration(plan['seconds'])}"
     parts = [
         f"{counted(plan['steps'], 'step', form=',')} of {plan['global_train_batch_size']} ({examples} examples)",
         f"{plan['tokens']:,} tokens",
-        f"{time} on {plan['device']}",
+        _time(plan),
         f"memory {memory_size(plan['memory_bytes'])} of {memory_size(plan['memory_available_bytes'])}",
     ]
     if plan["disk_bytes"] is not None:
@@ -99,3 +101,14 @@ def _sentence(plan: Mapping[str, Any]) -> str:
     if plan["store_bytes"] is not None:
         parts.append(f"tokenized corpus {readable_size(plan['store_bytes'])}")
     return "; ".join(parts)
+
+
+def _time(plan: Mapping[str, Any]) -> str:
+    """Formats the estimate of the time; short times, in which the start and the report count, are not told apart."""
+    seconds, waiting = plan["seconds"], plan["waiting"]
+    if seconds is None:
+        return f"time not estimated: {plan['seconds_unknown']}"
+    amount = "under a minute" if seconds < _SHORT else f"about {duration(seconds)}"
+    busy = waiting is not None and waiting >= _BUSY
+    others = f", which other work holds for {100 * waiting:.0f} % of the time" if busy else ""
+    return f"{amount} for training and evaluation on {plan['device']}{others}"

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from accelerate import PartialState
-from accelerate.utils import gather_object
 from datasets import Dataset, load_from_disk
 from transformers import PreTrainedTokenizerBase
 
 from bertkit import __version__
 from bertkit.files import new_folder
 from bertkit.json_text import dumps
+from bertkit.placement.collective import failing_together, first_on_machine, gathered
 from bertkit.placement.launched import SCRATCH_FOLDER
 from bertkit.progress import without_library_bars
 from bertkit.tasks.base import Task
@@ -54,7 +54,7 @@ def encode_once(
     state = PartialState()
     if state.num_processes == 1:
         return {name: _encoded(task, name, split, tokenizer) for name, split in splits.items()}
-    with _private_folder(state) as folder, state.local_main_process_first():
+    with _private_folder(state) as folder, first_on_machine():
         if state.is_local_main_process:
             for name, split in splits.items():
                 _write(folder, name, *task.encode_split(split, tokenizer))
@@ -84,14 +84,19 @@ def _private_folder(state: PartialState) -> Iterator[Path]:
     """
     # The launcher removes its folder even if this process is killed.
     place = os.environ.get(SCRATCH_FOLDER)
-    own = tempfile.mkdtemp(prefix="bertkit-", dir=place) if state.is_local_main_process else None  # mode 0700
+    own: list[str] = []
+
+    def create() -> str | None:
+        own.extend([tempfile.mkdtemp(prefix="bertkit-", dir=place)] if state.is_local_main_process else [])  # mode 0700
+        return own[0] if own else None
+
     try:
-        folders: list[str] = gather_object([own])
-        yield Path(folders[state.process_index - state.local_process_index])
-        state.wait_for_everyone()
+        folders = gathered(create, prepares=True)
+        with failing_together(prepares=True):
+            yield Path(str(folders[state.process_index - state.local_process_index]))
     finally:
-        if own is not None:
-            shutil.rmtree(own, ignore_errors=True)
+        for folder in own:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _write(folder: Path, name: str, features: Dataset, cut: Truncation) -> None:

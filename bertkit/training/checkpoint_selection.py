@@ -5,9 +5,10 @@ Of checkpoints with equal values of the metric the one with the lower loss is ke
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from transformers import EarlyStoppingCallback, Trainer, TrainerCallback
+from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainerState
 
 from bertkit.errors import RecipeError
 from bertkit.recipe.load import Recipe
@@ -59,6 +60,15 @@ def kept_step(trainer: Trainer) -> str | None:
     values = [entry.get(f"eval_{metric}") for entry in state.log_history if "eval_loss" in entry]
     criterion = f"{metric}, of equal ones by loss" if values.count(state.best_metric) > 1 else metric
     return f"kept: step {best}, the best of {len(values)} evaluations by {criterion}; the scores are those of this step"
+
+
+def is_better_of_equals(metrics: Mapping[str, float], state: TrainerState, metric_for_best_model: str | None) -> bool:
+    """Returns whether an evaluation has the best value of the metric and a lower loss than the best evaluation."""
+    name = f"eval_{(metric_for_best_model or '').removeprefix('eval_')}"
+    best = [each for each in state.log_history if each["step"] == state.best_global_step and "eval_loss" in each]
+    if not best or "eval_loss" not in metrics or metrics.get(name) != state.best_metric:
+        return False
+    return bool(metrics["eval_loss"] < best[-1]["eval_loss"])
 
 
 def _asked(recipe: Recipe) -> list[str]:

@@ -20,6 +20,7 @@ from bertkit.checkpoint.encoders import head_class, model_inputs
 from bertkit.errors import RecipeError
 from bertkit.inference.outcomes import Outcome
 from bertkit.model.modeling_bert import BertPreTrainedModel
+from bertkit.placement.collective import failing_together
 from bertkit.progress import is_score, say
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.tuning import config_changes
@@ -105,8 +106,8 @@ def finetune(
     if message:
         say(message)
         config.bertkit_task = task.describe()
-        if run.is_main_process:
-            with run.files() as folder:
+        with run.files() as folder:
+            if run.is_main_process:
                 config.save_pretrained(folder)
     outcome = _outcome(task, trainer, splits, prepared.features)
     if outcome.collapse:
@@ -311,9 +312,10 @@ def _score_and_predict_the_rest(
                 run.write("predict", predicted)
         if name in written:
             outputs = trainer.outputs(features[name])  # a collective call: all processes take part
-            if run.is_main_process:
-                columns = ColumnsOf(features[name]), ColumnsOf(splits[name].examples)
-                say(f"{name} predictions: {task.write_predictions(name, outputs, *columns, run.output_dir)}")
+            columns = ColumnsOf(features[name]), ColumnsOf(splits[name].examples)
+            with failing_together():
+                if run.is_main_process:
+                    say(f"{name} predictions: {task.write_predictions(name, outputs, *columns, run.output_dir)}")
     return evaluation
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from accelerate import PartialState
 from transformers import TrainerCallback
 
 from bertkit.errors import BertkitError, OutputError, RecipeError, listed
@@ -107,7 +106,6 @@ def finetune_glue(
             with run_group(output_dir):
                 finetune(recipe, output_dir=folder, resume=(folder / "recipe.yaml").is_file(), callbacks=callbacks)
             gc.collect()  # a trainer and its model refer to each other
-            PartialState().wait_for_everyone()  # until the first process has written the results
         results[name] = _evaluation(folder)
     return _conclude(recipes, results, output_dir)
 

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from tqdm import tqdm
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import IntervalStrategy, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from bertkit.progress import duration, on_terminal, printable, readable, say
 
@@ -39,10 +39,21 @@ class Progress(TrainerCallback):
         if self.bar is not None:
             self.bar.update(state.global_step - self.bar.n)
         if not self.is_expected:
-            self._expect(state)
+            self._expect(args, state)
+        if control.should_evaluate or control.should_save:  # neither counts as a step
+            self.measured_from = None
 
-    def _expect(self, state: TrainerState) -> None:
-        """Prints the expected duration once enough steps are measured; leaves out the first step, which is slower."""
+    def on_epoch_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if control.should_evaluate or control.should_save:
+            self.measured_from = None
+
+    def _expect(self, args: TrainingArguments, state: TrainerState) -> None:
+        """Prints the expected duration once enough steps are measured; leaves out the first step, which is slower.
+
+        Steps before an evaluation or a checkpoint are not continued after it.
+        """
         now = time.monotonic()
         if self.measured_from is None:
             self.measured_from = now, state.global_step
@@ -53,7 +64,11 @@ class Progress(TrainerCallback):
         self.is_expected = True
         pace = (now - since) / (state.global_step - step)
         left = state.max_steps - state.global_step
-        say(f"time: {pace:.3g} s per step; at this speed the remaining {left:,} steps take {duration(pace * left)}")
+        evaluates = ", without evaluations" if args.eval_strategy != IntervalStrategy.NO else ""
+        say(
+            f"time: {pace:.3g} s per step; at this speed the remaining {left:,} steps take "
+            f"{duration(pace * left)}{evaluates}"
+        )
 
     def on_log(
         self,

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from accelerate import PartialState
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
 from transformers.utils.import_utils import enable_tf32
 
@@ -19,6 +19,7 @@ from bertkit.checkpoint.load import save_tokenizer
 from bertkit.errors import PlacementError, RecipeError, shortened
 from bertkit.files import clean_run_folder, disk_faults, into_folder, write_whole
 from bertkit.inference.outcomes import Outcome
+from bertkit.placement.collective import failing_together, from_main_process
 from bertkit.placement.resolve import is_main_process, is_restarted_by_launcher, place
 from bertkit.progress import say, without_library_bars
 from bertkit.recipe.load import Recipe
@@ -44,8 +45,6 @@ from bertkit.training.run_directory import (
 from bertkit.training.tracking.names import check_trackers
 from bertkit.training.tracking.tracking import Tracking
 from bertkit.training.trainer import BertkitTrainer
-
-_A_DAY = 24 * 3600  # seconds
 
 
 class RunInProgress:
@@ -93,8 +92,7 @@ class RunInProgress:
             check_login(push_to_hub)
 
         self.is_main_process = is_main_process()
-        # The other processes wait while the first one tokenizes.
-        self._fixed = {**fixed, "ddp_timeout": recipe.train.get("ddp_timeout", _A_DAY)}
+        self._fixed = fixed
 
     def check_arguments(self) -> None:
         """Checks the Trainer arguments of the recipe before data are read; starts the process group.
@@ -183,8 +181,7 @@ class RunInProgress:
                 say(self._kept)
             with self.files(sum(weight.nbytes for weight in trainer.model.parameters())) as folder:
                 trainer.save_weights(folder)
-            if self.is_main_process:
-                with self.files() as folder:
+                if self.is_main_process:
                     trainer.state.save_to_json(str(folder / "trainer_state.json"))
             trainer.leave_mixed_precision()
             if trainer.in_mixed_precision:
@@ -212,41 +209,50 @@ class RunInProgress:
         memory = logits_per_sequence, trainer.teacher_bytes
         for line in start_lines(trainer.model, self.placement, longest, train_set, *memory):
             say(line)
-        if self.resume:
-            check_same_data(self.output_dir, self.record.data)
-        self.tracking.open(trainer.args, self.resume)
-        PartialState().wait_for_everyone()  # all processes check the directory before the first one writes to it
-        if self.is_main_process:
-            with disk_faults(self.output_dir):
-                self.output_dir.mkdir(parents=True, exist_ok=True)
-            clean_run_folder(self.output_dir)
-            # Written first: a folder with a recipe is a run, which can be resumed even without a checkpoint.
-            self.recipe.save(self.output_dir / "recipe.yaml", self._heading(command))
-            self.record.write(self.output_dir, finished=False)
-            self.tracking.save()
-            with self.files() as folder:
-                save_tokenizer(tokenizer, folder)
-        checkpoint = last_checkpoint(self.output_dir) if self.resume else None
+        with failing_together():  # all processes check the directory before the first one writes to it
+            if self.resume:
+                check_same_data(self.output_dir, self.record.data)
+            self.tracking.open(trainer.args, self.resume)
+        checkpoint = from_main_process(lambda: self._write_initial_files(tokenizer, command))
         if checkpoint is not None:
-            self._resumed_from = int(checkpoint.name.removeprefix("checkpoint-"))
+            self._resumed_from = int(Path(checkpoint).name.removeprefix("checkpoint-"))
         if self.resume:
             say(f"resuming from {checkpoint}" if checkpoint else "resuming: no complete checkpoint, so from the start")
+        return checkpoint
+
+    def _write_initial_files(self, tokenizer: PreTrainedTokenizerBase, command: str) -> str | None:
+        """Writes the initial files of the directory and returns the checkpoint to resume from; None if there is
+        none."""
+        with disk_faults(self.output_dir):
+            self.output_dir.mkdir(parents=True, exist_ok=True)
+        clean_run_folder(self.output_dir)
+        # Written first: a folder with a recipe is a run, which can be resumed even without a checkpoint.
+        self.recipe.save(self.output_dir / "recipe.yaml", self._heading(command))
+        self.record.write(self.output_dir, finished=False)
+        self.tracking.save()
+        with into_folder(self.output_dir) as folder:
+            save_tokenizer(tokenizer, folder)
+        checkpoint = last_checkpoint(self.output_dir) if self.resume else None
         return str(checkpoint) if checkpoint else None
 
-    def files(self, needed: int | None = None) -> AbstractContextManager[Path]:
-        """Returns a context with the folder to save files of the run to; the first process moves them when complete.
+    @contextmanager
+    def files(self, needed: int | None = None) -> Iterator[Path]:
+        """Context of all processes with the folder to save files of the run to; the first process moves them when
+        complete.
 
         Args:
             needed: their size in bytes, for the message of a full disk; ``None`` if unknown.
         """
-        return into_folder(self.output_dir, needed) if self.is_main_process else nullcontext(self.output_dir)
+        with failing_together():
+            of_main = into_folder(self.output_dir, needed) if self.is_main_process else nullcontext(self.output_dir)
+            with of_main as folder:
+                yield folder
 
     def write(self, split: str, metrics: dict[str, Any]) -> dict[str, float]:
         """Writes the results of a split and returns their numeric values."""
         numbers = plain(metrics)
         self.metrics |= numbers
-        if self.is_main_process:
-            write_results(self.output_dir, split, numbers)
+        from_main_process(lambda: write_results(self.output_dir, split, numbers))
         return numbers
 
     @property
@@ -265,34 +271,36 @@ class RunInProgress:
         Raises:
             HubError: the push failed; the message has the command to retry.
         """
-        if self.is_main_process:
-            state = trainer.state
-            facts: dict[str, Any] = {
-                "tokens_seen": state.num_input_tokens_seen,
-                "steps": state.global_step,
-                "resumed_from_step": self._resumed_from,
-                "kept": self._kept,
-                "wall_time": self.record.wall_time(),  # the same in all reports, however long the first one takes
-            }
-            if self.placement.device == "xla":
-                from bertkit.training.placements.xla import compilations
-
-                facts["compilations"] = compilations()
-                say("XLA: {count} compilations, {seconds} s".format(**facts["compilations"]))
-            card = dataclasses.replace(
-                card,
-                license=self.recipe.hub.license,
-                language=tuple(self.recipe.hub.language),
-                versions=self.record.versions(),
-                steps=state.global_step,
-            )
-            self._write_card(card, facts)
-            if self.wants_report and (shown := self._write_report(outcome)) is not None:
-                self._write_card(dataclasses.replace(card, report=shown), facts)
-            self.tracking.finish(self.metrics, self.output_dir / "figures", trainer.model)
-            if self.push_to_hub is not None:
-                say(str(push_finished_run(self.output_dir, self.push_to_hub, self.recipe.hub)))
+        from_main_process(lambda: self._finish(trainer, card, outcome), prepares=True)  # an upload may take long
         return Run(self.output_dir, self.metrics, self.record.collapse)
+
+    def _finish(self, trainer: BertkitTrainer, card: CardFacts, outcome: Outcome | None) -> None:
+        state = trainer.state
+        facts: dict[str, Any] = {
+            "tokens_seen": state.num_input_tokens_seen,
+            "steps": state.global_step,
+            "resumed_from_step": self._resumed_from,
+            "kept": self._kept,
+            "wall_time": self.record.wall_time(),  # the same in all reports, however long the first one takes
+        }
+        if self.placement.device == "xla":
+            from bertkit.training.placements.xla import compilations
+
+            facts["compilations"] = compilations()
+            say("XLA: {count} compilations, {seconds} s".format(**facts["compilations"]))
+        card = dataclasses.replace(
+            card,
+            license=self.recipe.hub.license,
+            language=tuple(self.recipe.hub.language),
+            versions=self.record.versions(),
+            steps=state.global_step,
+        )
+        self._write_card(card, facts)
+        if self.wants_report and (shown := self._write_report(outcome)) is not None:
+            self._write_card(dataclasses.replace(card, report=shown), facts)
+        self.tracking.finish(self.metrics, self.output_dir / "figures", trainer.model)
+        if self.push_to_hub is not None:
+            say(str(push_finished_run(self.output_dir, self.push_to_hub, self.recipe.hub)))
 
     def _write_card(self, card: CardFacts, facts: dict[str, Any]) -> None:
         self.record.write(self.output_dir, finished=True, **facts, **recorded_card(card))

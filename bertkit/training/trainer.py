@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 from accelerate.data_loader import SeedableRandomSampler
-from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import Sampler, SequentialSampler
 from transformers import (
     EarlyStoppingCallback,
@@ -27,48 +26,22 @@ from transformers import (
     TrainerCallback,
     TrainingArguments,
 )
-from transformers.trainer_callback import TrainerControl, TrainerState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, EvalLoopOutput, EvalPrediction, rotate_checkpoints
 
 from bertkit.errors import TrainingError
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.model.loss_bert import mean_cross_entropy, sequence_classification_loss
 from bertkit.model.modeling_bert import BertPreTrainedModel
+from bertkit.placement.collective import failing_together
 from bertkit.tasks.arrays import labelled_items
 from bertkit.training.batches import GlobalBatches, LengthGroups, num_tokens, part_of_batch, unlabelled
+from bertkit.training.bookkeeping import Bookkeeping
+from bertkit.training.checkpoint_selection import is_better_of_equals
 from bertkit.training.evaluation import EvaluationLoss, evaluation_sampler, in_dataset_order
 from bertkit.training.progress import Progress
 from bertkit.training.recovery.checkpoints import checkpoints_after, find_fault, last_checkpoint, write_manifest
 
 _LOSSES = "sum_of_losses"  # key in the state of a checkpoint: the sum over all steps of the run
-
-
-class _Bookkeeping(TrainerCallback):
-    """Seeds dropout per process, sets the sampler's epoch, checks losses, and counts tokens."""
-
-    def __init__(self, trainer: BertkitTrainer):
-        self.trainer = trainer
-
-    def on_train_begin(self, args: TrainingArguments, state: Any, control: TrainerControl, **kwargs: Any) -> None:
-        if args.process_index:  # with a shared seed, all processes would drop the same units
-            torch.manual_seed(args.seed + args.process_index)
-        if isinstance(self.trainer.model_wrapped, DistributedDataParallel):
-            # Buffers are equal in all processes, and a repeated forward pass must not wait for the others.
-            self.trainer.model_wrapped.broadcast_buffers = False
-
-    def on_epoch_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        # accelerate's wrappers may not pass the epoch on to the sampler.
-        self.trainer.batches.set_epoch(int((state.epoch or 0) + 1e-6))
-
-    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        reads = control.should_log or control.should_evaluate or control.should_save or control.should_training_stop
-        if reads:
-            self.trainer.count_tokens()
-        if reads or args.device.type == "cpu":  # elsewhere, reading a value would wait for the device
-            self.trainer.check_finite()
-
-    def on_epoch_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        self.trainer.count_tokens()
 
 
 class BertkitTrainer(Trainer):
@@ -127,7 +100,7 @@ class BertkitTrainer(Trainer):
         self._norm: torch.Tensor | float | None = None  # of the gradients of the last step
         self._learning_rate = 0.0  # of the last step
         self._seconds_between_steps = 0.0  # of logs, evaluations and checkpoints since the start or the resumption
-        with_progress = [Progress(what), _Bookkeeping(self), *(callbacks or [])]
+        with_progress = [Progress(what), Bookkeeping(self), *(callbacks or [])]
         in_order = None if compute_metrics is None else self._scores_in_order
         super().__init__(model=model, args=args, callbacks=with_progress, compute_metrics=in_order, **kwargs)
         self.remove_callback(PrinterCallback)
@@ -153,7 +126,7 @@ class BertkitTrainer(Trainer):
         return self._norm
 
     def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
-        # The device has computed the step: `_Bookkeeping` reads the loss before each log, evaluation and checkpoint.
+        # The device has computed the step: `Bookkeeping` reads the loss before each log, evaluation and checkpoint.
         begun = time.perf_counter()
         super()._maybe_log_save_evaluate(*args, **kwargs)
         self._seconds_between_steps += time.perf_counter() - begun
@@ -188,16 +161,11 @@ class BertkitTrainer(Trainer):
 
         Early stopping counts the metric alone.
         """
-        best_step = self.state.best_global_step
+        before = self.state.best_global_step
         is_best = super()._determine_best_metric(metrics, trial)
-        name = f"eval_{(self.args.metric_for_best_model or '').removeprefix('eval_')}"
-        if is_best or not best_step or metrics.get(name) != self.state.best_metric:
-            return is_best
-        of_best = [entry for entry in self.state.log_history if entry["step"] == best_step and "eval_loss" in entry]
-        if not of_best or not metrics.get("eval_loss", float("inf")) < of_best[-1]["eval_loss"]:
-            return False
-        self.state.best_global_step = self.state.global_step
-        return True
+        if not is_best and before and is_better_of_equals(metrics, self.state, self.args.metric_for_best_model):
+            self.state.best_global_step, is_best = self.state.global_step, True
+        return is_best
 
     def own_weights(self) -> list[torch.Tensor]:
         """Returns the weights that this process has."""
@@ -210,20 +178,21 @@ class BertkitTrainer(Trainer):
         losses = self.accelerator.gather(self._tr_loss).mean().item()
         self.state.stateful_callbacks[_LOSSES] = self._losses_before + self._total_loss_scalar + losses
         folder = Path(self.args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
-        if self.args.should_save and folder.exists() and find_fault(folder):  # one that a resumed run has skipped
-            shutil.rmtree(folder)
-        self.accelerator.wait_for_everyone()
+        with failing_together():
+            if self.args.should_save and folder.exists() and find_fault(folder):  # one that a resumed run has skipped
+                shutil.rmtree(folder)
         limit, self.args.save_total_limit = self.args.save_total_limit, None
         try:
             super()._save_checkpoint(model, trial)
         finally:
             self.args.save_total_limit = limit
         self.accelerator.wait_for_everyone()  # each process saves the state of its random numbers
-        if self.args.should_save:
-            write_manifest(folder)
-            for later in checkpoints_after(self.state.global_step, folder.parent):
-                shutil.rmtree(later)  # skipped by a resumed run; the rotation would keep it instead of this one
-            rotate_checkpoints(str(folder.parent), limit, self.state.best_model_checkpoint, use_mtime=True)
+        with failing_together():
+            if self.args.should_save:
+                write_manifest(folder)
+                for later in checkpoints_after(self.state.global_step, folder.parent):
+                    shutil.rmtree(later)  # skipped by a resumed run; the rotation would keep it instead of this one
+                rotate_checkpoints(str(folder.parent), limit, self.state.best_model_checkpoint, use_mtime=True)
 
     def loss_of_run(self, metrics: dict[str, float]) -> float:
         """Returns the mean loss over all steps of the run, of which ``train_loss`` has those since the resumption.

@@ -12,7 +12,6 @@ import typer
 import bertkit as package
 from bertkit.checks.check import codes
 from bertkit.checks.findings import Finding, Report, merged
-from bertkit.checks.trial import Pass, Trial
 from bertkit.cli.app import app, main
 from bertkit.training import estimate
 
@@ -147,7 +146,7 @@ def test_a_corpus_that_is_clean_starts(corpus, capfd):
     corpus.write()
     report = corpus.report()
     assert report.findings == ()
-    assert report.plan["seconds"] > 0
+    assert report.plan["seconds"] or report.plan["seconds_unknown"]
     assert not (corpus.folder / "hf").exists()
     capfd.readouterr()
     given = {"model": corpus.model, "overrides": {**corpus.overrides, "train.max_steps": 2}, "corpus": corpus.corpus}
@@ -230,10 +229,3 @@ def test_reports_are_merged_and_made_strict():
     assert [finding.where for finding in both.findings] == ["x: train"]
     assert both.strict().errors == 1
     assert both.plan == {"x": {"steps": 1}, "y": {}}
-
-
-def test_time_between_measured_lengths():
-    trial = Trial((Pass(100, 2.0, 0.2), Pass(50, 1.0, 0.1)))
-    assert trial.seconds_of(75) == pytest.approx(1.5)
-    assert trial.seconds_of(500) == 2.0
-    assert trial.optimizer_seconds == 0.1

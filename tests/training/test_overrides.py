@@ -13,6 +13,7 @@ from bertkit.training.placements import trainer_class
 from bertkit.training.placements.fixed_shapes import FixedShapesTrainer
 from bertkit.training.placements.fsdp import ShardedTrainer
 from bertkit.training.placements.oom_retry import MemorySavingTrainer
+from bertkit.training.placements.several_processes import JointTrainer
 from bertkit.training.placements.xla import XlaTrainer
 from bertkit.training.pretraining.trainer import PretrainingTrainer
 from bertkit.training.trainer import BertkitTrainer
@@ -32,6 +33,17 @@ PRIVATE: dict[type, dict[str, tuple[str, ...]]] = {
         ),
         "_get_grad_norm": ("model", "grad_norm"),
         "_save_checkpoint": ("model", "trial"),
+        "_maybe_log_save_evaluate": (
+            "tr_loss",
+            "grad_norm",
+            "model",
+            "trial",
+            "epoch",
+            "ignore_keys_for_eval",
+            "start_time",
+            "learning_rate",
+        ),
+        "_determine_best_metric": ("metrics", "trial"),
     },
     PretrainingTrainer: {},
     MemorySavingTrainer: {},
@@ -43,11 +55,12 @@ PRIVATE: dict[type, dict[str, tuple[str, ...]]] = {
         "_load_optimizer_and_scheduler": ("checkpoint",),
         "_save_optimizer_and_scheduler": ("output_dir",),
     },
+    JointTrainer: {"_save_optimizer_and_scheduler": ("output_dir",)},
     XlaTrainer: {"_load_rng_state": ("checkpoint",)},
 }
 # Public ones, which transformers documents as hooks: what the Trainer of a run on one device overrides.
 OF_ONE_DEVICE = {
-    BertkitTrainer: {"get_batch_samples", "compute_loss", "prediction_step", "evaluation_loop"},
+    BertkitTrainer: {"get_batch_samples", "compute_loss", "prediction_step", "evaluation_loop", "log"},
     MemorySavingTrainer: {"get_batch_samples", "compute_loss", "training_step"},
 }
 
@@ -87,7 +100,7 @@ def test_on_one_device_losses_and_batches_are_overridden_and_nothing_else(kind):
     ("device", "strategy", "fixed_shapes", "parts"),
     [
         ("cpu", "single", False, [MemorySavingTrainer]),
-        ("cuda", "ddp", False, [MemorySavingTrainer]),
+        ("cuda", "ddp", False, [MemorySavingTrainer, JointTrainer]),
         ("cpu", "single", True, [MemorySavingTrainer, FixedShapesTrainer]),
         ("cuda", "fsdp", False, [MemorySavingTrainer, ShardedTrainer]),
         ("xla", "single", True, [XlaTrainer, FixedShapesTrainer]),

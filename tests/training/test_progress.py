@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import pytest
+from transformers import IntervalStrategy
+
 from bertkit.progress import readable
 from bertkit.training.progress import Progress
 
@@ -43,15 +46,19 @@ def test_only_the_first_process_speaks(capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_the_time_of_all_steps_is_said_once_some_are_measured(capfd, monkeypatch):
+@pytest.mark.parametrize("strategy", ["no", "epoch"])
+def test_the_time_of_all_steps_is_said_once_some_are_measured(capfd, monkeypatch, strategy):
+    """The first step and evaluations do not count: 12 seconds for the three steps after the evaluation and one more."""
     now = 0.0
     monkeypatch.setattr("time.monotonic", lambda: now)
     progress = Progress("sst2")
     state = SimpleNamespace(global_step=0, max_steps=1000, is_world_process_zero=True)
-    progress.on_train_begin(None, state, None)
-    for step, now in enumerate([30.0, 34.0, 38.0, 42.0, 46.0], start=1):  # noqa: B007 - the clock reads it
+    arguments = SimpleNamespace(eval_strategy=IntervalStrategy(strategy))
+    progress.on_train_begin(arguments, state, None)
+    for step, now in enumerate([30.0, 34.0, 90.0, 94.0, 98.0, 102.0, 106.0], start=1):  # noqa: B007 - the clock reads it
         state.global_step = step
-        progress.on_step_end(None, state, None)
+        control = SimpleNamespace(should_evaluate=step == 2, should_save=False)
+        progress.on_step_end(arguments, state, control)
     _, err = capfd.readouterr()
-    # 12 seconds for the three steps after the first.
-    assert err.splitlines() == ["time: 4 s per step; at this speed the remaining 996 steps take 1h06m"]
+    end = "" if strategy == "no" else ", without evaluations"
+    assert err.splitlines() == [f"time: 4 s per step; at this speed the remaining 994 steps take 1h06m{end}"]

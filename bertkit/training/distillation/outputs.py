@@ -22,6 +22,7 @@ from torch import Tensor
 from bertkit.errors import DataError
 from bertkit.files import new_folder, readable_size
 from bertkit.json_text import dumps
+from bertkit.placement.collective import failing_together
 from bertkit.progress import Bar, say
 from bertkit.training.distillation.teacher import Teacher
 
@@ -68,24 +69,24 @@ class TeacherOutputs:
         starts = range(0, len(self._features), _ROWS)
         parts = [self._folder / self._key(start) for start in starts]
         missing = [number for number, part in enumerate(parts) if not part.is_dir()]
-        if missing:
-            rows = len(self._features)
-            found = len(parts) - len(missing)
-            known = f", {found} of {len(parts)} parts are there" if found else ""
-            say(f"outputs of the teacher {teacher.name} for {rows:,} rows: {self._size()} in {self._folder}{known}")
-            with Bar("teacher", "rows") as progress:
-                for number in missing:
-                    if number % processes != state.local_process_index % processes:
-                        continue
-                    first = starts[number]
+        with failing_together(prepares=True):  # a part takes minutes
+            if missing:
+                rows = len(self._features)
+                found = len(parts) - len(missing)
+                known = f", {found} of {len(parts)} parts are there" if found else ""
+                say(f"outputs of the teacher {teacher.name} for {rows:,} rows: {self._size()} in {self._folder}{known}")
+                with Bar("teacher", "rows") as progress:
+                    for number in missing:
+                        if number % processes != state.local_process_index % processes:
+                            continue
+                        first = starts[number]
 
-                    def reached(done: int, of: int, first: int = first) -> None:
-                        progress(first + done, rows)
+                        def reached(done: int, of: int, first: int = first) -> None:
+                            progress(first + done, rows)
 
-                    self._write(parts[number], teacher.compute(self._rows(first), reached))
-        else:
-            say(f"outputs of the teacher {teacher.name}: read from {self._folder}")
-        state.wait_for_everyone()
+                        self._write(parts[number], teacher.compute(self._rows(first), reached))
+            else:
+                say(f"outputs of the teacher {teacher.name}: read from {self._folder}")
         self._parts = parts
         teacher.release()
 

@@ -1,4 +1,4 @@
-"""Trainer extensions by placement: FSDP, XLA, fixed shapes, out-of-memory retries."""
+"""Trainer extensions by placement: several processes, FSDP, XLA, fixed shapes, out-of-memory retries."""
 
 from __future__ import annotations
 
@@ -33,6 +33,10 @@ def trainer_class(core: type[T], placement: Placement) -> type[T]:
         from bertkit.training.placements.fsdp import ShardedTrainer
 
         parts.append(ShardedTrainer)
+    elif placement.strategy == "ddp":
+        from bertkit.training.placements.several_processes import JointTrainer
+
+        parts.append(JointTrainer)
     if placement.fixed_shapes:
         from bertkit.training.placements.fixed_shapes import FixedShapesTrainer
 

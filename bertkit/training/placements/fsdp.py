@@ -30,6 +30,7 @@ from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 from transformers.utils import SAFE_WEIGHTS_NAME
 
 from bertkit.errors import PlacementError
+from bertkit.placement.collective import failing_together
 from bertkit.training.trainer import BertkitTrainer
 
 _WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
@@ -81,7 +82,7 @@ class ShardedTrainer(BertkitTrainer):
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Saves a checkpoint's model with all weights in one file; a collective call."""
         weights = self._whole_weights()
-        with own_class(self.model):
+        with failing_together(), own_class(self.model):
             self._save(output_dir, weights)
 
     def _whole_weights(self) -> dict[str, Any]:
@@ -99,9 +100,10 @@ class ShardedTrainer(BertkitTrainer):
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         whole = get_optimizer_state_dict(self.model, self.optimizer, options=_WHOLE)
-        if self.args.should_save:
-            torch.save(numbered(whole), Path(output_dir) / OPTIMIZER_NAME)
-            torch.save(self.lr_scheduler.state_dict(), Path(output_dir) / SCHEDULER_NAME)
+        with failing_together():
+            if self.args.should_save:
+                torch.save(numbered(whole), Path(output_dir) / OPTIMIZER_NAME)
+                torch.save(self.lr_scheduler.state_dict(), Path(output_dir) / SCHEDULER_NAME)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: torch.nn.Module | None = None) -> None:
         weights: dict[str, Any] = load_file(Path(resume_from_checkpoint) / SAFE_WEIGHTS_NAME)

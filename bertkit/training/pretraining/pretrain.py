@@ -19,6 +19,7 @@ from bertkit.corpus.settings import PretrainingData, Vocabulary
 from bertkit.corpus.sources import Source
 from bertkit.errors import RecipeError
 from bertkit.metrics.pretraining import PAIRS, TOKENS, score_names
+from bertkit.placement.collective import first_on_machine
 from bertkit.placement.resolve import check_processes
 from bertkit.progress import METRIC_NAMES, Bar, counted, say
 from bertkit.recipe.distillation import distillation_settings
@@ -133,6 +134,7 @@ def prepare_pretraining(
     callbacks: Sequence[TrainerCallback] = (),
     scratch: Path | None = None,
     cache_dir: Path | None = None,
+    sample: Callable[[list[Source]], tuple[list[Source], float]] | None = None,
 ) -> PreparedPretraining:
     """Prepares a run: checks all arguments, tokenizes the text unless it is cached, and builds the model.
 
@@ -141,6 +143,8 @@ def prepare_pretraining(
         output_dir, resume, push_to_hub, scratch: as for `RunInProgress`.
         callbacks: as for `pretrain`.
         cache_dir: cache folder; by default `cache_folder`.
+        sample: returns sources to read instead of those of the corpus, and their share of it, for a run that is only
+            checked.
 
     Raises:
         BertkitError: as for `pretrain`.
@@ -162,9 +166,11 @@ def prepare_pretraining(
     )
     _check_phases_resumed(run, data)
     run.check_arguments()
-    with PartialState().local_main_process_first(), Bar("tokenizing", "B") as progress:
+    with first_on_machine(), Bar("tokenizing", "B") as progress:
         store = open_store(data.corpus[0], cache_dir) if data.is_stored() else None
-        sources = [] if store else data.sources()
+        sources, share = ([] if store else data.sources()), 1.0
+        if sample is not None:
+            sources, share = sample(sources)
         start = starting_point(recipe, sources, cache_dir, run.output_dir if resume else None, store)
         teacher = pretraining_teacher(recipe, start, run.placement)
         corpora = load_corpus(
@@ -185,7 +191,7 @@ def prepare_pretraining(
             "piece counts as a word"
         )
     examples = _example_settings(recipe, start)
-    phases = plan_phases(data.lengths(), _steps(recipe, corpora, vocabulary, examples))
+    phases = plan_phases(data.lengths(), _steps(recipe, corpora, vocabulary, examples, share))
     train_set, eval_sets = _examples(recipe, corpora, vocabulary, phases, examples)
     _print_data(corpora, train_set, eval_sets, start.config, phases)
 
@@ -261,7 +267,11 @@ def _example_settings(recipe: Recipe, start: StartingPoint) -> Callable[[int], P
 
 
 def _steps(
-    recipe: Recipe, corpora: PretrainingCorpus, vocabulary: Vocabulary, examples: Callable[[int], PretrainingData]
+    recipe: Recipe,
+    corpora: PretrainingCorpus,
+    vocabulary: Vocabulary,
+    examples: Callable[[int], PretrainingData],
+    share_of_corpus: float,
 ) -> int:
     """Returns the optimizer steps of the run: given by the recipe, or computed from its epochs, all of the first one's
     size.
@@ -277,7 +287,7 @@ def _steps(
     for length, share in data.lengths():
         first_epoch = PretrainingExamples(corpora.train, vocabulary, examples(length), None, fixed_epoch=0)
         passes_an_example += share / len(first_epoch)
-    number = recipe.train.get("num_train_epochs", 1.0) / passes_an_example
+    number = recipe.train.get("num_train_epochs", 1.0) / passes_an_example / share_of_corpus
     return max(1, round(number / recipe.train["global_train_batch_size"]))
 
 

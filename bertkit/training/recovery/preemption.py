@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -14,6 +15,7 @@ import torch
 import torch.distributed as dist
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from bertkit.placement.resolve import is_main_process
 from bertkit.placement.signals import INTERRUPTED, REPEATED, STOP_SIGNALS, handled, where_raised
 from bertkit.progress import end_bars, say
 from bertkit.training.recovery.checkpoints import last_checkpoint
@@ -26,6 +28,9 @@ class Preemption(TrainerCallback):
     the end of the epoch come before the checkpoint. All processes save at the same step. A second signal, at least a
     second after the first, ends the process at once.
 
+    The signal handler only records the signal: it may interrupt a write to stderr, which must not be entered again. The
+    next micro-batch, of training or of an evaluation, prints that a checkpoint will be saved.
+
     Attributes:
         received: the first signal that this process received; None if there was none.
     """
@@ -33,6 +38,7 @@ class Preemption(TrainerCallback):
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
         self._since = 0.0  # time of the first signal
+        self._is_announced = False
         self._is_agreed = False  # all processes know of the signal
         self._group: Any = None
 
@@ -46,9 +52,23 @@ class Preemption(TrainerCallback):
                     os.kill(os.getpid(), number)
                 return
             self.received, self._since = signal.Signals(number), time.monotonic()
-            say(f"{self.received.name}: a checkpoint is saved at the end of this step; a second signal ends at once")
 
         return handled(STOP_SIGNALS, receive)
+
+    def _announce(self) -> None:
+        if self.received is not None and not self._is_announced:
+            self._is_announced = True
+            say(f"{self.received.name}: a checkpoint is saved at the end of this step; a second signal ends at once")
+
+    def on_substep_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self._announce()
+
+    def on_prediction_step(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self._announce()
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -57,6 +77,7 @@ class Preemption(TrainerCallback):
             self._group = dist.new_group(backend="gloo")  # does not wait for the kernels of a GPU
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        self._announce()
         self._agree()
         # At the end of an epoch and of the training, evaluations may be due that come before the checkpoint.
         ends = state.global_step >= state.max_steps or float(state.epoch or 0).is_integer()
@@ -81,25 +102,35 @@ class Preemption(TrainerCallback):
             raise SystemExit(INTERRUPTED)
 
 
-def interruptions_reported(output_dir: Path) -> AbstractContextManager[None]:
-    """Returns a context in which a signal ends the run and the last line says how to continue; see `Preemption` for
-    steps of training.
+@contextmanager
+def interruptions_reported(output_dir: Path) -> Iterator[None]:
+    """Context in which a signal ends the run and the last line says how to continue; see `Preemption` for steps of
+    training.
 
-    Ctrl-C raises KeyboardInterrupt as usual, the other signals end the process with exit code 143.
+    Ctrl-C raises KeyboardInterrupt as usual, the other signals SystemExit with exit code 143. The message follows when
+    the exception leaves this context, since a signal handler may have interrupted another write to stderr.
 
     Args:
         output_dir: the run directory.
     """
+    is_interrupted = False
 
     def end(number: int, frame: FrameType | None) -> None:
-        end_bars()
-        if (output_dir / "recipe.yaml").is_file():
-            say(how_to_continue(last_checkpoint(output_dir)))
-        else:
-            say("interrupted before the run began; repeat the command")
+        nonlocal is_interrupted
+        is_interrupted = True
         raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(INTERRUPTED)
 
-    return handled([signal.SIGINT, *STOP_SIGNALS], where_raised(end))
+    with handled([signal.SIGINT, *STOP_SIGNALS], where_raised(end)):
+        try:
+            yield
+        except (KeyboardInterrupt, SystemExit):
+            if is_interrupted and is_main_process():
+                end_bars()
+                if (output_dir / "recipe.yaml").is_file():
+                    say(how_to_continue(last_checkpoint(output_dir)))
+                else:
+                    say("interrupted before the run began; repeat the command")
+            raise
 
 
 def how_to_continue(checkpoint: Path | None) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
 import signal
+import sys
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ from bertkit.placement.signals import INTERRUPTED
 from bertkit.training import run as run_module
 from bertkit.training.finetune import finetune
 from bertkit.training.pretraining.pretrain import pretrain
-from bertkit.training.recovery.preemption import Preemption
+from bertkit.training.recovery.preemption import Preemption, interruptions_reported
 from tests.training.conftest import TINY
 
 STEPS = 11  # of two epochs of six steps the last one is missing
@@ -137,6 +140,60 @@ def test_handlers_are_restored_and_ignored_signals_stay_ignored():
         assert signal.getsignal(signal.SIGTERM) == usual
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+class Interrupted(io.RawIOBase):
+    """A stream that gets a signal while it is written to the first time, as stderr may."""
+
+    def __init__(self):
+        self.written = b""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        if not self.written:
+            self.written = bytes(data)
+            os.kill(os.getpid(), signal.SIGTERM)
+            return len(data)
+        self.written += bytes(data)
+        return len(data)
+
+
+@contextmanager
+def interrupted_stderr():
+    stream = Interrupted()
+    with redirect_stderr(io.TextIOWrapper(io.BufferedWriter(stream), write_through=True)):
+        yield stream
+
+
+def test_a_signal_during_a_write_is_announced_later():
+    preemption = Preemption()
+    with interrupted_stderr() as stream, preemption.listening():
+        print("a line", file=sys.stderr, flush=True)
+        assert preemption.received == signal.SIGTERM
+        assert stream.written == b"a line\n"
+        for _ in range(2):
+            preemption.on_substep_end(None, None, None)
+        sys.stderr.flush()
+    assert stream.written.decode() == (
+        "a line\nSIGTERM: a checkpoint is saved at the end of this step; a second signal ends at once\n"
+    )
+
+
+def test_a_signal_outside_of_steps_is_reported_by_its_exception(tmp_path, monkeypatch):
+    def last_checkpoint(folder: Path) -> Path:
+        assert isinstance(sys.exception(), SystemExit)  # not in the signal handler
+        return folder / "checkpoint-4"
+
+    monkeypatch.setattr("bertkit.training.recovery.preemption.last_checkpoint", last_checkpoint)
+    (tmp_path / "recipe.yaml").touch()
+    with interrupted_stderr() as stream:
+        with pytest.raises(SystemExit) as caught, interruptions_reported(tmp_path):
+            print("a line", file=sys.stderr, flush=True)
+        sys.stderr.flush()
+    assert caught.value.code == INTERRUPTED
+    assert stream.written.decode().endswith(f"continues from {tmp_path / 'checkpoint-4'}\n")
 
 
 def test_a_signal_that_arrives_twice_at_once_is_one_signal_and_a_later_one_ends_the_process(monkeypatch):

@@ -1,0 +1,142 @@
+"""Work that the processes of a run wait for: if it fails in one of them, all of them fail with its message.
+
+With one process these functions only do the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from bertkit.errors import BertkitError, OtherProcessError, shortened
+from bertkit.placement.resolve import is_main_process
+
+_Value = TypeVar("_Value")
+
+_PREPARATION = timedelta(hours=24)
+_LONGEST_MESSAGE = 2_000  # characters
+
+
+def gathered(compute: Callable[[], _Value], *, prepares: bool = False) -> list[_Value]:
+    """Calls a function in every process and returns the values of all processes, in the order of their ranks.
+
+    Args:
+        compute: the function; returns an object that can be pickled. It must not fail in one process alone after it
+            has begun a collective operation, since the others would wait there.
+        prepares: the processes wait for hours, for work such as tokenization that one process does for the others;
+            otherwise as long as training waits, ``ddp_timeout`` seconds (default: 1,800).
+
+    Raises:
+        OtherProcessError: the function failed in another process only. The process in which it failed raises the
+            exception itself. A KeyboardInterrupt or SystemExit is raised in all processes.
+    """
+    if not _are_several():
+        return [compute()]
+    with _group(prepares) as group:
+        with _failure_reported(group):
+            value = compute()
+        return _meet(group, value)
+
+
+def from_main_process(compute: Callable[[], _Value], *, prepares: bool = False) -> _Value:
+    """Calls a function in the main process only and returns its value in all; arguments and errors as `gathered`."""
+    values: list[Any] = gathered(lambda: compute() if is_main_process() else None, prepares=prepares)
+    value: _Value = values[0]
+    return value
+
+
+@contextmanager
+def failing_together(*, prepares: bool = False) -> Iterator[None]:
+    """Context at whose end all processes wait for each other; body, argument and errors as `gathered`."""
+    if not _are_several():
+        yield
+        return
+    with _group(prepares) as group:
+        with _failure_reported(group):
+            yield
+        _meet(group)
+
+
+@contextmanager
+def first_on_machine() -> Iterator[None]:
+    """Context that one process of each machine goes through before the others there, which wait for hours.
+
+    Errors as `gathered`.
+    """
+    if not _are_several():
+        yield
+        return
+    from accelerate import PartialState
+
+    is_first = PartialState().is_local_main_process
+    with _group(prepares=True) as group:
+        if not is_first:
+            _meet(group)
+        with _failure_reported(group):
+            yield
+        _meet(group)
+        if is_first:
+            _meet(group)
+
+
+def _are_several() -> bool:
+    import torch.distributed as dist
+
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+
+@contextmanager
+def _group(prepares: bool) -> Iterator[Any]:
+    """Context with the group to wait in: None for that of the training, or one that waits for hours."""
+    import torch.distributed as dist
+
+    if not prepares:
+        yield None
+        return
+    group = dist.new_group(backend="gloo", timeout=_PREPARATION)
+    try:
+        yield group
+    finally:
+        dist.destroy_process_group(group)
+
+
+@contextmanager
+def _failure_reported(group: Any) -> Iterator[None]:
+    """Context whose exception the other processes raise too, in `_meet`."""
+    try:
+        yield
+    except BaseException as error:
+        with suppress(RuntimeError):  # another process has ended
+            _exchange((_reason(error), None), group)
+        raise
+
+
+def _meet(group: Any, value: Any = None) -> list[Any]:
+    """Waits for all processes and returns their values; raises the failure of another one."""
+    outcomes = _exchange((None, value), group)
+    for rank, (reason, _) in enumerate(outcomes):
+        if isinstance(reason, BaseException):
+            raise reason
+        if reason is not None:
+            raise OtherProcessError(f"process {rank} of {len(outcomes)} (counted from 0) failed: {reason}")
+    return [each for _, each in outcomes]
+
+
+def _exchange(outcome: Any, group: Any) -> list[Any]:
+    import torch.distributed as dist
+
+    outcomes: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(outcomes, outcome, group=group)
+    return outcomes
+
+
+def _reason(error: BaseException) -> str | BaseException:
+    """Returns what the other processes raise: a message, or the exception of an interruption."""
+    if isinstance(error, KeyboardInterrupt):
+        return KeyboardInterrupt()
+    if isinstance(error, SystemExit):
+        return SystemExit(error.code)
+    message = shortened(str(error), _LONGEST_MESSAGE)
+    return message if isinstance(error, BertkitError) else f"{type(error).__name__}: {message}"

@@ -1,0 +1,88 @@
+"""Two processes that wait for each other: a failure, an interruption or a value of one reaches the other in time."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from bertkit.errors import DataError
+from bertkit.placement.collective import failing_together, first_on_machine, from_main_process, gathered
+
+# The processes of a run, whose collective operations of training wait for two seconds.
+PROGRAM = """
+import sys, time
+from datetime import timedelta
+import torch.distributed as dist
+from accelerate import PartialState
+from bertkit.errors import BertkitError, DataError
+from bertkit.placement.collective import *
+
+state = PartialState(cpu=True, timeout=timedelta(seconds=2))
+rank = state.process_index
+try:
+{body}
+except BertkitError as error:
+    print(type(error).__name__, error, flush=True)
+except SystemExit as error:
+    print("SystemExit", error.code, flush=True)
+time.sleep(1)  # the first process holds the rendezvous
+"""
+
+
+@pytest.fixture
+def two(two_processes):
+    """``two(body)``: what two processes print that execute the lines."""
+    return lambda body: two_processes(PROGRAM.replace("{body}", textwrap.indent(body.strip(), "    ")))
+
+
+@pytest.mark.multiprocess
+def test_others_wait_for_preparation_longer_than_for_training(two):
+    body = """
+with first_on_machine():
+    if rank == 0:
+        time.sleep(5)
+    print("prepared", end=" ")
+print(from_main_process(lambda: rank + 5))
+"""
+    assert two(body) == ["prepared 5", "prepared 5"]
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("failing", [0, 1])
+@pytest.mark.parametrize("context", ["first_on_machine()", "failing_together()"])
+def test_a_failure_of_one_process_ends_both(two, context, failing):
+    body = f"""
+with {context}:
+    if rank == {failing}:
+        raise DataError("x.txt, line 3: not UTF-8")
+print("not reached")
+"""
+    printed = two(body)
+    assert printed[failing] == "DataError x.txt, line 3: not UTF-8"
+    other = f"OtherProcessError process {failing} of 2 (counted from 0) failed: x.txt, line 3: not UTF-8"
+    assert printed[1 - failing] == other
+
+
+@pytest.mark.multiprocess
+def test_an_unexpected_error_is_named_and_an_exit_is_shared(two):
+    body = """
+try:
+    from_main_process(lambda: {}[7])
+except BertkitError as error:
+    print(error, end=" | ")
+except KeyError as error:
+    print("KeyError", error, end=" | ")
+from_main_process(lambda: sys.exit(143))
+"""
+    first, second = two(body)
+    assert first == "KeyError 7 | SystemExit 143"
+    assert second == "process 0 of 2 (counted from 0) failed: KeyError: 7 | SystemExit 143"
+
+
+def test_one_process_does_the_work_alone():
+    assert gathered(lambda: 3) == [3]
+    assert from_main_process(lambda: "x", prepares=True) == "x"
+    for context in (first_on_machine, failing_together):
+        with pytest.raises(DataError, match="here"), context():
+            raise DataError("here")
