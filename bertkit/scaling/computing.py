@@ -19,7 +19,7 @@ from bertkit.inference.loaded import load
 from bertkit.inference.predictor import build_predictor
 from bertkit.json_text import dumps
 from bertkit.progress import unreported
-from bertkit.reading.text_files import TEXT
+from bertkit.reading.text_files import TEXT, iterating
 from bertkit.scaling.inputs import InputFile, Shard
 from bertkit.scaling.output import REJECTED, OutputFolder
 from bertkit.scaling.rows import Row, rows_of
@@ -137,14 +137,14 @@ class Computer:
         """
         found: list[dict[str, Any]] = []
         rejected: list[tuple[Row, str]] = []
-        rows = rows_of(shard)
-        while block := list(itertools.islice(rows, self._model.at_once)):
-            readable = [row for row in block if isinstance(row.values, dict)]
-            for row in block:
-                if isinstance(row.values, str):
-                    self._reject(row, f"{_place(row, shard.file)}: {row.values}", shard.file, rejected)
-            names = list(dict.fromkeys(name for row in readable for name in _values(row)))
-            found += self._computed(readable, names, shard.file, rejected)
+        with iterating(rows_of(shard)) as rows:
+            while block := list(itertools.islice(rows, self._model.at_once)):
+                readable = [row for row in block if isinstance(row.values, dict)]
+                for row in block:
+                    if isinstance(row.values, str):
+                        self._reject(row, f"{_place(row, shard.file)}: {row.values}", shard.file, rejected)
+                names = list(dict.fromkeys(name for row in readable for name in _values(row)))
+                found += self._computed(readable, names, shard.file, rejected)
         if rejected:
             lines = [
                 _rejection(row, reason, shard.file) for row, reason in sorted(rejected, key=lambda each: each[0].row)

@@ -10,6 +10,7 @@ from typing import Any
 
 from bertkit.errors import DataError, raise_listed
 from bertkit.reading.row_files import json_object, lone_surrogate
+from bertkit.reading.text_files import iterating
 from bertkit.tables.table import Table
 
 
@@ -42,15 +43,16 @@ def json_line_blocks(lines: Iterable[str], source: str, fingerprint: str, size: 
     """
     names: dict[str, None] = {}
     faults: list[str] = []
-    rows = _rows(lines, source, faults)
-    while part := list(islice(rows, size)):
-        if faults:
-            break
-        for _, row in part:
-            names.update(dict.fromkeys(row))
-        if names:
-            columns = {name: [row.get(name) for _, row in part] for name in names}
-            yield Table(columns, source, fingerprint, array("q", [number for number, _ in part]))
+    with iterating(lines) as remaining:
+        rows = _rows(remaining, source, faults)
+        while part := list(islice(rows, size)):
+            if faults:
+                break
+            for _, row in part:
+                names.update(dict.fromkeys(row))
+            if names:
+                columns = {name: [row.get(name) for _, row in part] for name in names}
+                yield Table(columns, source, fingerprint, array("q", [number for number, _ in part]))
     if not names and not faults:
         faults.append(f"{source}: no rows; expected one JSON object per line, such as {{'text': …, 'label': …}}")
     raise_listed(faults)
