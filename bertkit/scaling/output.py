@@ -18,7 +18,8 @@ from typing import Any
 from bertkit.errors import OutputError
 from bertkit.files import check_links, remove_unfinished, write_whole
 from bertkit.json_text import dumps
-from bertkit.scaling.inputs import InputFile, Shard, described, filesystem, is_url
+from bertkit.reading.urls import filesystem, is_url
+from bertkit.scaling.inputs import InputFile, Shard, described
 
 RECORD, SHARDS, REJECTED = "command.json", "shards.json", "rejected"
 
