@@ -96,6 +96,19 @@ def test_a_weight_that_is_not_finite_is_not_saved(diverge, monkeypatch):
     assert list(out.glob("checkpoint-*/trainer_state.json")) == []
 
 
+def test_an_evaluation_whose_outputs_are_nan(diverge, monkeypatch):
+    step = BertkitTrainer.prediction_step
+
+    def overflowing(self, *args, **kwargs):
+        loss, logits, labels = step(self, *args, **kwargs)
+        return loss, logits * float("nan"), labels
+
+    monkeypatch.setattr(BertkitTrainer, "prediction_step", overflowing)
+    message, out = diverge()
+    assert re.match(r"step \d+: the training diverged: an output for an evaluated example is nan, at a lear", message)
+    assert not (out / "model.safetensors").exists()
+
+
 def test_a_pretraining_that_diverges(corpus, tmp_path):
     overrides = {**TINY, **STEPS, "train.learning_rate": 1e6, "train.warmup_steps": 0}
     with pytest.raises(TrainingError, match=r"step \d+: the training diverged"):
