@@ -85,21 +85,22 @@ def _read(input_file: Path, size: int) -> Iterator[Block]:
         nonlocal share
         share = now
 
-    parts: Iterator[list[str] | Table]
-    if is_table(input_file):
-        parts = read_table_parts(input_file, size, reached)
-    elif str(input_file) == _STDIN:
-        parts = _as_they_come(size)
-    else:
-        parts = _full(decode_pieces(read_shares(input_file, "", reached), str(input_file), input_file), size)
     first = 0
-    with iterating(parts) as remaining:
-        for given in remaining:
+    with iterating(_parts(input_file, size, reached)) as parts:
+        for given in parts:
             done = first + len(given)
             yield Block(given, first, round(done / share) if share else None)
             first = done
     if not first:
         raise DataError(f"--input {input_file}: contains no texts")
+
+
+def _parts(input_file: Path, size: int, reached: Callable[[float], None]) -> Iterator[list[str] | Table]:
+    if is_table(input_file):
+        return read_table_parts(input_file, size, reached)
+    if str(input_file) == _STDIN:
+        return _as_they_come(size)
+    return _full(decode_pieces(read_shares(input_file, "", reached), str(input_file), input_file), size)
 
 
 def _as_they_come(size: int) -> Iterator[list[str]]:

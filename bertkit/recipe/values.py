@@ -31,8 +31,9 @@ class Range(NamedTuple):
         return number == self.unless or (self.least <= number <= self.most and number != self.without)
 
     def __str__(self) -> str:
-        if self.most == math.inf:
-            return f"{'more than' if self.without == self.least else 'at least'} {self.least:g}"
+        if self.most == math.inf or self.without == self.least:
+            least = f"{'more than' if self.without == self.least else 'at least'} {self.least:g}"
+            return least if self.most == math.inf else f"{least}, at most {self.most:.12g}"
         without = "" if self.without is None else f", without {self.without:g}"
         return f"{self.least:.12g} to {self.most:.12g}{without}"
 
