@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from bertkit.reading.text_files import iterating
 from bertkit.recipe.load import Recipe
 from bertkit.tasks.splits import ColumnsOf, Split, Truncation
 
@@ -136,11 +137,12 @@ class Subject:
         """Reads the first paragraphs of a source."""
         found: list[str] = []
         size = 0
-        for paragraph in islice(source.paragraphs(self.recipe.data.form()), _SAMPLED_PARAGRAPHS):
-            found.append(paragraph.text)
-            size += len(paragraph.text)
-            if size > _SAMPLED_CHARACTERS:
-                break
+        with iterating(source.paragraphs(self.recipe.data.form())) as paragraphs:
+            for paragraph in islice(paragraphs, _SAMPLED_PARAGRAPHS):
+                found.append(paragraph.text)
+                size += len(paragraph.text)
+                if size > _SAMPLED_CHARACTERS:
+                    break
         name = Path(source.name).name
         return Texts(name, {"text": found}, lambda row: f"{name}, paragraph {row + 1}") if found else None
 

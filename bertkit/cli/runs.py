@@ -18,7 +18,8 @@ from bertkit.cli.settings import Settings
 from bertkit.errors import RecipeError
 from bertkit.recipe.find import find_recipe
 from bertkit.recipe.load import load_placement
-from bertkit.recipe.yaml_files import parse_value, read_recipe_file
+from bertkit.recipe.text_values import Text, typed
+from bertkit.recipe.yaml_files import read_recipe_file
 from bertkit.tasks.registry import TASKS
 
 if TYPE_CHECKING:
@@ -161,17 +162,15 @@ def overrides(settings: Mapping[str, Any], set_: Sequence[str] | None, placement
     """
     placed = {f"placement.{key}": value for key, value in load_placement(placement).items()} if placement else {}
     given = dict(settings)
-    for value in set_ or []:
-        key, equals, text = value.partition("=")
+    for option in set_ or []:
+        key, equals, text = option.partition("=")
         if not equals:
-            raise RecipeError(f"--set {value}: expected block.key=value, such as train.learning_rate=3e-5")
-        try:
-            parsed = parse_value(text)
-        except RecipeError as error:
-            raise RecipeError(f"--set {key}: {error}") from error
-        if key in given and given[key] != parsed:
-            raise RecipeError(f"{key} is given twice: {given[key]!r} and {parsed!r}; keep one of them")
-        given[key] = parsed
+            raise RecipeError(f"--set {option}: expected block.key=value, such as train.learning_rate=3e-5")
+        value = Text(text)
+        earlier = given.setdefault(key, value)
+        if earlier != value and (isinstance(earlier, Text) or earlier != typed(value, type(earlier))):
+            values = f"{earlier.text if isinstance(earlier, Text) else earlier} and {text}"
+            raise RecipeError(f"{key} is given twice: {values}; keep one of them")
     return placed | given
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from bertkit.errors import RecipeError
+from bertkit.reading.text_files import iterating
 from bertkit.reading.utf8 import split_lines
 
 BLANK_LINE = "blank-line"
@@ -96,7 +97,8 @@ def file_paragraphs(lines: Iterable[str], form: DocumentForm) -> Iterator[Paragr
     [Paragraph(text='One is wrapped.', starts_document=True), Paragraph(text='Two.', starts_document=False),
      Paragraph(text='Three.', starts_document=True)]
     """
-    return _paragraphs(lines, form.sentence_per_line, form.parts_documents)
+    with iterating(lines) as remaining:
+        yield from _paragraphs(remaining, form.sentence_per_line, form.parts_documents)
 
 
 def row_paragraphs(text: str, form: DocumentForm) -> Iterator[Paragraph]:

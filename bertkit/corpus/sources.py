@@ -19,7 +19,16 @@ from bertkit.errors import DataError, listed, noted
 from bertkit.json_text import dumps
 from bertkit.reading.hub_sets import find_set, load_set, may_be_hub_id, unreadable
 from bertkit.reading.row_files import arrow_texts, json_texts, parquet_texts
-from bertkit.reading.text_files import FORMS_IN_WORDS, JSON_LINES, PARQUET, FileKind, file_kind, find_files, read_blocks
+from bertkit.reading.text_files import (
+    FORMS_IN_WORDS,
+    JSON_LINES,
+    PARQUET,
+    FileKind,
+    file_kind,
+    find_files,
+    iterating,
+    read_blocks,
+)
 from bertkit.reading.utf8 import decode_lines
 
 if TYPE_CHECKING:
@@ -205,7 +214,8 @@ class _TextFile(_File):
         return file_paragraphs(self._decoded(), form)
 
     def lines(self) -> Iterator[str]:
-        return filter(None, map(str.strip, self._decoded()))
+        with iterating(self._decoded()) as lines:
+            yield from filter(None, map(str.strip, lines))
 
 
 class _Rows(Source):
@@ -218,12 +228,15 @@ class _Rows(Source):
         """Yields the texts of the rows that are not empty."""
 
     def paragraphs(self, form: DocumentForm) -> Iterator[Paragraph]:
-        for text in self.texts():
-            yield from row_paragraphs(text, form)
+        with iterating(self.texts()) as texts:
+            for text in texts:
+                yield from row_paragraphs(text, form)
 
     def lines(self) -> Iterator[str]:
         per_line = DocumentForm(sentence_per_line=True)
-        return (paragraph.text for paragraph in self.paragraphs(per_line))
+        with iterating(self.paragraphs(per_line)) as paragraphs:
+            for paragraph in paragraphs:
+                yield paragraph.text
 
 
 class _JsonLinesFile(_File, _Rows):
@@ -238,8 +251,8 @@ class _ParquetFile(_File, _Rows):
             yield from self._texts_in(self.path)
             return
         with tempfile.TemporaryFile(prefix="bertkit-") as unpacked:  # Parquet is read from its end
-            for block in read_blocks(self.path, self.kind.packing, lambda position: None):
-                unpacked.write(block)
+            with iterating(read_blocks(self.path, self.kind.packing, lambda position: None)) as blocks:
+                unpacked.writelines(blocks)
             yield from self._texts_in(unpacked)
 
     def _texts_in(self, file: Path | IO[bytes]) -> Iterator[str]:

@@ -10,13 +10,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from io import BufferedIOBase
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar, cast
 
 from bertkit.errors import DataError
 from bertkit.progress import Bar, Reached, say
-from bertkit.reading.text_files import read_shares
+from bertkit.reading.text_files import iterating, read_shares
 from bertkit.reading.utf8 import decode_pieces, whole_lines
 from bertkit.tables import Table, is_table
 from bertkit.tables.table_files import read_table_parts
@@ -71,7 +71,13 @@ def read_inputs(input_file: Path, size: int = BLOCK) -> Iterator[Block]:
     if input_file.is_dir():
         raise DataError(f"--input {input_file}: is a folder; give --output-dir DIR, for a folder of results")
     blocks = _read(input_file, size)
-    return blocks if str(input_file) == _STDIN else chain(list(islice(blocks, 1)), blocks)
+    return blocks if str(input_file) == _STDIN else _from(list(islice(blocks, 1)), blocks)
+
+
+def _from(first: Sequence[Block], others: Iterator[Block]) -> Iterator[Block]:
+    with iterating(others) as remaining:
+        yield from first
+        yield from remaining
 
 
 def _read(input_file: Path, size: int) -> Iterator[Block]:
@@ -81,20 +87,22 @@ def _read(input_file: Path, size: int) -> Iterator[Block]:
         nonlocal share
         share = now
 
-    parts: Iterator[list[str] | Table]
-    if is_table(input_file):
-        parts = read_table_parts(input_file, size, reached)
-    elif str(input_file) == _STDIN:
-        parts = _as_they_come(size)
-    else:
-        parts = _full(decode_pieces(read_shares(input_file, "", reached), str(input_file), input_file), size)
     first = 0
-    for given in parts:
-        done = first + len(given)
-        yield Block(given, first, round(done / share) if share else None)
-        first = done
+    with iterating(_parts(input_file, size, reached)) as parts:
+        for given in parts:
+            done = first + len(given)
+            yield Block(given, first, round(done / share) if share else None)
+            first = done
     if not first:
         say(f"--input {input_file}: contains no texts")
+
+
+def _parts(input_file: Path, size: int, reached: Callable[[float], None]) -> Iterator[list[str] | Table]:
+    if is_table(input_file):
+        return read_table_parts(input_file, size, reached)
+    if str(input_file) == _STDIN:
+        return _as_they_come(size)
+    return _full(decode_pieces(read_shares(input_file, "", reached), str(input_file), input_file), size)
 
 
 def _as_they_come(size: int) -> Iterator[list[str]]:
@@ -115,11 +123,12 @@ def _as_they_come(size: int) -> Iterator[list[str]]:
 
 def _full(pieces: Iterable[str], size: int) -> Iterator[list[str]]:
     waiting: list[str] = []
-    for piece in pieces:
-        waiting += whole_lines(piece)
-        while len(waiting) >= size:
-            yield waiting[:size]
-            del waiting[:size]
+    with iterating(pieces) as remaining:
+        for piece in remaining:
+            waiting += whole_lines(piece)
+            while len(waiting) >= size:
+                yield waiting[:size]
+                del waiting[:size]
     if waiting:
         yield waiting
 
@@ -138,11 +147,12 @@ def process_blocks(blocks: Iterable[Block], what: str, work: Callable[[Block, Re
     done = 0
     with Bar(what, "inputs") as bar:
         try:
-            for block in blocks:
-                found = work(block, partial(_tell, bar, block))
-                bar.clear()
-                yield found
-                done = block.first + len(block.given)
+            with iterating(blocks) as remaining:
+                for block in remaining:
+                    found = work(block, partial(_tell, bar, block))
+                    bar.clear()
+                    yield found
+                    done = block.first + len(block.given)
         except DataError as error:
             if not done:
                 raise

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from bertkit.errors import DataError, did_you_mean, listed
+from bertkit.reading.text_files import iterating
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,18 +35,19 @@ def json_texts(lines: Iterable[str], column: str, name: str) -> Iterator[str]:
     """
     faults: list[str] = []
     last = 0
-    for number, line in enumerate(lines, 1):
-        text = ""
-        try:
-            if line.strip():
-                text = _text_of(line, column)
-        except DataError as fault:
-            last = last or number + _LOOK_ON
-            faults.append(f"{name}: line {number}: {fault}")
-        if faults and (len(faults) == _MOST_FAULTS or number >= last):
-            break
-        if text and not faults:
-            yield text
+    with iterating(lines) as remaining:
+        for number, line in enumerate(remaining, 1):
+            text = ""
+            try:
+                if line.strip():
+                    text = _text_of(line, column)
+            except DataError as fault:
+                last = last or number + _LOOK_ON
+                faults.append(f"{name}: line {number}: {fault}")
+            if faults and (len(faults) == _MOST_FAULTS or number >= last):
+                break
+            if text and not faults:
+                yield text
     if faults:
         raise DataError(listed(faults))
 
@@ -127,9 +129,10 @@ def parquet_texts(file: Path | IO[bytes], column: str, name: str, reached: Calla
         DataError: the file is not a Parquet file, is damaged, or has no such column of strings.
     """
     first = 0
-    for batch in parquet_batches(file, name, reached, column):
-        yield from arrow_texts(batch.column(0), column, name, first)
-        first += batch.num_rows
+    with iterating(parquet_batches(file, name, reached, column)) as batches:
+        for batch in batches:
+            yield from arrow_texts(batch.column(0), column, name, first)
+            first += batch.num_rows
 
 
 def parquet_batches(

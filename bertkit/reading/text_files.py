@@ -6,16 +6,19 @@ import glob
 import gzip
 import os
 import zlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from io import BufferedIOBase, BufferedReader
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from bertkit.errors import DataError
 
 TEXT, JSON_LINES, PARQUET = FORMS = (".txt", ".jsonl", ".parquet")
 PACKINGS = (".gz", ".zst")
 FORMS_IN_WORDS = f"{TEXT}, {JSON_LINES} or {PARQUET}"
+
+Item = TypeVar("Item")
 
 _BLOCK = 1 << 20
 _SMALL_BLOCK = 1 << 16
@@ -96,6 +99,21 @@ def _files_below(folder: Path) -> list[Path]:
         folders[:] = [name for name in folders if not name.startswith(".") and name != "__MACOSX"]
         files += [Path(parent, name) for name in names if file_kind(name) is not None and not name.startswith(".")]
     return sorted(files, key=lambda file: file.relative_to(folder).parts)
+
+
+@contextmanager
+def iterating(items: Iterable[Item]) -> Iterator[Iterator[Item]]:
+    """Gives an iterator over ``items`` that is closed at the end of the block, whatever ends it.
+
+    A generator that reads a file closes the file when it ends or is closed. An exception in the code that iterates over
+    it does neither, and keeps it alive: so this code closes it.
+    """
+    iterator = iter(items)
+    try:
+        yield iterator
+    finally:
+        if isinstance(iterator, Generator):
+            iterator.close()
 
 
 def read_blocks(file: Path, packing: str, reached: Callable[[int], None], block_size: int = _BLOCK) -> Iterator[bytes]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from bertkit.errors import DataError
+from bertkit.reading.text_files import iterating
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -42,10 +43,11 @@ def decode_lines(blocks: Iterable[bytes], name: str, file: Path | None = None) -
         DataError: as `read_text`, after the lines before the fault have been yielded.
     """
     rest = ""
-    for piece in decode_pieces(blocks, name, file):
-        lines = split_lines(piece)
-        rest = lines.pop()
-        yield from lines
+    with iterating(decode_pieces(blocks, name, file)) as pieces:
+        for piece in pieces:
+            lines = split_lines(piece)
+            rest = lines.pop()
+            yield from lines
     yield rest
 
 
@@ -59,16 +61,17 @@ def decode_pieces(blocks: Iterable[bytes], name: str, file: Path | None = None) 
     """
     begun: list[bytes] = []
     offset, line = 0, 1  # of the next piece
-    for block in blocks:
-        # A CR at the end of a block may be the first half of a CRLF, so it is kept for the next block.
-        end = 1 + max(block.rfind(b"\n"), block.rfind(b"\r", 0, len(block) - 1))
-        if end:
-            chunk = b"".join([*begun, block[:end]])
-            yield _decode(chunk, offset, line, name, file)
-            offset += len(chunk)
-            line += _line_endings(chunk)
-            begun = []
-        begun.append(block[end:])
+    with iterating(blocks) as remaining:
+        for block in remaining:
+            # A CR at the end of a block may be the first half of a CRLF, so it is kept for the next block.
+            end = 1 + max(block.rfind(b"\n"), block.rfind(b"\r", 0, len(block) - 1))
+            if end:
+                chunk = b"".join([*begun, block[:end]])
+                yield _decode(chunk, offset, line, name, file)
+                offset += len(chunk)
+                line += _line_endings(chunk)
+                begun = []
+            begun.append(block[end:])
     yield _decode(b"".join(begun), offset, line, name, file)
 
 

@@ -11,6 +11,7 @@ from bertkit.checkpoint.pretraining import MODEL_TYPE, field_types, new_architec
 from bertkit.errors import RecipeError, did_you_mean, shown
 from bertkit.recipe.distillation import DISTILL, DistillationSettings
 from bertkit.recipe.hub import NEEDED_IN_WIDGET, HubSettings
+from bertkit.recipe.text_values import kinds, typed
 from bertkit.recipe.tuning import KEYS, LORA, LoraSettings
 from bertkit.recipe.values import RANGES, fault_of_value
 
@@ -34,6 +35,9 @@ OWN_TRAIN_KEYS: dict[str, Any] = {
     "report": bool,
 }
 """Types of the keys of the ``train`` block that are not fields of ``TrainingArguments``."""
+
+# Values that are mappings → the dataclass of their keys.
+_MAPPINGS: dict[str, type] = {f"model.{LORA}": LoraSettings, f"train.{DISTILL}": DistillationSettings}
 
 _MOST_WEIGHTS = 10**11  # of a new model: 400 GB; BERT-large has 3.4e8
 _MOST_NAMED = 20  # unknown keys for which a similar key is looked up, which takes time; messages show no more
@@ -166,12 +170,15 @@ class Checker:
             if key not in hints or not isinstance(key, str):
                 self.faults.append(f"{place}: unknown key{_near(key, hints, self.faults)}")
                 continue
+            try:
+                value = typed(value, _MAPPINGS.get(f"{block}.{key}", hints[key]))
+            except RecipeError as error:
+                self.faults.append(f"{place}: {error}")
+                continue
             if fault := fault_of_value(value):
                 self.faults.append(f"{place}: {fault}")
                 continue
-            # An int is accepted where a float is expected.
-            if isinstance(value, int) and not isinstance(value, bool) and _is_float(hints[key]):
-                value = float(value)
+            value = _number(value, hints[key])
             try:
                 type_validator(key, value, hints[key])
                 _named_choice(hints[key], value)
@@ -274,8 +281,14 @@ def _near(given: Any, known: Iterable[str], faults: Sequence[str]) -> str:
     return did_you_mean(str(given), known) if len(faults) < _MOST_NAMED else ""
 
 
-def _is_float(hint: Any) -> bool:
-    return hint is float or (float in getattr(hint, "__args__", ()) and int not in getattr(hint, "__args__", ()))
+def _number(value: Any, hint: Any) -> Any:
+    """Returns a number in the type that is expected: an int as a float, a whole float such as 1e5 as an int."""
+    allowed = kinds(hint)
+    if type(value) is int and float in allowed and int not in allowed:
+        return float(value)
+    if isinstance(value, float) and value.is_integer() and int in allowed and not allowed & {float, str, Any}:
+        return int(value)
+    return value
 
 
 def _choices(hint: Any) -> list[str]:

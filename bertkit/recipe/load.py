@@ -19,12 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bertkit.checkpoint.pretraining import MODEL_TYPE
 from bertkit.errors import RecipeError, listed, shown
 from bertkit.files import write_whole
 from bertkit.placement.settings import PlacementSettings
 from bertkit.recipe.check import BLOCKS, Checker, Tasks, blocks_of
 from bertkit.recipe.find import find_recipe, list_recipes
 from bertkit.recipe.hub import HubSettings
+from bertkit.recipe.text_values import typed
 from bertkit.recipe.yaml_files import read_recipe_file, to_yaml
 
 _ACCELERATE_KEY = "distributed_type"  # present in every file of `accelerate config`
@@ -79,7 +81,7 @@ def load_recipe(
     Args:
         source: a name (``finetune/glue/sst2``), a YAML file, the blocks as a mapping, or a recipe.
         overrides: values by dotted key, such as ``{"train.learning_rate": 3e-5, "model.lora.r": 8}``; they take
-            precedence over ``source``.
+            precedence over ``source``. A `Text` gets the type of its field.
         tasks: registry of the tasks that ``task.kind`` can name.
 
     Raises:
@@ -111,6 +113,9 @@ def load_recipe(
             value = {**(whole if isinstance(whole, Mapping) else {}), part: value}
         blocks[block][key] = value
         places[f"{block}.{key}"] = f"(override) {dotted}"
+    for block, key in (("task", "kind"), ("model", "name_or_path"), ("model", MODEL_TYPE)):  # the other types depend on
+        if key in blocks[block]:
+            blocks[block][key] = typed(blocks[block][key], str | None)
     checker = Checker(blocks, places, faults)
     kind = blocks["task"].pop("kind", None)
     settings = checker.task_settings(kind, tasks)

@@ -31,15 +31,16 @@ class Range(NamedTuple):
         return number == self.unless or (self.least <= number <= self.most and number != self.without)
 
     def __str__(self) -> str:
-        if self.most == math.inf:
-            return f"{'more than' if self.without == self.least else 'at least'} {self.least:g}"
+        if self.most == math.inf or self.without == self.least:
+            least = f"{'more than' if self.without == self.least else 'at least'} {self.least:g}"
+            return least if self.most == math.inf else f"{least}, at most {self.most:.12g}"
         without = "" if self.without is None else f", without {self.without:g}"
         return f"{self.least:.12g} to {self.most:.12g}{without}"
 
 
 _POSITIVE, _NOT_NEGATIVE, _SHARE, _SEED = Range(0, without=0), Range(0), Range(0, 1, without=1), Range(0, _SEEDS - 1)
 # Larger numbers are slips, and would take all memory or time before anything refuses them.
-_SIZE, _WORKERS = Range(1, 2**20), Range(1, 1024)
+_COUNT, _SIZE, _WORKERS = Range(1), Range(1, 2**20), Range(1, 1024)
 
 RANGES: dict[str, Range] = {
     "train.global_train_batch_size": _SIZE,
@@ -48,12 +49,13 @@ RANGES: dict[str, Range] = {
     "train.early_stopping_patience": _POSITIVE,
     "train.seed": _SEED,
     "train.data_seed": _SEED,
-    "train.learning_rate": _POSITIVE,
+    "train.learning_rate": Range(0, 1e6, without=0),  # larger steps exceed float32 after a few
     "train.warmup_steps": _NOT_NEGATIVE,
-    "train.weight_decay": _NOT_NEGATIVE,
+    "train.weight_decay": Range(0, 1e3),
     "train.adam_beta1": _SHARE,
     "train.adam_beta2": _SHARE,
     "train.adam_epsilon": _POSITIVE,  # at 0 a weight without gradient becomes 0/0
+    "train.max_grad_norm": _NOT_NEGATIVE,  # 0 does not clip
     "train.label_smoothing_factor": _SHARE,
     "train.layer_lr_decay": Range(0, 1, without=0),
     "model.freeze_layers": _NOT_NEGATIVE,
@@ -61,7 +63,14 @@ RANGES: dict[str, Range] = {
     "train.neftune_noise_alpha": Range(0, 1000),
     "train.logging_steps": _NOT_NEGATIVE,
     "train.eval_steps": _NOT_NEGATIVE,
+    "train.eval_delay": _NOT_NEGATIVE,
+    "train.eval_accumulation_steps": _COUNT,
     "train.save_steps": _NOT_NEGATIVE,
+    "train.save_total_limit": _COUNT,  # transformers keeps all checkpoints at 0; here null does
+    "train.torch_empty_cache_steps": _COUNT,
+    "train.dataloader_prefetch_factor": _WORKERS,
+    "train.ddp_bucket_cap_mb": _WORKERS,
+    "train.ddp_timeout": Range(1, 2**31 - 1),  # seconds; torch counts nanoseconds in 64 bits
     "placement.num_processes": _WORKERS,
     "placement.per_device_train_batch_size": _SIZE,
     "placement.per_device_eval_batch_size": _SIZE,

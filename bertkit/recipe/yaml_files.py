@@ -7,6 +7,7 @@ values that aliases repeat are limited while a file is parsed, and other tags ar
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +23,23 @@ _MOST_VALUES = 50_000  # of a file; an alias counts as all the values that it re
 _MOST_LEVELS = 20  # of lists and mappings; recipes have about four
 _MOST_DIGITS = 19  # of a whole number: 64 bits
 
-_NULL, _BOOL, _INT, _FLOAT, _STR, _LIST, _MAPPING = (
+NULL, BOOL, INT, FLOAT, STR, _LIST, _MAPPING = (
     f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str", "seq", "map")
 )
 _WORDS = {
-    _NULL: "null",
-    _BOOL: "true or false",
-    _INT: "a whole number",
-    _FLOAT: "a number",
-    _STR: "text",
+    NULL: "null",
+    BOOL: "true or false",
+    INT: "a whole number",
+    FLOAT: "a number",
+    STR: "text",
     _LIST: "a list",
     _MAPPING: "a mapping",
 }
 _SCALARS = {
-    _NULL: (re.compile(r"^(?:~|null|Null|NULL|)$"), "~nN\0"),
-    _BOOL: (re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), "tTfF"),
-    _INT: (re.compile(r"^[-+]?[0-9]+$"), "-+0123456789"),
-    _FLOAT: (
+    NULL: (re.compile(r"^(?:~|null|Null|NULL|)$"), "~nN\0"),
+    BOOL: (re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), "tTfF"),
+    INT: (re.compile(r"^[-+]?[0-9]+$"), "-+0123456789"),
+    FLOAT: (
         re.compile(r"^(?:[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$"),
         "-+.0123456789",
     ),
@@ -90,7 +91,7 @@ class _Loader(yaml.SafeLoader):
             return
         if not pattern.fullmatch(node.value):
             raise ConstructorError(None, None, f"{shown(node.value)} is not {_WORDS[node.tag]}", node.start_mark)
-        if node.tag == _INT and len(node.value.lstrip("+-0")) > _MOST_DIGITS:
+        if node.tag == INT and len(node.value.lstrip("+-0")) > _MOST_DIGITS:
             digits = f"a number of {len(node.value)} digits; expected at most {_MOST_DIGITS}"
             raise ConstructorError(None, None, digits, node.start_mark)
 
@@ -119,7 +120,7 @@ for _class in (_Loader, _Dumper):
 # Block style keeps text of several lines, such as BibTeX, readable.
 _Dumper.add_representer(
     str,
-    lambda dumper, text: dumper.represent_scalar(_STR, text, style="|" if "\n" in text else None),
+    lambda dumper, text: dumper.represent_scalar(STR, text, style="|" if "\n" in text else None),
 )
 
 
@@ -127,16 +128,22 @@ def _integer(loader: yaml.SafeLoader, node: Any) -> int:
     return int(loader.construct_scalar(node))
 
 
-_Loader.add_constructor(_INT, _integer)  # 010 is ten, not eight
+_Loader.add_constructor(INT, _integer)  # 010 is ten, not eight
 
 
-def _parsed(text: str, place: str, places: dict[str, str] | None = None) -> Any:
+def _parsed(
+    text: str,
+    place: str,
+    places: dict[str, str] | None = None,
+    with_types: Callable[[yaml.Node], yaml.Node] | None = None,
+) -> Any:
     """Parses YAML.
 
     Args:
         text: the document.
         place: name of the text in messages.
         places: receives the places of the keys of the two upper levels, if given.
+        with_types: changes the node of the document before its value is made, if given.
 
     Raises:
         RecipeError: the text is not the YAML of plain data, as in `_Loader`; the message has the line.
@@ -146,6 +153,8 @@ def _parsed(text: str, place: str, places: dict[str, str] | None = None) -> Any:
         node = loader.get_single_node()
         if places is not None and isinstance(node, yaml.MappingNode):
             _note_places(place, node, "", places)
+        if node is not None and with_types is not None:
+            node = with_types(node)
         return None if node is None else loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -156,8 +165,12 @@ def _parsed(text: str, place: str, places: dict[str, str] | None = None) -> Any:
         raise RecipeError(f"{place}: not valid YAML: {shortened(str(error), 300)}") from None
 
 
-def parse_value(text: str) -> Any:
+def parse_value(text: str, with_types: Callable[[yaml.Node], yaml.Node] | None = None) -> Any:
     """Parses one value as in a recipe.
+
+    Args:
+        text: the value.
+        with_types: changes the node of the value before the value is made; see `bertkit.recipe.text_values`.
 
     Raises:
         RecipeError: the text is not valid YAML.
@@ -165,7 +178,7 @@ def parse_value(text: str) -> Any:
     >>> parse_value("1e-4"), parse_value("no"), parse_value("[a, 2]"), parse_value("true")
     (0.0001, 'no', ['a', 2], True)
     """
-    return _parsed(text, f"the value {shown(text)}")
+    return _parsed(text, f"the value {shown(text)}", with_types=with_types)
 
 
 def to_yaml(blocks: dict[str, Any]) -> str:

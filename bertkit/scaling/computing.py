@@ -18,7 +18,7 @@ from bertkit.inference.inputs import BLOCK
 from bertkit.inference.loaded import load
 from bertkit.inference.predictor import build_predictor
 from bertkit.progress import unreported
-from bertkit.reading.text_files import TEXT
+from bertkit.reading.text_files import TEXT, iterating
 from bertkit.scaling.inputs import InputFile, Shard
 from bertkit.scaling.output import REJECTED, FileRecord, Finished, OutputFolder, json_bytes
 from bertkit.scaling.rows import Row, rows_of
@@ -136,14 +136,14 @@ class Computer:
         """
         found: list[dict[str, Any]] = []
         rejected: list[tuple[Row, str]] = []
-        rows = rows_of(shard)
-        while block := list(itertools.islice(rows, self._model.at_once)):
-            readable = [row for row in block if isinstance(row.values, dict)]
-            for row in block:
-                if isinstance(row.values, str):
-                    self._reject(row, f"{_place(row, shard.file)}: {row.values}", shard.file, rejected)
-            names = list(dict.fromkeys(name for row in readable for name in _values(row)))
-            found += self._computed(readable, names, shard.file, rejected)
+        with iterating(rows_of(shard)) as rows:
+            while block := list(itertools.islice(rows, self._model.at_once)):
+                readable = [row for row in block if isinstance(row.values, dict)]
+                for row in block:
+                    if isinstance(row.values, str):
+                        self._reject(row, f"{_place(row, shard.file)}: {row.values}", shard.file, rejected)
+                names = list(dict.fromkeys(name for row in readable for name in _values(row)))
+                found += self._computed(readable, names, shard.file, rejected)
         folder, contents = self._job.folder, {}
         if rejected:
             rejected.sort(key=lambda each: each[0].row)

@@ -18,8 +18,9 @@ from bertkit.inference.files import load_configured_task
 from bertkit.placement.ray_cluster import import_ray
 from bertkit.placement.resolve import Precision, visible_gpus
 from bertkit.progress import Bar, counted, say
+from bertkit.reading.urls import is_url
 from bertkit.scaling.computing import Computer, Job
-from bertkit.scaling.inputs import InputFile, Shard, find_inputs, is_url, shards_of
+from bertkit.scaling.inputs import InputFile, Shard, find_inputs, shards_of
 from bertkit.scaling.output import OutputFolder
 from bertkit.scaling.pool import Done, Worker, compute_shards
 from bertkit.scaling.processes import ProcessWorker

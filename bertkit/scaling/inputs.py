@@ -16,6 +16,7 @@ from bertkit.errors import DataError, OutputError
 from bertkit.progress import counted
 from bertkit.reading.names import is_below
 from bertkit.reading.text_files import JSON_LINES, PACKINGS, PARQUET, TEXT, FileKind, file_kind
+from bertkit.reading.urls import filesystem, is_url
 from bertkit.scaling.rows import delimited_header, opened, parquet_rows, raw_rows
 
 FORMS = (".csv", ".tsv", JSON_LINES, PARQUET, TEXT)
@@ -78,34 +79,6 @@ class Shard:
     def from_json(described: dict[str, Any]) -> Shard:
         """Returns the shard that ``dataclasses.asdict`` described."""
         return Shard(**{**described, "file": InputFile(**described["file"]), "columns": tuple(described["columns"])})
-
-
-def is_url(path: str) -> bool:
-    """Returns whether a path is a URL of `fsspec`.
-
-    >>> is_url("s3://bucket/a.csv"), is_url("reviews/a.csv")
-    (True, False)
-    """
-    return "://" in path or "::" in path
-
-
-def filesystem(path: str, name: str) -> tuple[Any, str]:
-    """Returns the file system of `fsspec` that a path or URL belongs to, and the path within it.
-
-    Args:
-        path: path or URL; a leading ``~`` of a path is the home folder.
-        name: name of the path in messages.
-
-    Raises:
-        DataError: the protocol is unknown, or its package is not installed.
-    """
-    from fsspec.core import url_to_fs
-
-    try:
-        found: tuple[Any, str] = url_to_fs(path if is_url(path) else os.path.abspath(os.path.expanduser(path)))
-    except (ImportError, ValueError) as error:
-        raise DataError(f"{name}: {error}; install the package of this protocol, or copy the files") from error
-    return found
 
 
 @dataclass(frozen=True)

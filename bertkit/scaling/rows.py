@@ -16,6 +16,7 @@ from typing import IO, Any, NamedTuple
 from bertkit.errors import DataError
 from bertkit.reading.row_files import json_object, lone_surrogate
 from bertkit.reading.text_files import JSON_LINES, PARQUET, TEXT
+from bertkit.reading.urls import filesystem
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf".decode("latin-1")
@@ -65,11 +66,11 @@ def opened(path: str, packing: str, offset: int = 0) -> Iterator[IO[str]]:
     Raises:
         DataError: the file cannot be read, also in the block.
     """
-    import fsspec
     import pyarrow as pa
 
+    files, place = filesystem(path, path)
     try:
-        with fsspec.open(path, "rb", compression="gzip" if packing == ".gz" else None) as stored:
+        with files.open(place, "rb", compression="gzip" if packing == ".gz" else None) as stored:
             stream = stored
             if packing == ".zst":
                 stream = io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(stored, mode="r"), "zstd"))
@@ -232,11 +233,11 @@ def parquet_rows(path: str) -> int:
 
 @contextmanager
 def _parquet(path: str) -> Iterator[Any]:
-    import fsspec
     import pyarrow.parquet as pq
 
+    files, place = filesystem(path, path)
     try:
-        with fsspec.open(path, "rb") as stored, pq.ParquetFile(stored, pre_buffer=False) as file:
+        with files.open(place, "rb") as stored, pq.ParquetFile(stored, pre_buffer=False) as file:
             yield file
     except DataError:
         raise

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from bertkit.errors import raise_listed
+from bertkit.reading.text_files import iterating
 from bertkit.tables.table import Table, repeated_names
 
 if TYPE_CHECKING:
@@ -34,17 +35,18 @@ def read_batches(
     class_names: dict[str, list[str]] = {}
     faults: list[str] = []
     rows = 0
-    for batch in batches:
-        if not rows:
-            raise_listed(repeated_names(batch.schema.names, source))
-            columns = {name: [] for name in batch.schema.names}
-            class_names = _class_names(batch.schema)
-        for name, values in zip(columns, batch.columns, strict=True):
-            try:
-                columns[name] += values.to_pylist()
-            except (ValueError, OverflowError):
-                faults += _unreadable(values, name, source, first_row + rows)
-        rows += batch.num_rows
+    with iterating(batches) as remaining:
+        for batch in remaining:
+            if not rows:
+                raise_listed(repeated_names(batch.schema.names, source))
+                columns = {name: [] for name in batch.schema.names}
+                class_names = _class_names(batch.schema)
+            for name, values in zip(columns, batch.columns, strict=True):
+                try:
+                    columns[name] += values.to_pylist()
+                except (ValueError, OverflowError):
+                    faults += _unreadable(values, name, source, first_row + rows)
+            rows += batch.num_rows
     if not any(columns.values()) and not faults:
         faults.append(f"{source}: no rows")
     raise_listed(faults)

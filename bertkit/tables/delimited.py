@@ -14,6 +14,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 
 from bertkit.errors import DataError, raise_listed
+from bertkit.reading.text_files import iterating
 from bertkit.tables.table import Table, repeated_names
 
 COMMA, TAB = ",", "\t"
@@ -98,47 +99,48 @@ def delimited_blocks(
     """
     faults: list[str] = []
     skipped: list[int] = []
-    lines: Iterator[str] = (line for piece in pieces for line in io.StringIO(piece, newline=""))
-    if may_be_empty:
-        first = next(lines, None)
-        if first is None:
-            return
-        lines = itertools.chain([first], lines)
-    rows = _quoted_rows(lines, delimiter, source, faults) if quoting else _plain_rows(lines, delimiter)
-    if columns is None:
-        names = _header(rows, source, delimiter, faults)
-        expected = f"where the header has {len(names)}"
-    else:
-        names = list(columns)
-        expected = f"where {len(names)} column names are given"
-        faults += _faults_of_names(names, f"{source}, the names given for its columns")
-    remedy = f"; put quotes around a field that contains a {_NAMES[delimiter]}" if quoting else ""
+    with iterating(pieces) as remaining:
+        lines: Iterator[str] = (line for piece in remaining for line in io.StringIO(piece, newline=""))
+        if may_be_empty:
+            first = next(lines, None)
+            if first is None:
+                return
+            lines = itertools.chain([first], lines)
+        rows = _quoted_rows(lines, delimiter, source, faults) if quoting else _plain_rows(lines, delimiter)
+        if columns is None:
+            names = _header(rows, source, delimiter, faults)
+            expected = f"where the header has {len(names)}"
+        else:
+            names = list(columns)
+            expected = f"where {len(names)} column names are given"
+            faults += _faults_of_names(names, f"{source}, the names given for its columns")
+        remedy = f"; put quotes around a field that contains a {_NAMES[delimiter]}" if quoting else ""
 
-    def even_rows() -> Iterator[_Row]:
-        for line, fields in rows:
-            if not fields:
-                if len(names) > 1:
-                    continue
-                fields = [""]
-            if len(fields) == len(names):
-                yield line, fields
-            elif skip_ragged:
-                skipped.append(line)
-            else:
-                counted = f"{len(fields)} field{'s' * (len(fields) != 1)}"
-                more = remedy if len(fields) > len(names) else ""
-                faults.append(f"{source}, line {line}: {counted} {expected}{more}")
+        def even_rows() -> Iterator[_Row]:
+            for line, fields in rows:
+                if not fields:
+                    if len(names) > 1:
+                        continue
+                    fields = [""]
+                if len(fields) == len(names):
+                    yield line, fields
+                elif skip_ragged:
+                    skipped.append(line)
+                else:
+                    counted = f"{len(fields)} field{'s' * (len(fields) != 1)}"
+                    more = remedy if len(fields) > len(names) else ""
+                    faults.append(f"{source}, line {line}: {counted} {expected}{more}")
 
-    is_empty, even = True, even_rows()
-    while part := list(itertools.islice(even, size)):
-        if faults:
-            break
-        is_empty = False
-        values = {name: [fields[at] for _, fields in part] for at, name in enumerate(names) if name}
-        yield Table(values, source, fingerprint, array("q", [line for line, _ in part]), skipped=len(skipped))
-    if is_empty and not faults and not may_be_empty:
-        left = f", but {len(skipped)} with a different number of fields" if skipped else ""
-        faults.append(f"{source}: no rows{' after the header' if columns is None else ''}{left}")
+        is_empty, even = True, even_rows()
+        while part := list(itertools.islice(even, size)):
+            if faults:
+                break
+            is_empty = False
+            values = {name: [fields[at] for _, fields in part] for at, name in enumerate(names) if name}
+            yield Table(values, source, fingerprint, array("q", [line for line, _ in part]), skipped=len(skipped))
+        if is_empty and not faults and not may_be_empty:
+            left = f", but {len(skipped)} with a different number of fields" if skipped else ""
+            faults.append(f"{source}: no rows{' after the header' if columns is None else ''}{left}")
     raise_listed(faults)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from bertkit.errors import DataError, raise_listed
 from bertkit.reading.row_files import json_object, lone_surrogate
+from bertkit.reading.text_files import iterating
 from bertkit.tables.table import Table
 
 
@@ -46,17 +47,18 @@ def json_line_blocks(
     """
     names: dict[str, None] = {}
     faults: list[str] = []
-    rows = _rows(lines, source, faults)
-    is_empty = True
-    while part := list(islice(rows, size)):
-        is_empty = False
-        if faults:
-            break
-        for _, row in part:
-            names.update(dict.fromkeys(row))
-        if names:
-            columns = {name: [row.get(name) for _, row in part] for name in names}
-            yield Table(columns, source, fingerprint, array("q", [number for number, _ in part]))
+    with iterating(lines) as remaining:
+        rows = _rows(remaining, source, faults)
+        is_empty = True
+        while part := list(islice(rows, size)):
+            is_empty = False
+            if faults:
+                break
+            for _, row in part:
+                names.update(dict.fromkeys(row))
+            if names:
+                columns = {name: [row.get(name) for _, row in part] for name in names}
+                yield Table(columns, source, fingerprint, array("q", [number for number, _ in part]))
     if not names and not faults and not (is_empty and may_be_empty):
         faults.append(f"{source}: no rows; expected one JSON object per line, such as {{'text': …, 'label': …}}")
     raise_listed(faults)

@@ -9,7 +9,16 @@ from pathlib import Path
 
 from bertkit.errors import DataError
 from bertkit.reading.row_files import parquet_batches
-from bertkit.reading.text_files import JSON_LINES, PACKINGS, PARQUET, FileKind, file_kind, read_blocks, read_shares
+from bertkit.reading.text_files import (
+    JSON_LINES,
+    PACKINGS,
+    PARQUET,
+    FileKind,
+    file_kind,
+    iterating,
+    read_blocks,
+    read_shares,
+)
 from bertkit.reading.utf8 import decode_lines, decode_pieces
 from bertkit.tables.arrow import read_batches
 from bertkit.tables.delimited import COMMA, TAB, delimited_blocks, read_delimited
@@ -105,10 +114,11 @@ def read_table_parts(path: str | Path, size: int, reached: Callable[[float], Non
 
 def _parquet_parts(path: Path, size: int, reached: Callable[[float], None]) -> Iterator[Table]:
     rows = 0
-    for batch in parquet_batches(path, str(path), reached):
-        for at in range(0, batch.num_rows, size):
-            yield read_batches([batch.slice(at, size)], str(path), "", rows + at)
-        rows += batch.num_rows
+    with iterating(parquet_batches(path, str(path), reached)) as batches:
+        for batch in batches:
+            for at in range(0, batch.num_rows, size):
+                yield read_batches([batch.slice(at, size)], str(path), "", rows + at)
+            rows += batch.num_rows
 
 
 def is_table(path: str | Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,17 +39,18 @@ def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, *
     values = {key: value for key, value in recipe.train.items() if key not in (*OWN_TRAIN_KEYS, "report_to")}
     if placement.device == "xla" and values.get("optim", "adamw_torch_fused") == "adamw_torch_fused":
         values["optim"] = "adamw_torch"  # the same AdamW; the fused kernel does not support XLA
-    placed = placement.training_arguments()
+    others = {
+        "output_dir": str(output_dir),
+        **placement.training_arguments(),
+        **fixed,
+        "disable_tqdm": True,  # `Progress` reports instead
+        "report_to": "none",  # `Tracking` calls the trackers
+        "logging_nan_inf_filter": False,  # the filter logs 0 for a loss that is not finite
+    }
     try:
-        arguments = TrainingArguments(
-            output_dir=str(output_dir),
-            **{**values, **placed, **fixed},
-            disable_tqdm=True,  # `Progress` reports instead
-            report_to="none",  # `Tracking` calls the trackers
-            logging_nan_inf_filter=False,  # the filter logs 0 for a loss that is not finite
-        )
+        arguments = TrainingArguments(**{**values, **others})
     except Exception as error:  # transformers and the libraries below it check values in many ways
-        raise RecipeError(f"recipe {recipe.name}: train: {_reason(error)}") from error
+        raise RecipeError(f"{_place(recipe, _rejected(values, others))}: {_reason(error)}") from error
     # The rest has no argument of its own. The precision would be a launcher's; and on XLA accelerate's is not wanted,
     # see `Placement.training_arguments`.
     arguments.mixed_precision = "no" if placement.autocast_on_xla else placement.mixed_precision
@@ -76,10 +78,13 @@ def try_out(arguments: TrainingArguments, recipe: Recipe) -> None:
         RecipeError: a value is rejected. The message names the keys of the ``train`` block to change.
     """
     train = f"recipe {recipe.name}: train"
-    try:
-        _create_objects_of_libraries(arguments)
-    except Exception as error:  # values are checked by the classes of several packages
-        raise RecipeError(f"{train}: {_reason(error)}") from error
+    for create, keys in _CREATED.items():
+        try:
+            create(arguments)
+        except Exception as error:  # values are checked by the classes of several packages
+            raise RecipeError(
+                f"{_place(recipe, [key for key in keys if key in recipe.train])}: {_reason(error)}"
+            ) from error
     device = arguments.device if arguments.device.type == "cuda" else "cpu"  # some optimizers are for GPUs only
     parameter = torch.nn.Parameter(torch.ones(2, 2, device=device))
     parameter.grad = torch.ones_like(parameter)
@@ -137,9 +142,28 @@ def _decay_share(values: Any) -> float | None:
     return share if isinstance(share, float) and 0 < share < 1 else None
 
 
-def _create_objects_of_libraries(arguments: TrainingArguments) -> None:
-    """Creates a DataLoader and a compiled module, so that their classes check the values."""
+def _place(recipe: Recipe, keys: Sequence[str]) -> str:
+    """Returns the start of a message on some keys of the ``train`` block, or on the block if there are none."""
+    return f"recipe {recipe.name}: {', '.join(f'train.{key}' for key in keys) or 'train'}"
+
+
+def _rejected(values: Mapping[str, Any], others: Mapping[str, Any]) -> list[str]:
+    """Returns the keys of a recipe without each of which transformers accepts the values."""
+    rejected = []
+    for key in values:
+        try:
+            TrainingArguments(**{**{name: value for name, value in values.items() if name != key}, **others})
+        except Exception:  # as above
+            continue
+        rejected.append(key)
+    return rejected
+
+
+def _create_log_level(arguments: TrainingArguments) -> None:
     arguments.get_process_log_level()
+
+
+def _create_dataloader(arguments: TrainingArguments) -> None:
     DataLoader(
         TensorDataset(torch.zeros(1)),
         num_workers=arguments.dataloader_num_workers,
@@ -147,6 +171,9 @@ def _create_objects_of_libraries(arguments: TrainingArguments) -> None:
         prefetch_factor=arguments.dataloader_prefetch_factor,
         multiprocessing_context=arguments.dataloader_multiprocessing_context,
     )
+
+
+def _create_compiled_module(arguments: TrainingArguments) -> None:
     if arguments.torch_compile:
         backend, mode = arguments.torch_compile_backend, arguments.torch_compile_mode
         TorchDynamoPlugin(backend=backend, mode=mode)
@@ -154,6 +181,18 @@ def _create_objects_of_libraries(arguments: TrainingArguments) -> None:
             with warnings.catch_warnings():  # torch's compiler uses deprecated functions of torch
                 warnings.simplefilter("ignore", DeprecationWarning)
                 torch.compile(torch.nn.Identity(), backend=backend, mode=mode)  # compiles nothing yet
+
+
+_CREATED: dict[Callable[[TrainingArguments], None], tuple[str, ...]] = {
+    _create_log_level: ("log_level", "log_level_replica"),
+    _create_dataloader: (
+        "dataloader_persistent_workers",
+        "dataloader_prefetch_factor",
+        "dataloader_multiprocessing_context",
+    ),
+    _create_compiled_module: ("torch_compile", "torch_compile_backend", "torch_compile_mode"),
+}
+"""Functions that create objects of libraries, whose classes check values → the keys of these values."""
 
 
 def _optimizer(arguments: TrainingArguments, parameter: torch.nn.Parameter) -> torch.optim.Optimizer:

@@ -13,6 +13,8 @@ from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, Traine
 from bertkit.errors import RecipeError
 from bertkit.recipe.load import Recipe
 
+_OFF = {"early_stopping_patience": "null", "load_best_model_at_end": "false"}
+
 
 def best_checkpoint_arguments(recipe: Recipe) -> dict[str, Any]:
     """Returns the Trainer arguments that keep the best checkpoint, if the recipe requires it.
@@ -35,7 +37,14 @@ def best_checkpoint_arguments(recipe: Recipe) -> dict[str, Any]:
     fixed: dict[str, Any] = {"load_best_model_at_end": True}
     if train["save_total_limit"] == 1:
         fixed["save_total_limit"] = 2
-    if not {"save_strategy", "save_steps"} & train.keys():
+    if given := [key for key in ("save_strategy", "save_steps") if key in train]:
+        saves = train.get("save_strategy", "steps")
+        if saves not in (strategy, "best"):
+            raise RecipeError(
+                f"train.{given[0]}: checkpoints are saved by {saves} and evaluated by {strategy}, so the best one is "
+                f"unknown; set train.eval_strategy to {saves}, or train.{asked[0]} to {_OFF[asked[0]]}"
+            )
+    else:
         fixed |= {"save_strategy": strategy, "save_steps": train.get("eval_steps") or train["logging_steps"]}
     return fixed | {"restore_callback_states_from_checkpoint": "early_stopping_patience" in asked}
 

@@ -18,6 +18,7 @@ from bertkit.errors import RecipeError, did_you_mean
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.model.loss_bert import at_least_float32, mean_loss
 from bertkit.recipe.load import Recipe
+from bertkit.tasks.base import Task
 
 _FOCUS = 2.0  # exponent of the focal loss: the best of Lin et al. (2017, arXiv:1708.02002)
 
@@ -105,6 +106,27 @@ def check_class_weights(recipe: Recipe, names: Sequence[str] | None = None) -> N
     unknown = [str(name) for name in given if names is not None and str(name) not in names]
     if unknown and names is not None:
         raise RecipeError(f"{key}: {unknown[0]!r} is no label of the training data{did_you_mean(unknown[0], names)}")
+
+
+def check_label_smoothing(recipe: Recipe, task: Task, features: Any) -> None:
+    """Checks that ``train.label_smoothing_factor`` changes the loss of a fine-tuning: cross-entropy of class ids.
+
+    Args:
+        recipe: the recipe.
+        task: its task.
+        features: the encoded training set.
+
+    Raises:
+        RecipeError: the task has another loss.
+    """
+    if not recipe.train.get("label_smoothing_factor"):
+        return
+    has_labels = tuple(task.label_columns) == ("labels",) and type(task).stock_loss is Task.stock_loss
+    if not has_labels or np.asarray(features["labels"][:1]).dtype.kind not in "iu":
+        raise RecipeError(
+            f"recipe {recipe.name}: train.label_smoothing_factor: is for one class per row or word, and this task has "
+            "other labels; remove it"
+        )
 
 
 def weighted_loss(recipe: Recipe, names: Sequence[str], features: Any) -> WeightedLoss | None:

@@ -61,6 +61,19 @@ def _restored(outputs: Any, places: np.ndarray) -> Any:
     return None if outputs is None else outputs[places]
 
 
+def has_nan(outputs: Any) -> bool:
+    """Returns whether an array is, or tuples, lists and mappings have, an output that is no number.
+
+    >>> has_nan({"logits": [np.array([1.0, np.nan])], "labels": np.array([1])}), has_nan((None, np.zeros(2)))
+    (True, False)
+    """
+    if isinstance(outputs, Mapping):
+        return any(map(has_nan, outputs.values()))
+    if isinstance(outputs, (tuple, list)):
+        return any(map(has_nan, outputs))
+    return outputs is not None and outputs.dtype.kind == "f" and bool(np.isnan(outputs).any())
+
+
 class EvaluationLoss:
     """Accumulates the losses of an evaluation's batches in one process.
 

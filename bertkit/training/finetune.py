@@ -34,7 +34,7 @@ from bertkit.training.arguments import check_schedule
 from bertkit.training.callbacks import check_callbacks, check_early_stopping
 from bertkit.training.card import finetuned_card
 from bertkit.training.checkpoint_selection import best_checkpoint_arguments, comparison_arguments, early_stopping
-from bertkit.training.class_weights import check_class_weights, weighted_loss
+from bertkit.training.class_weights import check_class_weights, check_label_smoothing, weighted_loss
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.distillation.teaching import Teaching, teacher_of, teaches, with_absolute_checkpoints
 from bertkit.training.distillation.trainer import DistillationTrainer
@@ -232,6 +232,7 @@ def prepare_finetuning(
     say(f"{task.name}: {', '.join(f'{len(split.examples)} {name}' for name, split in splits.items())} examples")
     features = _encode(task, splits, tokenizer, run.record)
     run.record.main_metric = task.main_metric
+    check_label_smoothing(recipe, task, features["train"])
     weighted = weighted_loss(recipe, task.weighted_labels, features["train"])
     teaching = None
     if teacher is not None:

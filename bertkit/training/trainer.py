@@ -37,7 +37,7 @@ from bertkit.tasks.arrays import labelled_items
 from bertkit.training.batches import GlobalBatches, LengthGroups, num_tokens, part_of_batch, unlabelled
 from bertkit.training.bookkeeping import Bookkeeping
 from bertkit.training.checkpoint_selection import is_better_of_equals
-from bertkit.training.evaluation import EvaluationLoss, evaluation_sampler, in_dataset_order
+from bertkit.training.evaluation import EvaluationLoss, evaluation_sampler, has_nan, in_dataset_order
 from bertkit.training.progress import Progress
 from bertkit.training.recovery.checkpoints import checkpoints_after, find_fault, last_checkpoint, write_manifest
 
@@ -149,12 +149,15 @@ class BertkitTrainer(Trainer):
         if not found and weights and not torch.stack([each.isfinite().all() for each in self.own_weights()]).all():
             found = ["a weight is not finite"]
         if found:
-            kept = last_checkpoint(Path(self.args.output_dir))
-            raise TrainingError(
-                f"step {self.state.global_step}: the training diverged: {found[0]}, at a learning rate of "
-                f"{self._learning_rate:.3g}; use a lower train.learning_rate, or more train.warmup_steps, in a "
-                "new run. " + (f"The last checkpoint is {kept}" if kept else "There is no checkpoint")
-            )
+            raise self._diverged(found[0])
+
+    def _diverged(self, fault: str) -> TrainingError:
+        kept = last_checkpoint(Path(self.args.output_dir))
+        return TrainingError(
+            f"step {self.state.global_step}: the training diverged: {fault}, at a learning rate of "
+            f"{self._learning_rate:.3g}; use a lower train.learning_rate, or more train.warmup_steps, in a "
+            "new run. " + (f"The last checkpoint is {kept}" if kept else "There is no checkpoint")
+        )
 
     def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
         """Compares an evaluation with the best one; of equal values of the metric the lower loss is better.
@@ -354,6 +357,8 @@ class BertkitTrainer(Trainer):
 
     def _scores_in_order(self, outcome: EvalPrediction) -> dict[str, float]:
         assert self._scores is not None
+        if has_nan(outcome.predictions):  # finite weights may be too large for the forward pass
+            raise self._diverged("an output for an evaluated example is nan")
         outputs = (in_dataset_order(each, self.evaluated) for each in (outcome.predictions, outcome.label_ids))
         return self._scores(EvalPrediction(*outputs))
 

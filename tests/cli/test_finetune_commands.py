@@ -62,6 +62,12 @@ def scores(out: Path) -> dict[str, float]:
     return {key: value for key, value in found.items() if key in ("eval_accuracy", "eval_f1", "eval_f1_macro")}
 
 
+def test_set_takes_a_separator_that_yaml_reads_otherwise(classify, tmp_path):
+    rows = [{**row, "label": f"{row['label']}|film" if row["label"] == "pos" else row["label"]} for row in ROWS]
+    classify("csv", rows, "--set", "task.label_separator=|", "--set", "train.max_steps=1e0")
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["label2id"] == {"film": 0, "neg": 1, "pos": 2}
+
+
 @pytest.mark.parametrize(("kind", "rows"), [("csv", ROWS), ("tsv", ROWS), ("jsonl", PAIRS)])
 def test_a_table_is_trained_on_scored_and_predicted(bertkit, classify, tmp_path, kind, rows):
     result = classify(kind, rows)

@@ -49,3 +49,34 @@ def test_options_that_do_not_go_together(bertkit, fine_tuned, arguments, message
     found = bertkit(command, fine_tuned("film"), *more)
     assert found.code == 2
     assert message in found.err
+
+
+@pytest.mark.parametrize("name", ["o::p", "simplecache::q", "a*"])
+def test_output_folders_have_the_name_that_was_given(bertkit, fine_tuned, checkpoint, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    source = tmp_path / "i::n"
+    source.mkdir()
+    (source / "a.csv").write_text("text,label\n" + "a good film,good\na bad plot,bad\n" * 8)
+    (source / "b.txt").write_text("A good film. A bad plot.\n" * 8)
+    film, table, text = fine_tuned("film"), source / "a.csv", source / "b.txt"
+    one_step = ["--max-steps", 1, "--max-seq-length", 16, "--placement", "cpu"]
+    commands = {
+        "--output-dir": [
+            ["predict", film, "--input", source, "--on-error", "skip"],
+            ["embed", checkpoint, "--input", source, "--on-error", "skip"],
+            ["tokenizer", "train", "--corpus", text, "--vocab-size", 40],
+            ["corpus", "build", "--corpus", text, "--tokenizer", checkpoint],
+            ["finetune", "classification", "--train-file", table, "--model", checkpoint, *one_step],
+        ],
+        None: [["export", film]],
+    }
+    for option, each in commands.items():
+        for number, command in enumerate(each):
+            place = tmp_path / f"{option}{number}"
+            place.mkdir()
+            monkeypatch.chdir(place)
+            outcome = bertkit(*command, *filter(None, [option]), name)
+            assert outcome.code == 0, (command, outcome.err)
+            assert name in outcome.out
+            assert [path.name for path in place.iterdir()] == [name], command

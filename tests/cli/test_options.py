@@ -27,6 +27,7 @@ from bertkit.cli.settings import _SHARED, Setting, Settings, option_types
 from bertkit.errors import RecipeError
 from bertkit.placement.settings import PlacementSettings
 from bertkit.recipe.check import OWN_TRAIN_KEYS
+from bertkit.recipe.text_values import Text
 from bertkit.tasks.registry import TASKS
 from bertkit.tasks.splits import FineTuningData
 
@@ -158,7 +159,7 @@ def test_files_and_folders_are_paths(kind, fields):
 def test_single_options_win_over_a_placement(tmp_path):
     (tmp_path / "mine.yaml").write_text("placement: {num_processes: 2, mixed_precision: bf16}\n")
     given = overrides({"placement.num_processes": 1}, ["placement.device=cpu"], str(tmp_path / "mine.yaml"))
-    assert given == {"placement.num_processes": 1, "placement.mixed_precision": "bf16", "placement.device": "cpu"}
+    assert given == {"placement.num_processes": 1, "placement.mixed_precision": "bf16", "placement.device": Text("cpu")}
 
 
 def test_a_value_given_by_its_option_and_by_set_must_be_the_same():
@@ -227,7 +228,8 @@ def test_a_task_of_another_package_is_fine_tuned_by_its_command(stars, tmp_path)
     assert result.output.startswith("accuracy 0.5")
     [(recipe, called)] = stars.called
     assert recipe == {"task": {"kind": "star_rating"}}
-    assert called["overrides"] == {"task.stars": 3, "data.shops": ["a", "b"], "data.data_dir": "d", "task.secret": 4}
+    options = {"task.stars": 3, "data.shops": ["a", "b"], "data.data_dir": "d"}
+    assert called["overrides"] == {**options, "task.secret": Text("4")}
     assert called["output_dir"] == tmp_path
 
 

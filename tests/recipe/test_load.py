@@ -187,7 +187,7 @@ def test_three_wrong_keys_are_named_at_once_with_file_and_line(tmp_path):
     ("key", "value", "expected"),
     [
         ("train.learning_rate", "fast", "train.learning_rate: expected float, got 'fast'"),
-        ("train.learning_rate", -1, "train.learning_rate: expected more than 0, got -1"),
+        ("train.learning_rate", -1, "train.learning_rate: expected more than 0, at most 1000000, got -1"),
         ("train.max_steps", 0, "train.max_steps: expected more than 0, got 0"),
         ("train.lr_scheduler_type", "linaer", "did you mean 'linear'?"),
         ("train.bf16", True, "train.bf16: not set in a recipe; use placement.mixed_precision"),

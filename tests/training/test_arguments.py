@@ -91,13 +91,22 @@ def test_every_schedule_works_with_its_own_values_and_refuses_others(tmp_path, s
         ),
         ({"lr_scheduler_type": "warmup_stable_decay"}, "num_decay_steps"),
         ({"lr_scheduler_type": "reduce_lr_on_plateau"}, "requires an eval strategy"),
-        ({"lr_scheduler_kwargs": "{"}, "train: Expecting property name"),
-        ({"accelerator_config": "missing.json"}, "train: FileNotFoundError: "),
-        ({"torch_compile_backend": "fast"}, "train: 'FAST' is not a valid DynamoBackend"),
-        ({"torch_compile": True, "torch_compile_mode": "fast"}, "train: RuntimeError: Unrecognized mode=fast"),
-        ({"dataloader_persistent_workers": True}, "train: persistent_workers option needs num_workers > 0"),
-        ({"dataloader_multiprocessing_context": "x"}, "train: multiprocessing_context can only be used with"),
-        ({"log_level": "loud"}, "train: KeyError: 'loud'"),
+        ({"lr_scheduler_kwargs": "{"}, "train.lr_scheduler_kwargs: Expecting property name"),
+        ({"accelerator_config": "missing.json"}, "train.accelerator_config: FileNotFoundError: "),
+        ({"torch_compile_backend": "fast"}, "train.torch_compile_backend: 'FAST' is not a valid DynamoBackend"),
+        (
+            {"torch_compile": True, "torch_compile_mode": "fast"},
+            "train.torch_compile_mode: RuntimeError: Unrecognized mode=fast",
+        ),
+        (
+            {"dataloader_persistent_workers": True},
+            "train.dataloader_persistent_workers: persistent_workers option needs num_workers > 0",
+        ),
+        (
+            {"dataloader_multiprocessing_context": "x"},
+            "train.dataloader_multiprocessing_context: multiprocessing_context can only be used with",
+        ),
+        ({"log_level": "loud"}, "train.log_level: KeyError: 'loud'"),
     ],
 )
 def test_what_cannot_work_is_refused_with_the_reason(tmp_path, train, reason):

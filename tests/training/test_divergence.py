@@ -60,8 +60,8 @@ def poison(monkeypatch: pytest.MonkeyPatch, step: int, value: float, where: str)
 
 
 def test_a_learning_rate_that_is_much_too_high(diverge):
-    message, out = diverge(learning_rate=1e30, lr_scheduler_type="constant", warmup_steps=0)
-    step = int(re.match(r"step (\d+): the training diverged: .* at a learning rate of 1e\+30;", message).group(1))
+    message, out = diverge(learning_rate=1e6, lr_scheduler_type="constant", warmup_steps=0)
+    step = int(re.match(r"step (\d+): the training diverged: .* at a learning rate of 1e\+06;", message).group(1))
     assert step < 12
     kept = list(out.glob("checkpoint-*"))
     assert all(all_finite(each) and find_fault(each) is None for each in kept)
@@ -96,8 +96,21 @@ def test_a_weight_that_is_not_finite_is_not_saved(diverge, monkeypatch):
     assert list(out.glob("checkpoint-*/trainer_state.json")) == []
 
 
+def test_an_evaluation_whose_outputs_are_nan(diverge, monkeypatch):
+    step = BertkitTrainer.prediction_step
+
+    def overflowing(self, *args, **kwargs):
+        loss, logits, labels = step(self, *args, **kwargs)
+        return loss, logits * float("nan"), labels
+
+    monkeypatch.setattr(BertkitTrainer, "prediction_step", overflowing)
+    message, out = diverge()
+    assert re.match(r"step \d+: the training diverged: an output for an evaluated example is nan, at a lear", message)
+    assert not (out / "model.safetensors").exists()
+
+
 def test_a_pretraining_that_diverges(corpus, tmp_path):
-    overrides = {**TINY, **STEPS, "train.learning_rate": 1e30, "train.warmup_steps": 0}
+    overrides = {**TINY, **STEPS, "train.learning_rate": 1e6, "train.warmup_steps": 0}
     with pytest.raises(TrainingError, match=r"step \d+: the training diverged"):
         pretrain("bert-tiny", corpus=[corpus], output_dir=tmp_path / "run", overrides=overrides)
     assert not (tmp_path / "run" / "model.safetensors").exists()

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from bertkit.corpus.building.settings import Deduplication
 from bertkit.corpus.documents import Paragraph
 from bertkit.errors import RecipeError
+from bertkit.reading.text_files import iterating
 
 _DIGEST = 16  # bytes; two of 10¹² documents collide with a probability of 10⁻¹⁵
 _SIMILAR, _PERMUTATIONS, _GRAM = 0.8, 64, 5
@@ -61,10 +62,11 @@ def repeated_documents(paragraphs: Iterable[Paragraph], rule: Deduplication) -> 
 def without_documents(paragraphs: Iterable[Paragraph], left_out: frozenset[int]) -> Iterator[Paragraph]:
     """Yields the paragraphs of the documents whose numbers are not in ``left_out``."""
     number = -1
-    for paragraph in paragraphs:
-        number += paragraph.starts_document
-        if number not in left_out:
-            yield paragraph
+    with iterating(paragraphs) as remaining:
+        for paragraph in remaining:
+            number += paragraph.starts_document
+            if number not in left_out:
+                yield paragraph
 
 
 class _Exact:

@@ -18,6 +18,7 @@ from bertkit.corpus.store.writer import intact_store
 from bertkit.errors import DataError
 from bertkit.files import new_folder
 from bertkit.progress import Bar
+from bertkit.reading.urls import filesystem, is_url
 
 TOKENIZER_FOLDER = "tokenizer"
 """Folder in a store with the tokenizer of its tokens, as ``save_pretrained`` writes it."""
@@ -25,15 +26,6 @@ TOKENIZER_FOLDER = "tokenizer"
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 _PIECE = 8 << 20  # bytes
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
-
-
-def is_url(given: str) -> bool:
-    """Returns whether a corpus is given as a URL, with its protocol.
-
-    >>> is_url("memory://store"), is_url("texts/a.txt"), is_url("wikimedia/wikipedia")
-    (True, False, False)
-    """
-    return "://" in given and not Path(given).exists()
 
 
 def names_store(corpus: Sequence[str]) -> bool:
@@ -59,13 +51,9 @@ def open_store(given: str, cache_dir: Path) -> TokenStore:
     """
     if not is_url(given):
         return TokenStore.open(given)
-    from fsspec.core import url_to_fs
     from fsspec.implementations.local import LocalFileSystem
 
-    try:
-        files, root = url_to_fs(given)
-    except (ImportError, ValueError, OSError) as error:
-        raise DataError(f"{given}: {error}") from error
+    files, root = filesystem(given, given)
     root = root.rstrip("/")
     if isinstance(files, LocalFileSystem):
         return TokenStore.open(root)

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertkit.errors import PlacementError
+from bertkit.reading.text_files import iterating
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -78,14 +79,15 @@ def batched(paragraphs: Iterable[Paragraph], position: Callable[[], int] = lambd
     texts: list[str] = []
     documents: list[int] = []
     document = size = 0
-    for text, starts_document in paragraphs:
-        document += starts_document
-        texts.append(text)
-        documents.append(document)
-        size += len(text)
-        if size >= _BATCH_CHARACTERS:
-            yield Batch(texts, documents, position())
-            texts, documents, document, size = [], [], 0, 0
+    with iterating(paragraphs) as remaining:
+        for text, starts_document in remaining:
+            document += starts_document
+            texts.append(text)
+            documents.append(document)
+            size += len(text)
+            if size >= _BATCH_CHARACTERS:
+                yield Batch(texts, documents, position())
+                texts, documents, document, size = [], [], 0, 0
     if texts:
         yield Batch(texts, documents, position())
 
@@ -188,11 +190,12 @@ def encode_batches(batches: Iterable[Batch], encode: SentenceEncoder, num_worker
             # Threads do not survive a fork, and data loader workers are forked: the tokenizers library would wait for
             # its threads forever.
             os.environ[_THREADS] = "false"
-        yield from map(encode, batches)
+        with iterating(batches) as remaining:
+            yield from map(encode, remaining)
         return
     out: deque[Future[EncodedBatch]] = deque()
-    with _workers(encode, num_workers) as pool:
-        for batch in batches:
+    with _workers(encode, num_workers) as pool, iterating(batches) as remaining:
+        for batch in remaining:
             out.append(pool.submit(_encode_in_worker, batch))
             if len(out) == 2 * num_workers:
                 yield out.popleft().result()

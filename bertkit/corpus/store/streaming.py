@@ -27,6 +27,7 @@ from bertkit.corpus.store.writer import intact_store, splitter_id, write_token_s
 from bertkit.errors import DataError
 from bertkit.files import UNFINISHED
 from bertkit.json_text import dumps
+from bertkit.reading.text_files import iterating
 
 if TYPE_CHECKING:
     import numpy as np
@@ -180,41 +181,45 @@ class StreamedBlocks:
     def _numbered_paragraphs(self) -> Iterator[tuple[int, Paragraph]]:
         """Yields the paragraphs of one pass over the text, each with the number of its block."""
         block = documents = characters = 0
-        for number, paragraph in self._paragraphs():
-            if number in self._skipped:
-                continue
-            if paragraph.starts_document:
-                if self.max_documents is not None and number >= self.max_documents + len(self._skipped):
-                    return
-                if characters >= self.block_characters and documents >= _LEAST_DOCUMENTS:
-                    block, documents, characters = block + 1, 0, 0
-                documents += 1
-            characters += len(paragraph.text)
-            yield block, paragraph
+        with iterating(self._paragraphs()) as paragraphs:
+            for number, paragraph in paragraphs:
+                if number in self._skipped:
+                    continue
+                if paragraph.starts_document:
+                    if self.max_documents is not None and number >= self.max_documents + len(self._skipped):
+                        return
+                    if characters >= self.block_characters and documents >= _LEAST_DOCUMENTS:
+                        block, documents, characters = block + 1, 0, 0
+                    documents += 1
+                characters += len(paragraph.text)
+                yield block, paragraph
 
     def _paragraphs(self) -> Iterator[tuple[int, Paragraph]]:
         """Yields all paragraphs, each with the number of its document."""
         number = -1
         for source in self.sources:
-            for paragraph in source.paragraphs(self.form):
-                number += paragraph.starts_document
-                yield number, paragraph
+            with iterating(source.paragraphs(self.form)) as paragraphs:
+                for paragraph in paragraphs:
+                    number += paragraph.starts_document
+                    yield number, paragraph
 
     def _documents_of_first_block(self) -> int:
         documents = 0
-        for block, paragraph in self._numbered_paragraphs():
-            if block:
-                break
-            documents += paragraph.starts_document
+        with iterating(self._numbered_paragraphs()) as paragraphs:
+            for block, paragraph in paragraphs:
+                if block:
+                    break
+                documents += paragraph.starts_document
         return documents
 
     def _held_out_paragraphs(self) -> Iterator[Paragraph]:
         last = max(self._skipped)
-        for number, paragraph in self._paragraphs():
-            if number > last:
-                return
-            if number in self._skipped:
-                yield paragraph
+        with iterating(self._paragraphs()) as paragraphs:
+            for number, paragraph in paragraphs:
+                if number > last:
+                    return
+                if number in self._skipped:
+                    yield paragraph
 
     def _store(self, name: str, paragraphs: Iterator[Paragraph]) -> TokenStore:
         """Opens the store ``name``; builds it from ``paragraphs`` if it does not exist."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from bertkit.errors import DataError, listed
 from bertkit.files import write_whole
 from bertkit.progress import counted
-from bertkit.reading.text_files import PACKINGS, read_blocks
+from bertkit.reading.text_files import PACKINGS, iterating, read_blocks
 from bertkit.reading.utf8 import decode_lines
 from bertkit.tables.table import Table
 
@@ -87,9 +87,10 @@ def read_conll(path: str | Path, comment_prefix: str | None = None) -> ConllTabl
     digest = hashlib.sha256()
 
     def blocks() -> Iterator[bytes]:
-        for block in read_blocks(path, packing, lambda position: None):
-            digest.update(block)
-            yield block
+        with iterating(read_blocks(path, packing, lambda position: None)) as stored:
+            for block in stored:
+                digest.update(block)
+                yield block
 
     lines = list(decode_lines(blocks(), str(path), None if packing else path))
     return _table(lines, str(path), f"sha256:{digest.hexdigest()[:16]}", comment_prefix)

@@ -63,11 +63,12 @@ def teacher_of(
             f"{train.source}: the rows have no labels, so they can be learnt from the teacher only: that needs "
             f"train.distill.alpha 1, got {settings.weight:g}; give --alpha 1, or rows with labels"
         )
-    if settings.weight == 1 and recipe.train.get("class_weights") is not None:
-        raise RecipeError(
-            f"recipe {recipe.name}: train.class_weights: weights the labels, which train.distill.alpha 1 leaves out; "
-            "remove one of them"
-        )
+    for key in ("class_weights", "label_smoothing_factor"):
+        if settings.weight == 1 and recipe.train.get(key):
+            raise RecipeError(
+                f"recipe {recipe.name}: train.{key}: changes the loss of the labels, which train.distill.alpha 1 "
+                "leaves out; remove one of them"
+            )
     if recipe.placement.device == "xla":
         raise RecipeError(f"recipe {recipe.name}: train.distill: is not supported on XLA; use another placement")
     teacher = Teacher(settings, task, device)

@@ -261,7 +261,7 @@ def test_the_recipe_has_the_sizes_of_the_student(teacher, student):
         ({"objective": "minilm"}, "train.distill.objective: minilm is for pre-training"),
         ({"objective": "minilm", "hidden": 1.0}, "hidden: has no effect with the objective minilm"),
         ({"relation_heads": 2}, "relation_heads: has no effect with the objective distilbert"),
-        ({"alpha": 1.0, "overrides": {"train.class_weights": "balanced"}}, "train.class_weights: weights the labels"),
+        ({"alpha": 1.0, "overrides": {"train.class_weights": "balanced"}}, "train.class_weights: changes the loss of"),
     ],
 )
 def test_wrong_arguments_are_refused_and_nothing_is_written(run, tmp_path, cache, given, message):

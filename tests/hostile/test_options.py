@@ -1,0 +1,66 @@
+"""Options of ``train`` with 0, -1, NaN, infinity, a huge number and a word: they work, or are refused by name."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import NoneType
+
+import pytest
+from transformers import TrainingArguments
+
+from bertkit.recipe.check import OWN_TRAIN_KEYS, train_types
+from bertkit.recipe.text_values import kinds
+from bertkit.recipe.values import RANGES
+
+from .options import VALUES, Walk
+
+OPTIONS = [*(field.name for field in dataclasses.fields(TrainingArguments)), *OWN_TRAIN_KEYS]
+NUMBERS = [key for key, hint in train_types().items() if kinds(hint) <= {int, float, NoneType}]
+
+
+@pytest.fixture(scope="session")
+def walk(checkpoint, tmp_path_factory):
+    return Walk(tmp_path_factory.mktemp("walk"), checkpoint)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory, monkeypatch):
+    import huggingface_hub.constants
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HOME", str(tmp_path_factory.getbasetemp() / "cache of the walk"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
+def test_every_number_has_a_range():
+    assert [key for key in NUMBERS if f"train.{key}" not in RANGES] == []
+
+
+@pytest.mark.parametrize("command", ["finetune", "pretrain"])
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("eval_accumulation_steps", "0"),  # ended in ZeroDivisionError
+        ("learning_rate", "1e18"),  # ended in the traceback of a metric
+        ("label_smoothing_factor", "0.1"),  # ended pre-training in a TypeError
+        ("max_grad_norm", "-1"),
+        ("ddp_timeout", "-1"),
+        ("save_steps", "0"),  # named no key
+        ("log_level", "word"),
+        ("max_steps", "1e18"),
+        ("dataloader_prefetch_factor", "1e18"),
+    ],
+)
+def test_known_faults_of_options(walk, capfd, command, option, value):
+    assert walk.fault(command, option, value, capfd) is None
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("option", OPTIONS)
+def test_options_work_or_are_refused(walk, capfd, option):
+    faults = {
+        f"{command} train.{option}={value}": fault
+        for command in ("finetune", "pretrain")
+        for value in VALUES
+        if (fault := walk.fault(command, option, value, capfd))
+    }
+    assert faults == {}

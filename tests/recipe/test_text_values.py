@@ -1,0 +1,147 @@
+"""Values of ``--set``: the type of the field decides what a text is."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, get_type_hints
+
+import pytest
+
+from bertkit.checkpoint.pretraining import field_types, new_architecture
+from bertkit.errors import RecipeError
+from bertkit.placement.settings import PlacementSettings
+from bertkit.recipe.check import OWN_TRAIN_KEYS, Checker, train_types
+from bertkit.recipe.distillation import DistillationSettings
+from bertkit.recipe.hub import HubSettings
+from bertkit.recipe.text_values import Text, kinds, typed
+from bertkit.recipe.tuning import KEYS, LoraSettings
+from bertkit.tasks.registry import TASKS, load_recipe
+
+# What YAML reads as a block, as another type, as a mapping, as a reference, as a comment, or not at all.
+TEXTS = ["|", ">", "|-", "no", "on", "1e5", "007", "1.0", "true", "a: b", ":", "*", "&", "@", "%", "#", "~", "[", "{}"]
+TEXTS += ["a # b", "- a", "!x", ",", ";", " ", "a: |", "2001-01-01"]
+
+
+def fields() -> dict[str, Any]:
+    """Dotted key → annotation of every value of a recipe, of all tasks."""
+    blocks: list[tuple[str, Any]] = [("placement", PlacementSettings), ("hub", HubSettings)]
+    for kind in TASKS.kinds():
+        blocks += zip(("task", "data"), TASKS.settings(kind), strict=True)
+    hints = {f"train.{key}": hint for key, hint in train_types().items()}
+    hints |= {f"model.{key}": hint for key, hint in {**field_types(new_architecture(None)), **KEYS}.items()}
+    for block, settings in blocks:
+        of_class = get_type_hints(settings)
+        hints |= {f"{block}.{each.name}": of_class[each.name] for each in dataclasses.fields(settings)}
+    return hints
+
+
+FIELDS = fields()
+
+
+def checked(key: str, text: str) -> tuple[Any, list[str]]:
+    """The value that a checked recipe has for a text, and the faults."""
+    block, _, name = key.partition(".")
+    faults: list[str] = []
+    values = Checker({block: {name: Text(text)}}, {}, faults)._checked(block, {name: FIELDS[key]})
+    return values.get(name), faults
+
+
+@pytest.mark.parametrize("key", [key for key, hint in FIELDS.items() if kinds(hint) <= {str, type(None)}])
+def test_text_fields_take_any_text(key):
+    choices = getattr(FIELDS[key], "__args__", ())
+    for text in TEXTS:
+        value, faults = checked(key, text)
+        if value is None:  # a choice of a few names; the message has the text itself
+            assert any(repr(text) in fault for fault in faults), (key, text, faults, choices)
+        else:
+            assert (value, faults) == (text, [])
+
+
+@pytest.mark.parametrize("key", [key for key, hint in FIELDS.items() if float in kinds(hint)])
+def test_number_fields_take_every_notation(key):
+    for text in ("1e0", "1.0", "1", "+1"):
+        value, faults = checked(key, text)
+        type_ = int if text in ("1", "+1") and int in kinds(FIELDS[key]) else float
+        assert (value, type(value)) == (1, type_) or faults
+
+
+@pytest.mark.parametrize("key", [key for key, hint in FIELDS.items() if kinds(hint) <= {int, type(None)}])
+def test_whole_numbers_may_have_exponents(key):
+    value, faults = checked(key, "1e0")
+    assert type(value) is int or "expected" in faults[0]
+    value, faults = checked(key, "1.5")
+    assert value is None
+    assert faults
+
+
+@pytest.mark.parametrize(
+    ("hint", "text", "value"),
+    [
+        (str, "null", "null"),
+        (str | None, "null", None),
+        (str | None, "", None),
+        (str, "", ""),
+        (str, "'no'", "no"),
+        (str, r'"\t"', "\t"),
+        (str, "|\n  a\n  b", "a\nb"),
+        (str | bool, "true", True),
+        (str | bool, "no", "no"),
+        (str | dict[Any, Any] | None, "{spam: 5}", {"spam": 5}),
+        (str | dict[Any, Any] | None, "balanced", "balanced"),
+        (list[str], "[no, 1e5, true, ~]", ["no", "1e5", "true", "~"]),
+        (list[int], "[0, 2]", [0, 2]),
+        (dict[str, str], "{1: 2}", {"1": "2"}),
+        (dict[int, float], "{32: 0.9}", {32: 0.9}),
+        (list[dict[str, str]], "[{text: 1e5}]", [{"text": "1e5"}]),
+        (LoraSettings, "{r: 8, targets: [no]}", {"r": 8, "targets": ["no"]}),
+        (DistillationSettings, "{teacher: 1e5}", {"teacher": "1e5"}),
+        (Any, "[a, 1]", ["a", 1]),
+        (bool, "no", "no"),  # which the check refuses
+        (int, "|", "|"),
+    ],
+)
+def test_types_decide(hint, text, value):
+    assert typed(Text(text), hint) == value
+    assert type(typed(Text(text), hint)) is type(value)
+
+
+def test_other_values_stay_as_they_are():
+    assert typed({"a": Text("no"), "b": 1e5}, dict[str, Any]) == {"a": "no", "b": 1e5}
+    assert typed("1e5", float) == "1e5"
+
+
+def test_overrides_of_every_block_have_their_types():
+    texts = {
+        "task.label_separator": "|",
+        "model.lora.r": "8",
+        "model.lora.targets": "[query, no]",
+        "data.train_file": "1e5",
+        "train.run_name": "no",
+        "train.learning_rate": "1e-5",
+        "train.max_steps": "1e2",
+        "placement.mixed_precision": "no",
+        "hub.citations.any": "@misc{a, title={B: C}}",
+    }
+    recipe = load_recipe("finetune/classification", {key: Text(text) for key, text in texts.items()})
+    assert recipe.task.label_separator == "|"
+    assert recipe.model["lora"] == {"r": 8, "targets": ["query", "no"]}
+    assert recipe.data.train_file == "1e5"
+    assert (recipe.train["run_name"], recipe.train["learning_rate"], recipe.train["max_steps"]) == ("no", 1e-5, 100)
+    assert recipe.placement.mixed_precision == "no"
+    assert recipe.hub.citations == {"any": "@misc{a, title={B: C}}"}
+
+
+def test_the_task_and_the_checkpoint_are_texts_too():
+    values = {"task.kind": Text("classification"), "model.name_or_path": Text("1e5")}
+    recipe = load_recipe({}, values)
+    assert (recipe.kind, recipe.model["name_or_path"]) == ("classification", "1e5")
+    assert load_recipe("bert-mini", {"model.model_type": Text("null")}).model["model_type"] is None
+
+
+def test_text_that_is_no_yaml_is_refused_by_its_key():
+    with pytest.raises(RecipeError, match=r"\(override\) train\.seed: the value '\[', line 1, .*: not valid YAML"):
+        load_recipe("sst2", {"train.seed": Text("[")})
+
+
+def test_own_keys_of_train_are_among_the_fields():
+    assert {f"train.{key}" for key in OWN_TRAIN_KEYS} <= FIELDS.keys()

@@ -1,0 +1,78 @@
+"""``.ci/run other_pythons``: which Pythons repeat the README's tests, and which are left out aloud."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = "<!-- test command -->\n```bash\npython3 -m venv .venv && .venv/bin/pytest\n```\n"
+
+PYTHON = """#!/bin/sh
+[ {runs} = True ] || exit 127
+[ "$1" = -c ] && echo 3.11
+if [ "$2" = venv ]; then
+  mkdir -p "$3/bin"
+  printf '#!/bin/sh\\necho tests of 3{version}\\n[ {green} = True ]\\n' > "$3/bin/pytest"
+  chmod +x "$3/bin/pytest"
+fi
+exit 0
+"""
+
+
+@pytest.fixture
+def ci(tmp_path):
+    """Runs ``.ci/run`` in a folder with a README, and programs of Python 3.11 (the usual one), 3.12 and 3.13.
+
+    Those of ``broken`` say that they are no programs, as those of pyenv do; ``red`` is the version whose tests fail.
+    """
+
+    def run(*arguments: object, broken: str = "", red: str = "") -> subprocess.CompletedProcess[str]:
+        folder, programs = tmp_path / "repository", tmp_path / "programs"
+        for each in (folder / ".ci", programs):
+            each.mkdir(parents=True)
+        shutil.copy(ROOT / ".ci" / "run", folder / ".ci" / "run")
+        (folder / "README.md").write_text(README)
+        for version in ("", ".11", ".12", ".13"):
+            program = programs / f"python3{version}"
+            program.write_text(
+                PYTHON.format(version=version, runs=not version or version not in broken, green=version != red)
+            )
+            program.chmod(0o755)
+        environment = {"PATH": f"{programs}:{os.defpath}", "HOME": str(tmp_path)}
+        command = ["bash", folder / ".ci" / "run", "other_pythons", *map(str, arguments)]
+        return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=60)
+
+    return run
+
+
+def test_other_pythons_repeat_the_tests(ci):
+    outcome = ci()
+    assert outcome.returncode == 0, outcome.stderr
+    assert [line for line in outcome.stdout.splitlines() if line.startswith("tests")] == [
+        "tests of 3.13",
+        "tests of 3.12",
+    ]
+    assert "+ python3.12 -m venv .venv-3.12 && .venv-3.12/bin/pytest" in outcome.stdout
+
+
+def test_programs_that_do_not_run_are_not_there(ci):
+    outcome = ci(broken=".12")
+    assert "+ Python 3.12: not on this machine" in outcome.stdout
+    assert "tests of 3.13" in outcome.stdout
+
+
+def test_a_red_python_fails_the_run(ci):
+    assert ci(red=".13").returncode != 0
+
+
+def test_what_has_no_time_is_left_out_aloud(ci):
+    outcome = ci(300, 200)
+    assert outcome.returncode == 0
+    assert "+ Python 3.13: LEFT OUT: needs about 300 s, and 200 s are left" in outcome.stdout
+    assert "+ Python 3.12: LEFT OUT" in outcome.stdout
+    assert "tests of" not in outcome.stdout
