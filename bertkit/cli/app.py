@@ -38,7 +38,7 @@ from bertkit.cli import (
 from bertkit.cli.commands import command
 from bertkit.cli.printing import print_text
 from bertkit.cli.streams import standard_streams, use_utf8
-from bertkit.errors import BertkitError, DataError, RecipeError
+from bertkit.errors import BertkitError, DataError, RecipeError, shortened
 from bertkit.files import disk_fault
 from bertkit.placement.launched import end_with_launcher, wait_for_launcher
 from bertkit.placement.resolve import ProcessesNeeded, is_main_process
@@ -166,7 +166,7 @@ def system_error(error: Exception) -> str | None:
     if not isinstance(fault, OSError) or fault.errno is None or not fault.strerror:
         return None
     place = fault.filename if isinstance(fault.filename, (str, bytes)) else "the system reports"
-    return f"{os.fsdecode(place)}: {fault.strerror}"
+    return f"{shortened(os.fsdecode(place), 500)}: {fault.strerror}"
 
 
 def _end_process_group() -> None:

@@ -99,6 +99,7 @@ def attack(case: Case) -> None:
     keys, path = _keys(), case.work / "hostile.yaml"
     blocks, names = _base(case), ["hostile.yaml"]
     options: list[str] = []
+    chosen: list[tuple[str, str]] = []
     kind = case.turn(["value", "value", "structure", "option", "value", "values"])
     if kind == "structure":
         form = case.turn(STRUCTURES, 6)
@@ -123,7 +124,8 @@ def attack(case: Case) -> None:
         return
     case.check(valid.code != 0 or valid.out == f"{path}: ok\n", f"validate prints {valid.out[:80]!r}")
     out = case.work / "out"
-    given = [value for _, value in chosen if "/" in value]  # a path names itself
+    # A path or a column names itself.
+    given = [value[:60] for key, value in chosen if "/" in value or key.endswith(("_file", "_column", "_path"))]
     culprits = [*names, *(key for key, _ in chosen), *given] if kind != "structure" else [*names, "out"]
     command = ["finetune", "classification", "--recipe", path, *options, "--output-dir", out]
     refused = case.run(*command, names=[*culprits, *(key.partition(".")[2] for key in culprits if "." in key)])
