@@ -239,6 +239,9 @@ def test_an_output_directory_that_cannot_be(bertkit, tmp_path, glue, checkpoint,
         ("model.vocab_size=50", "model.vocab_size: 50, but the tokenizer's ids need"),
         ("data.document_separator=(", "data.document_separator"),
         ("train.train_sampling_strategy=random", "pre-training sets this"),
+        ("train.class_weights=balanced", "train.class_weights: is for fine-tuning"),
+        ("train.layer_lr_decay=0.9", "train.layer_lr_decay: is for fine-tuning"),
+        ("train.early_stopping_patience=2", "train.early_stopping_patience: is for fine-tuning"),
     ],
 )
 def test_a_value_that_only_another_library_would_refuse(bertkit, tmp_path, corpus, setting, expected, monkeypatch):

@@ -78,10 +78,9 @@ def _checked_data(recipe: Recipe) -> DataSettings:
         )
     if data.streaming and recipe.train.get("max_steps", -1) < 1:
         raise RecipeError("--streaming: the length of an epoch is not known in advance; give --max-steps")
-    if recipe.train.get("label_smoothing_factor"):
-        raise RecipeError(
-            "train.label_smoothing_factor: is for fine-tuning; the losses of pre-training have none; remove it"
-        )
+    for key in ("label_smoothing_factor", "class_weights", "layer_lr_decay", "early_stopping_patience"):
+        if recipe.train.get(key):
+            raise RecipeError(f"train.{key}: is for fine-tuning, and pre-training has no use for it; remove it")
     for key in ("train_sampling_strategy", "label_names", "dataloader_persistent_workers"):
         if key in recipe.train:
             raise RecipeError(f"train.{key}: pre-training sets this; remove it")
