@@ -114,7 +114,7 @@ class Predictor:
         ``reached`` is called with the number of inputs done and of all; without it a bar is shown.
         """
         task = self.task.with_all_probabilities() if all_probabilities else self.task
-        features = task.encode(columns, self.tokenizer)
+        features = task.encode(task.cut_texts(columns, self.tokenizer), self.tokenizer)
         return task.decode(self.outputs(features, reached), features, columns)
 
     def outputs(self, features: Columns, reached: Reached | None = None) -> Outputs:

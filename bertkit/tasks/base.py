@@ -165,6 +165,14 @@ class Task(PerExample, Served, Taught, ABC):
             or it is one or more rows (windows), in order; then ``example`` holds the example index of each row, from 0.
         """
 
+    def cut_texts(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> Columns:
+        """Returns examples whose texts are cut to what `encode` keeps of them, by default as they are.
+
+        Inference encodes them instead of the given ones, since to tokenize a text of megabytes takes seconds; the inputs
+        are the same, and only ``full_length`` is smaller. See `bertkit.tasks.truncation`.
+        """
+        return examples
+
     def collate(
         self, rows: Sequence[Mapping[str, Any]], tokenizer: PreTrainedTokenizerBase, inputs: Sequence[str]
     ) -> dict[str, Tensor]:
