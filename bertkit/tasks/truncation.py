@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 _CHARACTERS_PER_TOKEN = 6  # more than in ordinary text, so that the first attempt nearly always suffices
 _GROWTH = 4
-# Characters before a cut that it may change: added tokens such as [MASK] and the patterns of pre-tokenizers are shorter.
+# Characters before a cut whose tokens it may change: added tokens such as [MASK] and the patterns of pre-tokenizers are
+# shorter.
 _MARGIN = 128
 _COMPARED = 2048  # tokens up to which texts of a row are compared by length
 
@@ -61,10 +62,10 @@ def _settled(encoding: Encoding, end: int) -> int:
 
 
 def cut_rows(rows: Sequence[Sequence[str]], tokenizer: PreTrainedTokenizerBase, max_length: int) -> list[list[str]]:
-    """Cuts texts that are encoded together so that truncation to ``max_length`` gives the same inputs as from whole texts.
+    """Cuts texts that are encoded together so that truncation to ``max_length`` gives the inputs of the whole texts.
 
-    The longest of several texts is truncated first, so that it matters which of them has more tokens: it keeps one token
-    more where their number is odd. Of two texts of more than 2,048 tokens, it may be the other one.
+    The longest of several texts is truncated first, so that it matters which of them has more tokens: it keeps one
+    token more where their number is odd. Of two texts of more than 2,048 tokens, it may be the other one.
 
     Args:
         rows: N rows of one or more texts.
@@ -82,16 +83,21 @@ def cut_rows(rows: Sequence[Sequence[str]], tokenizer: PreTrainedTokenizerBase, 
 
 
 def _in_order(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase, max_length: int) -> list[str]:
-    """Cuts the texts of a row so that those with more tokens keep more tokens, see `cut_rows`."""
-    tokens = max_length
-    while True:
-        parts = first_part(texts, tokenizer, tokens)
-        counts = [len(encoding.ids) for encoding in _encoded(parts, tokenizer)]
-        cut = [count for count, part, text in zip(counts, parts, texts, strict=True) if len(part) < len(text)]
-        whole = [count for count, part, text in zip(counts, parts, texts, strict=True) if len(part) == len(text)]
-        if tokens >= _COMPARED or not cut or (len(cut) == 1 and cut[0] > max(whole)):
-            return parts
-        tokens *= 2
+    """Cuts the texts of a row so that those with more tokens keep more tokens, see `cut_rows`.
+
+    No part is much longer than needed: the tokenizers library collects what it truncates from pairs, which takes time
+    and memory quadratic in their length.
+    """
+    counts = _counts(first_part(texts, tokenizer, max(_COMPARED, max_length)), tokenizer)
+    parts, tokens = list(texts), max_length
+    for at in sorted(range(len(texts)), key=counts.__getitem__):
+        parts[at] = first_part(texts[at : at + 1], tokenizer, tokens)[0]
+        tokens = max(tokens, *_counts(parts[at : at + 1], tokenizer))
+    return parts
+
+
+def _counts(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    return [len(encoding.ids) for encoding in _encoded(texts, tokenizer)]
 
 
 def _encoded(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> list[Encoding]:

@@ -102,11 +102,16 @@ class TextClassification(ServedClassification, Task):
             features["labels"] = list(examples["labels"])
         return features
 
+    @property
+    def reads_whole_texts(self) -> bool:  # type: ignore[override]
+        return self.data.long_text == "chunk"
+
     def cut_texts(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> Columns:
-        if self.data.long_text == "chunk":
+        if self.reads_whole_texts:
             return examples
         names = self.task.text_columns
-        rows = cut_rows(list(zip(*(examples[name] for name in names), strict=True)), tokenizer, self.data.max_seq_length)
+        texts = list(zip(*(examples[name] for name in names), strict=True))
+        rows = cut_rows(texts, tokenizer, self.data.max_seq_length)
         return {**examples, **{name: [row[at] for row in rows] for at, name in enumerate(names)}}
 
     def _cut(self, texts: list[list[str]], tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Any]]:

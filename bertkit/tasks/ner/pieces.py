@@ -70,6 +70,6 @@ def _steps_without_space(backend: Tokenizer) -> list[Any]:
     """Returns the steps of the pre-tokenizer that encode a space with the following piece, but add none."""
     from tokenizers.pre_tokenizers import Sequence as Steps
 
-    pre_tokenizer: Any = backend.pre_tokenizer
-    steps = list(pre_tokenizer) if isinstance(pre_tokenizer, Steps) else [pre_tokenizer]
+    whole: Any = backend.pre_tokenizer
+    steps: Any = whole if isinstance(whole, Steps) else [whole]
     return [step for step in steps if getattr(step, "add_prefix_space", None) is False]

@@ -50,6 +50,7 @@ class QuestionAnsweringTask(ServedAnswers, Task):
     command = "squad"
     head = "BertForQuestionAnswering"
     pipeline_tag = "question-answering"
+    reads_whole_texts = True
     main_metric = "f1"
     splits = ("train", "validation")
     label_columns = _POSITIONS
