@@ -15,6 +15,7 @@ def demo(
     checkpoint: options.Checkpoint,
     host: options.Host = "127.0.0.1",
     port: options.Port = 7860,
+    allowed_host: options.AllowedHost = None,
     as_: Annotated[
         Literal["predict", "fill-mask", "embed"] | None,
         typer.Option("--as", help="What to show; decided by the head of the checkpoint.", show_default=False),
@@ -30,6 +31,7 @@ def demo(
         checkpoint,
         host=host,
         port=port,
+        allowed_hosts=allowed_host or (),
         as_=as_,
         device=device,
         precision=precision,

@@ -36,6 +36,14 @@ Precision = Annotated[
 Device = Annotated[Literal["auto", "cpu"], typer.Option("--device", help="Device that computes.")]
 Host = Annotated[str, typer.Option("--host", help="Address to listen on; the default is for this machine only.")]
 Port = Annotated[int, typer.Option("--port", help="Port to listen on; 0 takes a free one.")]
+AllowedHost = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allowed-host",
+        help="Another host name that requests may use, *.NAME for those below it, * for all; repeatable.",
+        show_default=False,
+    ),
+]
 Revision = Annotated[
     str | None, typer.Option("--revision", help="Branch, tag or commit of a Hub id.", show_default=False)
 ]

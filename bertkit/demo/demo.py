@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Literal
 
 from bertkit.errors import RecipeError
 from bertkit.inference.loaded import LoadedCheckpoint, load
 from bertkit.placement.resolve import Precision
+from bertkit.serving.hosts import Hosts
 from bertkit.serving.server import As, default_use, listening, run_app
 
 # With this header the browser blocks everything that the page loads from other hosts.
@@ -30,6 +32,7 @@ def demo(
     precision: Precision = "auto",
     revision: str | None = None,
     trust_remote_code: bool = False,
+    allowed_hosts: Sequence[str] = (),
     ready: Callable[[str], None] | None = None,
 ) -> None:
     """Serves a page for a checkpoint until SIGTERM or Ctrl-C.
@@ -44,6 +47,7 @@ def demo(
         port: port to listen on; 0 takes a free one.
         as_: as for `bertkit.serve`.
         device, precision, revision, trust_remote_code: as for `bertkit.load`.
+        allowed_hosts: as for `bertkit.serve`; but all names if none is given and ``host`` is ``0.0.0.0`` or ``::``.
         ready: called with the address when connections are accepted.
 
     Raises:
@@ -56,11 +60,15 @@ def demo(
     except ImportError as error:
         raise RecipeError("demo: needs the extra demo: pip install 'bertkit[demo]'") from error
     with listening(host, port) as listener:
+        address = listener.getsockname()[0]
+        # A page on all interfaces is public, as on a Space, whose name is not known here.
+        public = ip_address(address.partition("%")[0]).is_unspecified and not allowed_hosts
+        hosts = Hosts(host, address, ["*"] if public else allowed_hosts)
         loaded = load(
             checkpoint, device=device, precision=precision, revision=revision, trust_remote_code=trust_remote_code
         )
         app = build_demo(loaded, Path(str(checkpoint)).name, as_)
-        run_app(app, listener, f"page for {checkpoint}: {{address}}; Ctrl-C ends it", _SHUTDOWN, ready)
+        run_app(app, listener, f"page for {checkpoint}: {{address}}; Ctrl-C ends it", hosts, _SHUTDOWN, ready)
 
 
 def build_demo(loaded: LoadedCheckpoint, name: str, as_: As | None = None) -> Any:

@@ -98,11 +98,13 @@ def _expected(head: str, config: PreTrainedConfig) -> dict[str, tuple[int, ...]]
 
 
 def _packed(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Returns the weights, the matrices of the layers and of the pooler in the order in which oneDNN reads them."""
+    """Returns copies of the weights, the matrices of the layers and of the pooler in the order in which oneDNN reads
+    them. The given ones are mapped from a file, which may be overwritten or truncated while the network is used."""
+    reorders = has_onednn()
     return {
         name: torch.ops.mkldnn._reorder_linear_weight(values)
-        if values.ndim == 2 and name.startswith(("bert.encoder.", "bert.pooler."))
-        else values
+        if reorders and values.ndim == 2 and name.startswith(("bert.encoder.", "bert.pooler."))
+        else values.clone()
         for name, values in weights.items()
     }
 
@@ -120,11 +122,11 @@ class PlainBert(nn.Module):
         super().__init__()
         self.config = config
         self.device, self.dtype = torch.device("cpu"), torch.float32
-        self._weights = _packed(weights) if has_onednn() else weights
+        self._weights = _packed(weights)
         self._activation = _ACTIVATIONS[config.hidden_act]
         self._name, self._pooled = _HEADS[head]
         weight, bias = (
-            nn.Parameter(weights[f"{self._name}.{part}"], requires_grad=False) for part in ("weight", "bias")
+            nn.Parameter(self._weights[f"{self._name}.{part}"], requires_grad=False) for part in ("weight", "bias")
         )
         # A module, so that a task can register hooks on it.
         layer = nn.Linear(weight.shape[1], weight.shape[0], device="meta")

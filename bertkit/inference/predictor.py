@@ -123,7 +123,7 @@ class Predictor:
         if not any(map(len, columns.values())):
             return []
         task = self.task.with_all_probabilities() if all_probabilities else self.task
-        features = task.encode(columns, self.tokenizer)
+        features = task.encode(task.cut_texts(columns, self.tokenizer), self.tokenizer)
         return task.decode(self.outputs(features, reached), features, columns)
 
     def outputs(self, features: Columns, reached: Reached | None = None) -> Outputs:

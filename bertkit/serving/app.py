@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import hmac
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from bertkit import __version__
 from bertkit.json_text import dumps
+from bertkit.progress import say
 from bertkit.serving.batching import Batcher, report
 from bertkit.serving.errors import (
     BodyTooLarge,
@@ -23,6 +25,7 @@ from bertkit.serving.errors import (
     ServerFault,
     SlowBody,
     Unauthorized,
+    Unavailable,
     WrongContentType,
 )
 from bertkit.serving.limits import Limits
@@ -32,6 +35,9 @@ from bertkit.serving.services import Route, Service, not_served
 
 # All POST routes that some checkpoint answers; those of others are refused with the reason.
 _KNOWN = ("/", "/predict", "/rerank", "/embed", "/similarity", "/v1/embeddings", "/embeddings")
+
+_CLIENT_LEFT = 499  # in the metrics, as in those of nginx
+_ENDS = "the server ends"
 
 
 class _Server:
@@ -45,6 +51,9 @@ class _Server:
         self.batcher = Batcher(service.engine, limits.max_batch_tokens, self.metrics)
         self._token = None if token is None else token.encode()
         self._taken = 0
+        # The bodies that are arriving, in the order of their beginning, and those that are given up, with their errors.
+        self._arriving: dict[asyncio.Timeout, None] = {}
+        self._given_up: dict[asyncio.Timeout, RequestError] = {}
 
     def post(self, path: str, route: Route | None) -> Callable[[Request], Any]:
         """Returns the handler of a POST route; without ``route`` it refuses."""
@@ -56,6 +65,8 @@ class _Server:
                 if route is None:
                     raise not_served(path, self.service)
                 response = _json(await self._answer(request, route))
+            except ClientDisconnect:
+                response = Response(status_code=_CLIENT_LEFT)  # which nobody gets
             except RequestError as error:
                 response = _refusal(error)
             except Exception as error:
@@ -78,6 +89,20 @@ class _Server:
             return answer()
 
         return handle
+
+    def health(self) -> Response:
+        """Returns the answer to GET /health."""
+        if self.batcher.is_working:
+            return Response(status_code=200)
+        return _refusal(Unavailable("the server computes no requests any more"))
+
+    def end(self) -> None:
+        """Answers the requests that are not done with 503, and later ones too; called in the event loop."""
+        unfinished = self.batcher.refuse(_ENDS) + len(self._arriving)
+        for body in list(self._arriving):
+            self._give_up(body, Unavailable(_ENDS))
+        if unfinished:
+            say(f"bertkit serve: {unfinished} requests were not done before the end, and get 503")
 
     def info(self) -> dict[str, Any]:
         """Returns the answer to GET /info, with the names of text-embeddings-inference."""
@@ -109,13 +134,14 @@ class _Server:
             raise Unauthorized("a bearer token is needed: Authorization: Bearer TOKEN")
 
     async def _answer(self, request: Request, route: Route) -> Any:
+        body = await self._body(request)
+        # Counted from here on, so that clients whose bodies arrive slowly keep nobody out.
         if self._taken >= self.limits.max_concurrent_requests:
             raise Overloaded(f"{self._taken} requests are being answered; try again later")
         self._taken += 1
         try:
-            body = await self._body(request)
             model = route.body if isinstance(route.body, type) else route.body(body)
-            return await route.answer(parsed(body, model), self.batcher.submit)
+            return await _unless_gone(request, route.answer(parsed(body, model), self.batcher.submit))
         finally:
             self._taken -= 1
 
@@ -133,22 +159,59 @@ class _Server:
         if not declared.isdecimal() or int(declared[:20]) > most or len(declared) > 20:
             raise BodyTooLarge(f"the body has more than {most} bytes; send less at once")
         parts, size = [], 0
+        timeout = asyncio.timeout(self.limits.body_timeout)
         try:
-            async with asyncio.timeout(self.limits.body_timeout):
+            async with timeout:
+                self._arrives(timeout)
                 async for part in request.stream():
                     size += len(part)
                     if size > most:
                         raise BodyTooLarge(f"the body has more than {most} bytes; send less at once")
                     parts.append(part)
         except TimeoutError:
-            raise SlowBody(f"the body did not arrive within {self.limits.body_timeout:g} seconds") from None
+            late = SlowBody(f"the body did not arrive within {self.limits.body_timeout:g} seconds")
+            raise self._given_up.get(timeout, late) from None
+        finally:
+            self._arriving.pop(timeout, None)
+            self._given_up.pop(timeout, None)
         if not size:
             raise InvalidRequest("the body is empty; expected a JSON object")
         return b"".join(parts)
 
+    def _arrives(self, body: asyncio.Timeout) -> None:
+        """Notes a body that begins to arrive. Of too many, which would fill the memory, the oldest is given up."""
+        self._arriving[body] = None
+        most = self.limits.max_concurrent_requests
+        if len(self._arriving) > most:
+            late = SlowBody(f"the body had not arrived when those of {most} later requests began; try again later")
+            self._give_up(next(iter(self._arriving)), late)
+
+    def _give_up(self, body: asyncio.Timeout, error: RequestError) -> None:
+        del self._arriving[body]
+        self._given_up[body] = error
+        body.reschedule(asyncio.get_running_loop().time())
+
+
+async def _unless_gone(request: Request, answer: Awaitable[Any]) -> Any:
+    """Returns an answer, or cancels it when the client closes the connection.
+
+    Raises:
+        ClientDisconnect: it has closed the connection.
+    """
+    answering = asyncio.ensure_future(answer)
+    leaving = asyncio.ensure_future(request.receive())  # after the body, only the end of the connection is received
+    try:
+        await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not answering.done():
+            raise ClientDisconnect
+        return answering.result()
+    finally:
+        answering.cancel()
+        leaving.cancel()
+
 
 def build_app(service: Service, name: str, limits: Limits, token: str | None = None) -> FastAPI:
-    """Returns the ASGI application that serves a checkpoint.
+    """Returns the ASGI application that serves a checkpoint; its ``state.end`` answers what is not done with 503.
 
     Args:
         service: what the checkpoint answers.
@@ -166,6 +229,9 @@ def build_app(service: Service, name: str, limits: Limits, token: str | None = N
         finally:
             await asyncio.to_thread(server.batcher.stop)
 
+    async def health(_: Request) -> Response:
+        return server.health()
+
     # The pages of FastAPI load scripts from other hosts.
     app = FastAPI(title="bertkit", version=__version__, lifespan=lifespan, openapi_url=None)
     routes = service.routes()
@@ -173,13 +239,10 @@ def build_app(service: Service, name: str, limits: Limits, token: str | None = N
         app.add_api_route(path, server.post(path, routes.get(path)), methods=["POST"])
     app.add_api_route("/info", server.get(lambda: _json(server.info())), methods=["GET"])
     app.add_api_route("/metrics", server.get(lambda: _metrics(server.metrics)), methods=["GET"])
-    app.add_api_route("/health", _health, methods=["GET"])
+    app.add_api_route("/health", health, methods=["GET"])
     app.add_exception_handler(HTTPException, _http_error)
+    app.state.end = server.end
     return app
-
-
-async def _health(request: Request) -> Response:
-    return Response(status_code=200)
 
 
 async def _http_error(_: Request, error: Exception) -> Response:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from bertkit.errors import BertkitError, CheckpointError
 from bertkit.progress import say
 from bertkit.serving.engines import Answer, Engine, Job
-from bertkit.serving.errors import InvalidRequest, NotServed, RequestError, ServerFault
+from bertkit.serving.errors import InvalidRequest, NotServed, RequestError, ServerFault, Unavailable
 from bertkit.serving.metrics import Metrics
 
 _CHARACTERS_PER_TOKEN = 4  # of ordinary text; tokens are known only after encoding, which is done for a whole batch
@@ -42,10 +43,13 @@ class Batcher:
         self._metrics = metrics
         self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
         self._held: _Waiting | None = None
+        self._waiting: set[asyncio.Future[Any]] = set()
+        self._refused: str | None = None
         self._thread = threading.Thread(target=self._work, name="bertkit-inference", daemon=True)
 
     def start(self) -> None:
-        """Starts the thread."""
+        """Starts the thread; its answers are given in the running event loop."""
+        self._loop = asyncio.get_running_loop()
         self._thread.start()
 
     def stop(self) -> None:
@@ -53,35 +57,65 @@ class Batcher:
         self._queue.put(None)
         self._thread.join()
 
+    @property
+    def is_working(self) -> bool:
+        """Returns whether jobs are taken and computed."""
+        return self._refused is None and self._thread.is_alive()
+
+    def refuse(self, reason: str) -> int:
+        """Answers the waiting jobs and all later ones with 503; called in the event loop.
+
+        Returns:
+            The number of waiting jobs.
+        """
+        self._refused = reason
+        waiting = [future for future in self._waiting if not future.done()]
+        for future in waiting:
+            future.set_exception(Unavailable(reason))
+        return len(waiting)
+
     async def submit(self, job: Job) -> Any:
-        """Returns the answer to a job.
+        """Returns the answer to a job; if the caller is cancelled before it is computed, it is not computed.
 
         Raises:
             RequestError: the job cannot be computed.
         """
+        if self._refused is not None:
+            raise Unavailable(self._refused)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting.add(future)
         self._metrics.waiting.inc()
         self._queue.put(_Waiting(job, future))
         try:
             return await future
         finally:
+            self._waiting.discard(future)
             self._metrics.waiting.dec()
 
     def _work(self) -> None:
-        while batch := self._next_batch():
-            answers = self._computed([each.job for each in batch])
-            self._metrics.computed(sum(each.job.count for each in batch), len(batch), self._engine.tokens)
-            try:
-                batch[0].future.get_loop().call_soon_threadsafe(_deliver, [each.future for each in batch], answers)
-            except RuntimeError:  # the event loop is closed: nobody waits any more
-                return
+        try:
+            while batch := self._next_batch():
+                answers = self._computed([each.job for each in batch])
+                self._metrics.computed(sum(each.job.count for each in batch), len(batch), self._engine.tokens)
+                self._in_loop(_deliver, [each.future for each in batch], answers)
+        except BaseException as error:
+            report(error)
+            say("bertkit serve: the thread that computes has ended; all requests get 503, restart the server")
+            self._in_loop(self.refuse, "the server computes no requests any more; its log has the place")
+
+    def _in_loop(self, function: Callable[..., Any], *arguments: Any) -> None:
+        with suppress(RuntimeError):  # the event loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(function, *arguments)
 
     def _next_batch(self) -> list[_Waiting]:
         """Waits for jobs and returns those to compute next; empty at the end."""
-        first = self._held or self._queue.get()
-        self._held = None
-        if first is None:
-            return []
+        while True:
+            first = self._held or self._queue.get()
+            self._held = None
+            if first is None:
+                return []
+            if not first.future.done():  # else nobody waits for it any more
+                break
         batch, tokens = [first], self._estimate(first.job)
         while tokens < self._most:
             try:
@@ -91,7 +125,7 @@ class Batcher:
             if following is None:  # the end, after this batch
                 self._queue.put(None)
                 break
-            if following.future.cancelled():
+            if following.future.done():
                 continue
             tokens += self._estimate(following.job)
             if tokens > self._most or following.job.options != first.job.options:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, cast
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -23,6 +23,10 @@ from bertkit.progress import unreported
 from bertkit.serving.errors import RequestError, TooLong
 from bertkit.tasks.arrays import Outputs
 from bertkit.tasks.splits import Columns
+from bertkit.tasks.truncation import first_part
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 Answer = Any | RequestError
 """Result of a request: plain data, or the error to answer with."""
@@ -88,10 +92,16 @@ class Engine(ABC):
         dtype = getattr(self.model, "dtype", None)
         return None if dtype is None else str(dtype).removeprefix("torch.")
 
-    def _too_many(self, tokens: int) -> TooLong | None:
-        if tokens <= self.most_tokens:
+    def _too_many(self, tokens: int | str) -> TooLong | None:
+        if isinstance(tokens, int) and tokens <= self.most_tokens:
             return None
         return TooLong(f"inputs: {tokens} tokens; a request may have at most {self.most_tokens}; send less at once")
+
+    def _far_too_many(self, columns: Columns, tokenizer: PreTrainedTokenizerBase) -> TooLong | None:
+        """Refuses texts that have too many tokens together without tokenizing them to their end."""
+        texts = " ".join(each for column in columns.values() for each in column if isinstance(each, str))
+        (part,) = first_part([texts], tokenizer, self.most_tokens)
+        return None if len(part) == len(texts) else self._too_many(f"more than {self.most_tokens}")
 
 
 class PredictEngine(Engine):
@@ -107,11 +117,18 @@ class PredictEngine(Engine):
 
     def run(self, jobs: Sequence[Job]) -> list[Answer]:
         task, tokenizer = self.predictor.task, self.predictor.tokenizer
-        merged = {name: [each for job in jobs for each in job.columns[name]] for name in jobs[0].columns}
-        features = task.encode(merged, tokenizer)
-        rows = _rows_of_jobs(features, [job.count for job in jobs])
-        answers: list[Answer] = [self._refusal(job, features, of_job) for job, of_job in zip(jobs, rows, strict=True)]
+        texts = [task.cut_texts(job.columns, tokenizer) for job in jobs]
+        far_too_many = self._far_too_many if task.reads_whole_texts else lambda *_: None
+        answers: list[Answer] = [far_too_many(columns, tokenizer) for columns in texts]
         chosen = [number for number, answer in enumerate(answers) if answer is None]
+        if not chosen:
+            return answers
+        merged = {name: [each for number in chosen for each in texts[number][name]] for name in jobs[0].columns}
+        features = task.encode(merged, tokenizer)
+        rows = dict(zip(chosen, _rows_of_jobs(features, [jobs[number].count for number in chosen]), strict=True))
+        for number in chosen:
+            answers[number] = self._refusal(jobs[number], texts[number] == jobs[number].columns, features, rows[number])
+        chosen = [number for number in chosen if answers[number] is None]
         if not chosen:
             return answers
         kept = [row for number in chosen for row in rows[number]]
@@ -128,12 +145,12 @@ class PredictEngine(Engine):
             start = end
         return answers
 
-    def _refusal(self, job: Job, features: Columns, rows: range) -> TooLong | None:
+    def _refusal(self, job: Job, is_whole: bool, features: Columns, rows: range) -> TooLong | None:
         lengths, full = ([features[name][row] for row in rows] for name in ("length", "full_length"))
         if not job.truncate:
             for length, whole in zip(lengths, full, strict=True):
                 if whole > length:
-                    return _too_long(whole, length)
+                    return _too_long(whole if is_whole else f"more than {length}", length)
         return self._too_many(sum(lengths))
 
 
@@ -155,12 +172,17 @@ class EmbedEngine(Engine):
         return min(longest_input(self.embedder.model.config), 512)
 
     def run(self, jobs: Sequence[Job]) -> list[Answer]:
-        texts = [text for job in jobs for text in job.columns["text"]]
-        counts = [len(ids) for ids in self.embedder.tokenizer(texts, verbose=False)["input_ids"]]
-        borders = np.cumsum([0, *(job.count for job in jobs)]).tolist()
-        tokens = [sum(counts[start:end]) for start, end in pairwise(borders)]
-        answers: list[Answer] = [self._too_many(each) for each in tokens]
+        tokenizer = self.embedder.tokenizer
+        answers: list[Answer] = [self._far_too_many(job.columns, tokenizer) for job in jobs]
         chosen = [number for number, answer in enumerate(answers) if answer is None]
+        if not chosen:
+            return answers
+        texts = [text for number in chosen for text in jobs[number].columns["text"]]
+        counts = iter([len(ids) for ids in tokenizer(texts, verbose=False)["input_ids"]])
+        tokens = {number: sum(islice(counts, jobs[number].count)) for number in chosen}
+        for number in chosen:
+            answers[number] = self._too_many(tokens[number])
+        chosen = [number for number in chosen if answers[number] is None]
         if not chosen:
             return answers
         self.tokens += sum(tokens[number] for number in chosen)
@@ -186,7 +208,8 @@ class FillEngine(Engine):
         return longest_input(self.filler.model.config)
 
     def run(self, jobs: Sequence[Job]) -> list[Answer]:
-        texts = [text for job in jobs for text in job.columns["text"]]
+        given = [text for job in jobs for text in job.columns["text"]]
+        texts = first_part(given, self.filler.tokenizer, self.longest)
         encoded = self.filler.tokenizer(texts, return_offsets_mapping=True, verbose=False)
         answers: list[Answer] = []
         kept: list[str] = []
@@ -196,7 +219,8 @@ class FillEngine(Engine):
             lengths = [len(encoded["input_ids"][number]) for number in numbers]
             answer = self._too_many(sum(min(length, self.longest) for length in lengths))
             if answer is None and not job.truncate and max(lengths) > self.longest:
-                answer = _too_long(max(lengths), self.longest)
+                is_whole = all(len(texts[number]) == len(given[number]) for number in numbers)
+                answer = _too_long(max(lengths) if is_whole else f"more than {self.longest}", self.longest)
             answers.append(answer)
             if answer is None:
                 self.tokens += sum(lengths)
@@ -212,7 +236,7 @@ class FillEngine(Engine):
         ]
 
 
-def _too_long(tokens: int, read: int) -> TooLong:
+def _too_long(tokens: int | str, read: int) -> TooLong:
     return TooLong(f'inputs: a text needs {tokens} tokens, and {read} are read; shorten it, or send "truncate": true')
 
 

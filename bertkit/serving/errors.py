@@ -71,6 +71,13 @@ class Overloaded(RequestError):
     headers: Mapping[str, str] = {"Retry-After": "1"}
 
 
+class Unavailable(RequestError):
+    """The server ends, or nothing computes requests any more."""
+
+    status = 503
+    error_type = "Unhealthy"
+
+
 class ServerFault(RequestError):
     """A bug in bertkit or in a library."""
 

@@ -15,6 +15,7 @@ _LONGEST_PLACE = 80
 Body = TypeVar("Body", bound=BaseModel)
 Text = Annotated[str, StringConstraints(strict=True)]
 Texts = Annotated[list[Text], Field(min_length=1)]
+Direction = Literal["right", "Right"]  # texts are truncated at their end, as in training
 
 
 class _Strict(BaseModel):
@@ -39,7 +40,7 @@ class EmbedBody(_Strict):
     inputs: Text | Texts
     normalize: bool = True
     truncate: bool | None = None
-    truncation_direction: Literal["left", "right", "Left", "Right"] | None = None
+    truncation_direction: Direction | None = None
     prompt_name: None = None
     dimensions: int | None = None
     encoding_format: Literal["float"] | None = None
@@ -92,7 +93,7 @@ class PredictBody(_Strict):
     )
     raw_scores: bool = False
     truncate: bool | None = None
-    truncation_direction: Literal["left", "right", "Left", "Right"] | None = None
+    truncation_direction: Direction | None = None
 
 
 class RerankBody(_Strict):
@@ -103,7 +104,7 @@ class RerankBody(_Strict):
     raw_scores: bool = False
     return_text: bool = False
     truncate: bool | None = None
-    truncation_direction: Literal["left", "right", "Left", "Right"] | None = None
+    truncation_direction: Direction | None = None
 
 
 class OpenAIBody(BaseModel):

@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
@@ -16,6 +16,7 @@ from bertkit.errors import RecipeError
 from bertkit.inference.loaded import load
 from bertkit.placement.resolve import Precision
 from bertkit.progress import say
+from bertkit.serving.hosts import HostCheck, Hosts
 from bertkit.serving.limits import Limits
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def serve(
     revision: str | None = None,
     trust_remote_code: bool = False,
     token: str | None = None,
+    allowed_hosts: Sequence[str] = (),
     limits: Limits | None = None,
     ready: Callable[[str], None] | None = None,
 ) -> None:
@@ -59,11 +61,14 @@ def serve(
             ``fill-mask`` with a masked-LM head, else ``embed``.
         device, precision, revision, trust_remote_code: as for `bertkit.load`.
         token: bearer token that all routes except ``/health`` need; ``None`` needs none.
+        allowed_hosts: names of hosts that requests may be addressed to, besides those of loopback and ``host``:
+            ``example.org``, ``*.example.org`` for the names below it, or ``*`` for all. With ``0.0.0.0`` or ``::`` as
+            ``host``, all IP addresses and the name of the machine are among them.
         limits: on requests and batches; ``None`` is the default of each.
         ready: called with the address, such as ``http://127.0.0.1:8000``, when connections are accepted.
 
     Raises:
-        RecipeError: the extra ``serve`` is missing, or the address cannot be listened on.
+        RecipeError: the extra ``serve`` is missing, the address cannot be listened on, or an allowed host is no name.
         CheckpointError: the checkpoint cannot be loaded.
     """
     _check_extra()
@@ -76,6 +81,7 @@ def serve(
     with listening(host, port) as listener:
         from bertkit.serving.app import build_app
 
+        hosts = Hosts(host, listener.getsockname()[0], allowed_hosts)
         loaded = load(
             checkpoint,
             device=device,
@@ -89,7 +95,7 @@ def serve(
             say(f"warning: {host} accepts connections of other machines, and no --token protects the server")
         app = build_app(service, Path(str(checkpoint)).name, limits, token)
         message = f"serving {checkpoint} ({service.what}) at {{address}}; Ctrl-C ends it"
-        run_app(app, listener, message, limits.shutdown_timeout, ready)
+        run_app(app, listener, message, hosts, limits.shutdown_timeout, ready, app.state.end)
 
 
 def service_of(loaded: LoadedCheckpoint, as_: As | None, limits: Limits) -> Service:
@@ -102,11 +108,25 @@ def service_of(loaded: LoadedCheckpoint, as_: As | None, limits: Limits) -> Serv
 
     sizes = (limits.max_client_batch_size, limits.max_request_tokens)
     as_ = as_ or default_use(loaded)
+    service: Service
     if as_ == "predict":
-        return PredictService(loaded.predictor, *sizes)
-    if as_ == "fill-mask":
-        return FillService(loaded, *sizes)
-    return EmbedService(loaded, Path(loaded.name).name, *sizes)
+        service = PredictService(loaded.predictor, *sizes)
+    elif as_ == "fill-mask":
+        service = FillService(loaded, *sizes)
+    else:
+        service = EmbedService(loaded, Path(loaded.name).name, *sizes)
+    _copy_weights(service.engine.model)
+    return service
+
+
+def _copy_weights(model: Any) -> None:
+    """Replaces weights that are mapped from the files of a checkpoint by copies.
+
+    With mapped ones, files that are overwritten in place change the answers, and truncated ones end the process.
+    """
+    for module in model.modules():
+        for weights in (*module.parameters(recurse=False), *module.buffers(recurse=False)):
+            weights.data = weights.data.clone()
 
 
 def default_use(loaded: LoadedCheckpoint) -> As:
@@ -152,8 +172,10 @@ def run_app(
     app: Any,
     listener: socket.socket,
     message: str,
+    hosts: Hosts,
     shutdown_timeout: float,
     ready: Callable[[str], None] | None = None,
+    at_timeout: Callable[[], None] = lambda: None,
 ) -> None:
     """Runs an ASGI application until SIGTERM or Ctrl-C, and ends the requests that it has taken.
 
@@ -161,23 +183,28 @@ def run_app(
         app: the application.
         listener: a bound socket.
         message: printed when connections are accepted, with ``{address}`` replaced.
+        hosts: names that requests may be addressed to.
         shutdown_timeout: seconds that requests have to end.
         ready: called with the address when connections are accepted.
+        at_timeout: called when requests have not ended in time; answers them.
     """
     import uvicorn
 
+    from bertkit.serving.connections import HttpServer, Lingering
+
     # No access log: a query string could hold texts.
     config = uvicorn.Config(
-        app,
+        HostCheck(Lingering(app), hosts),
         log_level="warning",
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=max(1, round(shutdown_timeout)),
     )
-    server = uvicorn.Server(config)
+    server = HttpServer(config, shutdown_timeout, at_timeout)
     with _signals_end(server), _short_turns():
         listener.listen(config.backlog)  # connections wait until uvicorn takes them
         say(message.replace("{address}", _address(listener)))
+        if hosts.any_address and "*" not in hosts.names:
+            say(f"answers requests to IP addresses and to {', '.join(hosts.names)}; --allowed-host NAME adds a name")
         if ready is not None:
             ready(_address(listener))
         server.run(sockets=[listener])

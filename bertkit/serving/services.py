@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel
+from pydantic_core import from_json
 
 from bertkit.errors import BertkitError
 from bertkit.inference.fill_mask import MaskPrediction
@@ -20,6 +22,8 @@ from bertkit.serving.errors import InvalidRequest, NotServed, TooLong
 from bertkit.tasks.arrays import Outputs
 from bertkit.tasks.classification.decisions import sigmoid
 from bertkit.tasks.splits import Columns
+
+_LONG = 50_000  # characters
 
 Submit = Callable[[Job], Awaitable[Any]]
 
@@ -70,6 +74,7 @@ class PredictService(Service):
         self.engine = PredictEngine(predictor, most_tokens)
         self.what = self.task.pipeline_tag
         self._parameters = self.task.api_parameters
+        self._reading = asyncio.Lock()
 
     def routes(self) -> Mapping[str, Route]:
         body = schemas.task_body(self.task.api_input, self._parameters)
@@ -106,7 +111,11 @@ class PredictService(Service):
         self, read: Callable[[Any], Any], inputs: Sequence[Any], parameters: Any, truncate: bool, submit: Submit
     ) -> list[Any]:
         self._checked(len(inputs))
-        columns = _or_invalid(read, inputs)
+        if sum(len(text) for text in inputs if isinstance(text, str)) < _LONG:
+            columns = _or_invalid(read, inputs)
+        else:  # to split 2 MB into words takes two seconds, in which the event loop answers other requests
+            async with self._reading:
+                columns = await asyncio.to_thread(_or_invalid, read, inputs)
 
         def finish(outputs: Outputs, features: Columns, examples: Columns) -> list[Any]:
             return self.task.api_answers(outputs, features, examples, parameters)
@@ -250,7 +259,13 @@ def _base64(vector: np.ndarray) -> str:
 
 
 def _feature_or_similarity(body: bytes) -> type[BaseModel]:
-    return schemas.SimilarityBody if b'"source_sentence"' in body else schemas.FeatureBody
+    """Returns the form of a body by its ``inputs``: texts, or an object with sentences to compare."""
+    try:
+        found = from_json(body)
+    except ValueError:  # also refused, with the place, when it is parsed
+        return schemas.FeatureBody
+    compares = isinstance(found, dict) and isinstance(found.get("inputs"), dict)
+    return schemas.SimilarityBody if compares else schemas.FeatureBody
 
 
 def _or_invalid(convert: Callable[[Any], Any], given: Any) -> Any:

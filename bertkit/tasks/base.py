@@ -53,6 +53,7 @@ class Task(PerExample, Served, Taught, ABC):
         pipeline_tag: the Hub's name of the checkpoint's task.
         label_columns: the tensors of a batch that hold labels. -100 (integers) and NaN (floats) mark a missing label.
         columns_of_tables: settings that name columns, which another table may have under other names.
+        reads_whole_texts: whether `encode` reads texts to their end, in windows; an input then has as many tokens.
         relies_on_case: whether upper case usually distinguishes the labels of the task, as it does for names.
         splits: the names of all supported splits.
         main_metric: the key of `score` by which checkpoints are compared; larger is better.
@@ -70,6 +71,7 @@ class Task(PerExample, Served, Taught, ABC):
     pipeline_tag: ClassVar[str]
     label_columns: ClassVar[tuple[str, ...]] = ("labels",)
     columns_of_tables: ClassVar[frozenset[str]] = frozenset()
+    reads_whole_texts: bool = False
     relies_on_case: ClassVar[bool] = False
     splits: Sequence[str] = ("train", "validation", "test")
     main_metric: str
@@ -168,6 +170,14 @@ class Task(PerExample, Served, Taught, ABC):
             ``length`` (tokens after truncation) and ``full_length`` (tokens before it). Either each example is one row,
             or it is one or more rows (windows), in order; then ``example`` holds the example index of each row, from 0.
         """
+
+    def cut_texts(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> Columns:
+        """Returns examples whose texts are cut to what `encode` keeps of them, by default as they are.
+
+        Inference encodes them instead of the given ones, since to tokenize a text of megabytes takes seconds. The
+        inputs are the same, and only ``full_length`` is smaller. See `bertkit.tasks.truncation`.
+        """
+        return examples
 
     def collate(
         self, rows: Sequence[Mapping[str, Any]], tokenizer: PreTrainedTokenizerBase, inputs: Sequence[str]

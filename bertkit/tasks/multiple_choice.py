@@ -24,6 +24,7 @@ from bertkit.tables.labels import is_missing, texts
 from bertkit.tasks.arrays import Outputs, labels_of, one_array, padded, softmax
 from bertkit.tasks.splits import Columns, Split
 from bertkit.tasks.table_data import TableData, TableTask, write_numbered
+from bertkit.tasks.truncation import cut_rows
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -191,12 +192,9 @@ class MultipleChoiceTask(TableTask):
         ``choice_count`` is the number of endings of each example.
         """
         counts = [len(endings) for endings in examples["endings"]]
-        contexts = [text for text, count in zip(examples["context"], counts, strict=True) for _ in range(count)]
-        endings = [ending for row in examples["endings"] for ending in row]
-        whole = tokenizer(contexts, endings, truncation=False, padding=False, verbose=False)["input_ids"]
+        whole = tokenizer(*_pairs(examples), truncation=False, padding=False, verbose=False)["input_ids"]
         cut = tokenizer(
-            contexts,
-            endings,
+            *_pairs(self.cut_texts(examples, tokenizer)),
             truncation=True,
             max_length=self.data.max_seq_length,
             padding=False,
@@ -213,6 +211,11 @@ class MultipleChoiceTask(TableTask):
         if "labels" in examples:
             features["labels"] = list(examples["labels"])
         return features
+
+    def cut_texts(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> Columns:
+        rows = [[context, *endings] for context, endings in zip(examples["context"], examples["endings"], strict=True)]
+        rows = cut_rows(rows, tokenizer, self.data.max_seq_length)
+        return {**examples, "context": [row[0] for row in rows], "endings": [row[1:] for row in rows]}
 
     def collate(
         self, rows: Sequence[Mapping[str, Any]], tokenizer: PreTrainedTokenizerBase, inputs: Sequence[str]
@@ -320,6 +323,13 @@ class _Choices:
         choices = torch.arange(len(scores) // len(self.counts), device=scores.device)
         is_padding = (choices >= self.counts[:, None]).reshape(-1, 1)
         return scores.masked_fill(is_padding, torch.finfo(scores.dtype).min)
+
+
+def _pairs(examples: Columns) -> tuple[list[str], list[str]]:
+    """Returns for each ending its context and itself."""
+    rows = zip(examples["context"], examples["endings"], strict=True)
+    pairs = [(context, ending) for context, endings in rows for ending in endings]
+    return [context for context, _ in pairs], [ending for _, ending in pairs]
 
 
 def _of_endings(outputs: Outputs, features: Columns) -> np.ndarray:

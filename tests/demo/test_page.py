@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import re
 import signal
@@ -36,6 +37,28 @@ def test_examples_are_texts_of_the_validation_set(tmp_path):
     (tmp_path / "rows.csv").unlink()
     assert examples_of_run(str(tmp_path), task) == []
     assert examples_of_run("owner/name", task) == []
+
+
+@pytest.mark.slow
+def test_foreign_hosts_are_refused(fine_tuned):
+    """A page on all interfaces has any name, as on a Space."""
+    pytest.importorskip("gradio", reason="the extra demo is not installed: gradio")
+    for address, host, status in (
+        ("127.0.0.1", "evil.example", 400),
+        ("127.0.0.1", "localhost", 200),
+        ("0.0.0.0", "evil.example", 200),
+    ):
+        command = [sys.executable, "-m", "bertkit", "demo", str(fine_tuned("film")), "--port", "0", "--host", address]
+        with subprocess.Popen([*command, "--device", "cpu"], stderr=subprocess.PIPE, text=True) as process:
+            try:
+                said = process.stderr.readline()
+                port = re.search(r"http://\S+:(\d+)", said)[1]
+                connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=60)
+                connection.request("GET", "/", headers={"Host": host})
+                assert connection.getresponse().status == status
+                connection.close()
+            finally:
+                process.terminate()
 
 
 @pytest.fixture

@@ -8,13 +8,16 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +28,16 @@ import bertkit
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("serve_extra")]
 TEXT = "the film is lovely"
+HEAD = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%s\r\n\r\n"
 
 
 class Server:
     """A running ``bertkit serve``."""
 
-    def __init__(self, folder: Path, *options: str, **environment: str):
+    def __init__(self, folder: Path, *options: str, program: str = "", **environment: str):
         command = [sys.executable, "-m", "bertkit", "serve", str(folder), "--port", "0", "--device", "cpu", *options]
+        if program:
+            command = [sys.executable, "-c", program, str(folder)]
         self.process = subprocess.Popen(
             command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}
         )
@@ -55,6 +61,18 @@ class Server:
         found = response.read().decode()
         connection.close()
         return response.status, json.loads(found)
+
+    def connected(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=30)
+
+    def gauge(self, name: str) -> float:
+        """Returns a number of /metrics; 0 if it is not there."""
+        connection = self.connection()
+        connection.request("GET", "/metrics")
+        text = connection.getresponse().read().decode()
+        connection.close()
+        number = re.search(rf"^{re.escape(name)} (\S+)", text, re.M)
+        return float(number[1]) if number else 0
 
     def end(self, number: int = signal.SIGTERM) -> tuple[int, str, str]:
         """Returns the exit code, and what was written to stdout and stderr."""
@@ -123,13 +141,8 @@ def test_sigterm_answers_what_was_taken_and_ends_with_0(start, fine_tuned):
     for thread in threads:
         thread.start()
     for _ in range(100):  # until the server has taken them all
-        connection = server.connection()
-        connection.request("GET", "/metrics")
-        text = connection.getresponse().read().decode()
-        connection.close()
-        waiting = float(re.search(r"^bertkit_queue_size (\S+)", text, re.M)[1])
-        done = re.search(r'^bertkit_requests_total{route="/",status="200"} (\S+)', text, re.M)
-        if waiting + (float(done[1]) if done else 0) == 12:
+        done = server.gauge('bertkit_requests_total{route="/",status="200"}')
+        if server.gauge("bertkit_queue_size") + done >= 12:
             break
     code, out, err = server.end()
     for thread in threads:
@@ -138,6 +151,46 @@ def test_sigterm_answers_what_was_taken_and_ends_with_0(start, fine_tuned):
     assert (code, out) == (0, "")
     assert "lovely" not in err
     assert "Traceback" not in err
+
+
+# A batch takes 0.2 seconds and requests have 1 second to end.
+SLOW = """
+import sys, time, bertkit
+from bertkit.serving.engines import PredictEngine
+from bertkit.serving.limits import Limits
+run = PredictEngine.run
+PredictEngine.run = lambda self, jobs: time.sleep(0.2) or run(self, jobs)
+bertkit.serve(sys.argv[1], port=0, device="cpu", limits=Limits(max_batch_tokens=1, shutdown_timeout=1))
+"""
+
+
+@pytest.mark.parametrize("numbers", [[signal.SIGTERM], [signal.SIGINT, signal.SIGINT]])
+def test_requests_that_do_not_end_in_time_get_503(numbers, start, fine_tuned):
+    server = start(fine_tuned("film"), program=SLOW)
+    found: list[Any] = []
+    threads = [threading.Thread(target=lambda: found.append(server.post({"inputs": TEXT}))) for _ in range(60)]
+    for thread in threads:
+        thread.start()
+    while server.gauge("bertkit_queue_size") < 50:
+        pass
+    with server.connected() as slow:  # its body never comes
+        slow.sendall(HEAD % b"Content-Length: 9")
+        time.sleep(0.2)
+        for number in numbers[:-1]:
+            server.process.send_signal(number)
+            time.sleep(0.3)
+        code, _, err = server.end(numbers[-1])
+        assert slow.recv(100).startswith(b"HTTP/1.1 503")
+    for thread in threads:
+        thread.join()
+    statuses = [status for status, _ in found]
+    assert set(statuses) == {200, 503}
+    assert all(answer["error"] == "the server ends" for status, answer in found if status == 503)
+    assert len(statuses) == 60
+    assert "Traceback" not in err
+    assert err.count("\n") == 2  # that it serves, and how many requests were not done
+    assert f"{statuses.count(503) + 1} requests were not done" in err
+    assert code == 0
 
 
 def test_ctrl_c_ends_with_0_also_with_an_idle_connection(start, fine_tuned):
@@ -151,30 +204,107 @@ def test_ctrl_c_ends_with_0_also_with_an_idle_connection(start, fine_tuned):
 
 
 def test_clients_that_go_away_leave_the_server_answering(start, fine_tuned):
-    server = start(fine_tuned("film"))
+    """They are no faults of the server, and what they asked for is not computed."""
+    server = start(fine_tuned("film"), program=SLOW)
     body = json.dumps({"inputs": [TEXT] * 32}).encode()
-    head = (
-        f"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
-    )
-    for sent in (head + body, head + body[:10], head, head[:20]) * 10:
-        with socket.create_connection(("127.0.0.1", server.port)) as connection:
+    head = HEAD % b"Content-Length: %d" % len(body)
+    for sent in (head + body, head + body[:10], head, head[:20]) * 50:
+        with server.connected() as connection:
             connection.sendall(sent)
+            reset = struct.pack("ii", 1, 0)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+    started = time.monotonic()
     assert server.post({"inputs": TEXT})[0] == 200
+    assert time.monotonic() - started < 5  # 10 for 50 batches
+    assert server.gauge('bertkit_requests_total{route="/",status="499"}') > 100
+    assert server.gauge('bertkit_requests_total{route="/",status="500"}') == 0
     code, _, err = server.end()
-    assert (code, "Traceback" in err) == (0, False)
+    assert code == 0
+    assert err.count("\n") == 1
+
+
+def test_slow_bodies_delay_their_senders_only(start, fine_tuned):
+    server = start(fine_tuned("film"), "--max-concurrent-requests", "8")
+    with ExitStack() as stack:
+        for _ in range(40):
+            stack.enter_context(server.connected()).sendall(HEAD % b"Content-Length: 99" + b"{")
+        for _ in range(3):
+            assert server.post({"inputs": TEXT})[0] == 200
+
+
+def test_small_requests_pass_very_long_texts(start, fine_tuned):
+    """Four texts of 2 MB took 13 seconds each."""
+    server = start(fine_tuned("film"))
+    words = "the film is lovely, or awful: a good story and 123 others. "
+    body = json.dumps({"inputs": words * (1_990_000 // len(words)), "truncate": True}).encode()
+    found: list[int] = []
+    threads = [threading.Thread(target=lambda: found.append(server.post(body)[0])) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.2)
+    started = time.monotonic()
+    assert server.post({"inputs": TEXT})[0] == 200
+    assert time.monotonic() - started < 2
+    for thread in threads:
+        thread.join()
+    assert found == [200] * 4
+
+
+def test_foreign_hosts_are_refused(start, fine_tuned):
+    server = start(fine_tuned("film"), "--allowed-host", "film.example", "--allowed-host", "*.example.org")
+    own = [f"localhost:{server.port}", f"127.0.0.1:{server.port}", "[::1]:1", "FILM.example", "a.example.org:80"]
+    for host in own:
+        assert server.post({"inputs": TEXT}, headers={"Host": host})[0] == 200, host
+    for host in ("evil.example", "example.org", "localhost.evil.example", "192.0.2.1", "", "[", "0.0.0.0"):
+        for path in ("/", "/info", "/health", "/nothing"):
+            status, answer = server.post({"inputs": TEXT}, path, headers={"Host": host})
+            assert (status, answer["error_type"]) == (400, "Validation"), host
+            assert "--allowed-host NAME" in answer["error"]
+
+
+def test_all_interfaces_take_addresses_and_the_machine(start, fine_tuned):
+    server = start(fine_tuned("film"), "--host", "0.0.0.0", "--token", "x")
+    assert server.process.stderr is not None
+    assert "answers requests to IP addresses and to localhost" in server.process.stderr.readline()
+    headers = {"Authorization": "Bearer x"}
+    for host in ("192.0.2.1:8000", "[2001:db8::1]:8000", "localhost", socket.gethostname()):
+        assert server.post({"inputs": TEXT}, headers={**headers, "Host": host})[0] == 200, host
+    assert server.post({"inputs": TEXT}, headers={**headers, "Host": "evil.example"})[0] == 400
+
+
+def test_a_changed_checkpoint_changes_no_answers(start, fine_tuned, tmp_path):
+    """Overwritten in place by other weights, and truncated, which ended the process with SIGBUS."""
+    for kind, options in (("film", ()), ("film", ("--as", "embed"))):
+        folder = tmp_path / "-".join((kind, *options))
+        shutil.copytree(fine_tuned(kind), folder)
+        server = start(folder, *options)
+        expected = server.post({"inputs": TEXT})
+        weights = folder / "model.safetensors"
+        data = weights.read_bytes()
+        with weights.open("r+b") as stream:
+            stream.seek(len(data) // 10)
+            stream.write(b"\x3f" * (len(data) * 9 // 10))
+        assert server.post({"inputs": TEXT}) == expected
+        with weights.open("r+b") as stream:
+            stream.truncate(10)
+        assert server.post({"inputs": TEXT}) == expected
+        assert server.post({"inputs": "a bad plot or story"})[0] == 200
+
+
+def test_a_413_reaches_a_client_that_sends_first(start, fine_tuned):
+    server = start(fine_tuned("film"), "--max-body-bytes", "1000")
+    for _ in range(5):
+        status, answer = server.post({"inputs": "film " * 2_000_000})
+        assert (status, answer["error_type"]) == (413, "Validation")
 
 
 def test_a_large_body_is_refused_before_it_is_read(start, fine_tuned):
     server = start(fine_tuned("film"), "--max-body-bytes", "1000")
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
-        connection.sendall(
-            b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 999999999\r\n\r\n"
-        )
+        connection.sendall(HEAD % b"Content-Length: 999999999")
         assert connection.recv(100).startswith(b"HTTP/1.1 413")  # nothing of the body was sent
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
-        connection.sendall(
-            b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
-        )
+        connection.sendall(HEAD % b"Transfer-Encoding: chunked")
         connection.sendall(b"400\r\n" + b" " * 0x400 + b"\r\n")
         assert connection.recv(100).startswith(b"HTTP/1.1 413")
 
@@ -188,6 +318,7 @@ def test_wrong_options_end_with_one_message(fine_tuned, start, tmp_path):
         (film, "--port", str(server.port)): f"--port {server.port}: Address already in use; give another --port",
         (film, "--port", "70000"): "--port 70000: expected 0 to 65535",
         (film, "--host", "no such host"): "--host no such host: ",
+        (film, "--allowed-host", "http://a.example"): "--allowed-host http://a.example: expected the name of a host",
         (film, "--token", "é"): "--token: expected printable ASCII",
         (film, "--max-batch-tokens", "0"): "--max-batch-tokens: expected a positive number, got 0",
         (str(tmp_path / "absent"),): "absent",

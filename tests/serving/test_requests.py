@@ -69,6 +69,51 @@ def test_texts_that_are_too_long_are_refused_or_cut(client):
     assert [each["score"] for each in cut[1]] == pytest.approx([each["score"] for each in by_hand[0]], abs=1e-4)
 
 
+def test_very_long_texts_are_not_tokenized(client_of, fine_tuned, checkpoint, monkeypatch):
+    """Neither those that are cut nor those that are refused: 2 MB would take seconds, for which others wait."""
+    text = "the film is lovely " * 90_000
+    tokenizers: set[Any] = set()
+    read: list[int] = []
+
+    def served(kind: str) -> Any:
+        client = client_of(checkpoint, kind) if kind in ("embed", "fill-mask") else client_of(fine_tuned(kind))
+        (server,) = {cell.cell_contents for cell in _server_cells(client.app)}
+        engine = server.service.engine
+        owner = next(getattr(engine, name) for name in ("predictor", "embedder", "filler") if hasattr(engine, name))
+        kind_of = type(owner.tokenizer)
+        if kind_of not in tokenizers:
+            tokenizers.add(kind_of)
+            call = kind_of.__call__
+
+            def watched(self: Any, *columns: Any, **options: Any) -> Any:
+                lists = [[column] if isinstance(column, str) else column for column in columns]
+                read.extend(len(each) for column in lists for each in column)
+                return call(self, *columns, **options)
+
+            monkeypatch.setattr(kind_of, "__call__", watched)
+        return client
+
+    client = served("film")
+    cut = client.post("/", {"inputs": text, "truncate": True}).json()
+    by_hand = client.post("/", {"inputs": "the film is lovely " * 5 + "the film"}).json()
+    assert [each["score"] for each in cut[0]] == pytest.approx([each["score"] for each in by_hand[0]], abs=1e-4)
+    assert "more than 24 tokens, and 24 are read" in refusal(client.post("/", {"inputs": text}), 413)
+    assert "more than 32768 tokens" in refusal(served("entities").post("/", {"inputs": text}), 413)
+    question = {"question": "what", "context": text}
+    assert "more than 32768 tokens" in refusal(served("answers").post("/", {"inputs": question}), 413)
+    assert "more than 32768 tokens" in refusal(served("embed").post("/embed", {"inputs": text}), 413)
+    masked = {"inputs": f"[MASK] {text}", "truncate": True}
+    assert served("fill-mask").post("/", masked).status_code == 200
+    assert max(read, default=0) < 2000
+
+
+def test_long_texts_of_windows_are_read_to_their_end(client_of, fine_tuned):
+    client = client_of(fine_tuned("entities"), max_request_tokens=20_000)
+    words = {"aggregation_strategy": "none", "ignore_labels": []}
+    found = client.post("/", {"inputs": "the film is lovely " * 3000, "parameters": words})
+    assert len(found.json()) == 12_000
+
+
 def test_too_many_texts_and_tokens(client_of, fine_tuned):
     client = client_of(fine_tuned("film"), max_client_batch_size=2, max_request_tokens=20)
     assert "at most 2" in refusal(client.post("/", {"inputs": ["a", "b", "c"]}), 413)
@@ -107,6 +152,32 @@ def test_bodies_that_do_not_arrive(client_of, fine_tuned):
     assert "0.05 seconds" in refusal(client.post("/", content=slow(), headers=JSON), 408)
 
 
+def test_slow_bodies_keep_nobody_out(client_of, fine_tuned):
+    """They are not counted as requests that are being answered, and too many of them end the oldest one."""
+    import asyncio
+
+    client = client_of(fine_tuned("film"), body_timeout=0.4, max_concurrent_requests=2)
+
+    async def slow():
+        await asyncio.sleep(5)
+        yield b"{}"
+
+    async def send() -> Any:
+        late = [
+            asyncio.ensure_future(client._request("POST", "/", None, {"content": slow(), "headers": JSON}))
+            for _ in range(6)
+        ]
+        await asyncio.sleep(0.1)
+        answer = await client._request("POST", "/", {"inputs": "the film"}, {})
+        return answer, await asyncio.gather(*late)
+
+    answer, late = client._runner.run(send())
+    assert answer.status_code == 200
+    errors = [refusal(response, 408) for response in late]
+    assert sum("later requests" in error for error in errors) == 5
+    assert sum("0.4 seconds" in error for error in errors) == 1
+
+
 def test_only_json_is_taken(client):
     for kind in ("text/plain", "application/x-www-form-urlencoded"):
         refusal(client.post("/", content=b'{"inputs": "a"}', headers={"Content-Type": kind}), 415)
@@ -124,6 +195,25 @@ def test_overload(client_of, fine_tuned):
         assert "try again" in refusal(response, 429)
         assert response.headers["retry-after"] == "1"
     assert client.post("/", {"inputs": "the film"}).status_code == 200
+
+
+def test_texts_are_truncated_at_their_end_only(client_of, fine_tuned, checkpoint):
+    """What cannot be done is refused, not ignored."""
+    for client, path, body in (
+        (client_of(fine_tuned("film")), "/predict", {"inputs": "a"}),
+        (client_of(fine_tuned("pairs")), "/rerank", {"query": "a", "texts": ["b"]}),
+        (client_of(checkpoint, "embed"), "/embed", {"inputs": "a"}),
+    ):
+        assert client.post(path, {**body, "truncation_direction": "Right"}).status_code == 200
+        assert "truncation_direction" in refusal(client.post(path, {**body, "truncation_direction": "Left"}), 422)
+
+
+def test_any_text_can_be_embedded(client_of, checkpoint):
+    client = client_of(checkpoint, "embed")
+    for inputs in ("source_sentence", ["source_sentence", '{"source_sentence": ""}']):
+        assert client.post("/", {"inputs": inputs}).status_code == 200
+    assert client.post("/", {"inputs": {"source_sentence": "a", "sentences": ["b"]}}).status_code == 200
+    refusal(client.post("/", {"inputs": {"source_sentence": "a"}}), 422)
 
 
 def test_routes_of_other_checkpoints(client, client_of, checkpoint):
@@ -181,6 +271,79 @@ def test_a_failing_model_fails_its_own_request_only(client_of, fine_tuned, monke
     assert [response.status_code for response in responses] == [200, 500, 200, 200]
     assert "secret" not in responses[1].text + capfd.readouterr().err
     assert client.post("/", {"inputs": "the film"}).status_code == 200
+
+
+def test_nothing_waits_for_a_thread_that_has_ended(client_of, fine_tuned, monkeypatch, capfd):
+    client = client_of(fine_tuned("film"), max_client_batch_size=7)
+    (batcher,) = {cell.cell_contents.batcher for cell in _server_cells(client.app)}
+    assert client.get("/health").status_code == 200
+
+    def broken(*_: Any) -> None:
+        raise SystemExit("a secret")
+
+    monkeypatch.setattr(batcher._metrics, "computed", broken)
+    responses = client.together([("/", {"inputs": "the film"})] * 3)
+    for response in [*responses, client.get("/health"), client.post("/", {"inputs": "the film"})]:
+        assert "computes no requests any more" in refusal(response, 503)
+    said = capfd.readouterr().err
+    assert "the thread that computes has ended" in said
+    assert "secret" not in said
+
+
+def test_abandoned_requests_are_not_computed(client_of, fine_tuned, monkeypatch, capfd):
+    """A client that closes its connection while others wait: no fault of the server, no work, and no answer."""
+    import asyncio
+    import threading
+
+    client = client_of(fine_tuned("film"), max_client_batch_size=6, max_batch_tokens=1)
+    (server,) = {cell.cell_contents for cell in _server_cells(client.app)}
+    computed, begun, goes_on = [], threading.Event(), threading.Event()
+    run = server.service.engine.run
+
+    def slow(jobs: Any) -> Any:
+        computed.extend(text for job in jobs for text in job.columns["text"])
+        begun.set()
+        assert goes_on.wait(30)
+        return run(jobs)
+
+    monkeypatch.setattr(server.service.engine, "run", slow)
+
+    async def leaving(left: asyncio.Event) -> None:
+        body = json.dumps({"inputs": "left"}).encode()
+        messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive() -> Any:
+            if messages:
+                return messages.pop()
+            await left.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            pass
+
+        headers = [(b"content-type", b"application/json"), (b"host", b"test")]
+        scope = {"type": "http", "method": "POST", "path": "/", "headers": headers, "query_string": b""}
+        scope |= {"asgi": {"version": "3.0"}, "http_version": "1.1", "scheme": "http", "server": ("test", 80)}
+        await client.app(scope, receive, send)
+
+    async def together() -> Any:
+        left = asyncio.Event()
+        first = asyncio.ensure_future(client._request("POST", "/", {"inputs": "first"}, {}))
+        assert await asyncio.to_thread(begun.wait, 30)
+        gone = [asyncio.ensure_future(leaving(left)) for _ in range(5)]
+        await asyncio.sleep(0.1)
+        last = asyncio.ensure_future(client._request("POST", "/", {"inputs": "last"}, {}))
+        left.set()
+        await asyncio.wait_for(asyncio.gather(*gone), 30)
+        goes_on.set()
+        return await asyncio.gather(first, last)
+
+    assert [response.status_code for response in client._runner.run(together())] == [200, 200]
+    assert computed == ["first", "last"]
+    text = client.get("/metrics").text
+    assert 'bertkit_requests_total{route="/",status="499"} 5.0' in text
+    assert 'status="500"' not in text
+    assert capfd.readouterr().err == ""
 
 
 def _server_cells(app: Any) -> list[Any]:

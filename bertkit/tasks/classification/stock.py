@@ -96,8 +96,13 @@ class StockClassification(ClassificationTask):
 
     def encode(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Any]]:
         """Encodes every column of ``examples`` except the labels: one of texts, or two of pairs."""
-        columns = [name for name in examples if name != "labels"]
-        return ClassificationTask.encode(self.with_settings(text_columns=columns), examples, tokenizer)
+        return ClassificationTask.encode(self._reading(examples), examples, tokenizer)
+
+    def cut_texts(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> Columns:
+        return ClassificationTask.cut_texts(self._reading(examples), examples, tokenizer)
+
+    def _reading(self, examples: Columns) -> ClassificationTask:
+        return self.with_settings(text_columns=[name for name in examples if name != "labels"])
 
     # ---- what users give and get ------------------------------------------------------------------------------------
 

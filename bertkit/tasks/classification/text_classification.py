@@ -24,6 +24,7 @@ from bertkit.tasks.classification.decisions import sigmoid
 from bertkit.tasks.classification.served import ServedClassification
 from bertkit.tasks.report_parts import Mistake, Section, surest
 from bertkit.tasks.splits import Columns, WindowedData
+from bertkit.tasks.truncation import cut_rows
 from bertkit.tasks.windows import encode_in_windows
 
 if TYPE_CHECKING:
@@ -100,13 +101,26 @@ class TextClassification(ServedClassification, Task):
             features["labels"] = list(examples["labels"])
         return features
 
+    @property
+    def reads_whole_texts(self) -> bool:  # type: ignore[override]
+        return self.data.long_text == "chunk"
+
+    def cut_texts(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> Columns:
+        if self.reads_whole_texts:
+            return examples
+        names = self.task.text_columns
+        texts = list(zip(*(examples[name] for name in names), strict=True))
+        rows = cut_rows(texts, tokenizer, self.data.max_seq_length)
+        return {**examples, **{name: [row[at] for row in rows] for at, name in enumerate(names)}}
+
     def _cut(self, texts: list[list[str]], tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Any]]:
         whole = dict(tokenizer(*texts, truncation=False, padding=False, return_token_type_ids=True, verbose=False))
         full_lengths = [len(ids) for ids in whole["input_ids"]]
         long = [row for row, length in enumerate(full_lengths) if length > self.data.max_seq_length]
         if long:
+            rows = cut_rows([[column[row] for column in texts] for row in long], tokenizer, self.data.max_seq_length)
             cut = tokenizer(
-                *[[column[row] for row in long] for column in texts],
+                *map(list, zip(*rows, strict=True)),
                 truncation=True,
                 max_length=self.data.max_seq_length,
                 padding=False,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
-
-from bertkit.json_text import dumps
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerBase
+
+# The copies of `_with_spaces`, with the number of tokens at that time. To serialize a tokenizer of 250,000 pieces takes
+# 0.2 s, which is too long for each request to a server.
+_copies: WeakKeyDictionary[PreTrainedTokenizerBase, tuple[int, Tokenizer]] = WeakKeyDictionary()
 
 
 def word_pieces(sentences: Sequence[Sequence[str]], tokenizer: PreTrainedTokenizerBase) -> list[list[list[int]]]:
@@ -43,19 +45,31 @@ def _backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
     Such tokenizers encode a space as a part of the following piece. Separate words have no space, and would become
     pieces that occur in pre-training only within words or at the start of a text.
     """
-    from tokenizers import Tokenizer
-
     backend: Tokenizer = tokenizer.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()
-    state = json.loads(backend.to_str())
-    lacking = [step for step in _steps(state["pre_tokenizer"]) if step.get("add_prefix_space") is False]
-    for step in lacking:
-        step["add_prefix_space"] = True
-    return Tokenizer.from_str(dumps(state)) if lacking else backend
+    if not _steps_without_space(backend):
+        return backend
+    tokens, copy = _copies.get(tokenizer, (-1, backend))
+    if tokens != len(tokenizer):
+        copy = _with_spaces(backend)
+        _copies[tokenizer] = len(tokenizer), copy
+    return copy
 
 
-def _steps(pre_tokenizer: dict[str, Any] | None) -> list[dict[str, Any]]:
-    if pre_tokenizer is None:
-        return []
-    return pre_tokenizer.get("pretokenizers", [pre_tokenizer])
+def _with_spaces(backend: Tokenizer) -> Tokenizer:
+    from tokenizers import Tokenizer
+
+    copy: Tokenizer = Tokenizer.from_str(backend.to_str())
+    for step in _steps_without_space(copy):
+        step.add_prefix_space = True
+    return copy
+
+
+def _steps_without_space(backend: Tokenizer) -> list[Any]:
+    """Returns the steps of the pre-tokenizer that encode a space with the following piece, but add none."""
+    from tokenizers.pre_tokenizers import Sequence as Steps
+
+    whole: Any = backend.pre_tokenizer
+    steps: Any = whole if isinstance(whole, Steps) else [whole]
+    return [step for step in steps if getattr(step, "add_prefix_space", None) is False]

@@ -62,6 +62,7 @@ class NerTask(ServedEntities, TableTask):
     data_settings = DataSettings
     head = "BertForTokenClassification"
     pipeline_tag = "token-classification"
+    reads_whole_texts = True
     columns_of_tables = frozenset({"token_column", "tag_column"})
     relies_on_case = True
     task: TaskSettings

@@ -31,6 +31,7 @@ from bertkit.tasks.question_answering.settings import DataSettings, TaskSettings
 from bertkit.tasks.question_answering.windows import encode_windows
 from bertkit.tasks.report_parts import Mistake, Section
 from bertkit.tasks.splits import Columns, Split
+from bertkit.tasks.truncation import first_part
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -50,6 +51,7 @@ class QuestionAnsweringTask(ServedAnswers, Task):
     command = "squad"
     head = "BertForQuestionAnswering"
     pipeline_tag = "question-answering"
+    reads_whole_texts = True
     main_metric = "f1"
     splits = ("train", "validation")
     label_columns = _POSITIONS
@@ -141,6 +143,10 @@ class QuestionAnsweringTask(ServedAnswers, Task):
         """Encodes examples as windows, see `bertkit.tasks.question_answering.windows.encode_windows`."""
         answers = examples.get("answers")
         return encode_windows(examples["question"], examples["context"], answers, tokenizer, self.data.sizes)
+
+    def cut_texts(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> Columns:
+        """Cuts the questions; contexts are read to their end."""
+        return {**examples, "question": first_part(examples["question"], tokenizer, self.data.max_query_length)}
 
     def encoding_notes(self, features: Dataset) -> tuple[str, ...]:
         if "start_positions" not in features.column_names:
