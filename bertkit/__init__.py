@@ -15,7 +15,7 @@ from typing import Any
 
 from .registration import install as _install_registration
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 # Public name -> where it lives. Nothing here may be imported at once: torch and transformers take seconds.
 _PUBLIC = {
