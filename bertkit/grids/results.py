@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import math
 import shutil
 import statistics
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from bertkit.grids.cells import Record, record_of
 from bertkit.grids.definition import RUNS, Cell, Definition, Setting
 from bertkit.grids.search import Search
 from bertkit.inference.outcomes import mean_outputs, outcome_of
+from bertkit.metrics import score_limits
 from bertkit.metrics.intervals import mean_interval
 from bertkit.metrics.statistics import expected_best
 from bertkit.progress import counted
@@ -41,7 +43,8 @@ class SettingResult:
         values: recipe values by dotted key.
         n: number of finished runs.
         mean, sd, median, min, max: statistics of their main metric; ``sd`` is that of a sample, None for one run.
-        low, high: ends of the 95 % interval of the mean over runs (Student's t); None for one run, or equal scores.
+        low, high: ends of the 95 % interval of the mean over runs (Student's t, within the range of the score); None
+            for one run, or equal scores.
         collapsed: names of the runs that predict the same for all examples.
         failed: names of the runs that failed.
         pruned: whether the search left out the other runs.
@@ -112,6 +115,7 @@ def collect(definition: Definition, task: Task, folder: Path) -> GridResults:
     pruned = Search(definition, folder).pruned() if definition.search else set()
     rows: list[SettingResult] = []
     runs: dict[str, Record] = {}
+    score_range = (-math.inf, math.inf)
     settings = settings_of(definition, folder)
     unfinished = max((definition.trials or 0) - len(settings), 0) * definition.runs_per_setting
     for setting in settings:
@@ -119,7 +123,9 @@ def collect(definition: Definition, task: Task, folder: Path) -> GridResults:
         found = {name: record for name, record in records.items() if record is not None}
         # Tracebacks name places of this machine, and stay in the records.
         runs |= {name: {key: record[key] for key in record if key != "traceback"} for name, record in found.items()}
-        rows.append(_row(setting, found, setting.number in pruned))
+        names = {key.removeprefix("eval_") for record in found.values() for key in record.get("metrics", ())}
+        score_range = score_limits(task.main_metric, names)
+        rows.append(_row(setting, found, setting.number in pruned, score_range))
         unfinished += 0 if setting.number in pruned else len(records) - len(found)
     # A mean over fewer runs is not comparable: those that are missing diverged, or were pruned.
     most = max((row.n for row in rows), default=0)
@@ -137,7 +143,7 @@ def collect(definition: Definition, task: Task, folder: Path) -> GridResults:
         note=_note(len(means)),
         expected_best=tuple(expected_best(list(means.values()))) if means else (),
         unfinished=unfinished,
-        test=_test(list(of_best.values())),
+        test=_test(list(of_best.values()), score_range),
     )
 
 
@@ -150,9 +156,9 @@ def _note(compared: int) -> str:
     )
 
 
-def _test(records: Sequence[Record]) -> dict[str, float | None] | None:
+def _test(records: Sequence[Record], score_range: tuple[float, float]) -> dict[str, float | None] | None:
     scores = [record["test_score"] for record in records if "test_score" in record]
-    return {"n": len(scores), **_mean(scores)} if scores else None
+    return {"n": len(scores), **_mean(scores, score_range)} if scores else None
 
 
 def limits(results: GridResults) -> list[str]:
@@ -173,13 +179,15 @@ def limits(results: GridResults) -> list[str]:
     return notes
 
 
-def _row(setting: Setting, records: Mapping[str, Record], pruned: bool) -> SettingResult:
+def _row(
+    setting: Setting, records: Mapping[str, Record], pruned: bool, score_range: tuple[float, float]
+) -> SettingResult:
     scores = [record["score"] for record in records.values() if "score" in record]
     return SettingResult(
         name=setting.name,
         values=dict(setting.values),
         n=len(scores),
-        **_mean(scores),
+        **_mean(scores, score_range),
         median=statistics.median(scores) if scores else None,
         min=min(scores, default=None),
         max=max(scores, default=None),
@@ -189,9 +197,12 @@ def _row(setting: Setting, records: Mapping[str, Record], pruned: bool) -> Setti
     )
 
 
-def _mean(scores: Sequence[float]) -> dict[str, float | None]:
-    """Returns the mean, standard deviation and 95 % interval of scores of runs."""
-    low, high = mean_interval(scores) or (None, None)
+def _mean(scores: Sequence[float], score_range: tuple[float, float]) -> dict[str, float | None]:
+    """Returns the mean, standard deviation and 95 % interval of scores of runs, within the range of the score."""
+    interval = mean_interval(scores)
+    low, high = (
+        (None, None) if interval is None else (max(interval[0], score_range[0]), min(interval[1], score_range[1]))
+    )
     mean = statistics.mean(scores) if scores else None
     return {"mean": mean, "sd": statistics.stdev(scores) if len(scores) > 1 else None, "low": low, "high": high}
 

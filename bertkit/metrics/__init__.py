@@ -6,6 +6,7 @@ the scores of the configuration ``sst2`` of the evaluate library's ``glue``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,18 @@ GLUE_SCORES = {
 
 _WITHOUT_LIMIT = ("loss", "mse", "perplexity")
 _CORRELATIONS = ("pearson", "spearmanr", "matthews_correlation")
+_LIMITED = {
+    "accuracy",
+    "balanced_accuracy",
+    "average_precision",
+    "exact",
+    "exact_match",
+    "precision",
+    "recall",
+    "roc_auc",
+}
+_LIMITED |= {"f1", "f1_macro", "f1_micro", *(f"overall_{name}" for name in ("accuracy", "f1", "precision", "recall"))}
+_LIMITED |= set(_CORRELATIONS)
 _OF_LISTS = ("seqeval", "squad", "squad_v2")  # the other metrics score numbers, see `bertkit.metrics.scores`
 
 
@@ -50,6 +63,20 @@ def score_range(name: str, scores: Collection[str] = ()) -> tuple[float, float |
     if not {"exact", "exact_match"}.isdisjoint(scores):
         return 0.0, 100.0
     return (-1.0, 1.0) if name.startswith(_CORRELATIONS) else (0.0, 1.0)
+
+
+def score_limits(name: str, scores: Collection[str] = ()) -> tuple[float, float]:
+    """Returns the ends of `score_range` for scores of one known range; infinite ones for others, such as those of a
+    third party.
+
+    >>> score_limits("class/spam/f1"), score_limits("level_error")
+    ((0.0, 1.0), (-inf, inf))
+    """
+    name = name.rpartition("/")[2]
+    if name not in _LIMITED:
+        return -math.inf, math.inf
+    low, high = score_range(name, scores)
+    return low, math.inf if high is None else high
 
 
 def names() -> list[str]:
