@@ -30,7 +30,7 @@ def _of_sample(subject: Subject) -> str:
 
 @rule("sample", "sample")
 def sample(subject: Subject) -> Iterator[Finding]:
-    """Says that only a part of the corpus was read."""
+    """Notes that only a part of the corpus was read."""
     parts = subject.sample
     assert parts is not None
     yield note(

@@ -33,7 +33,7 @@ _MOST_LISTED = 20  # classes in a line
 
 
 class Labels(NamedTuple):
-    """What the labels of a column are.
+    """Kind of problem and class names of the labels of a column.
 
     Attributes:
         problem: the kind of problem.
