@@ -12,6 +12,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
 from transformers.utils.import_utils import enable_tf32
 
@@ -184,8 +185,9 @@ class RunInProgress:
                 if self.is_main_process:
                     trainer.state.save_to_json(str(folder / "trainer_state.json"))
             trainer.leave_mixed_precision()
-            if trainer.in_mixed_precision:
-                enable_tf32(False)  # a setting of the whole process
+            # A setting of the whole process. It is left alone unless it is on: torch.export fails once it is set.
+            if getattr(torch.backends, "fp32_precision", None) == "tf32":
+                enable_tf32(False)
             of_run = {
                 "train_loss": trainer.loss_of_run(outcome.metrics),
                 "train_samples": len(trainer.train_dataset),

@@ -167,6 +167,13 @@ def shown(path):
     return re.sub(r'data-value="[^"]*"', "", source)
 
 
+def test_bf16_changes_no_precision_of_the_process(hostile_run, tmp_path):
+    before = torch.backends.fp32_precision
+    recipe = load_recipe(hostile_run.output_dir / "recipe.yaml", {"placement.mixed_precision": "bf16"})
+    finetune(recipe, output_dir=tmp_path / "run")
+    assert torch.backends.fp32_precision == before
+
+
 @pytest.mark.parametrize("precision", ["no", "bf16"])
 def test_a_report_made_again_shows_the_same_numbers(hostile_run, tmp_path, monkeypatch, precision):
     """Also on a device whose own precision is another one, as fp16 is on GPUs."""
