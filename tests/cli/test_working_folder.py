@@ -64,11 +64,12 @@ def test_no_process_runs_planted_modules(checkpoint, fine_tuned, tmp_path, name)
     (elsewhere / "packages" / "acme_sentences.py").write_text("def split(text):\n    return text.split('. ')\n")
     (elsewhere / "run.py").write_text(PROGRAM)
     places = {"pretrained": str(checkpoint), "fine_tuned": str(fine_tuned("film"))}
+    # Without empty entries, each of which is the working folder.
+    paths = os.pathsep.join(filter(None, [str(elsewhere / "packages"), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
         [sys.executable, elsewhere / "run.py", *COMMANDS[name].format(**places).split()],
         cwd=work,
-        env={**os.environ, "PYTHONPATH": f"{elsewhere / 'packages'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
-        | {"PLANTED": str(seen), "HF_HOME": str(elsewhere), "HF_HUB_OFFLINE": "1"},
+        env={**os.environ, "PYTHONPATH": paths, "PLANTED": str(seen), "HF_HOME": str(elsewhere), "HF_HUB_OFFLINE": "1"},
         capture_output=True,
         text=True,
         timeout=600,
