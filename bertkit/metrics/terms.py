@@ -114,7 +114,7 @@ def _correlation(given: np.ndarray, true: np.ndarray, undefined: float) -> Terms
     columns = []
     for side in (given, true):
         centred = side - side.mean()
-        # The scale does not change r; with it, a variance of rounding errors is told from a small one.
+        # Scaling does not change r, and separates a small variance from rounding errors.
         columns.append(centred / (np.abs(centred).max() or 1.0))
     x, y = columns
 

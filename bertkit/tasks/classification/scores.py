@@ -21,7 +21,7 @@ OF_A_CLASS = ("precision", "recall", "f1")
 
 
 def key_of_class(name: str, value: str) -> str:
-    """Returns the key of a value of a class in the results; no metric has such a key, whatever the name of the class.
+    """Returns the key of a value of a class in the results; no metric has such a key.
 
     >>> key_of_class("negative", "f1")
     'class/negative/f1'
