@@ -125,6 +125,7 @@ def test_all_of_glue_gives_what_the_leaderboard_takes(tmp_path, checkpoint):
         "tasks": results.tasks,
         "scores": results.scores,
         "average": results.average,
+        "collapsed": results.collapsed,
     }
     for name in ALL:
         scores = json.loads((out / name / "eval_results.json").read_text())
