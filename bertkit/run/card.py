@@ -1,4 +1,4 @@
-"""Facts of the model card of a fine-tuned checkpoint, and what all cards say about checkpoint and teacher."""
+"""Facts of the model cards of runs: fine-tuning and pre-training, and what both say of checkpoint and teacher."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 from transformers import PreTrainedConfig
 
 from bertkit.checkpoint.encoders import BERT, head_class
-from bertkit.progress import is_score
+from bertkit.metrics.pretraining import score_names
+from bertkit.progress import counted, is_score
 from bertkit.recipe.distillation import distillation_settings
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.tuning import KEEP, LORA, LoraSettings
@@ -17,6 +18,10 @@ from bertkit.sharing.markdown import code, escape
 from bertkit.sharing.model_card import without_paths
 from bertkit.tasks.base import Task
 from bertkit.tasks.splits import Split
+from bertkit.training.pretraining.initialization import StartingPoint
+
+_TOKEN_TASKS = {"masked_lm": "masked LM", "next_token": "prediction of the next token (left to right)"}
+_PAIR_TASKS = {"nsp": " and next sentence prediction", "sop": " and sentence order prediction", "none": ""}
 
 
 def finetuned_card(
@@ -107,3 +112,56 @@ def about_teacher(recipe: Recipe) -> list[str]:
     if settings is None or not settings.weight:
         return []
     return [f"Distilled from {code(without_paths(settings.teacher))} with {settings}."]
+
+
+def pretrained_card(
+    recipe: Recipe, record: RunRecord, metrics: dict[str, float], start: StartingPoint, note: str
+) -> CardFacts:
+    """Returns the facts of the model card of a pre-training.
+
+    Args:
+        recipe: recipe of the run.
+        record: its record, with the facts of the corpus.
+        metrics: results on the held-out documents.
+        start: tokenizer, configuration and head.
+        note: a sentence for the top of the card.
+    """
+    corpus = record.data["corpus"]
+    pair_objective = recipe.task.pair_objective
+    objectives = _TOKEN_TASKS[start.token_objective] + _PAIR_TASKS[pair_objective]
+    names = [f"eval_{name}" for name in score_names(pair_objective, start.token_objective)]
+    source = recipe.model.get("name_or_path")
+    origin = "from scratch" if source is None else f"further from {about_checkpoint(recipe)}"
+    if start.layers is not None:
+        origin += ","
+    settings = distillation_settings(recipe.train)
+    fills_masks = start.token_objective == "masked_lm"
+    about = about_teacher(recipe)
+    if settings is not None and settings.weight == 1:
+        objectives = "the outputs of a teacher alone"
+        if settings.objective == "minilm":
+            fills_masks = False
+            about = [*about, "Its masked-LM head was not trained in this run."]
+    family = start.config.model_type
+    encoder = "BERT" if family in BERT else family
+    size, held_out = "a stream of documents", counted(corpus["held_out_documents"], "document")
+    if not corpus["streamed"]:
+        whole = [counted(corpus[f"{noun}s"], noun) for noun in ("sentence", "token")]
+        size = f"{counted(corpus['train_documents'], 'document')} of a corpus of {' and '.join(whole)}"
+    return CardFacts(
+        title=f"{encoder} pre-trained with bertkit",
+        head=head_class(start.head, start.config, encoder).__name__,
+        auto_class=start.head.replace("BertFor", "AutoModelFor"),
+        pipeline_tag="fill-mask" if fills_masks else "feature-extraction",
+        task=" ".join([f"{encoder}, pre-trained {origin} by {objectives}.", *about]),
+        data={"train": size, "validation": f"{held_out} of the same corpus, held out"},
+        metrics=metrics,
+        main_metrics=tuple(name for name in names if name in metrics),
+        recipe=recipe.to_dict(),
+        seed=recipe.train["seed"],
+        base_model=base_model(recipe),
+        training_sets=tuple(corpus["revisions"]),  # the sources of the Hub
+        family=family,
+        mask_token=str(start.tokenizer.mask_token),
+        note=note,
+    )

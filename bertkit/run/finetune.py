@@ -7,9 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from transformers import EvalPrediction, PreTrainedConfig, PreTrainedTokenizerBase, TrainerCallback, set_seed
+from transformers import (
+    EvalPrediction,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    TrainerCallback,
+    set_seed,
+)
 
 from bertkit.checkpoint.encoders import head_class, model_inputs
 from bertkit.errors import RecipeError
@@ -34,7 +41,7 @@ from bertkit.tasks.splits import ColumnsOf, FineTuningData, Split, is_scored
 from bertkit.training.arguments import check_schedule
 from bertkit.training.callbacks import check_callbacks, check_early_stopping
 from bertkit.training.checkpoint_selection import best_checkpoint_arguments, comparison_arguments, early_stopping
-from bertkit.training.cpu import cpu_speed_ups
+from bertkit.training.cpu import CpuSpeedUps, cpu_speed_ups
 from bertkit.training.placements import trainer_class
 from bertkit.training.start import Start, finetuning_start
 from bertkit.training.trainer import BertkitTrainer, Objective
@@ -202,7 +209,6 @@ def prepare_finetuning(
     check_early_stopping(callbacks, arguments)
     teacher = _teacher(recipe, task, splits["train"], start, config, run.record)
     features = _encode(task, splits, start.tokenizer, run.record)
-    objective = weighted_task(recipe, task, features["train"])
 
     set_seed(recipe.train["seed"])
     network, new_weights = start.model(task, config)
@@ -210,9 +216,7 @@ def prepare_finetuning(
     task.prepare(network)
     tune(network, recipe)
     speed_ups = cpu_speed_ups(run.placement, compiles=arguments.torch_compile)
-    inputs = tuple(dict.fromkeys([*model_inputs(config), *([] if teacher is None else teacher.inputs)]))
-    collate: Any = partial(task.collate, tokenizer=start.tokenizer, inputs=inputs)
-    collate = speed_ups.collator(collate, start.tokenizer, recipe.data.max_seq_length, task.label_columns)
+    losses = _losses(recipe, task, teacher, network, features["train"], start.tokenizer, speed_ups)
     shapes: dict[str, Any] = {}
     if run.placement.fixed_shapes:
         from bertkit.training.placements.fixed_shapes import FixedShapes, check_one_shape
@@ -220,22 +224,17 @@ def prepare_finetuning(
         task.check_one_shape()
         check_one_shape(config)
         shapes["shapes"] = FixedShapes(start.tokenizer, recipe.data.max_seq_length, task.label_columns)
-    taught: Objective = objective
-    if teacher is not None:
-        from bertkit.distillation.finetuning import taught_task
-
-        taught, collate = taught_task(objective, task, teacher, network, features["train"], collate)
     scores = Scores(task, splits, features)
     scores.trainer = trainer = trainer_class(tuned_class(BertkitTrainer, recipe), run.placement)(
         what=task.name,
         model=network,
         args=arguments,
-        objective=taught,
-        evaluation=objective,
+        objective=losses.training,
+        evaluation=losses.evaluation,
         precision=run.placement.autocast_dtype,
         train_dataset=features["train"],
         eval_dataset=features["validation"],
-        data_collator=collate,
+        data_collator=losses.collate,
         processing_class=start.tokenizer,
         compute_metrics=scores,
         callbacks=[*early_stopping(recipe), *callbacks],
@@ -278,6 +277,36 @@ def _teacher(
     teacher = finetuned_teacher(recipe, task, train, start, config)
     record.data["teacher"] = {"source": teacher.name, "fingerprint": teacher.digest}
     return teacher
+
+
+class _Losses(NamedTuple):
+    """What a run is trained for, what its evaluations are scored by, and the collator that makes batches for both."""
+
+    training: Objective
+    evaluation: Objective
+    collate: Any
+
+
+def _losses(
+    recipe: Recipe,
+    task: Task,
+    teacher: Any | None,
+    network: PreTrainedModel,
+    train: Any,
+    tokenizer: PreTrainedTokenizerBase,
+    speed_ups: CpuSpeedUps,
+) -> _Losses:
+    """Returns the task with the losses of the recipe: weights of classes, smoothed labels, a teacher."""
+    objective = weighted_task(recipe, task, train)
+    inputs = tuple(dict.fromkeys([*model_inputs(network.config), *([] if teacher is None else teacher.inputs)]))
+    collate: Any = partial(task.collate, tokenizer=tokenizer, inputs=inputs)
+    collate = speed_ups.collator(collate, tokenizer, recipe.data.max_seq_length, task.label_columns)
+    if teacher is None:
+        return _Losses(objective, objective, collate)
+    from bertkit.distillation.finetuning import taught_task
+
+    taught, collate = taught_task(objective, task, teacher, network, train, collate)
+    return _Losses(taught, objective, collate)
 
 
 def _learn_from_validation(

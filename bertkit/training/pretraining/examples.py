@@ -1,0 +1,94 @@
+"""The examples of a pre-training: the text, the phases of the run, and the inputs of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from bertkit.corpus.examples.dataset import PhasedExamples, PretrainingExamples
+from bertkit.corpus.examples.phases import EPOCHS_OF_A_PHASE, Phase, plan_phases
+from bertkit.corpus.settings import PretrainingData, Vocabulary
+from bertkit.corpus.sources import Source
+from bertkit.recipe.load import Recipe
+from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus
+from bertkit.training.pretraining.initialization import StartingPoint
+
+
+@dataclass(frozen=True)
+class PretrainingText:
+    """The tokenized text of a run.
+
+    Attributes:
+        sources: sources of the corpus; empty for a token store.
+        share: share of the corpus that they are; 1 but for a run that is only checked.
+        start: tokenizer, configuration and head.
+        teacher: the teacher, None without one.
+        corpora: the tokens.
+        vocabulary: ids of the tokenizer.
+    """
+
+    sources: list[Source]
+    share: float
+    start: StartingPoint
+    teacher: Any | None
+    corpora: PretrainingCorpus
+    vocabulary: Vocabulary
+
+
+@dataclass(frozen=True)
+class RunExamples:
+    """The examples of a run.
+
+    Attributes:
+        phases: phases of the run.
+        train: training examples.
+        evaluation: held-out examples of each phase; empty if no documents are held out.
+    """
+
+    phases: Sequence[Phase]
+    train: PhasedExamples
+    evaluation: list[PretrainingExamples]
+
+
+def plan_examples(recipe: Recipe, text: PretrainingText) -> RunExamples:
+    """Returns the examples of a run, from its text and its recipe."""
+    data: DataSettings = recipe.data
+    settings_of = partial(
+        data.examples,
+        seed=recipe.train["seed"],
+        pair_objective=recipe.task.pair_objective,
+        token_objective=text.start.token_objective,
+    )
+    phases = plan_phases(data.lengths(), _steps(recipe, text, settings_of))
+    corpora, vocabulary = text.corpora, text.vocabulary
+    train_sets, eval_sets = [], []
+    for phase in phases:
+        settings = settings_of(phase.max_seq_length)
+        number = phase.steps * recipe.train["global_train_batch_size"]
+        first_epoch = phase.number * EPOCHS_OF_A_PHASE
+        train_sets.append(PretrainingExamples(corpora.train, vocabulary, settings, number, first_epoch=first_epoch))
+        if corpora.validation is not None:
+            eval_sets.append(
+                PretrainingExamples(corpora.validation, vocabulary, settings, data.max_eval_samples, fixed_epoch=0)
+            )
+    return RunExamples(phases, PhasedExamples(train_sets), eval_sets)
+
+
+def _steps(recipe: Recipe, text: PretrainingText, settings_of: Callable[[int], PretrainingData]) -> int:
+    """Returns the optimizer steps of the run: given by the recipe, or computed from its epochs, all of the first one's
+    size.
+
+    An epoch is a pass over the text. With several phases each has its fraction of the steps, with its own number of
+    examples per pass.
+    """
+    steps: int = recipe.train.get("max_steps", -1)
+    if steps >= 1:
+        return steps
+    passes_an_example = 0.0
+    for length, share in recipe.data.lengths():
+        first_epoch = PretrainingExamples(text.corpora.train, text.vocabulary, settings_of(length), None, fixed_epoch=0)
+        passes_an_example += share / len(first_epoch)
+    number = recipe.train.get("num_train_epochs", 1.0) / passes_an_example / text.share
+    return max(1, round(number / recipe.train["global_train_batch_size"]))
