@@ -36,8 +36,9 @@ import json, os
 from transformers import Trainer
 import bertkit
 from bertkit.errors import BertkitError, OutputError
-from bertkit.training import run, trainer
-from bertkit.training.pretraining import pretrain
+from bertkit.run import in_progress as run
+    from bertkit.run import pretrain
+    from bertkit.training import trainer
 
 corpus, folder, settings, failing = json.loads(os.environ["VALUES"])
 is_first = os.environ["RANK"] == "0"

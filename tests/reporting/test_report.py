@@ -20,10 +20,10 @@ from bertkit.inference.outcomes import outcome_of
 from bertkit.reporting.content import content_of
 from bertkit.reporting.run_files import read_run
 from bertkit.reporting.side_by_side import side_by_side
+from bertkit.run import directory as run_directory
 from bertkit.tasks.arrays import softmax
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.report_parts import Mistake
-from bertkit.training import run_directory
 
 
 def test_a_run_leaves_a_page_without_links_to_others(hostile_run, page):
