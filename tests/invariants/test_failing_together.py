@@ -37,8 +37,8 @@ from transformers import Trainer
 import bertkit
 from bertkit.errors import BertkitError, OutputError
 from bertkit.run import in_progress as run
-    from bertkit.run import pretrain
-    from bertkit.training import trainer
+from bertkit.run import pretrain
+from bertkit.training import trainer
 
 corpus, folder, settings, failing = json.loads(os.environ["VALUES"])
 is_first = os.environ["RANK"] == "0"
