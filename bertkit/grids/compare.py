@@ -15,6 +15,7 @@ from bertkit.grids.definition import GRID_FILE, RUNS, read
 from bertkit.grids.results import best_cells, collect, limits
 from bertkit.inference.comparison import Comparisons, System, collapse_notes, compare_systems, system_of
 from bertkit.inference.outcomes import outcome_of
+from bertkit.inference.scored import collapse_of, decision
 from bertkit.metrics import scores
 from bertkit.metrics.terms import Terms, mean_terms, terms_of
 from bertkit.tables import Table, read_table
@@ -22,7 +23,6 @@ from bertkit.tables.labels import infer_problem, is_missing, names_of_labels
 from bertkit.tables.table import to_number
 from bertkit.tables.table_files import is_table
 from bertkit.tasks.construction import task_of_recipe
-from bertkit.tasks.per_example import collapse_of, decision
 
 _PREDICTION, _GOLD = "prediction", "gold"
 _OF_CLASSES, _OF_NUMBERS = ("accuracy",), ("pearson", "spearmanr", "mse")

@@ -14,6 +14,7 @@ from typing import Any
 
 from bertkit.errors import DataError, RecipeError, did_you_mean
 from bertkit.inference.outcomes import Outcome
+from bertkit.inference.scored import scored
 from bertkit.metrics.intervals import Measure
 from bertkit.metrics.statistics import LEVEL, Agreement, Test, adjusted, agreement, by_example, by_run
 from bertkit.metrics.terms import Terms
@@ -32,7 +33,7 @@ class System:
         runs: predictions of each run, one per example, in the form of the metric.
         references: one per example.
         scores: computes the metrics of predictions and references.
-        terms: returns a metric of predictions and references as a function of means, see `Task.score_terms`.
+        terms: returns a metric of predictions and references as a function of means, see `Scored.terms`.
         main_metric: the metric that is compared by default.
         named: converts predictions or references to plain data, with the names of classes.
         digests: digest of each example; None for files of predictions.
@@ -73,7 +74,7 @@ def system_of(name: str, outcomes: Sequence[Outcome]) -> System:
         [predictions for predictions, _ in judged],
         judged[0][1],
         task.measured,
-        task.score_terms,
+        scored(task).terms,
         task.main_metric,
         task.named,
         outcomes[0].digests(),

@@ -14,6 +14,7 @@ import numpy as np
 
 from bertkit.errors import CheckpointError, DataError
 from bertkit.inference.predictor import build_predictor, load_task
+from bertkit.inference.scored import scored
 from bertkit.json_text import dumps
 from bertkit.placement.resolve import EVALUATION_PRECISION
 from bertkit.progress import unreported
@@ -60,7 +61,7 @@ class Outcome:
     @cached_property
     def collapse(self) -> str | None:
         """Description of the predictions of a collapsed model, as "all predictions are 'good'"; None for others."""
-        return self.task.collapse(self.outputs, self.features, self.examples)
+        return scored(self.task).collapse(self.outputs, self.features, self.examples)
 
     def digests(self) -> list[str]:
         """Returns a digest of each example, by which the same example in another run is recognized."""

@@ -18,7 +18,6 @@ import numpy as np
 
 from bertkit import metrics
 from bertkit.errors import CheckpointError, DataError, noted, raise_all, raise_listed
-from bertkit.metrics.terms import Terms, terms_of
 from bertkit.tables import Table
 from bertkit.tables.labels import is_missing, texts
 from bertkit.tasks.arrays import Outputs, labels_of, one_array, padded, softmax
@@ -272,9 +271,6 @@ class MultipleChoiceTask(TableTask):
 
     def measured(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
         return metrics.compute("accuracy", predictions, references)
-
-    def score_terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> Terms | None:
-        return terms_of(name, predictions, references)
 
     def read_input(self, lines: Sequence[str], first: int = 1) -> dict[str, list[Any]]:
         """Parses lines of a context and its endings, separated by tabs."""

@@ -16,7 +16,6 @@ import numpy as np
 
 from bertkit import metrics
 from bertkit.errors import DataError, noted, raise_all
-from bertkit.metrics.terms import Terms, mean_terms
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.tables import Table, check_disjoint, load_hub_table
 from bertkit.tasks.arrays import Outputs
@@ -29,7 +28,6 @@ from bertkit.tasks.question_answering.questions import ColumnNames, questions_of
 from bertkit.tasks.question_answering.served import ServedAnswers
 from bertkit.tasks.question_answering.settings import DataSettings, TaskSettings
 from bertkit.tasks.question_answering.windows import encode_windows
-from bertkit.tasks.report_parts import Mistake, Section
 from bertkit.tasks.splits import Columns, Split
 from bertkit.tasks.truncation import first_part
 
@@ -284,19 +282,6 @@ class QuestionAnsweringTask(ServedAnswers, Task):
             return metrics.compute("squad", predictions, references)
         return metrics.compute("squad_v2", predictions, references, no_answer_threshold=self._threshold)
 
-    def score_terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> Terms | None:
-        from bertkit.tasks.question_answering.report import question_scores
-
-        if name not in ("exact", "exact_match", "f1"):
-            return None
-        threshold = self._threshold
-        texts = [
-            "" if threshold is not None and each["no_answer_probability"] > threshold else each["prediction_text"]
-            for each in predictions
-        ]
-        scores = question_scores(texts, [each["answers"] for each in references], threshold is not None)
-        return mean_terms(scores[name == "f1"], 100.0)
-
     def learn_from(self, evaluation: Mapping[str, float]) -> tuple[Self, str | None]:
         if not self.task.version_2_with_negative:
             return self, None
@@ -317,23 +302,6 @@ class QuestionAnsweringTask(ServedAnswers, Task):
         self, split: str, outputs: Outputs, features: Columns, examples: Columns, folder: Path
     ) -> Path:
         return write_answers(folder, examples["id"], self._decoded(outputs, features, examples), self._threshold)
-
-    # ---- the report of a run ----------------------------------------------------------------------------------------
-
-    def report_sections(
-        self, outputs: Outputs, features: Columns, examples: Columns, training: Columns | None
-    ) -> list[Section]:
-        from bertkit.tasks.question_answering.report import question_sections
-
-        decoded = self._decoded(outputs, features, examples)
-        return question_sections(examples["question"], examples["answers"], decoded, self._threshold)
-
-    def mistakes(self, outputs: Outputs, features: Columns, examples: Columns) -> list[Mistake]:
-        from bertkit.tasks.question_answering.report import answer_mistakes
-
-        questions, contexts, answers = (examples[name] for name in ("question", "context", "answers"))
-        decoded = self._decoded(outputs, features, examples)
-        return answer_mistakes(questions, contexts, answers, decoded, self._threshold)
 
     # ---- predict ----------------------------------------------------------------------------------------------------
 
