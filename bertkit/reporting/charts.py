@@ -9,7 +9,8 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from importlib.resources import as_file, files
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,32 +24,7 @@ MOST_CLASSES_DRAWN = 20
 """Number of classes up to which a confusion matrix is drawn."""
 
 GREY = "#8a94a3"
-# Colours that readers with any kind of colour vision can tell apart (Okabe and Ito 2008), without the pale yellow.
-PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#1d2733", GREY)
-_INK, _LINES = "#1d2733", "#d9dee5"
 _PNG_DPI = 160  # 6.4 inches are 1,024 pixels
-_STYLE: dict[str, Any] = {
-    "svg.fonttype": "none",  # the browser has fonts for all scripts
-    "svg.hashsalt": "bertkit",  # the same ids, and bytes, each time
-    "text.parse_math": False,
-    "font.family": ["DejaVu Sans", "sans-serif"],  # the first one comes with matplotlib
-    "font.size": 9.5,
-    "axes.edgecolor": _LINES,
-    "axes.labelcolor": _INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#e8ebf0",
-    "text.color": _INK,
-    "xtick.color": _LINES,
-    "ytick.color": _LINES,
-    "xtick.labelcolor": _INK,
-    "ytick.labelcolor": _INK,
-    "lines.linewidth": 1.8,
-    "legend.frameon": False,
-    "legend.fontsize": 8,
-}
 
 
 @dataclass(frozen=True)
@@ -87,18 +63,17 @@ def picture(chart: Chart, with_png: bool) -> Picture:
 
 @contextmanager
 def _style() -> Iterator[None]:
-    """Context in which matplotlib draws in the style of the report and prints nothing."""
+    """Context in which matplotlib draws in the style of the report, whatever the user's, and prints nothing."""
     logger = logging.getLogger("matplotlib")
     level = logger.level
     logger.setLevel(logging.ERROR)  # notices on its caches and fonts
     try:
-        from cycler import cycler
         from matplotlib import rc_context, rcParamsDefault
 
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), as_file(files("bertkit.reporting") / "templates" / "report.mplstyle") as path:
             warnings.simplefilter("ignore")  # characters that its font lacks; browsers have them
-            of_user = {key: value for key, value in rcParamsDefault.items() if key != "backend"}
-            with rc_context({**of_user, **_STYLE, "axes.prop_cycle": cycler(color=PALETTE)}):
+            defaults = {key: value for key, value in rcParamsDefault.items() if key != "backend"}
+            with rc_context(defaults), rc_context(fname=path):
                 yield
     finally:
         logger.setLevel(level)
@@ -127,7 +102,7 @@ def confusion_chart(
         axes.set(xlabel="predicted", ylabel="true")
         axes.grid(False)
         for row, column in np.argwhere(counts) if len(names) > 6 else np.ndindex(counts.shape):
-            colour = "white" if shares[row, column] > 0.6 else _INK
+            colour = "white" if shares[row, column] > 0.6 else "#1d2733"
             text = f"{counts[row, column]:,}"
             axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=fontsize)
 
@@ -149,19 +124,15 @@ def reliability_chart(stated: np.ndarray, is_right: np.ndarray, ece: float, bins
         bins: number of bins of equal width.
         counts_of: what has one of these probabilities each, in the plural.
     """
-    places = np.minimum((stated * bins).astype(np.int64), bins - 1)
-    counts = np.bincount(places, minlength=bins)
-    filled = counts > 0
-    mean_stated = np.bincount(places, weights=stated, minlength=bins)[filled] / counts[filled]
-    observed = np.bincount(places, weights=is_right, minlength=bins)[filled] / counts[filled]
 
     def draw(axes: Axes) -> None:
-        axes.plot([0, 1], [0, 1], color=GREY, linestyle=":", linewidth=1, label="perfect calibration")
-        axes.bar((np.arange(bins) + 0.5) / bins, counts / counts.sum(), width=0.9 / bins, alpha=0.25, label=counts_of)
-        axes.plot(mean_stated, observed, marker="o", markersize=4, label=f"model, ECE {ece:.4f}")
+        from sklearn.calibration import CalibrationDisplay
+
+        share = np.full(len(stated), 1 / len(stated))
+        axes.hist(stated, bins, range=(0, 1), weights=share, rwidth=0.9, alpha=0.25, label=f"share of the {counts_of}")
+        CalibrationDisplay.from_predictions(is_right, stated, n_bins=bins, ax=axes, name=f"model, ECE {ece:.4f}")
         axes.set(xlabel="stated probability", ylabel="observed frequency", xlim=(0, 1), ylim=(0, 1.02))
         axes.legend(loc="upper left")
 
     alt = f"Reliability diagram with {bins} bins; expected calibration error {ece:.4f}."
-    note = f"Bars: share of the {counts_of} in each bin."
-    return Chart("reliability", "Reliability of the probabilities", alt, draw, (4.3, 3.8), note)
+    return Chart("reliability", "Reliability of the probabilities", alt, draw, (4.3, 3.8))

@@ -15,7 +15,7 @@ from bertkit.inference.outcomes import Outcome
 from bertkit.metrics.correlation import pearson, spearman
 from bertkit.progress import counted
 from bertkit.reporting.charts import MOST_CLASSES_DRAWN, confusion_chart, reliability_chart
-from bertkit.reporting.parts import Chart, DataTable, Mistake, Section, short
+from bertkit.reporting.parts import Cell, Chart, DataTable, Mistake, Section, short, upper_first
 from bertkit.reporting.remarks import hardly_different, near_chance, never_predicted
 from bertkit.reporting.reported import Reported, reported
 from bertkit.tasks.arrays import one_array
@@ -46,7 +46,8 @@ class ReportedClassification(Reported):
             known = np.asarray(outcome.training["labels"]).astype(np.int64)
             counts = known.sum(axis=0) if known.ndim == 2 else np.bincount(known, minlength=len(names))
         probabilities = self.task.probabilities(one_array(outcome.outputs))
-        return class_sections(np.asarray(predicted), probabilities, np.asarray(labels), names, counts)
+        what = ("label", "labels") if np.ndim(labels) == 2 else ("class", "classes")
+        return class_sections(np.asarray(predicted), probabilities, np.asarray(labels), names, counts, what)
 
     def mistakes(self, outcome: Outcome) -> list[Mistake]:
         """Returns the mistakes by the probability of the predicted class, for several labels by that of the worst
@@ -76,6 +77,8 @@ def class_sections(
     labels: np.ndarray,
     names: Sequence[str],
     training: np.ndarray | None,
+    what: tuple[str, str] = ("class", "classes"),
+    unit: str = "example",
 ) -> list[Section]:
     """Returns the sections of single-label and multi-label classification.
 
@@ -85,6 +88,8 @@ def class_sections(
         labels: the true values in the form of ``predicted``.
         names: names of the C classes.
         training: number of training examples of each class, (C,); None if unknown.
+        what: singular and plural of what is predicted.
+        unit: what is classified.
     """
     is_single = labels.ndim == 1
     true, own = (np.eye(len(names), dtype=np.int64)[each] if is_single else each for each in (labels, predicted))
@@ -94,34 +99,35 @@ def class_sections(
 
         counts = confusion_matrix(labels, predicted, labels=range(len(names)))
         if len(names) <= MOST_CLASSES_DRAWN:
-            parts.append(confusion_chart("Confusion matrix", counts, names))
+            parts.append(confusion_chart("Confusion matrix", counts, names, (unit, f"{unit}s")))
         if len(names) > 2:
             parts.append(_confusions(counts, names))
-    parts.append(_per_class(own, true, probabilities, names, training))
-    what = ("class", "classes") if is_single else ("label", "labels")
-    remarks = never_predicted(names, true.sum(axis=0), own.sum(axis=0), what=what)
+    scores = _per_class(own, true, probabilities, names, training)
+    columns = [what[0], "precision", "recall", "F1", "average precision", f"{unit}s", "predicted"]
+    columns += [] if training is None else ["in training"]
+    parts.append(DataTable(f"Scores of each {what[0]}", tuple(columns), scores, for_card=True))
+    remarks = never_predicted(names, true.sum(axis=0), own.sum(axis=0), what=what, unit=unit)
     remarks += near_chance(probabilities) if is_single else []
     ece = expected_calibration_error(probabilities, labels)
     if is_single:
-        stated, is_right, unit = probabilities.max(axis=-1), probabilities.argmax(axis=-1) == labels, "examples"
+        stated, is_right, of = probabilities.max(axis=-1), probabilities.argmax(axis=-1) == labels, f"{unit}s"
     else:
-        stated, is_right, unit = probabilities.ravel(), true.ravel() == 1, "labels"
-    reliability = reliability_chart(stated, is_right, ece, CALIBRATION_BINS, unit)
+        stated, is_right, of = probabilities.ravel(), true.ravel() == 1, "labels"
+    reliability = reliability_chart(stated, is_right, ece, CALIBRATION_BINS, of)
     return [
-        Section("Classes", parts, remarks),
+        Section(upper_first(what[1]), parts, remarks),
         Section("Probabilities", [*_curves(true, probabilities, names, is_single), reliability]),
     ]
 
 
 def _per_class(
     own: np.ndarray, true: np.ndarray, probabilities: np.ndarray, names: Sequence[str], training: np.ndarray | None
-) -> DataTable:
-    """Returns the scores of each class."""
+) -> list[tuple[Cell, ...]]:
+    """Returns a row of scores of each class."""
     from sklearn.metrics import average_precision_score, precision_recall_fscore_support
 
     precision, recall, f1, support = precision_recall_fscore_support(true, own, average=None, zero_division=0)
-    columns = ["class", "precision", "recall", "F1", "average precision", "examples", "predicted"]
-    rows = [
+    return [
         (
             name,
             float(precision[c]),
@@ -134,8 +140,6 @@ def _per_class(
         )
         for c, name in enumerate(names)
     ]
-    columns += [] if training is None else ["in training"]
-    return DataTable("Scores of each class", tuple(columns), rows, for_card=True)
 
 
 def _confusions(counts: np.ndarray, names: Sequence[str]) -> DataTable:
@@ -168,7 +172,8 @@ def _curves(true: np.ndarray, probabilities: np.ndarray, names: Sequence[str], i
         def draw(axes: Axes) -> None:
             for c, number in values.items():
                 label = f"{short(names[c])} · {score} {number:.3f}"
-                display.from_predictions(true[:, c], probabilities[:, c], ax=axes).line_.set_label(label)
+                curve = display.from_predictions(true[:, c], probabilities[:, c], ax=axes, drop_intermediate=True)
+                curve.line_.set_label(label)
             axes.legend()
 
         listed = "; ".join(f"{names[c]} {number:.3f}" for c, number in values.items())

@@ -15,8 +15,8 @@ from bertkit.inference.scored import scored
 from bertkit.metrics import score_range
 from bertkit.metrics.intervals import Measure, score_interval
 from bertkit.progress import counted, duration, is_score
-from bertkit.reporting.curves import curve_section, points, upper_first, without_classes
-from bertkit.reporting.parts import MOST_MISTAKES, Cell, Chart, DataTable, Mistake, Section
+from bertkit.reporting.curves import curve_section, points, without_classes
+from bertkit.reporting.parts import Cell, Chart, DataTable, Mistake, Section, upper_first
 from bertkit.reporting.remarks import not_finite, readable, still_falls
 from bertkit.reporting.reported import judged_of, reported
 from bertkit.reporting.run_files import RunFiles
@@ -44,11 +44,6 @@ class Score:
     low: float | None = None
     high: float | None = None
     is_main: bool = False
-
-    @property
-    def title(self) -> str:
-        """Name for a heading."""
-        return readable(self.name)
 
 
 @dataclass(frozen=True)
@@ -80,18 +75,6 @@ class Content:
     mistakes: tuple[Mistake, ...] = ()
     results: DataTable | None = None
     remarks: tuple[str, ...] = ()
-
-    @property
-    def heading_of_mistakes(self) -> str:
-        """Sentence above the wrong predictions; an empty text without any."""
-        number = len(self.mistakes)
-        if not number:
-            return ""
-        if self.mistakes[0].measure == "error":
-            return f"{counted(number, 'prediction')}, {'those with' if number > 1 else 'with'} the largest error first."
-        if number == MOST_MISTAKES:
-            return f"The {number} wrong predictions with the highest confidence."
-        return f"{counted(number, 'wrong prediction')}{', the most confident first' if number > 1 else ''}."
 
 
 def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool, finished: bool) -> Content:

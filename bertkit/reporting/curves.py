@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 from bertkit.metrics import score_range
 from bertkit.progress import is_of_class, is_score
 from bertkit.reporting.charts import GREY
-from bertkit.reporting.parts import Chart, Section
+from bertkit.reporting.parts import Chart, Section, upper_first
 from bertkit.reporting.remarks import History, readable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Points = tuple[list[int], list[float]]
+Limits = tuple[float | None, float | None]
 Baselines = Mapping[str, Mapping[str, float]]
 Phases = Sequence[Mapping[str, int]]
 
@@ -80,47 +81,35 @@ def curve_section(history: History, main_metric: str | None, baselines: Baseline
     trained = [key for key in trained if "per_second" not in key and points(history, key)[0]]
     scores = [key.removeprefix("eval_") for key in logged if key.startswith("eval_") and is_score(key)]
     losses = list(dict.fromkeys([*trained, *(["loss"] if "loss" in scores else [])]))
-    charts = [
-        _chart(
-            *(key, upper_first(readable(key)), readable(key)),
-            {"training": points(history, key), "validation": points(history, f"eval_{key}")},
-            baselines=baselines.get(key, {}),
-            phases=phases,
-        )
-        for key in losses
-    ]
     scores = without_classes((key for key in scores if key not in losses), main_metric)
-    charts += _score_charts(history, sorted(scores, key=lambda key: key != main_metric), baselines, phases)
-    quantities = [(key, readable(key), points(history, key)) for key in _OPTIMIZER]
-    quantities.append(("throughput", "tokens per second", throughput(history)))
-    for key, label, values in quantities:
-        title = upper_first("throughput" if key == "throughput" else label)
-        charts.append(_chart(key, title, label, {label: values}, phases=phases, may_cut=False))
+    charts = []
+    for key in losses:
+        curves = {"training": points(history, key), "validation": points(history, f"eval_{key}")}
+        charts.append(_chart(key, readable(key), curves, _limits(key, (), curves), baselines.get(key, {}), phases))
+    for name, keys in _by_axis(history, sorted(scores, key=lambda key: key != main_metric)).items():
+        curves = {readable(key): points(history, f"eval_{key}") for key in keys}
+        lines = {name: value for key in keys for name, value in baselines.get(key, {}).items()}
+        lows, highs = zip(*keys.values(), strict=True)
+        limits = (min(lows), max(highs)) if None not in (*lows, *highs) else (lows[0], None)
+        title = "scores on the validation set" if len(keys) > 1 else readable(next(iter(keys)))
+        charts.append(_chart(name, title, curves, limits, lines, phases))
+    for key in _OPTIMIZER:
+        charts.append(_chart(key, readable(key), {readable(key): points(history, key)}, phases=phases, may_cut=False))
+    speed = {"tokens per second": throughput(history)}
+    charts.append(_chart("throughput", "throughput in tokens per second", speed, phases=phases, may_cut=False))
     drawn = [chart for chart in charts if chart is not None]
     return Section("Training", drawn) if drawn else None
 
 
-def _score_charts(history: History, scores: Sequence[str], baselines: Baselines, phases: Phases) -> list[Chart | None]:
-    """Returns one chart of all scores that lie in a range, such as 0 to 1, and one for each of the others."""
-    series = {key: points(history, f"eval_{key}") for key in scores}
-    limits = {key: _limits([key], scores, [series[key]], baselines.get(key, {})) for key in scores}
-    together = [key for key in scores if limits[key][1] is not None][:_MOST_SCORES]
-    alone = [key for key in scores if limits[key][1] is None][:_MOST_SCORES]
-    charts = []
-    for keys in filter(None, [together, *([key] for key in alone)]):
-        one = len(keys) == 1
-        charts.append(
-            _chart(
-                "scores" if keys is together else keys[0],
-                upper_first(readable(keys[0])) if one else "Scores on the validation set",
-                readable(keys[0]) if one else "score",
-                {readable(key): series[key] for key in keys},
-                scores=(keys, scores),
-                baselines={name: value for key in keys for name, value in baselines.get(key, {}).items()},
-                phases=phases,
-            )
-        )
-    return charts
+def _by_axis(history: History, scores: Sequence[str]) -> dict[str, dict[str, Limits]]:
+    """Returns the limits of the scores of each chart: one chart of those with a known range, and one each of others."""
+    charts: dict[str, dict[str, Limits]] = {}
+    for key in scores:
+        limits = _limits(key, scores, {key: points(history, f"eval_{key}")})
+        of_chart = charts.setdefault(key if limits[1] is None else "scores", {})
+        if len(of_chart) < _MOST_SCORES:
+            of_chart[key] = limits
+    return dict(list(charts.items())[:_MOST_SCORES])
 
 
 def overlaid(runs: Mapping[str, History], keys: Iterable[str]) -> Section | None:
@@ -131,45 +120,33 @@ def overlaid(runs: Mapping[str, History], keys: Iterable[str]) -> Section | None
         keys: keys of the entries, such as ``eval_loss``.
     """
     scores = {key.removeprefix("eval_") for history in runs.values() for entry in history for key in entry}
-    charts = [
-        _chart(
-            *(key, f"{'Validation' if key.startswith('eval_') else 'Training'}: {readable(key)}", readable(key)),
-            {name: points(history, key) for name, history in runs.items()},
-            scores=([key.removeprefix("eval_")], scores),
-        )
-        for key in keys
-    ]
+    charts = []
+    for key in keys:
+        curves = {name: points(history, key) for name, history in runs.items()}
+        title = f"{'validation' if key.startswith('eval_') else 'training'}: {readable(key)}"
+        charts.append(_chart(key, title, curves, _limits(key.removeprefix("eval_"), scores, curves)))
     drawn = [chart for chart in charts if chart is not None]
     return Section("Training", drawn) if drawn else None
 
 
-def upper_first(text: str) -> str:
-    """Returns a text with its first letter in upper case."""
-    return text[:1].upper() + text[1:]
-
-
-def _limits(
-    keys: Sequence[str], scores: Collection[str], curves: Iterable[Points], baselines: Mapping[str, float]
-) -> tuple[float | None, float | None]:
-    """Returns the ends of the axis of scores: those of `score_range`, unless a value lies outside of them.
+def _limits(key: str, scores: Collection[str], curves: Mapping[str, Points]) -> Limits:
+    """Returns the ends of the axis of a score: those of `score_range`, unless a value lies outside of them.
 
     The axis of correlations without negative values begins at 0.
     """
-    values = [*baselines.values(), *(value for _, of_curve in curves for value in of_curve)]
-    ranges = [score_range(key, scores) for key in keys]
-    low, highs = min(low for low, _ in ranges), [high for _, high in ranges if high is not None]
+    values = [value for _, of_curve in curves.values() for value in of_curve]
+    low, high = score_range(key, scores)
     lowest, highest = min(values, default=0.0), max(values, default=0.0)
-    has_end = len(highs) == len(keys) and highest <= max(highs) and lowest >= low  # unlike scores of other packages
-    return None if lowest < low else max(low, 0.0) if lowest >= 0 else low, max(highs) if has_end else None
+    if high is not None and (highest > high or lowest < low):  # a score of another package
+        high = None
+    return None if lowest < low else max(low, 0.0) if lowest >= 0 else low, high
 
 
 def _chart(
     name: str,
-    title: str,
     label: str,
     curves: Mapping[str, Points],
-    *,
-    scores: tuple[Sequence[str], Collection[str]] | None = None,
+    limits: Limits = (0, None),
     baselines: Mapping[str, float] | None = None,
     phases: Phases = (),
     may_cut: bool = True,
@@ -177,10 +154,9 @@ def _chart(
     """Returns a chart of curves by step, with horizontal lines for baselines; None if no curve has two points.
 
     Args:
-        name, title: of the chart.
-        label: of the vertical axis.
+        name, label: of the chart.
         curves: name → points.
-        scores: the scores that are drawn and all scores of the run, whose ranges are those of the axis.
+        limits: ends of the vertical axis; without an upper one it fits the curves.
         baselines: name → value.
         phases: as for `curve_section`.
         may_cut: if all values are in the upper half of an axis from 0, let it begin where they do, and say so.
@@ -188,31 +164,31 @@ def _chart(
     known = {key: value for key, value in curves.items() if value[0]}
     if not any(len(steps) > 1 for steps, _ in known.values()):
         return None
-    baselines = baselines or {}
-    drawn = [*baselines.values(), *(value for _, values in known.values() for value in values)]
-    low, high = _limits(*(scores or ([name], ())), known.values(), baselines)
+    lines, title = baselines or {}, upper_first(label)
+    drawn = [*lines.values(), *(value for _, values in known.values() for value in values)]
+    low, high = limits
     is_cut = may_cut and low == 0 and high is None and min(drawn) > max(drawn) / 2
 
     def draw(axes: Axes) -> None:
         for number, (key, (steps, values)) in enumerate(known.items()):
             marker = "o" if len(steps) <= _FEW_POINTS else ""
             axes.plot(steps, values, _STYLES[number % 4], label=key, marker=marker, markersize=4, clip_on=False)
-        for number, (key, value) in enumerate(baselines.items(), start=1):
+        for number, (key, value) in enumerate(lines.items(), start=1):
             axes.axhline(value, color=GREY, linestyle=_STYLES[-number % 4], linewidth=1.2, label=f"{key}, {value:.2f}")
-        axes.set(xlabel="step", ylabel=label, xlim=(0, None))
+        axes.set(xlabel="step", xlim=(0, None))
         if low is not None and not is_cut:
             axes.set_ylim(low, high if high is not None else 1.05 * max(*drawn, 1e-9))
         axes.locator_params(axis="x", nbins=6, integer=True)
         axes.ticklabel_format(axis="y", style="sci", scilimits=(-3, 5))
-        if len(known) + len(baselines) > 1:
+        if len(known) + len(lines) > 1:
             axes.legend()
         if phases[1:]:
             _draw_phases(axes, phases)
 
     last = "; ".join(f"{key} {value[1][-1]:.4g} at step {value[0][-1]:,}" for key, value in known.items())
-    lines = "".join(f"; {key} {value:.4g}" for key, value in baselines.items())
+    last += "".join(f"; {key} {value:.4g}" for key, value in lines.items())
     note = "The vertical axis does not begin at 0." if is_cut else ""
-    return Chart(name.replace("_", "-"), title, f"{title} by step: {last}{lines}.", draw, (4.4, 2.8), note)
+    return Chart(name.replace("_", "-"), title, f"{title} by step: {last}.", draw, (4.4, 2.8), note)
 
 
 def _draw_phases(axes: Axes, phases: Phases) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from bertkit.inference.outcomes import Outcome
 from bertkit.metrics.entities import Entity, count_entities, find_entities
 from bertkit.reporting.charts import MOST_CLASSES_DRAWN, confusion_chart
+from bertkit.reporting.classification import class_sections
 from bertkit.reporting.parts import (
     PREDICTED,
     TRUE,
@@ -51,7 +52,9 @@ class ReportedTags(Reported):
     def sections(self, outcome: Outcome) -> list[Section]:
         predicted, true = outcome.judged()
         if self.task.task.scheme == "plain":
-            return tag_sections(np.concatenate(true), np.concatenate(predicted), self.task.task.label_names)
+            tags, own = np.concatenate(true), np.concatenate(predicted)
+            rows = np.concatenate(self._probabilities(outcome))
+            return class_sections(own, rows, tags, self.task.task.label_names, None, ("tag", "tags"), "word")
         known, strict, training = None, self.task.task.strict, outcome.training
         if training is not None and "labels" in training:
             known = known_texts(training["tokens"], self.task.named(training["labels"]), strict)
@@ -60,10 +63,14 @@ class ReportedTags(Reported):
 
     def mistakes(self, outcome: Outcome) -> list[Mistake]:
         predicted, true = map(self.task.named, outcome.judged())
-        rows = self.task._probabilities(outcome.outputs, outcome.features, outcome.examples)
-        columns = outcome.examples["tokens"], true, predicted, [each.max(axis=-1, initial=0) for each in rows]
+        best = [rows.max(axis=-1, initial=0) for rows in self._probabilities(outcome)]
+        columns = outcome.examples["tokens"], true, predicted, best
         is_plain = self.task.task.scheme == "plain"
         return tag_mistakes(*columns) if is_plain else entity_mistakes(*columns, self.task.task.strict)
+
+    def _probabilities(self, outcome: Outcome) -> list[np.ndarray]:
+        rows: list[np.ndarray] = self.task._probabilities(outcome.outputs, outcome.features, outcome.examples)
+        return rows
 
 
 def match(true: Sequence[Entity], predicted: Sequence[Entity]) -> list[Match]:
@@ -243,27 +250,3 @@ def tag_mistakes(words: Words, true: Tags, predicted: Tags, probabilities: Seque
 def _starts(words: Sequence[str]) -> list[int]:
     """Returns the first character of each word in the words joined by blanks, and that after a last blank."""
     return [0, *np.cumsum([len(word) + 1 for word in words]).tolist()]
-
-
-def tag_sections(true: np.ndarray, predicted: np.ndarray, names: Sequence[str]) -> list[Section]:
-    """Returns the sections for plain tags, such as parts of speech.
-
-    Args:
-        true, predicted: ids of the tags of all words, (W,).
-        names: the tags.
-    """
-    from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
-
-    scores = precision_recall_fscore_support(true, predicted, labels=range(len(names)), average=None, zero_division=0)
-    times = np.bincount(predicted, minlength=len(names))
-    rows = [
-        (name, float(p), float(r), float(f), int(n), int(times[c]))
-        for c, (name, p, r, f, n) in enumerate(zip(names, *scores, strict=True))
-    ]
-    columns = ("tag", "precision", "recall", "F1", "words", "predicted")
-    parts: list[Chart | DataTable] = [DataTable("Scores of each tag", columns, rows, for_card=True)]
-    if len(names) <= MOST_CLASSES_DRAWN:
-        counts = confusion_matrix(true, predicted, labels=range(len(names)))
-        parts.insert(0, confusion_chart("Tags", counts, names, ("word", "words")))
-    remarks = never_predicted(names, scores[3], times, what=("tag", "tags"), unit="word")
-    return [Section("Tags", parts, remarks)]

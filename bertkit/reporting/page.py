@@ -5,27 +5,20 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 from bertkit import __version__
 from bertkit.reporting.charts import Picture, picture
 from bertkit.reporting.content import Content
 from bertkit.reporting.parts import Chart, Section
+from bertkit.reporting.remarks import readable
 from bertkit.reporting.texts import is_number, number, pieces
 
 
-@dataclass(frozen=True)
-class DrawnRun:
-    """The content of a run with its charts drawn.
-
-    Attributes:
-        content: the content.
-        prefix: begins all ids of its part of the page.
-        pictures: pictures by the name of their charts.
-    """
+class DrawnRun(NamedTuple):
+    """The content of a run, the start of all ids of its part of the page, and its pictures by the name of the chart."""
 
     content: Content
     prefix: str
@@ -60,7 +53,7 @@ def render(title: str, runs: Sequence[DrawnRun], comparison: Any = None) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": number, "pieces": pieces, "is_number": is_number}
+    environment.filters |= {"number": number, "pieces": pieces, "is_number": is_number, "readable": readable}
     environment.tests |= {"chart": lambda part: isinstance(part, Chart)}
     return environment.get_template("report.html").render(
         title=title,

@@ -129,3 +129,8 @@ def short(text: str, most: int = 18) -> str:
     """Returns a text for an axis or a cell: one line of at most ``most`` characters."""
     line = " ".join(text.split()) or "(empty)"
     return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def upper_first(text: str) -> str:
+    """Returns a text with its first letter in upper case."""
+    return text[:1].upper() + text[1:]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from bertkit.reporting.parts import PREDICTED, TRUE, Cell, Mark
 
@@ -12,15 +12,9 @@ _LONGEST = 700  # characters of a text in the page
 _BEFORE = 150  # characters before the first mark of a longer text
 
 
-@dataclass(frozen=True)
-class Piece:
-    """Part of a text with the same marks.
-
-    Attributes:
-        text: the part.
-        style: empty, ``true``, ``predicted`` or ``both``.
-        label: types of the marks that end with this part.
-    """
+class Piece(NamedTuple):
+    """Part of a text with the same marks, its style (empty, ``true``, ``predicted`` or ``both``), and the types of the
+    marks that end with it."""
 
     text: str
     style: str

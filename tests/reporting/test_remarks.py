@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bertkit.reporting.classification import class_sections, regression_sections
-from bertkit.reporting.ner import entity_sections, tag_sections
+from bertkit.reporting.ner import entity_sections
 from bertkit.reporting.remarks import hardly_different, near_chance, never_predicted, not_finite, still_falls
 
 
@@ -52,16 +52,18 @@ def test_sections_have_the_remarks_of_their_task():
     ]
     assert [len(remarks) for remarks in said] == [1, 2]
     own, given = np.array([[1, 0], [1, 0]]), np.array([[1, 1], [1, 0]])
-    [several, _] = class_sections(own, np.ones((2, 2)), given, names[:2], None)
+    [several, _] = class_sections(own, np.ones((2, 2)), given, names[:2], None, ("label", "labels"))
     assert several.remarks == ["1 of 2 labels is never predicted: 'b' (1 example)."]
     assert regression_sections(np.array([0.2, 0.2001]), np.array([0.0, 5.0]))[0].remarks
     words, true, own = [["in", "Rome", "Ann"]], [["O", "B-LOC", "B-PER"]], [["O", "B-LOC", "O"]]
     assert entity_sections(words, true, own, False, None)[0].remarks == [
         "1 of 2 types is never predicted: 'PER' (1 example)."
     ]
-    [tags] = tag_sections(np.array([0, 1, 1]), np.array([0, 0, 0]), ["NOUN", "VERB"])
-    assert tags.remarks == ["1 of 2 tags is never predicted: 'VERB' (2 words)."]
-    assert "words" in tags.parts[0].alt
+    tags, own = np.array([0, 1, 1]), np.array([0, 0, 0])
+    tag_section, _ = class_sections(own, np.eye(2)[own], tags, ["NOUN", "VERB"], None, ("tag", "tags"), "word")
+    assert tag_section.remarks == ["1 of 2 tags is never predicted: 'VERB' (2 words)."]
+    assert tag_section.title == "Tags"
+    assert "1 of 3 words" in tag_section.parts[0].alt
 
 
 def test_values_that_are_not_finite_are_said():

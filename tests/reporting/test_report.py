@@ -19,7 +19,6 @@ from bertkit.inference import predictor
 from bertkit.inference.outcomes import outcome_of
 from bertkit.reporting.comparison import comparison_of
 from bertkit.reporting.content import content_of
-from bertkit.reporting.parts import Mistake
 from bertkit.reporting.run_files import read_run
 from bertkit.tasks.arrays import softmax
 from bertkit.tasks.registry import load_recipe
@@ -241,22 +240,6 @@ def test_remarks_stand_with_the_scores(hostile_run, copied, tmp_path):
     write_json(copy / "run.json", {**json.loads((copy / "run.json").read_text()), "kept": "kept: step 2 of <3>"})
     for source in (report(copy), report(copy, hostile_run.output_dir, output=tmp_path / "both.html")):
         assert "<li>Kept: step 2 of &lt;3&gt;.</li>" in source.read_text()
-
-
-@pytest.mark.parametrize(
-    ("number", "measure", "expected"),
-    [
-        (1, "confidence", "1 wrong prediction."),
-        (2, "confidence", "2 wrong predictions, the most confident first."),
-        (100, "confidence", "The 100 wrong predictions with the highest confidence."),
-        (1, "error", "1 prediction, with the largest error first."),
-        (3, "error", "3 predictions, those with the largest error first."),
-    ],
-)
-def test_the_number_of_errors_is_said(hostile_run, number, measure, expected):
-    content = content_of(read_run(hostile_run.output_dir), None, texts=True, finished=True)
-    mistakes = tuple(Mistake(row, 0.5, "a", "b", [], measure=measure) for row in range(number))
-    assert replace(content, mistakes=mistakes).heading_of_mistakes == expected
 
 
 def test_a_resumed_run_records_its_step(hostile_run, tmp_path):

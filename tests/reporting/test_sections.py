@@ -143,7 +143,7 @@ def test_a_reliability_diagram_says_what_it_counts():
     labels = np.array([[1, 0], [0, 1], [1, 1]])
     sections = class_sections(labels, labels * 0.9, labels, ["a", "b"], None)
     axes = drawn(parts(sections)["Reliability of the probabilities"])
-    assert "labels" in [text.get_text() for text in axes.get_legend().get_texts()]
+    assert "share of the labels" in [text.get_text() for text in axes.get_legend().get_texts()]
     assert sum(bar.get_height() for bar in axes.patches) == pytest.approx(1)
 
 
