@@ -8,9 +8,8 @@ import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.resources import as_file, files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -27,15 +26,8 @@ GREY = "#8a94a3"
 _PNG_DPI = 160  # 6.4 inches are 1,024 pixels
 
 
-@dataclass(frozen=True)
-class Picture:
-    """A drawn chart.
-
-    Attributes:
-        svg: the URL of an SVG image, with its contents (``data:``).
-        png: contents of a PNG file; empty unless asked for.
-        width: width in CSS pixels.
-    """
+class Picture(NamedTuple):
+    """A drawn chart: the URL of an SVG image, with the image in it; the contents of a PNG file; the width in pixels."""
 
     svg: str
     png: bytes

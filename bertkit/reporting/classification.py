@@ -54,21 +54,25 @@ class ReportedClassification(Reported):
         label, and for numbers by the error."""
         predicted, labels = map(np.asarray, outcome.judged())
         if self.task.problem_type == "regression":
-            errors = np.abs(predicted - labels)
+            confidence = np.abs(predicted - labels)
+            wrong, suspects = confidence > 0, None
             true, own = ([f"{value:.3f}" for value in values] for values in (labels, predicted))
-            return self.mistakes_of(outcome, np.flatnonzero(errors).tolist(), errors, true, own, measure="error")
-        probabilities, suspects = self.task.probabilities(one_array(outcome.outputs)), None
-        true, own = (
-            [(", ".join(each) or "(none)") if isinstance(each, list) else str(each) for each in self.task.named(values)]
-            for values in (labels, predicted)
-        )
-        wrong = predicted != labels
-        if labels.ndim == 1:
-            confidence = probabilities[np.arange(len(labels)), predicted]
-            suspects = suspected_labels(probabilities, labels)
         else:
-            confidence, wrong = (np.abs(probabilities - labels) * wrong).max(axis=1), wrong.any(axis=1)
-        return self.mistakes_of(outcome, np.flatnonzero(wrong).tolist(), confidence, true, own, suspects)
+            probabilities, suspects = self.task.probabilities(one_array(outcome.outputs)), None
+            true, own = ([_listed(each) for each in self.task.named(values)] for values in (labels, predicted))
+            wrong = predicted != labels
+            if labels.ndim == 1:
+                confidence = probabilities[np.arange(len(labels)), predicted]
+                suspects = suspected_labels(probabilities, labels)
+            else:
+                confidence, wrong = (np.abs(probabilities - labels) * wrong).max(axis=1), wrong.any(axis=1)
+        rows = ((row, confidence[row], true[row], own[row]) for row in np.flatnonzero(wrong).tolist())
+        is_number = self.task.problem_type == "regression"
+        return self.mistakes_of(outcome, rows, suspects, "error" if is_number else "confidence")
+
+
+def _listed(value: str | list[str]) -> str:
+    return (", ".join(value) or "(none)") if isinstance(value, list) else str(value)
 
 
 def class_sections(

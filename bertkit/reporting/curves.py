@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bertkit.metrics import score_range
 from bertkit.progress import is_of_class, is_score
@@ -94,9 +94,9 @@ def curve_section(history: History, main_metric: str | None, baselines: Baseline
         title = "scores on the validation set" if len(keys) > 1 else readable(next(iter(keys)))
         charts.append(_chart(name, title, curves, limits, lines, phases))
     for key in _OPTIMIZER:
-        charts.append(_chart(key, readable(key), {readable(key): points(history, key)}, phases=phases, may_cut=False))
+        charts.append(_chart(key, readable(key), {readable(key): points(history, key)}, phases=phases))
     speed = {"tokens per second": throughput(history)}
-    charts.append(_chart("throughput", "throughput in tokens per second", speed, phases=phases, may_cut=False))
+    charts.append(_chart("throughput", "throughput in tokens per second", speed, phases=phases))
     drawn = [chart for chart in charts if chart is not None]
     return Section("Training", drawn) if drawn else None
 
@@ -132,14 +132,16 @@ def overlaid(runs: Mapping[str, History], keys: Iterable[str]) -> Section | None
 def _limits(key: str, scores: Collection[str], curves: Mapping[str, Points]) -> Limits:
     """Returns the ends of the axis of a score: those of `score_range`, unless a value lies outside of them.
 
-    The axis of correlations without negative values begins at 0.
+    The axis of correlations without negative values begins at 0, as that of a loss unless its curve would be flat.
     """
     values = [value for _, of_curve in curves.values() for value in of_curve]
     low, high = score_range(key, scores)
     lowest, highest = min(values, default=0.0), max(values, default=0.0)
     if high is not None and (highest > high or lowest < low):  # a score of another package
         high = None
-    return None if lowest < low else max(low, 0.0) if lowest >= 0 else low, high
+    if lowest < low or (high is None and lowest > highest / 2):
+        return None, high
+    return max(low, 0.0) if lowest >= 0 else low, high
 
 
 def _chart(
@@ -149,17 +151,15 @@ def _chart(
     limits: Limits = (0, None),
     baselines: Mapping[str, float] | None = None,
     phases: Phases = (),
-    may_cut: bool = True,
 ) -> Chart | None:
     """Returns a chart of curves by step, with horizontal lines for baselines; None if no curve has two points.
 
     Args:
         name, label: of the chart.
         curves: name → points.
-        limits: ends of the vertical axis; without an upper one it fits the curves.
+        limits: ends of the vertical axis; without one of them it fits the curves.
         baselines: name → value.
         phases: as for `curve_section`.
-        may_cut: if all values are in the upper half of an axis from 0, let it begin where they do, and say so.
     """
     known = {key: value for key, value in curves.items() if value[0]}
     if not any(len(steps) > 1 for steps, _ in known.values()):
@@ -167,7 +167,6 @@ def _chart(
     lines, title = baselines or {}, upper_first(label)
     drawn = [*lines.values(), *(value for _, values in known.values() for value in values)]
     low, high = limits
-    is_cut = may_cut and low == 0 and high is None and min(drawn) > max(drawn) / 2
 
     def draw(axes: Axes) -> None:
         for number, (key, (steps, values)) in enumerate(known.items()):
@@ -176,26 +175,17 @@ def _chart(
         for number, (key, value) in enumerate(lines.items(), start=1):
             axes.axhline(value, color=GREY, linestyle=_STYLES[-number % 4], linewidth=1.2, label=f"{key}, {value:.2f}")
         axes.set(xlabel="step", xlim=(0, None))
-        if low is not None and not is_cut:
+        if low is not None:
             axes.set_ylim(low, high if high is not None else 1.05 * max(*drawn, 1e-9))
         axes.locator_params(axis="x", nbins=6, integer=True)
         axes.ticklabel_format(axis="y", style="sci", scilimits=(-3, 5))
-        if len(known) + len(lines) > 1:
+        for phase in phases[1:]:
+            label = f"{phase['max_seq_length']} tokens from step {phase['first_step']:,}"
+            axes.axvline(phase["first_step"], color=GREY, linewidth=1, label=label)
+        if len(known) + len(lines) + len(phases[1:]) > 1:
             axes.legend()
-        if phases[1:]:
-            _draw_phases(axes, phases)
 
     last = "; ".join(f"{key} {value[1][-1]:.4g} at step {value[0][-1]:,}" for key, value in known.items())
     last += "".join(f"; {key} {value:.4g}" for key, value in lines.items())
-    note = "The vertical axis does not begin at 0." if is_cut else ""
+    note = "The vertical axis does not begin at 0." if low is None and min(drawn) > 0 else ""
     return Chart(name.replace("_", "-"), title, f"{title} by step: {last}.", draw, (4.4, 2.8), note)
-
-
-def _draw_phases(axes: Axes, phases: Phases) -> None:
-    """Draws a line where each phase but the first begins, with the length of its inputs above the curves."""
-    for phase in phases[1:]:
-        axes.axvline(phase["first_step"], color=GREY, linewidth=1)
-    above: Any = axes.secondary_xaxis("top")
-    above.set_xticks(
-        [phase["first_step"] for phase in phases[1:]], [f"{phase['max_seq_length']} tokens" for phase in phases[1:]]
-    )

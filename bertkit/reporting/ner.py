@@ -64,9 +64,8 @@ class ReportedTags(Reported):
     def mistakes(self, outcome: Outcome) -> list[Mistake]:
         predicted, true = map(self.task.named, outcome.judged())
         best = [rows.max(axis=-1, initial=0) for rows in self._probabilities(outcome)]
-        columns = outcome.examples["tokens"], true, predicted, best
-        is_plain = self.task.task.scheme == "plain"
-        return tag_mistakes(*columns) if is_plain else entity_mistakes(*columns, self.task.task.strict)
+        strict = None if self.task.task.scheme == "plain" else self.task.task.strict
+        return span_mistakes(outcome.examples["tokens"], true, predicted, best, strict)
 
     def _probabilities(self, outcome: Outcome) -> list[np.ndarray]:
         rows: list[np.ndarray] = self.task._probabilities(outcome.outputs, outcome.features, outcome.examples)
@@ -199,8 +198,8 @@ def _frequent(words: Words, matched: Sequence[tuple[int, *Match]], kind: str) ->
     return DataTable(f"Most frequent {kind} entities", ("text", "type", "times"), rows, has_texts=True)
 
 
-def entity_mistakes(
-    words: Words, true: Tags, predicted: Tags, probabilities: Sequence[np.ndarray], strict: bool
+def span_mistakes(
+    words: Words, true: Tags, predicted: Tags, probabilities: Sequence[np.ndarray], strict: bool | None
 ) -> list[Mistake]:
     """Returns the sentences with wrong entities, those first whose wrong words have the highest probabilities.
 
@@ -208,45 +207,29 @@ def entity_mistakes(
         words: the words of each sentence.
         true, predicted: their tags.
         probabilities: that of the predicted tag of each word.
-        strict: as in `find_entities`.
+        strict: as in `find_entities`; None for plain tags, where each word is an entity.
     """
     mistakes = []
-    for row, (expected, own, sure) in enumerate(zip(true, predicted, probabilities, strict=True)):
-        of_sides: dict[Side, list[Entity]] = {
-            TRUE: find_entities(expected, strict),
-            PREDICTED: find_entities(own, strict),
+    for row, (expected, own, confidence) in enumerate(zip(true, predicted, probabilities, strict=True)):
+        entities, references = (
+            [Entity(tag, n, n + 1) for n, tag in enumerate(tags)] if strict is None else find_entities(tags, strict)
+            for tags in (own, expected)
+        )
+        sides: dict[Side, list[Entity]] = {
+            TRUE: [each for each in references if each not in entities],
+            PREDICTED: [each for each in entities if each not in references],
         }
-        if set(of_sides[TRUE]) == set(of_sides[PREDICTED]):
+        if not (sides[TRUE] or sides[PREDICTED]):
             continue
-        wrong = [word for word in range(len(expected)) if expected[word] != own[word]]
-        starts = _starts(words[row])
+        starts = np.cumsum([0, *(len(word) + 1 for word in words[row])]).tolist()
         marks = [
-            Mark(starts[each.start], starts[each.end] - 1, side, each.type)
-            for side, entities in of_sides.items()
-            for each in entities
+            Mark(starts[each.start], starts[each.end] - 1, side, each.type) for side in sides for each in sides[side]
         ]
-        listed = {
-            side: "; ".join(f"{_text(words[row], each)} ({each.type})" for each in entities) or _NONE
-            for side, entities in of_sides.items()
+        in_words = {
+            side: "; ".join(f"{_text(words[row], each)} ({each.type})" for each in wrong) or _NONE
+            for side, wrong in sides.items()
         }
+        sure = float(np.mean([confidence[word] for word in range(len(own)) if expected[word] != own[word]]))
         texts = [("text", " ".join(words[row]), marks)]
-        confidence = float(np.mean([sure[word] for word in wrong])) if wrong else 0.0
-        mistakes.append(Mistake(row, confidence, listed[TRUE], listed[PREDICTED], texts))
+        mistakes.append(Mistake(row, sure, in_words[TRUE], in_words[PREDICTED], texts))
     return most_confident(mistakes)
-
-
-def tag_mistakes(words: Words, true: Tags, predicted: Tags, probabilities: Sequence[np.ndarray]) -> list[Mistake]:
-    """Returns the most confident wrong plain tags, each with its sentence; arguments as for `entity_mistakes`."""
-    mistakes = []
-    for row, (expected, own, sure) in enumerate(zip(true, predicted, probabilities, strict=True)):
-        starts = _starts(words[row])
-        for word in (word for word in range(len(expected)) if expected[word] != own[word]):
-            mark = Mark(starts[word], starts[word + 1] - 1, PREDICTED, own[word])
-            texts = [("text", " ".join(words[row]), [mark])]
-            mistakes.append(Mistake(row, float(sure[word]), expected[word], own[word], texts))
-    return most_confident(mistakes)
-
-
-def _starts(words: Sequence[str]) -> list[int]:
-    """Returns the first character of each word in the words joined by blanks, and that after a last blank."""
-    return [0, *np.cumsum([len(word) + 1 for word in words]).tolist()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -57,39 +57,35 @@ class Reported:
             return []
         predicted, true = map(self.task.named, judged)
         decoded = outcome.decoded()
-        wrong = [row for row in range(len(true)) if predicted[row] != true[row]]
-        confidence = [float(each.get("probability", 0.0)) for each in decoded]
-        return self.mistakes_of(outcome, wrong, confidence, list(map(str, true)), list(map(str, predicted)))
+        rows = (
+            (row, decoded[row].get("probability", 0.0), str(true[row]), str(predicted[row]))
+            for row in range(len(true))
+            if predicted[row] != true[row]
+        )
+        return self.mistakes_of(outcome, rows)
 
     def mistakes_of(
         self,
         outcome: Outcome,
-        rows: Sequence[int],
-        confidence: Sequence[float] | np.ndarray,
-        true: Sequence[str],
-        predicted: Sequence[str],
+        rows: Iterable[tuple[int, float, str, str]],
         suspects: np.ndarray | None = None,
         measure: Literal["confidence", "error"] = "confidence",
     ) -> list[Mistake]:
-        """Returns the mistakes in some rows, each with its texts.
+        """Returns mistakes with the texts of their examples.
 
         Args:
             outcome: the outputs.
-            rows: the rows.
-            confidence, true, predicted, suspects, measure: as in `Mistake`, of all N examples.
+            rows: ``row``, ``confidence``, ``true`` and ``predicted`` of each `Mistake`.
+            suspects: whether the reference of each example is probably wrong.
+            measure: as in `Mistake`.
         """
         texts = self.task.texts_of(outcome.examples)
-        return most_confident(
-            [
-                Mistake(
-                    *(int(row), float(confidence[row]), true[row], predicted[row]),
-                    [(name, values[row], ()) for name, values in texts.items()],
-                    suspect=suspects is not None and bool(suspects[row]),
-                    measure=measure,
-                )
-                for row in rows
-            ]
-        )
+        mistakes = []
+        for row, confidence, true, predicted in rows:
+            of_row = [(name, values[row], ()) for name, values in texts.items()]
+            is_suspect = suspects is not None and bool(suspects[row])
+            mistakes.append(Mistake(int(row), float(confidence), true, predicted, of_row, is_suspect, measure))
+        return most_confident(mistakes)
 
 
 @by_kind_of_task

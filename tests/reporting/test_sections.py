@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from bertkit import metrics
 from bertkit.reporting.classification import class_sections
-from bertkit.reporting.ner import entity_mistakes, entity_sections, known_texts
+from bertkit.reporting.ner import entity_sections, known_texts, span_mistakes
 from bertkit.reporting.parts import Mark
 from bertkit.reporting.question_answering import answer_mistakes, question_sections, threshold_curve
 from bertkit.reporting.texts import pieces
@@ -49,11 +49,13 @@ def test_kinds_of_entity_errors_by_hand():
 
 def test_mistakes_of_entities_mark_both_sides():
     sure = [np.full(len(row), 0.9 - number / 10) for number, row in enumerate(WORDS)]
-    found = entity_mistakes(WORDS, TRUE, OWN, sure, strict=False)
+    found = span_mistakes(WORDS, TRUE, OWN, sure, strict=False)
     assert [each.row for each in found] == [0, 1, 2]
-    assert (found[0].true, found[0].predicted) == ("Ada Lovelace (PER); London (LOC)", "Ada (PER); London (LOC)")
+    assert (found[0].true, found[0].predicted) == ("Ada Lovelace (PER)", "Ada (PER)")
     shown = [(piece.text, piece.style) for piece in pieces(*found[0].texts[0][1:])]
-    assert shown == [("Ada", "both"), (" Lovelace", "true"), (" in ", ""), ("London", "both")]
+    assert shown == [("Ada", "both"), (" Lovelace", "true"), (" in London", "")]
+    [plain, *_] = span_mistakes(WORDS, TRUE, OWN, sure, strict=None)
+    assert (plain.true, plain.predicted) == ("Lovelace (I-PER)", "Lovelace (O)")
     assert known_texts(WORDS, TRUE, False) == {"ada lovelace", "london", "the times", "paris"}
 
 
