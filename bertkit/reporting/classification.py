@@ -170,7 +170,7 @@ def _curves(true: np.ndarray, probabilities: np.ndarray, names: Sequence[str], i
         return []
     note = f"The {len(drawn)} most frequent of {len(known)} classes." if len(drawn) < len(known) else ""
 
-    def curves(name: str, title: str, score: str, display: Any, value: Any) -> Chart:
+    def curves(name: str, title: str, labels: tuple[str, str], score: str, display: Any, value: Any) -> Chart:
         values = {c: float(value(true[:, c], probabilities[:, c])) for c in drawn}
 
         def draw(axes: Axes) -> None:
@@ -178,15 +178,17 @@ def _curves(true: np.ndarray, probabilities: np.ndarray, names: Sequence[str], i
                 label = f"{short(names[c])} · {score} {number:.3f}"
                 curve = display.from_predictions(true[:, c], probabilities[:, c], ax=axes, drop_intermediate=True)
                 curve.line_.set_label(label)
+            axes.set(xlabel=labels[0], ylabel=labels[1])
             axes.legend()
 
         listed = "; ".join(f"{names[c]} {number:.3f}" for c, number in values.items())
         return Chart(name, title, f"{title}, {score}: {listed}.", draw, (4.3, 3.8), note)
 
+    separated = (metrics.RocCurveDisplay, metrics.roc_auc_score)
     ranked = (metrics.PrecisionRecallDisplay, metrics.average_precision_score)
     return [
-        curves("precision-recall", "Precision and recall", "AP", *ranked),
-        curves("roc", "ROC", "AUC", metrics.RocCurveDisplay, metrics.roc_auc_score),
+        curves("precision-recall", "Precision and recall", ("recall", "precision"), "AP", *ranked),
+        curves("roc", "ROC", ("false positive rate", "true positive rate"), "AUC", *separated),
     ]
 
 
