@@ -162,7 +162,7 @@ def _of_numbers(found: Sequence[System | Table]) -> list[System]:
     faults: list[str] = []
     for each in found:
         if isinstance(each, System):
-            columns = [list(map(to_number, each.named(values))) for values in (*each.runs, each.references)]
+            columns = [list(map(to_number, each.to_labels(values))) for values in (*each.runs, each.references)]
             systems.append(_numbers(each.name, columns[:-1], columns[-1], notes=each.notes))
             continue
         numbers = {name: list(map(to_number, each.columns[name])) for name in (_PREDICTION, _GOLD)}
@@ -199,7 +199,10 @@ def _of_classes(found: Sequence[System | Table], metric: str | None) -> list[Sys
         for each in found
     ]
     texts = [
-        [[str(value) for value in (each.named(values) if isinstance(each, System) else values)] for values in of_system]
+        [
+            [str(value) for value in (each.to_labels(values) if isinstance(each, System) else values)]
+            for values in of_system
+        ]
         for each, of_system in zip(found, columns, strict=True)
     ]
     are_numbers = all(map(_is_number, texts[0][-1]))

@@ -29,11 +29,11 @@ class ScoredTags(Scored):
             return accuracy_terms(predictions, references)
         if name != "overall_f1":
             return None
-        return f1_terms(self.task.named(predictions), self.task.named(references), self.task.task.strict)
+        return f1_terms(self.task.to_labels(predictions), self.task.to_labels(references), self.task.task.strict)
 
     def collapse(self, outputs: Outputs, features: Columns, examples: Columns) -> str | None:
         """Compares the tags of words, since sentences differ in length."""
-        sides = map(self.task.named, self.task.judged(outputs, features, examples))
+        sides = map(self.task.to_labels, self.task.predictions_and_references(outputs, features, examples))
         return collapse_of(*(chain.from_iterable(tags) for tags in sides))
 
 

@@ -50,13 +50,13 @@ class Outcome:
         """Returns the predictions, one per example."""
         return self.task.decode(self.outputs, self.features, self.examples)
 
-    def judged(self) -> tuple[Sequence[Any], Sequence[Any]]:
-        """Returns predictions and references in the form of the metric, see `Task.judged`; computed once."""
-        return self._judged
+    def predictions_and_references(self) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Returns predictions and references in the form of the metric, as the method of the task; computed once."""
+        return self._predictions_and_references
 
     @cached_property
-    def _judged(self) -> tuple[Sequence[Any], Sequence[Any]]:
-        return self.task.judged(self.outputs, self.features, self.examples)
+    def _predictions_and_references(self) -> tuple[Sequence[Any], Sequence[Any]]:
+        return self.task.predictions_and_references(self.outputs, self.features, self.examples)
 
     @cached_property
     def collapse(self) -> str | None:

@@ -29,8 +29,8 @@ class Scored:
         """Returns a metric as a function of means over the examples, so that its interval takes little time.
 
         Args:
-            name: the metric, a key of `Task.measured`.
-            predictions, references: as for `Task.measured`.
+            name: the metric, a key of `Task.compute_metrics`.
+            predictions, references: as for `Task.compute_metrics`.
 
         Returns:
             The terms; None, the default, if there is no such form: then the metric is computed again for each sample of
@@ -45,7 +45,9 @@ class Scored:
             outputs, features, examples: as for `Task.decode`, of a labelled split.
         """
         try:
-            predictions, references = map(self.task.named, self.task.judged(outputs, features, examples))
+            predictions, references = map(
+                self.task.to_labels, self.task.predictions_and_references(outputs, features, examples)
+            )
         except DataError:
             return collapse_of(map(decision, self.task.decode(outputs, features, examples)))
         return collapse_of(map(decision, predictions), map(decision, references))

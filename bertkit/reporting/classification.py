@@ -38,7 +38,7 @@ class ReportedClassification(Reported):
     """Scores of classes, their probabilities, and numbers; mistakes with labels that may be wrong."""
 
     def sections(self, outcome: Outcome) -> list[Section]:
-        predicted, labels = outcome.judged()
+        predicted, labels = outcome.predictions_and_references()
         if self.task.problem_type == "regression":
             return regression_sections(np.asarray(predicted), np.asarray(labels))
         names, counts = self.task.task.label_names, None
@@ -52,14 +52,14 @@ class ReportedClassification(Reported):
     def mistakes(self, outcome: Outcome) -> list[Mistake]:
         """Returns the mistakes by the probability of the predicted class, for several labels by that of the worst
         label, and for numbers by the error."""
-        predicted, labels = map(np.asarray, outcome.judged())
+        predicted, labels = map(np.asarray, outcome.predictions_and_references())
         if self.task.problem_type == "regression":
             confidence = np.abs(predicted - labels)
             wrong, suspects = confidence > 0, None
             true, own = ([f"{value:.3f}" for value in values] for values in (labels, predicted))
         else:
             probabilities, suspects = self.task.probabilities(one_array(outcome.outputs)), None
-            true, own = ([_listed(each) for each in self.task.named(values)] for values in (labels, predicted))
+            true, own = ([_listed(each) for each in self.task.to_labels(values)] for values in (labels, predicted))
             wrong = predicted != labels
             if labels.ndim == 1:
                 confidence = probabilities[np.arange(len(labels)), predicted]

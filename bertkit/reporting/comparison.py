@@ -13,7 +13,7 @@ from bertkit.reporting.content import Content, Score
 from bertkit.reporting.curves import overlaid
 from bertkit.reporting.parts import Cell, DataTable, Section
 from bertkit.reporting.remarks import readable
-from bertkit.reporting.reported import judged_of
+from bertkit.reporting.reported import sides_of
 from bertkit.reporting.texts import number
 from bertkit.sharing.model_card import without_paths
 
@@ -110,7 +110,7 @@ def _refusal(a: Outcome | None, b: Outcome | None) -> str:
         return "not compared, since the runs have different tasks."
     if a.digests() != b.digests():
         return "not compared, since the runs have different validation examples."
-    if judged_of(a) is None or judged_of(b) is None:
+    if sides_of(a) is None or sides_of(b) is None:
         return "not compared, since the task does not score single examples."
     return ""
 

@@ -18,7 +18,7 @@ from bertkit.progress import counted, duration, is_score
 from bertkit.reporting.curves import curve_section, points, without_classes
 from bertkit.reporting.parts import Cell, Chart, DataTable, Mistake, Section, upper_first
 from bertkit.reporting.remarks import not_finite, readable, still_falls
-from bertkit.reporting.reported import judged_of, reported
+from bertkit.reporting.reported import reported, sides_of
 from bertkit.reporting.run_files import RunFiles
 from bertkit.reporting.texts import number
 from bertkit.sharing.model_card import without_paths
@@ -153,13 +153,13 @@ def _scores(run: RunFiles, outcome: Outcome | None, main: str | None) -> list[Sc
     results = {key.removeprefix("eval_"): value for key, value in run.results.items() if key.startswith("eval_")}
     names = without_classes(filter(is_score, results), main)
     intervals: dict[str, tuple[float | None, float | None]] = {}
-    judged = None if outcome is None else judged_of(outcome)
-    if outcome is not None and judged is not None:
-        known = outcome.task.measured(*judged)
+    sides = None if outcome is None else sides_of(outcome)
+    if outcome is not None and sides is not None:
+        known = outcome.task.compute_metrics(*sides)
         for name in filter(known.__contains__, names):
-            terms = scored(outcome.task).terms(name, *judged)
+            terms = scored(outcome.task).terms(name, *sides)
             if terms is not None or name == _compared_metric(outcome, known):
-                interval = score_interval(*judged, _measure_of(outcome, name), terms) or (None, None)
+                interval = score_interval(*sides, _measure_of(outcome, name), terms) or (None, None)
                 intervals[name] = _with_width(interval)
         first = [name for name in names if name in known or name in (main, "loss")]
         others = [name for name in names if name.startswith(("ece", *(f"{each}_" for each in known)))]
@@ -170,7 +170,7 @@ def _scores(run: RunFiles, outcome: Outcome | None, main: str | None) -> list[Sc
 
 def _measure_of(outcome: Outcome, name: str) -> Measure:
     """Returns the function that computes a metric of predictions and references; NaN where it is undefined."""
-    return lambda predictions, references: float(outcome.task.measured(predictions, references)[name])
+    return lambda predictions, references: float(outcome.task.compute_metrics(predictions, references)[name])
 
 
 def _compared_metric(outcome: Outcome, known: Mapping[str, float]) -> str:
@@ -192,8 +192,8 @@ def _is_highest(run: RunFiles, name: str | None) -> bool:
 
 def _by_length(outcome: Outcome) -> DataTable | None:
     """Returns the score by length of the texts, in groups of about the same size."""
-    judged, columns = judged_of(outcome), outcome.task.texts_of(outcome.examples)
-    if judged is None or not columns:
+    sides, columns = sides_of(outcome), outcome.task.texts_of(outcome.examples)
+    if sides is None or not columns:
         return None
     lengths = np.array([sum(len(text.split()) for text in row) for row in zip(*columns.values(), strict=True)])
     if len(lengths) < 2 * _GROUPS:
@@ -201,11 +201,11 @@ def _by_length(outcome: Outcome) -> DataTable | None:
     borders = np.unique(np.quantile(lengths, np.linspace(0, 1, _GROUPS + 1), method="nearest"))
     if len(borders) < 3:
         return None
-    name = _compared_metric(outcome, outcome.task.measured(*judged))
+    name = _compared_metric(outcome, outcome.task.compute_metrics(*sides))
     rows: list[tuple[Cell, ...]] = []
     for low, end in pairwise([*map(int, borders[:-1]), int(borders[-1]) + 1]):
         chosen = np.flatnonzero((lengths >= low) & (lengths < end)).tolist()
-        value = outcome.task.measured(*([side[row] for row in chosen] for side in judged)).get(name, math.nan)
+        value = outcome.task.compute_metrics(*([side[row] for row in chosen] for side in sides)).get(name, math.nan)
         words = f"{low}" if end - low == 1 else f"{low}–{end - 1}"
         rows.append((words, float(value) if math.isfinite(value) else None, len(chosen)))
     return DataTable("Score by length of the text", ("words", readable(name), "examples"), rows)

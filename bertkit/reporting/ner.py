@@ -50,19 +50,19 @@ class ReportedTags(Reported):
     """Scores of types or plain tags; mistakes marked in the sentences."""
 
     def sections(self, outcome: Outcome) -> list[Section]:
-        predicted, true = outcome.judged()
+        predicted, true = outcome.predictions_and_references()
         if self.task.task.scheme == "plain":
             tags, own = np.concatenate(true), np.concatenate(predicted)
             rows = np.concatenate(self._probabilities(outcome))
             return class_sections(own, rows, tags, self.task.task.label_names, None, ("tag", "tags"), "word")
         known, strict, training = None, self.task.task.strict, outcome.training
         if training is not None and "labels" in training:
-            known = known_texts(training["tokens"], self.task.named(training["labels"]), strict)
+            known = known_texts(training["tokens"], self.task.to_labels(training["labels"]), strict)
         words = outcome.examples["tokens"]
-        return entity_sections(words, self.task.named(true), self.task.named(predicted), strict, known)
+        return entity_sections(words, self.task.to_labels(true), self.task.to_labels(predicted), strict, known)
 
     def mistakes(self, outcome: Outcome) -> list[Mistake]:
-        predicted, true = map(self.task.named, outcome.judged())
+        predicted, true = map(self.task.to_labels, outcome.predictions_and_references())
         best = [rows.max(axis=-1, initial=0) for rows in self._probabilities(outcome)]
         strict = None if self.task.task.scheme == "plain" else self.task.task.strict
         return span_mistakes(outcome.examples["tokens"], true, predicted, best, strict)

@@ -52,10 +52,10 @@ class Reported:
         They are ranked by the ``probability`` of `bertkit.tasks.base.Task.decode`. A task that does not set predictions
         beside references has none.
         """
-        judged = judged_of(outcome)
-        if judged is None:
+        sides = sides_of(outcome)
+        if sides is None:
             return []
-        predicted, true = map(self.task.named, judged)
+        predicted, true = map(self.task.to_labels, sides)
         decoded = outcome.decoded()
         rows = (
             (row, decoded[row].get("probability", 0.0), str(true[row]), str(predicted[row]))
@@ -94,10 +94,10 @@ def reported(task: Task) -> Reported:
     return Reported(task)
 
 
-def judged_of(outcome: Outcome) -> tuple[Sequence[Any], Sequence[Any]] | None:
+def sides_of(outcome: Outcome) -> tuple[Sequence[Any], Sequence[Any]] | None:
     """Returns predictions and references in the form of the metric; None if the task does not define them."""
     try:
-        return outcome.judged()
+        return outcome.predictions_and_references()
     except DataError:
         return None
 

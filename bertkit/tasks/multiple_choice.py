@@ -263,13 +263,15 @@ class MultipleChoiceTask(TableTask):
             for row, scores in zip(softmax(logits), logits, strict=True)
         ]
 
-    def judged(self, outputs: Outputs, features: Columns, examples: Columns) -> tuple[Sequence[Any], Sequence[Any]]:
+    def predictions_and_references(
+        self, outputs: Outputs, features: Columns, examples: Columns
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
         return _of_endings(outputs, features).argmax(axis=-1), features["labels"]
 
     def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
-        return self.measured(*self.judged(outputs, features, examples))
+        return self.compute_metrics(*self.predictions_and_references(outputs, features, examples))
 
-    def measured(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
+    def compute_metrics(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
         return metrics.compute("accuracy", predictions, references)
 
     def read_input(self, lines: Sequence[str], first: int = 1) -> dict[str, list[Any]]:

@@ -43,7 +43,9 @@ class PerExample:
             )
         return list(map(str, examples[column][:]))
 
-    def judged(self, outputs: Outputs, features: Columns, examples: Columns) -> tuple[Sequence[Any], Sequence[Any]]:
+    def predictions_and_references(
+        self, outputs: Outputs, features: Columns, examples: Columns
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
         """Returns predictions and references in the form of the metric, one of each per example.
 
         Args:
@@ -54,13 +56,20 @@ class PerExample:
         """
         raise self._not_defined()
 
-    def measured(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
-        """Computes the task's metrics of predictions and references as `judged` returns them, for any selection."""
+    def compute_metrics(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
+        """Computes the task's metrics of any selection of what `predictions_and_references` returns."""
         raise self._not_defined()
 
     def _not_defined(self) -> DataError:
-        return DataError(f"{self.name}: the task does not define judged and measured, which single examples need")
+        return DataError(
+            f"{self.name}: the task does not define predictions_and_references and compute_metrics, which single "
+            "examples need"
+        )
 
-    def named(self, values: Sequence[Any]) -> list[Any]:
-        """Returns predictions or references of `judged` as plain data for files, with the names of classes."""
+    def to_labels(self, values: Sequence[Any]) -> list[Any]:
+        """Returns predictions or references as plain data for files, with the names of classes.
+
+        Args:
+            values: one of both results of `predictions_and_references`.
+        """
         return [value.item() if hasattr(value, "item") else value for value in values]

@@ -86,7 +86,7 @@ UNANSWERABLE = known_answers(["red house"], [], ["cat"], [])
 )
 def test_terms_give_the_scores_of_the_task(fine_tuned, kind, predictions, references, names):
     task, _ = load_task(str(fine_tuned(kind)), {})
-    scores = task.measured(predictions, references)
+    scores = task.compute_metrics(predictions, references)
     for name in names:
         terms = scored(task).terms(name, predictions, references)
         assert float(terms.function(*terms.values.mean(axis=0))) == pytest.approx(scores[name])
@@ -97,8 +97,8 @@ def test_terms_give_the_scores_of_the_task(fine_tuned, kind, predictions, refere
 def test_tags_are_compared_by_word(fine_tuned, monkeypatch, second, expected):
     """Sentences of one and two words."""
     task, _ = load_task(str(fine_tuned("entities")), {})
-    judged = [np.array([0]), np.array(second)], [[0], [1, 2]]
-    monkeypatch.setattr(task, "judged", lambda *columns: judged)
+    sides = [np.array([0]), np.array(second)], [[0], [1, 2]]
+    monkeypatch.setattr(task, "predictions_and_references", lambda *columns: sides)
     assert scored(task).collapse(None, {}, {}) == expected
 
 

@@ -258,7 +258,7 @@ class TextClassification(ServedClassification, Task):
         names = [self.task.label_names[label] for label in kept]
         return {"probabilities": dict(zip(names, map(float, probabilities[kept]), strict=True))}
 
-    def judged(self, outputs: Outputs, features: Columns, examples: Columns) -> tuple[Any, Any]:
+    def predictions_and_references(self, outputs: Outputs, features: Columns, examples: Columns) -> tuple[Any, Any]:
         """Returns class ids (N,), 0 and 1 per class (N, C), or numbers (N,)."""
         logits, labels = one_array(outputs), np.asarray(features["labels"])
         predictions = logits[:, 0] if self.problem_type == "regression" else self.predicted(logits)
@@ -267,12 +267,12 @@ class TextClassification(ServedClassification, Task):
         return predictions, labels
 
     def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
-        return self.measured(*self.judged(outputs, features, examples))
+        return self.compute_metrics(*self.predictions_and_references(outputs, features, examples))
 
-    def measured(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
+    def compute_metrics(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
         return metrics.compute(self.task.metric, predictions, references)
 
-    def named(self, values: Sequence[Any]) -> list[Any]:
+    def to_labels(self, values: Sequence[Any]) -> list[Any]:
         names = self.task.label_names
         if self.problem_type == "multi_label_classification":
             return [[names[label] for label in np.flatnonzero(row)] for row in values]

@@ -301,24 +301,26 @@ class NerTask(ServedEntities, TableTask):
             )
         return found
 
-    def judged(self, outputs: Outputs, features: Columns, examples: Columns) -> tuple[Sequence[Any], Sequence[Any]]:
+    def predictions_and_references(
+        self, outputs: Outputs, features: Columns, examples: Columns
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
         """Returns the label ids of the words of each sentence."""
         probabilities = self._probabilities(outputs, features, examples)
         return [rows.argmax(axis=-1) for rows in probabilities], examples["labels"]
 
-    def named(self, values: Sequence[Any]) -> list[Any]:
+    def to_labels(self, values: Sequence[Any]) -> list[Any]:
         return list(map(self._tags, values))
 
     def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
-        return self.measured(*self.judged(outputs, features, examples))
+        return self.compute_metrics(*self.predictions_and_references(outputs, features, examples))
 
-    def measured(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
+    def compute_metrics(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
         """Computes ``accuracy`` for plain tags, else ``overall_f1`` and the other scores of `score_entities`, and
         ``entity/PER/f1`` etc. for each type."""
         if self._plain:
             flat, flat_expected = np.concatenate(predictions), np.concatenate(references)
             return metrics.compute("accuracy", flat, flat_expected)
-        scores, counts = score_entities(self.named(predictions), self.named(references), self.task.strict)
+        scores, counts = score_entities(self.to_labels(predictions), self.to_labels(references), self.task.strict)
         of_types = {
             kind: zip(("precision", "recall", "f1"), each.scores(), strict=True) for kind, each in counts.items()
         }

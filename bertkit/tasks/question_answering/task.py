@@ -252,7 +252,7 @@ class QuestionAnsweringTask(ServedAnswers, Task):
             return None
         return [bool(answers["text"]) for answers in examples["answers"]]
 
-    def judged(
+    def predictions_and_references(
         self, outputs: Outputs, features: Columns, examples: Columns
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Returns predictions and answers in the form of the metrics ``squad`` and ``squad_v2``."""
@@ -270,9 +270,9 @@ class QuestionAnsweringTask(ServedAnswers, Task):
         return predictions, references
 
     def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
-        return self.measured(*self.judged(outputs, features, examples))
+        return self.compute_metrics(*self.predictions_and_references(outputs, features, examples))
 
-    def measured(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
+    def compute_metrics(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
         """Computes SQuAD's metrics in per cent.
 
         Metrics of 2.0 use ``null_score_diff_threshold``; the search for the best threshold uses the best span of every
