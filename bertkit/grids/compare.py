@@ -15,6 +15,7 @@ from bertkit.grids.definition import GRID_FILE, RUNS, read
 from bertkit.grids.results import best_cells, collect, limits
 from bertkit.inference.comparison import Comparisons, System, collapse_notes, compare_systems, system_of
 from bertkit.inference.outcomes import outcome_of
+from bertkit.inference.scored import collapse_of, decision
 from bertkit.metrics import scores
 from bertkit.metrics.terms import Terms, mean_terms, terms_of
 from bertkit.tables import Table, read_table
@@ -22,7 +23,6 @@ from bertkit.tables.labels import infer_problem, is_missing, names_of_labels
 from bertkit.tables.table import to_number
 from bertkit.tables.table_files import is_table
 from bertkit.tasks.construction import task_of_recipe
-from bertkit.tasks.per_example import collapse_of, decision
 
 _PREDICTION, _GOLD = "prediction", "gold"
 _OF_CLASSES, _OF_NUMBERS = ("accuracy",), ("pearson", "spearmanr", "mse")
@@ -162,7 +162,7 @@ def _of_numbers(found: Sequence[System | Table]) -> list[System]:
     faults: list[str] = []
     for each in found:
         if isinstance(each, System):
-            columns = [list(map(to_number, each.named(values))) for values in (*each.runs, each.references)]
+            columns = [list(map(to_number, each.to_labels(values))) for values in (*each.runs, each.references)]
             systems.append(_numbers(each.name, columns[:-1], columns[-1], notes=each.notes))
             continue
         numbers = {name: list(map(to_number, each.columns[name])) for name in (_PREDICTION, _GOLD)}
@@ -199,7 +199,10 @@ def _of_classes(found: Sequence[System | Table], metric: str | None) -> list[Sys
         for each in found
     ]
     texts = [
-        [[str(value) for value in (each.named(values) if isinstance(each, System) else values)] for values in of_system]
+        [
+            [str(value) for value in (each.to_labels(values) if isinstance(each, System) else values)]
+            for values in of_system
+        ]
         for each, of_system in zip(found, columns, strict=True)
     ]
     are_numbers = all(map(_is_number, texts[0][-1]))

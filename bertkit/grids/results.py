@@ -256,20 +256,20 @@ def _write_out_of_fold(cells: Sequence[Cell], folder: Path) -> dict[str, float]:
         Number of examples, and scores of all predictions together.
     """
     rows: dict[int, dict[str, Any]] = {}
-    judged: list[tuple[Sequence[Any], Sequence[Any]]] = []
+    sides: list[tuple[Sequence[Any], Sequence[Any]]] = []
     for fold in sorted({cell.fold for cell in cells if cell.fold is not None}):
         outcomes = [outcome_of(folder / RUNS / cell.name) for cell in cells if cell.fold == fold]
         mean = dataclasses.replace(outcomes[0], outputs=mean_outputs([each.outputs for each in outcomes]))
-        judged.append(mean.judged())
+        sides.append(mean.predictions_and_references())
         _, splits = mean.task.load(["train"])
         indices = np.flatnonzero(fold_of_each(mean.task, splits["train"].examples) == fold).tolist()
-        gold = mean.task.named(judged[-1][1])
+        gold = mean.task.to_labels(sides[-1][1])
         # data.max_eval_samples may limit the fold to its first examples.
         for index, reference, prediction in zip(indices, gold, mean.decoded(), strict=False):
             rows[index] = {"index": index, "fold": fold, "gold": reference, **prediction}
     write_json_lines(folder / OUT_OF_FOLD, [rows[index] for index in sorted(rows)])
-    predictions, references = map(_joined, zip(*judged, strict=True))
-    scores = mean.task.measured(predictions, references)
+    predictions, references = map(_joined, zip(*sides, strict=True))
+    scores = mean.task.compute_metrics(predictions, references)
     return {"examples": len(rows), **{key: value for key, value in scores.items() if isinstance(value, float)}}
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from bertkit.errors import DataError, RecipeError, did_you_mean
 from bertkit.inference.outcomes import Outcome
+from bertkit.inference.scored import scored
 from bertkit.metrics.intervals import Measure
 from bertkit.metrics.statistics import LEVEL, Agreement, Test, adjusted, agreement, by_example, by_run
 from bertkit.metrics.terms import Terms
@@ -32,9 +33,9 @@ class System:
         runs: predictions of each run, one per example, in the form of the metric.
         references: one per example.
         scores: computes the metrics of predictions and references.
-        terms: returns a metric of predictions and references as a function of means, see `Task.score_terms`.
+        terms: returns a metric of predictions and references as a function of means, see `Scored.terms`.
         main_metric: the metric that is compared by default.
-        named: converts predictions or references to plain data, with the names of classes.
+        to_labels: converts predictions or references to plain data, with the names of classes.
         digests: digest of each example; None for files of predictions.
         folds: numbers of examples of the folds, in their order, if each fold was predicted by a model of its own; else
             empty.
@@ -48,7 +49,7 @@ class System:
     scores: Callable[[Sequence[Any], Sequence[Any]], dict[str, float]]
     terms: Callable[[str, Sequence[Any], Sequence[Any]], Terms | None]
     main_metric: str
-    named: Callable[[Sequence[Any]], list[Any]]
+    to_labels: Callable[[Sequence[Any]], list[Any]]
     digests: Sequence[str] | None = None
     folds: tuple[int, ...] = ()
     places: Sequence[str] = ()
@@ -57,7 +58,7 @@ class System:
     @property
     def has_numbers(self) -> bool:
         """Returns whether the references are numbers, which are more or less right."""
-        return all(isinstance(value, float) for value in self.named(self.references))
+        return all(isinstance(value, float) for value in self.to_labels(self.references))
 
 
 def system_of(name: str, outcomes: Sequence[Outcome]) -> System:
@@ -66,16 +67,16 @@ def system_of(name: str, outcomes: Sequence[Outcome]) -> System:
     Raises:
         DataError: the task does not score single examples.
     """
-    judged = [outcome.judged() for outcome in outcomes]
+    sides = [outcome.predictions_and_references() for outcome in outcomes]
     task = outcomes[0].task
     return System(
         name,
-        [predictions for predictions, _ in judged],
-        judged[0][1],
-        task.measured,
-        task.score_terms,
+        [predictions for predictions, _ in sides],
+        sides[0][1],
+        task.compute_metrics,
+        scored(task).terms,
         task.main_metric,
-        task.named,
+        task.to_labels,
         outcomes[0].digests(),
         notes=collapse_notes(name, [outcome.collapse for outcome in outcomes]),
     )
@@ -202,7 +203,9 @@ def _check_same_examples(systems: Sequence[System]) -> None:
                 "systems on the same examples"
             )
         pairs = zip(
-            first.digests or first.named(first.references), other.digests or other.named(other.references), strict=True
+            first.digests or first.to_labels(first.references),
+            other.digests or other.to_labels(other.references),
+            strict=True,
         )
         different = [number for number, (one, two) in enumerate(pairs) if one != two]
         if different:
@@ -260,7 +263,7 @@ def _of_folds(system: System, measure: Measure) -> list[float]:
 
 def _disagreements(a: System, b: System) -> tuple[Agreement, list[dict[str, Any]], list[dict[str, Any]]]:
     """Returns the counts of right examples of the first runs, and those that A alone and B alone gets right."""
-    gold, named_a, named_b = a.named(a.references), a.named(a.runs[0]), b.named(b.runs[0])
+    gold, named_a, named_b = a.to_labels(a.references), a.to_labels(a.runs[0]), b.to_labels(b.runs[0])
     answers = [list(map(_comparable, each)) for each in (named_a, named_b, gold)]
     only_a: list[dict[str, Any]] = []
     only_b: list[dict[str, Any]] = []

@@ -14,6 +14,7 @@ import numpy as np
 
 from bertkit.errors import CheckpointError, DataError
 from bertkit.inference.predictor import build_predictor, load_task
+from bertkit.inference.scored import scored
 from bertkit.json_text import dumps
 from bertkit.placement.resolve import EVALUATION_PRECISION
 from bertkit.progress import unreported
@@ -49,18 +50,18 @@ class Outcome:
         """Returns the predictions, one per example."""
         return self.task.decode(self.outputs, self.features, self.examples)
 
-    def judged(self) -> tuple[Sequence[Any], Sequence[Any]]:
-        """Returns predictions and references in the form of the metric, see `Task.judged`; computed once."""
-        return self._judged
+    def predictions_and_references(self) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Returns predictions and references in the form of the metric, as the method of the task; computed once."""
+        return self._predictions_and_references
 
     @cached_property
-    def _judged(self) -> tuple[Sequence[Any], Sequence[Any]]:
-        return self.task.judged(self.outputs, self.features, self.examples)
+    def _predictions_and_references(self) -> tuple[Sequence[Any], Sequence[Any]]:
+        return self.task.predictions_and_references(self.outputs, self.features, self.examples)
 
     @cached_property
     def collapse(self) -> str | None:
         """Description of the predictions of a collapsed model, as "all predictions are 'good'"; None for others."""
-        return self.task.collapse(self.outputs, self.features, self.examples)
+        return scored(self.task).collapse(self.outputs, self.features, self.examples)
 
     def digests(self) -> list[str]:
         """Returns a digest of each example, by which the same example in another run is recognized."""

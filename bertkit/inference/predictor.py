@@ -19,6 +19,7 @@ from bertkit.inference.ensemble import EnsembleModel, is_ensemble, members_of
 from bertkit.inference.forward import forward_in_batches
 from bertkit.inference.onnx_model import OnnxModel, is_onnx
 from bertkit.inference.run_data import data_of_run
+from bertkit.inference.scored import scored
 from bertkit.inference.texts import list_of_texts
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.placement.resolve import Precision, inference_device, inference_dtype
@@ -323,4 +324,4 @@ def evaluate(
     features, cut = _encoded(task, found, predictor.tokenizer)
     results = predictor.outputs(features), features, columns_of_rows
     metrics = {f"eval_{name}": value for name, value in task.score(*results).items()}
-    return Evaluation(metrics, len(found.examples), found.source, asdict(cut), task.collapse(*results))
+    return Evaluation(metrics, len(found.examples), found.source, asdict(cut), scored(task).collapse(*results))

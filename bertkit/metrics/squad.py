@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from bertkit.errors import DataError
 
 Scores = dict[str, float]
@@ -141,6 +143,30 @@ def squad_v2(
         value, threshold = best_threshold(of_questions, texts, odds, answerable)
         results |= {f"best_{name}": value, f"best_{name}_thresh": threshold}
     return results
+
+
+def question_scores(
+    texts: Sequence[str], answers: Sequence[Mapping[str, Any]], may_be_unanswerable: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Computes exact match and F1 of each question in [0, 1], (N,) each.
+
+    Args:
+        texts: predicted texts; empty for no answer.
+        answers: the answers of each question, ``text`` empty for none.
+        may_be_unanswerable: score by the rules of SQuAD 2.0 instead of 1.1.
+    """
+    scores = []
+    for text, of_question in zip(texts, answers, strict=True):
+        known = list(of_question["text"])
+        if may_be_unanswerable and not text and known:  # nothing to compare, not even with "the"
+            scores.append((0.0, 0.0))
+            continue
+        if may_be_unanswerable:
+            known = [each for each in known if normalized(each)] or [""]
+        score = f1_or_both_empty if may_be_unanswerable else f1
+        scores.append((best(exact, text, known), best(score, text, known)))
+    both = np.array(scores, dtype=np.float64).reshape(-1, 2)
+    return both[:, 0], both[:, 1]
 
 
 def _check_ids(texts: Mapping[str, str], references: Sequence[Mapping[str, Any]], consequence: str) -> None:

@@ -10,19 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from bertkit.errors import DataError
 from bertkit.inference.outcomes import Outcome
+from bertkit.inference.scored import scored
 from bertkit.metrics import score_range
-from bertkit.metrics.intervals import score_interval
+from bertkit.metrics.intervals import Measure, score_interval
 from bertkit.progress import counted, duration, is_score
-from bertkit.reporting.curves import curve_section, not_finite, readable, still_falls, upper_first, without_classes
+from bertkit.reporting.curves import curve_section, points, without_classes
+from bertkit.reporting.parts import Cell, Chart, DataTable, Mistake, Section, upper_first
+from bertkit.reporting.remarks import not_finite, readable, still_falls
+from bertkit.reporting.reported import reported, sides_of
 from bertkit.reporting.run_files import RunFiles
 from bertkit.reporting.texts import number
 from bertkit.sharing.model_card import without_paths
-from bertkit.tasks.report_charts import bar_chart
-from bertkit.tasks.report_parts import MOST_MISTAKES, Cell, Chart, DataTable, Mistake, Section
 
 _GROUPS = 5  # of lengths of texts
+_MOST_SCORES = 12
 _HIDDEN = "left out, since they may quote texts of the data"
 
 
@@ -43,11 +45,6 @@ class Score:
     high: float | None = None
     is_main: bool = False
 
-    @property
-    def title(self) -> str:
-        """Name for a heading."""
-        return readable(self.name)
-
 
 @dataclass(frozen=True)
 class Content:
@@ -63,7 +60,7 @@ class Content:
         data: table of the data, None without any.
         warnings: warnings and notes of the run.
         sections: charts and tables.
-        mistakes: the surest wrong predictions.
+        mistakes: the most confident wrong predictions.
         results: table of all results, None without any.
     """
 
@@ -79,18 +76,6 @@ class Content:
     results: DataTable | None = None
     remarks: tuple[str, ...] = ()
 
-    @property
-    def heading_of_mistakes(self) -> str:
-        """Sentence above the wrong predictions; an empty text without any."""
-        number = len(self.mistakes)
-        if not number:
-            return ""
-        if self.mistakes[0].measure == "error":
-            return f"{counted(number, 'prediction')}, {'those with' if number > 1 else 'with'} the largest error first."
-        if number == MOST_MISTAKES:
-            return f"The {number} wrong predictions that the model is surest of."
-        return f"{counted(number, 'wrong prediction')}{', the surest first' if number > 1 else ''}."
-
 
 def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool, finished: bool) -> Content:
     """Collects the content of a report.
@@ -101,46 +86,32 @@ def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool, finished:
         texts: whether texts of the data may be shown.
         finished: whether the run is finished.
     """
-    notices = []
-    if not finished:
-        done = f"after step {run.step:,} of {run.max_steps:,}" if run.step and run.max_steps else "before its first log"
-        notices.append(
-            f"This run has not finished: the report shows its last checkpoint, {done}. Continue the run with --resume."
-        )
-    if run.changed:
-        notices.append(f"{without_paths(run.changed)}")
-    notices += not_finite(run.history)
-    main = outcome.task.main_metric if outcome is not None else None
-    if outcome is not None and outcome.collapse:
-        predictions = outcome.collapse if texts else "the predictions for all examples are the same"
-        notices.append(f"This run has collapsed: {predictions} on the validation set.")
+    main, view = (None, None) if outcome is None else (outcome.task.main_metric, reported(outcome.task))
     curves = curve_section(run.history, main, run.record.get("baselines", {}), run.record.get("phases", ()))
     sections = [] if curves is None else [curves]
     mistakes: Sequence[Mistake] = ()
-    if outcome is not None:
-        given = (outcome.outputs, outcome.features, outcome.examples)
-        sections += outcome.task.report_sections(*given, outcome.training)
+    if outcome is not None and view is not None:
         by_length = _by_length(outcome)
-        sections += [Section("Lengths", [by_length])] if by_length is not None else []
-        mistakes = outcome.task.mistakes(*given) if texts else ()
+        sections += [*view.sections(outcome), *([] if by_length is None else [Section("Lengths", [by_length])])]
+        mistakes = view.mistakes(outcome) if texts else ()
     remarks = [remark for section in sections for remark in section.remarks]
     if outcome is not None and not _is_highest(run, main):
-        remarks += still_falls(run.history)
+        remarks += still_falls(points(run.history, "eval_loss")[1])
     if run.record.get("kept"):
         remarks.append(upper_first(f"{run.record['kept']}."))
+    warnings = _warnings(run.record)
     if not texts:
-        sections = [_without_texts(section) for section in sections]
-    notes = _warnings(run.record)
-    if notes and not texts:
-        notes = [f"{counted(len(notes), 'warning or note', 'warnings and notes')}, {_HIDDEN}"]
+        sections = [replace(each, parts=[part for part in each.parts if not _has_texts(part)]) for each in sections]
+        number = counted(len(warnings), "warning or note", "warnings and notes")
+        warnings = [f"{number}, {_HIDDEN}"] if warnings else []
     return Content(
         run=run,
         title=_title(run),
-        notices=tuple(notices),
+        notices=tuple(_notices(run, outcome, texts, finished)),
         scores=tuple(_scores(run, outcome, main)),
         facts=_facts(run, finished),
         data=_data(run.record),
-        warnings=tuple(notes),
+        warnings=tuple(warnings),
         sections=tuple(section for section in sections if section.parts),
         mistakes=tuple(mistakes),
         results=_all_results(run.results),
@@ -148,60 +119,63 @@ def content_of(run: RunFiles, outcome: Outcome | None, *, texts: bool, finished:
     )
 
 
+def _notices(run: RunFiles, outcome: Outcome | None, texts: bool, finished: bool) -> list[str]:
+    """Returns the limits of a report, such as an unfinished run, a sentence each."""
+    notices = []
+    if not finished:
+        done = f"after step {run.step:,} of {run.max_steps:,}" if run.step and run.max_steps else "before its first log"
+        notices.append(
+            f"This run has not finished: the report shows its last checkpoint, {done}. Continue the run with --resume."
+        )
+    if run.changed:
+        notices.append(str(without_paths(run.changed)))
+    notices += not_finite(run.history)
+    if outcome is not None and outcome.collapse:
+        predictions = outcome.collapse if texts else "the predictions for all examples are the same"
+        notices.append(f"This run has collapsed: {predictions} on the validation set.")
+    return notices
+
+
 def _title(run: RunFiles) -> str:
     """Returns the name of the task; for pre-training, which has none, that of the recipe."""
     return str(without_paths(getattr(run.recipe.task, "name", run.record.get("recipe", run.recipe.kind))))
 
 
-def _without_texts(section: Section) -> Section:
-    parts = [part for part in section.parts if not (isinstance(part, DataTable) and part.has_texts)]
-    return replace(section, parts=parts)
+def _has_texts(part: Chart | DataTable) -> bool:
+    return isinstance(part, DataTable) and part.has_texts
 
 
 # ---- scores ---------------------------------------------------------------------------------------------------------
 
 
-def measure_of(outcome: Outcome, name: str) -> Any:
-    """Returns the function that computes a metric of predictions and references; NaN where it is undefined."""
-    return lambda predictions, references: float(outcome.task.measured(predictions, references)[name])
-
-
-def judged_of(outcome: Outcome) -> tuple[Sequence[Any], Sequence[Any]] | None:
-    """Returns predictions and references in the form of the metric; None if the task does not define them."""
-    try:
-        return outcome.judged()
-    except DataError:
-        return None
-
-
-def measured_metric(outcome: Outcome, judged: tuple[Sequence[Any], Sequence[Any]]) -> str:
-    """Returns the metric that selections of examples are compared by: the main one, or the first one of `measured`."""
-    known = outcome.task.measured(*judged)
-    return outcome.task.main_metric if outcome.task.main_metric in known else next(iter(known))
-
-
 def _scores(run: RunFiles, outcome: Outcome | None, main: str | None) -> list[Score]:
     """Returns the scores of the first validation set with their intervals, the main one first."""
-    found = {key.removeprefix("eval_"): value for key, value in run.results.items() if key.startswith("eval_")}
-    chosen = [key for key in found if is_score(key) and not key.endswith(("total", "thresh"))]
-    found = {key: found[key] for key in without_classes(chosen, main)}
+    results = {key.removeprefix("eval_"): value for key, value in run.results.items() if key.startswith("eval_")}
+    names = without_classes(filter(is_score, results), main)
     intervals: dict[str, tuple[float | None, float | None]] = {}
-    shown = list(found)
-    if outcome is not None and (judged := judged_of(outcome)) is not None:
-        known = outcome.task.measured(*judged)
-        usual = measured_metric(outcome, judged)
-        for name in known:
-            terms = outcome.task.score_terms(name, *judged)
-            if name in found and (terms is not None or name == usual):
-                interval = score_interval(*judged, measure_of(outcome, name), terms) or (None, None)
+    sides = None if outcome is None else sides_of(outcome)
+    if outcome is not None and sides is not None:
+        known = outcome.task.compute_metrics(*sides)
+        for name in filter(known.__contains__, names):
+            terms = scored(outcome.task).terms(name, *sides)
+            if terms is not None or name == _compared_metric(outcome, known):
+                interval = score_interval(*sides, _measure_of(outcome, name), terms) or (None, None)
                 intervals[name] = _with_width(interval)
-        suffixes = tuple(key for key in found if any(key.startswith(f"{name}_") for name in known))
-        shown = [key for key in found if key in known or key == main or key in suffixes or key.startswith("ece")]
-        shown = shown if len(shown) <= 12 else [key for key in shown if key in known or key == main][:12]
-        shown = ["loss", *shown] if "loss" in found and "loss" not in shown else shown
-    order = sorted(shown, key=lambda key: (key != main, key not in intervals, key == "loss"))
-    none = (None, None)
-    return [Score(key, found[key], *intervals.get(key, none), is_main=key == main) for key in order]
+        first = [name for name in names if name in known or name in (main, "loss")]
+        others = [name for name in names if name.startswith(("ece", *(f"{each}_" for each in known)))]
+        names = list(dict.fromkeys([*first, *others]))[: max(len(first), _MOST_SCORES)]
+    order = sorted(names, key=lambda name: (name != main, name not in intervals, name == "loss"))
+    return [Score(name, results[name], *intervals.get(name, (None, None)), is_main=name == main) for name in order]
+
+
+def _measure_of(outcome: Outcome, name: str) -> Measure:
+    """Returns the function that computes a metric of predictions and references; NaN where it is undefined."""
+    return lambda predictions, references: float(outcome.task.compute_metrics(predictions, references)[name])
+
+
+def _compared_metric(outcome: Outcome, known: Mapping[str, float]) -> str:
+    """Returns the metric that selections of examples are compared by: the main one if it is known, else the first."""
+    return outcome.task.main_metric if outcome.task.main_metric in known else next(iter(known))
 
 
 def _with_width(interval: tuple[float | None, float | None]) -> tuple[float | None, float | None]:
@@ -216,11 +190,10 @@ def _is_highest(run: RunFiles, name: str | None) -> bool:
     return name in scores and run.results[f"eval_{name}"] == score_range(str(name), scores)[1]
 
 
-def _by_length(outcome: Outcome) -> Chart | None:
+def _by_length(outcome: Outcome) -> DataTable | None:
     """Returns the score by length of the texts, in groups of about the same size."""
-    judged = judged_of(outcome)
-    columns = outcome.task.texts_of(outcome.examples)
-    if judged is None or not columns:
+    sides, columns = sides_of(outcome), outcome.task.texts_of(outcome.examples)
+    if sides is None or not columns:
         return None
     lengths = np.array([sum(len(text.split()) for text in row) for row in zip(*columns.values(), strict=True)])
     if len(lengths) < 2 * _GROUPS:
@@ -228,19 +201,14 @@ def _by_length(outcome: Outcome) -> Chart | None:
     borders = np.unique(np.quantile(lengths, np.linspace(0, 1, _GROUPS + 1), method="nearest"))
     if len(borders) < 3:
         return None
-    name, bars = measured_metric(outcome, judged), []
-    for place, (low, high) in enumerate(pairwise(borders.tolist())):
-        is_last = place == len(borders) - 2
-        rows = np.flatnonzero((lengths >= low) & ((lengths <= high) if is_last else (lengths < high))).tolist()
-        top = int(high) if is_last else int(high) - 1
-        value = outcome.task.measured(*([side[row] for row in rows] for side in judged)).get(name, math.nan)
-        if math.isfinite(value):
-            bars.append((f"{int(low)}" if top <= low else f"{int(low)}–{top}", float(value), len(rows)))
-    _, highest = score_range(name, outcome.task.measured(*judged))
-    if highest is not None and any(value > highest for _, value, _ in bars):
-        highest = None
-    title = f"Score by length of the text: {readable(name)}"
-    return bar_chart("text-length", title, bars, labels=("words", readable(name)), highest=highest) if bars else None
+    name = _compared_metric(outcome, outcome.task.compute_metrics(*sides))
+    rows: list[tuple[Cell, ...]] = []
+    for low, end in pairwise([*map(int, borders[:-1]), int(borders[-1]) + 1]):
+        chosen = np.flatnonzero((lengths >= low) & (lengths < end)).tolist()
+        value = outcome.task.compute_metrics(*([side[row] for row in chosen] for side in sides)).get(name, math.nan)
+        words = f"{low}" if end - low == 1 else f"{low}–{end - 1}"
+        rows.append((words, float(value) if math.isfinite(value) else None, len(chosen)))
+    return DataTable("Score by length of the text", ("words", readable(name), "examples"), rows)
 
 
 # ---- facts ----------------------------------------------------------------------------------------------------------
@@ -310,8 +278,8 @@ def _data(record: Mapping[str, Any]) -> DataTable | None:
 
 def _warnings(record: Mapping[str, Any]) -> list[str]:
     notes = [f"{name}: {note}" for name, facts in record.get("data", {}).items() for note in facts.get("notes", ())]
-    said = [line for line in record.get("warnings", ()) if line not in notes]
-    return [str(without_paths(note)) for note in (*said, *notes)]
+    printed = [line for line in record.get("warnings", ()) if line not in notes]
+    return [str(without_paths(note)) for note in (*printed, *notes)]
 
 
 def _all_results(results: Mapping[str, float]) -> DataTable | None:

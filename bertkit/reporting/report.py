@@ -8,12 +8,12 @@ from pathlib import Path
 from bertkit.errors import RecipeError
 from bertkit.files import check_new_file, into_folder, write_whole
 from bertkit.inference.outcomes import Outcome, outcome_of
+from bertkit.reporting.comparison import comparison_of
 from bertkit.reporting.content import Content, card_parts, content_of
-from bertkit.reporting.page import DrawnRun, draw_run, render
+from bertkit.reporting.page import draw_run, render
+from bertkit.reporting.parts import Chart
 from bertkit.reporting.run_files import RunFiles, read_run
-from bertkit.reporting.side_by_side import side_by_side
 from bertkit.sharing.card_facts import CardReport
-from bertkit.tasks.report_parts import Chart
 from bertkit.tasks.splits import FineTuningData
 
 REPORT, FIGURES = "report.html", "figures"
@@ -46,26 +46,23 @@ def report(*runs: str | Path, output: str | Path | None = None, texts: bool = Tr
         raise RecipeError("report: give one or more run directories")
     if len({folder.resolve() for folder in folders}) < len(folders):
         raise RecipeError("report: give each run once")
-    found = [read_run(folder) for folder in folders]
-    target = Path(output) if output is not None else None
-    if target is None and len(folders) > 1:
-        target = Path(REPORT)
+    files = [read_run(folder) for folder in folders]
+    target = Path(output) if output is not None else Path(REPORT) if len(folders) > 1 else None
     if target is not None:
         check_new_file(target, f"--output {target}")
-    outcomes = [_outcome(run) for run in found]
+    outcomes = [_outcome(run) for run in files]
     contents = [
         content_of(run, outcome, texts=texts, finished=run.is_finished)
-        for run, outcome in zip(found, outcomes, strict=True)
+        for run, outcome in zip(files, outcomes, strict=True)
     ]
-    if len(contents) == 1:
-        drawn = draw_run(contents[0], "run", with_png=target is None)
-        page = render(contents[0].title, [drawn])
-        return _write(folders[0], page, drawn) if target is None else _write_page(target, page)
+    if target is None:
+        return _write(folders[0], contents[0])
     names = _names(folders)
-    comparison = side_by_side(names, contents, outcomes)
-    pages = [draw_run(content, f"run{number}") for number, content in enumerate(contents, start=1)]
-    assert target is not None
-    return _write_page(target, render(" · ".join(names), pages, comparison))
+    comparison = comparison_of(names, contents, outcomes) if len(contents) > 1 else None
+    title = contents[0].title if comparison is None else " · ".join(names)
+    drawn = [draw_run(content, f"run{number}") for number, content in enumerate(contents, start=1)]
+    write_whole(target, render(title, drawn, comparison))
+    return target
 
 
 def report_finished_run(folder: Path, outcome: Outcome | None) -> CardReport:
@@ -79,12 +76,7 @@ def report_finished_run(folder: Path, outcome: Outcome | None) -> CardReport:
         What the model card shows of it.
     """
     content = content_of(read_run(folder), outcome, texts=True, finished=True)
-    drawn = draw_run(content, "run", with_png=True)
-    _write(folder, render(content.title, [drawn]), drawn)
-    return _for_card(content)
-
-
-def _for_card(content: Content) -> CardReport:
+    _write(folder, content)
     chart, table = card_parts(content.sections)
     if chart is None and content.sections:  # pre-training: the first curves
         chart = next((part for part in content.sections[0].parts if isinstance(part, Chart)), None)
@@ -116,17 +108,14 @@ def _names(folders: Sequence[Path]) -> list[str]:
     return list(map(str, folders))
 
 
-def _write(folder: Path, page: str, drawn: DrawnRun) -> Path:
-    """Writes the page and the figures into a run directory."""
+def _write(folder: Path, content: Content) -> Path:
+    """Writes the page and the figures of a run into its directory."""
+    drawn = draw_run(content, "run1", with_png=True)
+    page = render(content.title, [drawn])
     with into_folder(folder) as draft:
         (draft / REPORT).write_text(page, encoding="utf-8")
         if drawn.pictures:
             (draft / FIGURES).mkdir()
         for name, picture in drawn.pictures.items():
-            (draft / FIGURES / f"{name}.png").write_bytes(picture)
+            (draft / FIGURES / f"{name}.png").write_bytes(picture.png)
     return folder / REPORT
-
-
-def _write_page(path: Path, page: str) -> Path:
-    write_whole(path, page)
-    return path

@@ -15,9 +15,8 @@ from bertkit.tasks.registry import load_recipe
 
 _COMMAND = re.compile(r"^# Resolved from .*\. To repeat the run: (.+)$")
 _CHANGED = re.compile(r"^# (Resumed, and .+)$")
+_STATE = "trainer_state.json"
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
-_OBJECTS = ("data", "truncation", "placement", "hardware", "versions", "baselines")  # keys of run.json
-_LISTS = ("warnings", "phases")
 _NUMBERS = ("train_runtime", "train_tokens_per_second", "num_input_tokens_seen", "eval_runtime")  # of an entry of a log
 
 
@@ -50,11 +49,6 @@ class RunFiles:
     def is_finished(self) -> bool:
         """Returns whether the run has written all its files."""
         return self.record.get("finished") is True
-
-    @property
-    def name(self) -> str:
-        """Name of the directory."""
-        return self.folder.resolve().name
 
 
 def read_run(place: str | Path) -> RunFiles:
@@ -97,49 +91,42 @@ def read_run(place: str | Path) -> RunFiles:
 
 
 def _state(folder: Path) -> Mapping[str, Any]:
-    """Returns the state of the Trainer at the end of the run, or at its last checkpoint."""
-    if (folder / "trainer_state.json").is_file():
-        return _checked_state(folder / "trainer_state.json")
-    checkpoints = [
-        (int(found[1]), path) for path in folder.iterdir() if (found := _CHECKPOINT.fullmatch(path.name)) is not None
-    ]
-    for _, path in sorted(checkpoints, reverse=True):
-        if (path / "trainer_state.json").is_file():
-            return _checked_state(path / "trainer_state.json")
-    return {}
-
-
-def _checked_state(path: Path) -> Mapping[str, Any]:
-    """Returns a state whose steps are integers and whose log has entries; raises DataError for others."""
+    """Returns the state of the Trainer at the end of the run, or at its last checkpoint; empty without any."""
+    checkpoints = [(int(match[1]), path) for path in folder.iterdir() if (match := _CHECKPOINT.fullmatch(path.name))]
+    places = [folder, *(path for _, path in sorted(checkpoints, reverse=True))]
+    path = next((each / _STATE for each in places if (each / _STATE).is_file()), folder / _STATE)
     state = _json(path)
     history = state.get("log_history", [])
-    is_log = isinstance(history, list) and all(isinstance(entry, dict) for entry in history)
-    if not is_log or not all(isinstance(entry.get(key, 0), (int, float)) for entry in history for key in _NUMBERS):
+    if not isinstance(history, list) or not all(
+        isinstance(entry, dict) and all(isinstance(entry.get(key, 0), (int, float)) for key in _NUMBERS)
+        for entry in history
+    ):
         raise _damaged(path, "log_history is not a list of logged numbers")
-    for key in ("global_step", "max_steps"):
-        if not isinstance(state.get(key, 0), int):
-            raise _damaged(path, f"{key} is no number of steps")
+    _check(path, state, int, "global_step", "max_steps")
     return state
 
 
 def _record(path: Path) -> Mapping[str, Any]:
     record = _json(path)
-    kinds = [(key, dict, "an object") for key in _OBJECTS] + [(key, list, "a list") for key in _LISTS]
-    for key, kind, name in kinds:
-        if not isinstance(record.get(key, kind()), kind):
-            raise _damaged(path, f"{key} is not {name}")
+    _check(path, record, dict, "data", "truncation", "placement", "hardware", "versions", "baselines")
+    _check(path, record, list, "warnings", "phases")
     for key in ("data", "truncation"):
-        if not all(isinstance(facts, dict) for facts in record.get(key, {}).values()):
-            raise _damaged(path, f"{key} does not hold an object for each split")
+        _check(path, record.get(key, {}), dict, *record.get(key, {}))
     return record
 
 
 def _results(path: Path) -> Mapping[str, float]:
     results = _json(path)
-    wrong = [key for key, value in results.items() if not isinstance(value, (int, float, type(None)))]
-    if wrong:
-        raise _damaged(path, f"{shown(wrong[0])} is no number")
+    _check(path, results, (int, float, type(None)), *results)
     return results
+
+
+def _check(path: Path, values: Mapping[str, Any], kind: type | tuple[type, ...], *keys: str) -> None:
+    """Raises DataError for the first of these keys whose value is of another kind; keys may be missing."""
+    name = "an object" if kind is dict else "a list" if kind is list else "a number"
+    for key in keys:
+        if key in values and not isinstance(values[key], kind):
+            raise _damaged(path, f"{shown(key)} is not {name}")
 
 
 def _json(path: Path) -> dict[str, Any]:
@@ -151,12 +138,12 @@ def _json(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        contents = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise _damaged(path, str(error)) from error
-    if not isinstance(found, dict):
+    if not isinstance(contents, dict):
         raise _damaged(path, "expected one object")
-    return found
+    return contents
 
 
 def _damaged(path: Path, fault: str) -> DataError:

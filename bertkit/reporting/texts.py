@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
-from bertkit.tasks.report_parts import PREDICTED, TRUE, Cell, Mark
+from bertkit.reporting.parts import PREDICTED, TRUE, Cell, Mark
 
 _LONGEST = 700  # characters of a text in the page
 _BEFORE = 150  # characters before the first mark of a longer text
 
 
-@dataclass(frozen=True)
-class Piece:
-    """Part of a text with the same marks.
-
-    Attributes:
-        text: the part.
-        style: empty, ``true``, ``predicted`` or ``both``.
-        label: types of the marks that end with this part.
-    """
+class Piece(NamedTuple):
+    """Part of a text with the same marks, its style (empty, ``true``, ``predicted`` or ``both``), and the types of the
+    marks that end with it."""
 
     text: str
     style: str
@@ -40,19 +34,19 @@ def pieces(text: str, marks: Sequence[Mark]) -> list[Piece]:
         end = min(begin + _LONGEST, len(text))
     borders = {begin, end, *(place for mark in marks for place in (mark.start, mark.end) if begin < place < end)}
     places = sorted(borders)
-    found = []
+    parts = []
     for first, last in pairwise(places):
         covering = [mark for mark in marks if mark.start <= first and mark.end >= last]
         sides = {mark.side for mark in covering}
         style = "both" if sides == {TRUE, PREDICTED} else next(iter(sides), "")
         ending = [mark for mark in covering if mark.end == last and mark.label]
         labels = dict.fromkeys(mark.label for mark in ending)
-        found.append(Piece(text[first:last], style, " / ".join(labels)))
+        parts.append(Piece(text[first:last], style, " / ".join(labels)))
     if begin:
-        found.insert(0, Piece("… ", "", ""))
+        parts.insert(0, Piece("… ", "", ""))
     if end < len(text):
-        found.append(Piece(f" … ({len(text) - (end - begin):,} more characters)", "", ""))
-    return found
+        parts.append(Piece(f" … ({len(text) - (end - begin):,} more characters)", "", ""))
+    return parts
 
 
 def is_number(value: Cell) -> bool:

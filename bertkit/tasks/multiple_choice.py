@@ -18,7 +18,6 @@ import numpy as np
 
 from bertkit import metrics
 from bertkit.errors import CheckpointError, DataError, noted, raise_all, raise_listed
-from bertkit.metrics.terms import Terms, terms_of
 from bertkit.tables import Table
 from bertkit.tables.labels import is_missing, texts
 from bertkit.tasks.arrays import Outputs, labels_of, one_array, padded, softmax
@@ -264,17 +263,16 @@ class MultipleChoiceTask(TableTask):
             for row, scores in zip(softmax(logits), logits, strict=True)
         ]
 
-    def judged(self, outputs: Outputs, features: Columns, examples: Columns) -> tuple[Sequence[Any], Sequence[Any]]:
+    def predictions_and_references(
+        self, outputs: Outputs, features: Columns, examples: Columns
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
         return _of_endings(outputs, features).argmax(axis=-1), features["labels"]
 
     def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
-        return self.measured(*self.judged(outputs, features, examples))
+        return self.compute_metrics(*self.predictions_and_references(outputs, features, examples))
 
-    def measured(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
+    def compute_metrics(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
         return metrics.compute("accuracy", predictions, references)
-
-    def score_terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> Terms | None:
-        return terms_of(name, predictions, references)
 
     def read_input(self, lines: Sequence[str], first: int = 1) -> dict[str, list[Any]]:
         """Parses lines of a context and its endings, separated by tabs."""

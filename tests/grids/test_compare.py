@@ -150,7 +150,7 @@ def test_the_choice_and_collapse_of_a_setting_are_named(grid, predictions, monke
     notes = bertkit.compare(results.output_dir, best).notes
     assert f"{best} has collapsed: all predictions are 'good'" in notes
     outcome = outcome_of(best)
-    gold = outcome.task.named(outcome.judged()[1])
+    gold = outcome.task.to_labels(outcome.predictions_and_references()[1])
     of_file = bertkit.compare(results.output_dir, predictions("gold.jsonl", gold, gold)).notes
     for each in (notes, of_file):
         assert any(f"{results.output_dir}: {results.best} is the best of 2 settings" in note for note in each)
@@ -178,7 +178,7 @@ def test_grids_runs_and_ensembles(grid, tmp_path, table):
     assert (same.by_example.difference, same.by_example.p, same.agreement.mcnemar_p) == (0, 1, 1)
     assert same.by_run.p is None
     outcome = outcome_of(single)
-    gold = outcome.task.named(outcome.judged()[1])
+    gold = outcome.task.to_labels(outcome.predictions_and_references()[1])
     file = tmp_path / "predictions.jsonl"
     file.write_text("".join(json.dumps({"prediction": "good", "gold": label}) + "\n" for label in gold))
     mixed = bertkit.compare(single, file).comparisons[0]

@@ -29,8 +29,8 @@ def scores(predictions, references):
 
 
 def system(name, predictions, **options):
-    named = options.pop("named", lambda values: [["no", "yes"][value] for value in values])
-    return System(name, predictions, GOLD, scores, terms_of, "accuracy", named, **options)
+    to_labels = options.pop("to_labels", lambda values: [["no", "yes"][value] for value in values])
+    return System(name, predictions, GOLD, scores, terms_of, "accuracy", to_labels, **options)
 
 
 def numbers(name, predictions):

@@ -36,6 +36,6 @@ def test_scoring_a_run_changes_no_task(run, monkeypatch):
     outcome = outcomes.outcome_of(run, with_training=True)
     assert (len(outcome.examples["text"]), len(outcome.training["text"])) == (6, 54)
     outcome.decoded()
-    outcome.judged()
+    outcome.predictions_and_references()
     [(task, before)] = loaded
     assert vars(task) == before

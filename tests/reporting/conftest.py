@@ -53,8 +53,8 @@ class Page(HTMLParser):
         self.tags.append(tag)
         self.links += [given[name] or "" for name in ("src", "href", "srcset", "data", "action") if name in given]
         self.ids += [given["id"] or ""] if "id" in given else []
-        if tag == "svg":
-            self.images.append(given.get("aria-label") or "")
+        if tag == "img":
+            self.images.append(given.get("alt") or "")
         if tag == "table":
             self._rows, self._caption = [], ""
         elif tag == "tr":

@@ -17,13 +17,12 @@ from bertkit.errors import CheckpointError, DataError, OutputError, RecipeError
 from bertkit.files import write_json
 from bertkit.inference import predictor
 from bertkit.inference.outcomes import outcome_of
+from bertkit.reporting.comparison import comparison_of
 from bertkit.reporting.content import content_of
 from bertkit.reporting.run_files import read_run
-from bertkit.reporting.side_by_side import side_by_side
 from bertkit.run import directory as run_directory
 from bertkit.tasks.arrays import softmax
 from bertkit.tasks.registry import load_recipe
-from bertkit.tasks.report_parts import Mistake
 
 
 def test_a_run_leaves_a_page_without_links_to_others(hostile_run, page):
@@ -44,7 +43,7 @@ def test_labels_and_texts_are_escaped(hostile_run, page, hostile):
     found = page(hostile_run.output_dir / "report.html")
     assert hostile not in found.source
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in found.source
-    assert "<img" not in found.source
+    assert "<img src=http" not in found.source
     assert hostile in [row[0] for row in found.tables["Scores of each class"]]
     assert len(found.source) < 1_500_000
     assert "x" * 1000 not in found.source
@@ -163,7 +162,7 @@ def test_a_run_from_the_hub_has_its_report(copied):
 
 def shown(path):
     """The text of a page without its pictures: their coordinates have more digits than the numbers that are shown."""
-    source = re.sub(r"<svg.*?</svg>", "", path.read_text(), flags=re.DOTALL)
+    source = re.sub(r'src="data:[^"]*"', "", path.read_text())
     return re.sub(r'data-value="[^"]*"', "", source)
 
 
@@ -243,22 +242,6 @@ def test_remarks_stand_with_the_scores(hostile_run, copied, tmp_path):
         assert "<li>Kept: step 2 of &lt;3&gt;.</li>" in source.read_text()
 
 
-@pytest.mark.parametrize(
-    ("number", "measure", "expected"),
-    [
-        (1, "sureness", "1 wrong prediction."),
-        (2, "sureness", "2 wrong predictions, the surest first."),
-        (100, "sureness", "The 100 wrong predictions that the model is surest of."),
-        (1, "error", "1 prediction, with the largest error first."),
-        (3, "error", "3 predictions, those with the largest error first."),
-    ],
-)
-def test_the_number_of_errors_is_said(hostile_run, number, measure, expected):
-    content = content_of(read_run(hostile_run.output_dir), None, texts=True, finished=True)
-    mistakes = tuple(Mistake(row, 0.5, "a", "b", [], measure=measure) for row in range(number))
-    assert replace(content, mistakes=mistakes).heading_of_mistakes == expected
-
-
 def test_a_resumed_run_records_its_step(hostile_run, tmp_path):
     recipe = load_recipe(hostile_run.output_dir / "recipe.yaml")
     short, whole = (load_recipe(recipe, {"train.max_steps": steps, "train.report": False}) for steps in (2, 4))
@@ -312,7 +295,7 @@ def test_a_collapsed_run_is_named(hostile_run, texts, expected):
     contents = [content_of(run, each, texts=texts, finished=True) for each in outcomes]
     assert expected in contents[0].notices[0]
     assert not contents[1].notices
-    both = side_by_side(["one", "other"], contents, outcomes)
+    both = comparison_of(["one", "other"], contents, outcomes)
     assert both.scores.note == "Collapsed, with the same prediction for all examples: one."
 
 

@@ -7,13 +7,12 @@ import pytest
 from matplotlib.figure import Figure
 
 from bertkit import metrics
-from bertkit.metrics.entities import count_entities
+from bertkit.reporting.classification import class_sections
+from bertkit.reporting.ner import entity_sections, known_texts, span_mistakes
+from bertkit.reporting.parts import Mark
+from bertkit.reporting.question_answering import answer_mistakes, question_sections, threshold_curve
 from bertkit.reporting.texts import pieces
-from bertkit.tasks.classification.report import class_sections
-from bertkit.tasks.ner.report import entity_mistakes, entity_sections, f1_terms, known_texts
 from bertkit.tasks.question_answering.decoding import Decoded, Span
-from bertkit.tasks.question_answering.report import answer_mistakes, question_sections, threshold_curve
-from bertkit.tasks.report_parts import Mark
 
 WORDS = [["Ada", "Lovelace", "in", "London"], ["the", "Times", "of", "Paris"], ["nothing", "here"]]
 TRUE = [["B-PER", "I-PER", "O", "B-LOC"], ["B-ORG", "I-ORG", "O", "B-LOC"], ["O", "O"]]
@@ -22,9 +21,9 @@ OWN = [["B-PER", "O", "O", "B-LOC"], ["O", "B-ORG", "O", "B-ORG"], ["B-LOC", "O"
 
 def drawn(chart):
     """The axes of a chart."""
-    figure = Figure()
-    chart.draw(figure)
-    return figure.axes[0]
+    axes = Figure().subplots()
+    chart.draw(axes)
+    return axes
 
 
 def parts(sections):
@@ -32,38 +31,31 @@ def parts(sections):
 
 
 def test_kinds_of_entity_errors_by_hand():
-    """Two boundaries are wrong, a type is, one is invented, one is right; "London" was in the training data."""
+    """Two boundaries are wrong, a type is, one is spurious, one is right; "London" was in the training data."""
     found = parts(entity_sections(WORDS, TRUE, OWN, False, {"london"}))
-    assert "1 right, 1 wrong type, 2 wrong boundary, 0 wrong type and boundary, 0 missed, 1 invented" in (
-        found["Boundaries and types"].alt
-    )
+    kinds = {"correct": 1, "wrong type": 1, "wrong boundary": 2, "wrong type and boundary": 0, "missing": 0}
+    assert dict(found["Boundaries and types"].rows) == {**kinds, "spurious": 1}
     assert found["Entities by whether training had them"].rows == [
         ("seen in training", 1.0, 1),
         ("not seen in training", 0.0, 3),
     ]
-    assert found["Most frequent invented entities"].rows == [("nothing", "LOC", 1)]
-    assert found["Most frequent invented entities"].has_texts
+    assert found["Most frequent spurious entities"].rows == [("nothing", "LOC", 1)]
+    assert found["Most frequent spurious entities"].has_texts
     rows = {row[0]: row[1:] for row in found["Scores of each type"].rows}
     assert rows["LOC"] == (0.5, 0.5, 0.5, 2, 2)
     assert rows["ORG"] == (0.0, 0.0, 0.0, 1, 2)
-
-
-def test_the_terms_of_f1_are_those_of_seqeval():
-    values, function, *_ = f1_terms(OWN, TRUE, strict=False)
-    score = metrics.compute("seqeval", OWN, TRUE)["overall_f1"]
-    assert float(function(*values.mean(axis=0))) == pytest.approx(score)
-    assert values.sum(axis=0).tolist() == [
-        sum(each[position] for each in count_entities(OWN, TRUE).values()) for position in range(3)
-    ]
+    assert found["Types"].alt == "Confusion matrix of 4 classes: 3 of 5 entities on the diagonal."
 
 
 def test_mistakes_of_entities_mark_both_sides():
     sure = [np.full(len(row), 0.9 - number / 10) for number, row in enumerate(WORDS)]
-    found = entity_mistakes(WORDS, TRUE, OWN, sure, strict=False)
+    found = span_mistakes(WORDS, TRUE, OWN, sure, strict=False)
     assert [each.row for each in found] == [0, 1, 2]
-    assert (found[0].true, found[0].predicted) == ("Ada Lovelace (PER); London (LOC)", "Ada (PER); London (LOC)")
+    assert (found[0].true, found[0].predicted) == ("Ada Lovelace (PER)", "Ada (PER)")
     shown = [(piece.text, piece.style) for piece in pieces(*found[0].texts[0][1:])]
-    assert shown == [("Ada", "both"), (" Lovelace", "true"), (" in ", ""), ("London", "both")]
+    assert shown == [("Ada", "both"), (" Lovelace", "true"), (" in London", "")]
+    [plain, *_] = span_mistakes(WORDS, TRUE, OWN, sure, strict=None)
+    assert (plain.true, plain.predicted) == ("Lovelace (I-PER)", "Lovelace (O)")
     assert known_texts(WORDS, TRUE, False) == {"ada lovelace", "london", "the times", "paris"}
 
 
@@ -81,8 +73,7 @@ DECODED = [decoded("Paris", 5, 1, 4), decoded("Rome", 4, 2), decoded("May", 1, 3
 
 
 def test_the_threshold_curve_has_the_best_score_of_the_metric():
-    odds = np.array([each.null_odds for each in DECODED])
-    at, matches, f1s = threshold_curve(ANSWERS, DECODED, odds)
+    at, matches, f1s = threshold_curve(ANSWERS, DECODED)
     predictions = [
         {"id": str(n), "prediction_text": each.spans[0].text, "no_answer_probability": each.null_odds}
         for n, each in enumerate(DECODED)
@@ -101,9 +92,10 @@ def test_the_threshold_curve_has_the_best_score_of_the_metric():
 
 def test_question_words_and_lengths():
     found = parts(question_sections(["In what city?", "Who?", "How long?", "Name it."], ANSWERS, DECODED, 0.0))
-    alt = found["F1 by question word"].alt
-    assert all(word in alt for word in ("what 100.000 (1)", "who 0.000 (1)", "how 0.000 (1)", "other 100.000 (1)"))
-    assert "no answer 50.000 (2); 1 50.000 (2)" in found["F1 by length of the shortest answer"].alt
+    words = {word: (f1, number) for word, _, f1, number in found["Scores by question word"].rows}
+    assert words == {"what": (100, 1), "who": (0, 1), "how": (0, 1), "other": (100, 1)}
+    lengths = found["Scores by length of the shortest answer"].rows
+    assert [(row[0], *row[2:]) for row in lengths] == [("no answer", 50, 2), ("1", 50, 2)]
 
 
 def test_no_answer_to_an_answer_of_articles_is_wrong():
@@ -131,36 +123,39 @@ def test_the_threshold_of_the_scores_is_in_its_chart():
     assert all(line.get_xdata()[0] <= low for line in axes.get_lines()[:2])  # the scores there are drawn
 
 
-FREQUENCIES = [((11, 14, 44), "linear"), ((2, 50, 900), "log"), ((0, 5, 9), "linear")]
+def test_a_confusion_matrix_has_shares_and_counts():
+    labels, predicted = np.array([0, 0, 0, 1]), np.array([0, 0, 1, 1])
+    chart = parts(class_sections(predicted, np.eye(2)[predicted], labels, ["a", "b"], None))["Confusion matrix"]
+    axes = drawn(chart)
+    assert axes.images[0].get_array().tolist() == [[pytest.approx(2 / 3), pytest.approx(1 / 3)], [0, 1]]
+    assert [text.get_text() for text in axes.texts] == ["2", "1", "0", "1"]
 
 
-@pytest.mark.parametrize(("frequency", "scale"), FREQUENCIES)
-def test_frequencies_of_classes_have_ticks(frequency, scale):
-    labels, names = np.array([0, 1, 2]), ["a", "b", "c"]
-    sections = class_sections(labels, np.eye(3), labels, names, np.array(frequency))
-    axes = drawn(parts(sections)["F1 by frequency of the class"])
-    assert axes.get_xscale() == scale
-    low, high = axes.get_xlim()
-    assert len([tick for tick in axes.get_xticks() if low <= tick <= high]) >= 3
-    assert axes.get_ylim()[0] == 0
+def test_curves_are_those_of_scikit_learn():
+    labels, scores = np.array([0, 1, 0, 1]), np.array([0.1, 0.4, 0.5, 0.8])
+    sections = class_sections((scores > 0.5) * 1, np.stack([1 - scores, scores], axis=1), labels, ["a", "b"], None)
+    found = parts(sections)
+    assert found["ROC"].alt == "ROC, AUC: b 0.750."
+    [line] = drawn(found["ROC"]).get_lines()
+    assert line.get_label() == "b · AUC 0.750"
+    assert found["Precision and recall"].alt == "Precision and recall, AP: b 0.833."
 
 
 def test_a_reliability_diagram_says_what_it_counts():
     labels = np.array([[1, 0], [0, 1], [1, 1]])
     sections = class_sections(labels, labels * 0.9, labels, ["a", "b"], None)
-    below = drawn(parts(sections)["Reliability of the probabilities"]).figure.axes[1]
-    assert below.get_ylabel() == "labels"
-    assert sum(bar.get_height() for bar in below.patches) == labels.size
+    axes = drawn(parts(sections)["Reliability of the probabilities"])
+    assert "share of the labels" in [text.get_text() for text in axes.get_legend().get_texts()]
+    assert sum(bar.get_height() for bar in axes.patches) == pytest.approx(1)
 
 
-def test_wrong_answers_keep_their_marks_in_the_excerpt():
+def test_wrong_answers_are_marked_in_a_part_of_the_context():
     context = f"{'before ' * 100}Rome and {'between ' * 3}May {'after ' * 100}"
     answers = [{"text": ["May"], "answer_start": [context.index("May")]}]
-    [found] = answer_mistakes(["When?"], [context], answers, [decoded("Rome", 4, 2, context.index("Rome"))], None)
-    _, text, marks = found.texts[1]
-    assert {mark.side: text[mark.start : mark.end] for mark in marks} == {"true": "May", "predicted": "Rome"}
-    assert text.startswith("…")
-    assert text.endswith("…")
+    [mistake] = answer_mistakes(["When?"], [context], answers, [decoded("Rome", 4, 2, context.index("Rome"))], None)
+    shown = pieces(*mistake.texts[1][1:])
+    assert {piece.style: piece.text for piece in shown if piece.style} == {"true": "May", "predicted": "Rome"}
+    assert sum(len(piece.text) for piece in shown) < len(context)
 
 
 def test_long_texts_are_cut_around_the_first_mark():

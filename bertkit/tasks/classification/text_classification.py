@@ -16,13 +16,11 @@ import numpy as np
 from bertkit import metrics
 from bertkit.checkpoint.labels import label_fields
 from bertkit.errors import DataError, PlacementError, RecipeError
-from bertkit.metrics.terms import Terms, terms_of
 from bertkit.tables.labels import texts
 from bertkit.tasks.arrays import MOST_PROBABLE, Outputs, labels_of, largest, one_array, padded, softmax
 from bertkit.tasks.base import Task
 from bertkit.tasks.classification.decisions import sigmoid
 from bertkit.tasks.classification.served import ServedClassification
-from bertkit.tasks.report_parts import Mistake, Section, surest
 from bertkit.tasks.splits import Columns, WindowedData
 from bertkit.tasks.truncation import cut_rows
 from bertkit.tasks.windows import encode_in_windows
@@ -260,7 +258,7 @@ class TextClassification(ServedClassification, Task):
         names = [self.task.label_names[label] for label in kept]
         return {"probabilities": dict(zip(names, map(float, probabilities[kept]), strict=True))}
 
-    def judged(self, outputs: Outputs, features: Columns, examples: Columns) -> tuple[Any, Any]:
+    def predictions_and_references(self, outputs: Outputs, features: Columns, examples: Columns) -> tuple[Any, Any]:
         """Returns class ids (N,), 0 and 1 per class (N, C), or numbers (N,)."""
         logits, labels = one_array(outputs), np.asarray(features["labels"])
         predictions = logits[:, 0] if self.problem_type == "regression" else self.predicted(logits)
@@ -269,73 +267,16 @@ class TextClassification(ServedClassification, Task):
         return predictions, labels
 
     def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
-        return self.measured(*self.judged(outputs, features, examples))
+        return self.compute_metrics(*self.predictions_and_references(outputs, features, examples))
 
-    def measured(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
+    def compute_metrics(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
         return metrics.compute(self.task.metric, predictions, references)
 
-    def named(self, values: Sequence[Any]) -> list[Any]:
+    def to_labels(self, values: Sequence[Any]) -> list[Any]:
         names = self.task.label_names
         if self.problem_type == "multi_label_classification":
             return [[names[label] for label in np.flatnonzero(row)] for row in values]
         return [names[int(value)] if names else float(value) for value in values]
-
-    # ---- the report of a run ----------------------------------------------------------------------------------------
-
-    def score_terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> Terms | None:
-        return terms_of(name, predictions, references)
-
-    def report_sections(
-        self, outputs: Outputs, features: Columns, examples: Columns, training: Columns | None
-    ) -> list[Section]:
-        from bertkit.tasks.classification.report import class_sections, regression_sections
-
-        predicted, labels = self.judged(outputs, features, examples)
-        if self.problem_type == "regression":
-            return regression_sections(np.asarray(predicted), labels)
-        names, counts = self.task.label_names, None
-        if training is not None and "labels" in training:
-            known = np.asarray(training["labels"]).astype(np.int64)
-            counts = known.sum(axis=0) if known.ndim == 2 else np.bincount(known, minlength=len(names))
-        return class_sections(predicted, self.probabilities(one_array(outputs)), labels, names, counts)
-
-    def mistakes(self, outputs: Outputs, features: Columns, examples: Columns) -> list[Mistake]:
-        """Returns the surest mistakes: by the probability of the predicted class, for several labels by that of the
-        worst label, and for numbers by the error."""
-        from bertkit.tasks.classification.report import suspected_labels
-
-        predicted, labels = self.judged(outputs, features, examples)
-        logits, suspects = one_array(outputs), None
-        if self.problem_type == "regression":
-            wrong = sureness = np.abs(predicted - labels)
-            shown = [[f"{value:.3f}" for value in values] for values in (labels, predicted)]
-        else:
-            probabilities = self.probabilities(logits)
-            if labels.ndim == 1:
-                wrong, sureness = predicted != labels, probabilities[np.arange(len(labels)), predicted]
-                suspects = suspected_labels(probabilities, labels)
-            else:
-                differs = predicted != labels
-                wrong, sureness = differs.any(axis=1), (np.abs(probabilities - labels) * differs).max(axis=1)
-            shown = [
-                [(", ".join(each) or "(none)") if isinstance(each, list) else str(each) for each in self.named(values)]
-                for values in (labels, predicted)
-            ]
-        columns = self.texts_of(examples)
-        return surest(
-            [
-                Mistake(
-                    int(row),
-                    float(sureness[row]),
-                    shown[0][row],
-                    shown[1][row],
-                    [(column, values[row], ()) for column, values in columns.items()],
-                    suspect=suspects is not None and bool(suspects[row]),
-                    measure="error" if self.problem_type == "regression" else "sureness",
-                )
-                for row in np.flatnonzero(wrong)
-            ]
-        )
 
     def texts_of(self, examples: Columns) -> dict[str, list[str]]:
         return {column: list(examples[column]) for column in self.task.text_columns}

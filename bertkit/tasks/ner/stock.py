@@ -187,8 +187,10 @@ class StockNer(NerTask):
         ]
         return {"words" if self._plain else "entities": found}
 
-    def judged(self, outputs: Outputs, features: Columns, examples: Columns) -> tuple[Sequence[Any], Sequence[Any]]:
-        predicted, references = super().judged(outputs, features, examples)
+    def predictions_and_references(
+        self, outputs: Outputs, features: Columns, examples: Columns
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
+        predicted, references = super().predictions_and_references(outputs, features, examples)
         ids = {name: number for number, name in enumerate(self.task.label_names)}
         return [np.array([ids[tag] for tag in self._tags_of(labels)]) for labels in predicted], references
 

@@ -21,7 +21,6 @@ from bertkit import metrics
 from bertkit.checkpoint.labels import label_fields
 from bertkit.errors import CheckpointError, DataError, noted, raise_all
 from bertkit.metrics.entities import OUTSIDE, find_entities, score_entities, split_tag
-from bertkit.metrics.terms import Terms
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.tables import Table
 from bertkit.tasks.arrays import Outputs, one_array, padded, softmax
@@ -39,8 +38,6 @@ from bertkit.tasks.ner.served import ServedEntities
 from bertkit.tasks.ner.settings import DataSettings, TaskSettings
 from bertkit.tasks.ner.span_tables import SpanTable, with_words
 from bertkit.tasks.ner.words import split_words
-from bertkit.tasks.per_example import collapse_of
-from bertkit.tasks.report_parts import Mistake, Section
 from bertkit.tasks.splits import Columns, ColumnsOf, Split
 from bertkit.tasks.table_data import TableTask
 
@@ -304,24 +301,26 @@ class NerTask(ServedEntities, TableTask):
             )
         return found
 
-    def judged(self, outputs: Outputs, features: Columns, examples: Columns) -> tuple[Sequence[Any], Sequence[Any]]:
+    def predictions_and_references(
+        self, outputs: Outputs, features: Columns, examples: Columns
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
         """Returns the label ids of the words of each sentence."""
         probabilities = self._probabilities(outputs, features, examples)
         return [rows.argmax(axis=-1) for rows in probabilities], examples["labels"]
 
-    def named(self, values: Sequence[Any]) -> list[Any]:
+    def to_labels(self, values: Sequence[Any]) -> list[Any]:
         return list(map(self._tags, values))
 
     def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
-        return self.measured(*self.judged(outputs, features, examples))
+        return self.compute_metrics(*self.predictions_and_references(outputs, features, examples))
 
-    def measured(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
+    def compute_metrics(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
         """Computes ``accuracy`` for plain tags, else ``overall_f1`` and the other scores of `score_entities`, and
         ``entity/PER/f1`` etc. for each type."""
         if self._plain:
             flat, flat_expected = np.concatenate(predictions), np.concatenate(references)
             return metrics.compute("accuracy", flat, flat_expected)
-        scores, counts = score_entities(self.named(predictions), self.named(references), self.task.strict)
+        scores, counts = score_entities(self.to_labels(predictions), self.to_labels(references), self.task.strict)
         of_types = {
             kind: zip(("precision", "recall", "f1"), each.scores(), strict=True) for kind, each in counts.items()
         }
@@ -330,44 +329,6 @@ class NerTask(ServedEntities, TableTask):
     @property
     def weighted_labels(self) -> list[str]:
         return self.task.label_names
-
-    def collapse(self, outputs: Outputs, features: Columns, examples: Columns) -> str | None:
-        """Compares the tags of words, since sentences differ in length."""
-        judged = (self.named(values) for values in self.judged(outputs, features, examples))
-        return collapse_of(*(chain.from_iterable(tags) for tags in judged))
-
-    # ---- the report of a run ----------------------------------------------------------------------------------------
-
-    def score_terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> Terms | None:
-        from bertkit.tasks.ner.report import accuracy_terms, f1_terms
-
-        if self._plain:
-            return accuracy_terms(predictions, references)
-        if name != "overall_f1":
-            return None
-        return f1_terms(self.named(predictions), self.named(references), self.task.strict)
-
-    def report_sections(
-        self, outputs: Outputs, features: Columns, examples: Columns, training: Columns | None
-    ) -> list[Section]:
-        from bertkit.tasks.ner.report import entity_sections, known_texts, tag_sections
-
-        predicted, true = self.judged(outputs, features, examples)
-        if self._plain:
-            return tag_sections(np.concatenate(true), np.concatenate(predicted), self.task.label_names)
-        known, strict = None, self.task.strict
-        if training is not None and "labels" in training:
-            known = known_texts(training["tokens"], self.named(training["labels"]), strict)
-        return entity_sections(examples["tokens"], self.named(true), self.named(predicted), strict, known)
-
-    def mistakes(self, outputs: Outputs, features: Columns, examples: Columns) -> list[Mistake]:
-        from bertkit.tasks.ner.report import entity_mistakes, tag_mistakes
-
-        probabilities = self._probabilities(outputs, features, examples)
-        predicted = [self._tags(rows.argmax(axis=-1)) for rows in probabilities]
-        best = [rows.max(axis=-1, initial=0) for rows in probabilities]
-        columns = examples["tokens"], self.named(examples["labels"]), predicted, best
-        return tag_mistakes(*columns) if self._plain else entity_mistakes(*columns, self.task.strict)
 
     # ---- what users give and get ------------------------------------------------------------------------------------
 

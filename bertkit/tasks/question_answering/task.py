@@ -16,7 +16,6 @@ import numpy as np
 
 from bertkit import metrics
 from bertkit.errors import DataError, noted, raise_all
-from bertkit.metrics.terms import Terms, mean_terms
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.tables import Table, check_disjoint, load_hub_table
 from bertkit.tasks.arrays import Outputs
@@ -29,7 +28,6 @@ from bertkit.tasks.question_answering.questions import ColumnNames, questions_of
 from bertkit.tasks.question_answering.served import ServedAnswers
 from bertkit.tasks.question_answering.settings import DataSettings, TaskSettings
 from bertkit.tasks.question_answering.windows import encode_windows
-from bertkit.tasks.report_parts import Mistake, Section
 from bertkit.tasks.splits import Columns, Split
 from bertkit.tasks.truncation import first_part
 
@@ -238,7 +236,7 @@ class QuestionAnsweringTask(ServedAnswers, Task):
             return None
         return [bool(answers["text"]) for answers in examples["answers"]]
 
-    def judged(
+    def predictions_and_references(
         self, outputs: Outputs, features: Columns, examples: Columns
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Returns predictions and answers in the form of the metrics ``squad`` and ``squad_v2``."""
@@ -256,9 +254,9 @@ class QuestionAnsweringTask(ServedAnswers, Task):
         return predictions, references
 
     def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
-        return self.measured(*self.judged(outputs, features, examples))
+        return self.compute_metrics(*self.predictions_and_references(outputs, features, examples))
 
-    def measured(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
+    def compute_metrics(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
         """Computes SQuAD's metrics in per cent.
 
         Metrics of 2.0 use ``null_score_diff_threshold``; the search for the best threshold uses the best span of every
@@ -267,19 +265,6 @@ class QuestionAnsweringTask(ServedAnswers, Task):
         if self._threshold is None:
             return metrics.compute("squad", predictions, references)
         return metrics.compute("squad_v2", predictions, references, no_answer_threshold=self._threshold)
-
-    def score_terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> Terms | None:
-        from bertkit.tasks.question_answering.report import question_scores
-
-        if name not in ("exact", "exact_match", "f1"):
-            return None
-        threshold = self._threshold
-        texts = [
-            "" if threshold is not None and each["no_answer_probability"] > threshold else each["prediction_text"]
-            for each in predictions
-        ]
-        scores = question_scores(texts, [each["answers"] for each in references], threshold is not None)
-        return mean_terms(scores[name == "f1"], 100.0)
 
     def learn_from(self, evaluation: Mapping[str, float]) -> tuple[Self, str | None]:
         if not self.task.version_2_with_negative:
@@ -301,23 +286,6 @@ class QuestionAnsweringTask(ServedAnswers, Task):
         self, split: str, outputs: Outputs, features: Columns, examples: Columns, folder: Path
     ) -> Path:
         return write_answers(folder, examples["id"], self._decoded(outputs, features, examples), self._threshold)
-
-    # ---- the report of a run ----------------------------------------------------------------------------------------
-
-    def report_sections(
-        self, outputs: Outputs, features: Columns, examples: Columns, training: Columns | None
-    ) -> list[Section]:
-        from bertkit.tasks.question_answering.report import question_sections
-
-        decoded = self._decoded(outputs, features, examples)
-        return question_sections(examples["question"], examples["answers"], decoded, self._threshold)
-
-    def mistakes(self, outputs: Outputs, features: Columns, examples: Columns) -> list[Mistake]:
-        from bertkit.tasks.question_answering.report import answer_mistakes
-
-        questions, contexts, answers = (examples[name] for name in ("question", "context", "answers"))
-        decoded = self._decoded(outputs, features, examples)
-        return answer_mistakes(questions, contexts, answers, decoded, self._threshold)
 
     # ---- predict ----------------------------------------------------------------------------------------------------
 

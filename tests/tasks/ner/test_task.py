@@ -370,7 +370,7 @@ def test_scores_of_a_worked_example(tokenizer):
 def test_a_type_of_any_name_overwrites_no_score(kind):
     def scores(kind: str) -> dict[str, float]:
         names = ["O", f"B-{kind}" if kind else "B", "B-PER"]
-        return NerTask(TaskSettings(scheme="IOB2", label_names=names), DataSettings()).measured(
+        return NerTask(TaskSettings(scheme="IOB2", label_names=names), DataSettings()).compute_metrics(
             [[1, 1, 0]], [[1, 0, 2]]
         )
 

@@ -1,7 +1,4 @@
-"""Parts of a run's report that a task contributes: charts, tables, and wrong predictions.
-
-They are plain data. `bertkit.reporting` draws and escapes them; nothing here is HTML.
-"""
+"""Parts of a report: charts, tables, and wrong predictions. They are plain data, which the page escapes."""
 
 from __future__ import annotations
 
@@ -10,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes
 
 Cell = str | int | float | None
 
 MOST_MISTAKES = 100
-"""Number of wrong predictions in a report, the surest ones."""
+"""Number of wrong predictions in a report."""
 
 TRUE: Final = "true"
 PREDICTED: Final = "predicted"
@@ -30,7 +27,7 @@ class Chart:
         name: name of its file, of lower-case letters, digits and hyphens; unique in a report.
         title: heading.
         alt: what the figure shows, with its main numbers, for readers who do not see it.
-        draw: draws on an empty matplotlib figure, with the style of the report.
+        draw: draws on empty axes of matplotlib, with the style of the report.
         size: width and height in inches.
         note: explanation below the figure.
         for_card: whether the model card shows it.
@@ -39,8 +36,8 @@ class Chart:
     name: str
     title: str
     alt: str
-    draw: Callable[[Figure], None]
-    size: tuple[float, float] = (4.8, 3.2)
+    draw: Callable[[Axes], None]
+    size: tuple[float, float] = (4.4, 3.2)
     note: str = ""
     for_card: bool = False
 
@@ -73,14 +70,12 @@ class Section:
     Attributes:
         title: the heading.
         parts: the charts and tables.
-        note: explanation below the heading.
         remarks: what a reader of the scores must know, such as classes that are never predicted; a sentence each. They
             are shown with the scores.
     """
 
     title: str
     parts: Sequence[Chart | DataTable]
-    note: str = ""
     remarks: Sequence[str] = ()
 
 
@@ -106,25 +101,36 @@ class Mistake:
 
     Attributes:
         row: number of the example, from 0.
-        sureness: number by which mistakes are ranked, the largest first: a probability, or the error of a number.
+        confidence: number by which mistakes are ranked, the largest first: a probability, or the error of a number.
         true, predicted: the reference and the prediction in a few words.
         texts: the texts of the example by column, with their marks.
         suspect: whether the reference itself is probably wrong.
-        measure: what ``sureness`` is, the heading of its column: ``sureness`` or ``error``.
+        measure: what ``confidence`` is, the heading of its column.
     """
 
     row: int
-    sureness: float
+    confidence: float
     true: str
     predicted: str
     texts: Sequence[tuple[str, str, Sequence[Mark]]]
     suspect: bool = False
-    measure: Literal["sureness", "error"] = "sureness"
+    measure: Literal["confidence", "error"] = "confidence"
 
 
-def surest(mistakes: Sequence[Mistake]) -> list[Mistake]:
-    """Returns the first `MOST_MISTAKES`, the surest first; of equally sure ones, by their row.
+def most_confident(mistakes: Sequence[Mistake]) -> list[Mistake]:
+    """Returns the first `MOST_MISTAKES` by confidence, equal ones by their row.
 
     Numbers that differ by rounding count as equal, so that the order is the same on all devices.
     """
-    return sorted(mistakes, key=lambda each: (-round(each.sureness, 4), each.row))[:MOST_MISTAKES]
+    return sorted(mistakes, key=lambda each: (-round(each.confidence, 4), each.row))[:MOST_MISTAKES]
+
+
+def short(text: str, most: int = 18) -> str:
+    """Returns a text for an axis or a cell: one line of at most ``most`` characters."""
+    line = " ".join(text.split()) or "(empty)"
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def upper_first(text: str) -> str:
+    """Returns a text with its first letter in upper case."""
+    return text[:1].upper() + text[1:]

@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from bertkit import metrics
+from bertkit.inference.ner import f1_terms
 from bertkit.inference.predictor import load_task
-from bertkit.tasks.per_example import collapse_of
+from bertkit.inference.scored import collapse_of, scored
+from bertkit.metrics.entities import count_entities
 
 
 @pytest.mark.parametrize(
@@ -48,7 +51,7 @@ def test_other_predictions(predicted, true):
 def test_tasks_describe_their_predictions(fine_tuned, kind, outputs, columns, expected):
     task, _ = load_task(str(fine_tuned(kind)), {})
     columns = {name: np.array(values) for name, values in columns.items()}
-    assert task.collapse(np.array(outputs), columns, columns) == expected
+    assert scored(task).collapse(np.array(outputs), columns, columns) == expected
 
 
 def answers(texts, odds=None):
@@ -83,9 +86,9 @@ UNANSWERABLE = known_answers(["red house"], [], ["cat"], [])
 )
 def test_terms_give_the_scores_of_the_task(fine_tuned, kind, predictions, references, names):
     task, _ = load_task(str(fine_tuned(kind)), {})
-    scores = task.measured(predictions, references)
+    scores = task.compute_metrics(predictions, references)
     for name in names:
-        terms = task.score_terms(name, predictions, references)
+        terms = scored(task).terms(name, predictions, references)
         assert float(terms.function(*terms.values.mean(axis=0))) == pytest.approx(scores[name])
         assert 0 < scores[name] < terms.bounds[1]
 
@@ -94,6 +97,16 @@ def test_terms_give_the_scores_of_the_task(fine_tuned, kind, predictions, refere
 def test_tags_are_compared_by_word(fine_tuned, monkeypatch, second, expected):
     """Sentences of one and two words."""
     task, _ = load_task(str(fine_tuned("entities")), {})
-    judged = [np.array([0]), np.array(second)], [[0], [1, 2]]
-    monkeypatch.setattr(task, "judged", lambda *columns: judged)
-    assert task.collapse(None, {}, {}) == expected
+    sides = [np.array([0]), np.array(second)], [[0], [1, 2]]
+    monkeypatch.setattr(task, "predictions_and_references", lambda *columns: sides)
+    assert scored(task).collapse(None, {}, {}) == expected
+
+
+def test_terms_of_f1_are_those_of_seqeval():
+    true = [["B-PER", "I-PER", "O", "B-LOC"], ["B-ORG", "I-ORG", "O", "B-LOC"], ["O", "O"]]
+    own = [["B-PER", "O", "O", "B-LOC"], ["O", "B-ORG", "O", "B-ORG"], ["B-LOC", "O"]]
+    values, function, *_ = f1_terms(own, true, strict=False)
+    assert float(function(*values.mean(axis=0))) == pytest.approx(metrics.compute("seqeval", own, true)["overall_f1"])
+    assert values.sum(axis=0).tolist() == [
+        sum(each[position] for each in count_entities(own, true).values()) for position in range(3)
+    ]

@@ -9,12 +9,13 @@ from typing import Any
 from bertkit.inference.comparison import compare_systems, system_of
 from bertkit.inference.outcomes import Outcome
 from bertkit.metrics.pretraining import TOKENS
-from bertkit.reporting.content import Content, judged_of
-from bertkit.reporting.curves import overlaid, readable
-from bertkit.reporting.page import DrawnSection, draw_section
+from bertkit.reporting.content import Content, Score
+from bertkit.reporting.curves import overlaid
+from bertkit.reporting.parts import Cell, DataTable, Section
+from bertkit.reporting.remarks import readable
+from bertkit.reporting.reported import sides_of
 from bertkit.reporting.texts import number
 from bertkit.sharing.model_card import without_paths
-from bertkit.tasks.report_parts import Cell, DataTable
 
 _BLOCKS = ("task", "model", "data", "train")
 _CURVES = ("loss", "eval_loss")
@@ -22,33 +23,27 @@ _TOKEN_LOSSES = tuple(names[0] for names in TOKENS.values())
 
 
 @dataclass(frozen=True)
-class Difference:
-    """Difference between a run and the first one, in words."""
-
-    title: str
-    text: str
-
-
-@dataclass(frozen=True)
-class SideBySide:
+class RunComparison:
     """Comparison of runs.
 
     Attributes:
         names: name of each run.
         scores: a row per metric, a column per run.
-        differences: each further run compared with the first one.
+        differences: each further run compared with the first one: both names, and the answers in words.
         settings: recipe values that differ.
         curves: curves of all runs in the same charts; None without any.
     """
 
     names: tuple[str, ...]
     scores: DataTable
-    differences: tuple[Difference, ...]
+    differences: tuple[tuple[str, str], ...]
     settings: DataTable
-    curves: DrawnSection | None
+    curves: Section | None
 
 
-def side_by_side(names: Sequence[str], contents: Sequence[Content], outcomes: Sequence[Outcome | None]) -> SideBySide:
+def comparison_of(
+    names: Sequence[str], contents: Sequence[Content], outcomes: Sequence[Outcome | None]
+) -> RunComparison:
     """Compares runs.
 
     Args:
@@ -57,30 +52,26 @@ def side_by_side(names: Sequence[str], contents: Sequence[Content], outcomes: Se
         outcomes: outputs of their models; None for runs without any.
     """
     values = [{score.name: score for score in content.scores} for content in contents]
-    metrics = list(dict.fromkeys(name for of_run in values for name in of_run))
-    rows = [(readable(name), *(_cell(of_run.get(name)) for of_run in values)) for name in metrics]
+    metrics = dict.fromkeys(name for of_run in values for name in of_run)
     history = {name: content.run.history for name, content in zip(names, contents, strict=True)}
-    main = next((outcome.task.main_metric for outcome in outcomes if outcome is not None), None)
-    curves = overlaid(history, dict.fromkeys([*_CURVES, *([f"eval_{main}"] if main else []), *_TOKEN_LOSSES]))
-    return SideBySide(
+    main = [f"eval_{outcome.task.main_metric}" for outcome in outcomes if outcome is not None][:1]
+    return RunComparison(
         names=tuple(names),
         scores=DataTable(
             "Scores on the validation set, with 95 % intervals over its examples",
             ("metric", *names),
-            rows,
+            [(readable(name), *(_cell(of_run.get(name)) for of_run in values)) for name in metrics],
             note=_collapsed(names, outcomes),
         ),
         differences=tuple(_differences(names, outcomes)),
         settings=DataTable("Settings", ("setting", *names), _settings([content.run.recipe for content in contents])),
-        curves=None if curves is None else draw_section(curves, "all"),
+        curves=overlaid(history, dict.fromkeys([*_CURVES, *main, *_TOKEN_LOSSES])),
     )
 
 
-def _cell(score: Any) -> str | None:
-    if score is None:
-        return None
-    if score.value is None:
-        return "undefined"
+def _cell(score: Score | None) -> str | None:
+    if score is None or score.value is None:
+        return None if score is None else "undefined"
     interval = "" if score.low is None else f"  [{number(score.low)}, {number(score.high)}]"
     return f"{number(score.value)}{interval}"
 
@@ -92,7 +83,7 @@ def _collapsed(names: Sequence[str], outcomes: Sequence[Outcome | None]) -> str:
     return f"Collapsed, with the same prediction for all examples: {', '.join(collapsed)}." if collapsed else ""
 
 
-def _differences(names: Sequence[str], outcomes: Sequence[Outcome | None]) -> list[Difference]:
+def _differences(names: Sequence[str], outcomes: Sequence[Outcome | None]) -> list[tuple[str, str]]:
     """Returns the answers to the questions of `bertkit.compare` for each further run, or why there are none."""
     first = outcomes[0]
     refusals = [_refusal(first, other) for other in outcomes[1:]]
@@ -106,7 +97,7 @@ def _differences(names: Sequence[str], outcomes: Sequence[Outcome | None]) -> li
         systems = [system_of(name, [outcome]) for name, outcome in ((names[0], first), *compared)]
         sentences = {each.b: f"{each.models} {each.settings}" for each in compare_systems(systems).comparisons}
     return [
-        Difference(f"A: {names[0]}, B: {name}.", sentences.get(name, refusal))
+        (f"A: {names[0]}, B: {name}.", sentences.get(name, refusal))
         for name, refusal in zip(names[1:], refusals, strict=True)
     ]
 
@@ -119,7 +110,7 @@ def _refusal(a: Outcome | None, b: Outcome | None) -> str:
         return "not compared, since the runs have different tasks."
     if a.digests() != b.digests():
         return "not compared, since the runs have different validation examples."
-    if judged_of(a) is None or judged_of(b) is None:
+    if sides_of(a) is None or sides_of(b) is None:
         return "not compared, since the task does not score single examples."
     return ""
 
@@ -131,9 +122,9 @@ def _settings(recipes: Sequence[Any]) -> list[tuple[Cell, ...]]:
     for block in _BLOCKS:
         values: list[Mapping[str, Any]] = [each[block] for each in blocks]
         for key in sorted({key for each in values for key in each}):
-            given = [each.get(key) for each in values]
-            if any(value != given[0] for value in given):
-                rows.append((f"{block}.{key}", *(str(without_paths(_plain(value))) for value in given)))
+            of_runs = [each.get(key) for each in values]
+            if any(value != of_runs[0] for value in of_runs):
+                rows.append((f"{block}.{key}", *(str(without_paths(_plain(value))) for value in of_runs)))
     return rows
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
-from bertkit.tasks.classification.report import class_sections, regression_sections
-from bertkit.tasks.ner.report import entity_sections, tag_sections
-from bertkit.tasks.report_remarks import hardly_different, near_chance, never_predicted
+from bertkit.reporting.classification import class_sections, regression_sections
+from bertkit.reporting.ner import entity_sections
+from bertkit.reporting.remarks import hardly_different, near_chance, never_predicted, not_finite, still_falls
 
 
 @pytest.mark.parametrize(
@@ -50,13 +52,41 @@ def test_sections_have_the_remarks_of_their_task():
     ]
     assert [len(remarks) for remarks in said] == [1, 2]
     own, given = np.array([[1, 0], [1, 0]]), np.array([[1, 1], [1, 0]])
-    [several, _] = class_sections(own, np.ones((2, 2)), given, names[:2], None)
+    [several, _] = class_sections(own, np.ones((2, 2)), given, names[:2], None, ("label", "labels"))
     assert several.remarks == ["1 of 2 labels is never predicted: 'b' (1 example)."]
     assert regression_sections(np.array([0.2, 0.2001]), np.array([0.0, 5.0]))[0].remarks
     words, true, own = [["in", "Rome", "Ann"]], [["O", "B-LOC", "B-PER"]], [["O", "B-LOC", "O"]]
     assert entity_sections(words, true, own, False, None)[0].remarks == [
         "1 of 2 types is never predicted: 'PER' (1 example)."
     ]
-    [tags] = tag_sections(np.array([0, 1, 1]), np.array([0, 0, 0]), ["NOUN", "VERB"])
-    assert tags.remarks == ["1 of 2 tags is never predicted: 'VERB' (2 words)."]
-    assert "number of words" in tags.parts[1].title
+    tags, own = np.array([0, 1, 1]), np.array([0, 0, 0])
+    tag_section, _ = class_sections(own, np.eye(2)[own], tags, ["NOUN", "VERB"], None, ("tag", "tags"), "word")
+    assert tag_section.remarks == ["1 of 2 tags is never predicted: 'VERB' (2 words)."]
+    assert tag_section.title == "Tags"
+    assert "1 of 3 words" in tag_section.parts[0].alt
+
+
+def test_values_that_are_not_finite_are_said():
+    norms, losses = [1.0, math.inf, 2.0, math.nan], [1.0, math.nan, 0.5]
+    history = [{"step": 10 * step, "grad_norm": value} for step, value in enumerate(norms, start=1)]
+    history += [{"step": 10 * step, "eval_loss": value} for step, value in enumerate(losses, start=1)]
+    assert not_finite(history) == [
+        "The gradient norm was not finite in 2 of 4 logs, first at step 20; its curve leaves this out.",
+        "The validation loss was not finite in 1 of 3 logs, first at step 20; its curve leaves this out.",
+    ]
+    assert not_finite(history[:1]) == []
+
+
+@pytest.mark.parametrize(
+    ("losses", "is_said"),
+    [
+        ((1.4, 1.13, 0.89), True),
+        ((1.4, 0.89, 1.13), False),
+        ((0.7, 0.0140, 0.0136), False),  # the last part of a long way
+        ((1.3853, 1.3845), False),  # it does not learn
+        ((0.9,), False),
+        ((), False),
+    ],
+)
+def test_a_loss_that_still_falls_is_said(losses, is_said):
+    assert bool(still_falls(losses)) == is_said
