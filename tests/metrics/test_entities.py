@@ -76,7 +76,7 @@ def test_what_is_no_tag_of_entities_is_refused(tag):
         find_entities(["O", tag])
 
 
-def test_an_entity_counts_when_type_and_both_ends_are_right():
+def test_entity_needs_type_and_both_ends():
     expected = [["B-A", "I-A", "O", "B-B", "O"], ["B-A"]]
     given = [["B-A", "I-A", "O", "B-A", "O"], ["B-A"]]  # one of another type
     assert count_entities(given, expected) == {"A": Counts(2, 3, 2), "B": Counts(0, 0, 1)}

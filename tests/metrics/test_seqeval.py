@@ -27,7 +27,7 @@ def test_a_worked_example():
     }
 
 
-def test_strictly_an_entity_that_begins_with_i_is_none():
+def test_strict_entities_do_not_begin_with_i():
     references, predictions = [["B-A", "I-A", "O"]], [["I-A", "I-A", "O"]]
     assert score(predictions, references)["overall_f1"] == 1
     strict = score(predictions, references, mode="strict", scheme="IOB2")

@@ -85,7 +85,7 @@ def test_words_that_occur_twice_count_twice():
     assert f1("no", "no no") == pytest.approx(2 / 3)
 
 
-def test_what_is_all_articles_is_equal_but_has_no_word_in_common():
+def test_articles_alone_are_equal_without_common_word():
     assert score(("the", ["a"])) == {"exact_match": 100.0, "f1": 0.0}
 
 
@@ -97,7 +97,7 @@ def test_the_order_of_predictions_does_not_matter():
     assert found == {"exact_match": 100.0, "f1": 100.0}
 
 
-def test_a_question_without_a_prediction_counts_as_wrong_and_is_told():
+def test_missing_prediction_counts_as_wrong():
     predictions = [{"id": "0", "prediction_text": "x"}, {"id": "9", "prediction_text": "x"}]
     with pytest.warns(UserWarning, match=r"1 of 2 questions have no prediction, they count as wrong; .* '1'"):
         found = metrics.load("squad").compute(
