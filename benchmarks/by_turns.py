@@ -1,4 +1,7 @@
-"""Commands timed by turns, each in a process of its own: what the benchmarks of speed and memory share."""
+"""What the benchmarks of speed and memory share: sides timed by turns, each in a process of its own; matrix products.
+
+Dimensions: L layers, H hidden size, S tokens of a sequence.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -18,6 +21,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Result = dict[str, float]
+
+SIZES = {"tiny": (2, 128), "mini": (4, 256), "6x384": (6, 384), "base": (12, 768), "large": (24, 1024)}
+"""Name → L and H; the feed-forward layers are 4 H wide."""
 
 
 def measured(arguments: Sequence[str]) -> Result:
@@ -53,6 +59,32 @@ def peak_mib() -> float:
     return int(peak.split()[1]) / 1024
 
 
+def by_turns(sides: Mapping[str, Sequence[str]], rounds: int) -> dict[str, Result]:
+    """The medians of what the sides give, each run once in every round, so that a busy moment meets all of them."""
+    results: dict[str, list[Result]] = {side: [] for side in sides}
+    for _ in range(rounds):
+        for side, arguments in sides.items():
+            results[side].append(measured(arguments))
+    return {
+        side: {name: statistics.median(each[name] for each in of_side) for name in of_side[0]}
+        for side, of_side in results.items()
+    }
+
+
+def rounded(results: Mapping[str, Result], digits: int) -> dict[str, Result]:
+    """The numbers of all sides, for printing."""
+    return {side: {name: round(value, digits) for name, value in each.items()} for side, each in results.items()}
+
+
+def machine() -> dict[str, Any]:
+    """Versions and hardware, for the record."""
+    import torch
+
+    names = ("torch", "transformers", "accelerate")
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.machine()
+    return {**{name: version(name) for name in names}, "device": device, "threads": torch.get_num_threads()}
+
+
 @dataclass
 class Steps:
     """The trainings of a process: the end of each step, and the lengths of its inputs.
@@ -60,13 +92,17 @@ class Steps:
     Attributes:
         ends: seconds of ``time.perf_counter``.
         lengths: for each step the tokens of its inputs, without padding, one tensor for what is computed at once.
+        losses: step → the loss that was logged then.
     """
 
     ends: list[float] = field(default_factory=list)
     lengths: list[list[Tensor]] = field(default_factory=list)
+    losses: dict[int, float] = field(default_factory=dict)
 
     def timed(self, first: int) -> tuple[float, list[int]]:
         """Seconds from the end of a step to that of the last, and the lengths of the inputs in between."""
+        if len(self.ends) <= first + 1:
+            raise SystemExit(f"{len(self.ends)} steps are too few to time any")
         lengths = [length for step in self.lengths[first + 1 :] for tensor in step for length in tensor.tolist()]
         return self.ends[-1] - self.ends[first], lengths
 
@@ -91,26 +127,66 @@ def step_clock() -> Steps:
         def on_step_end(self, *args: Any, **kwargs: Any) -> None:
             steps.ends.append(time.perf_counter())
 
+        def on_log(self, args: Any, state: Any, *_: Any, logs: Any = None, **__: Any) -> None:
+            if "loss" in logs:
+                steps.losses[state.global_step] = round(float(logs["loss"]), 4)
+
     trainer.DEFAULT_CALLBACKS.append(Clock)
     return steps
 
 
-def by_turns(sides: Mapping[str, Sequence[str]], rounds: int) -> dict[str, Result]:
-    """The medians of what the sides give, each run once in every round, so that a busy moment meets all of them."""
-    found: dict[str, list[Result]] = {side: [] for side in sides}
-    for _ in range(rounds):
-        for side, arguments in sides.items():
-            found[side].append(measured(arguments))
+def shape_of(size: str) -> dict[str, int]:
+    """The fields of a configuration that a size decides: attention heads are 64 wide, and two at the least."""
+    layers, width = SIZES[size]
     return {
-        side: {name: statistics.median(each[name] for each in results) for name in results[0]}
-        for side, results in found.items()
+        "num_hidden_layers": layers,
+        "hidden_size": width,
+        "num_attention_heads": max(2, width // 64),
+        "intermediate_size": 4 * width,
     }
 
 
-def machine() -> dict[str, Any]:
-    """Versions and hardware, for the record."""
+def of_layers(layers: int, width: int, lengths: Iterable[int]) -> float:
+    """Multiplications and additions of L layers, forward, for sequences of these lengths."""
+    return sum(layers * (24 * length * width**2 + 4 * length**2 * width) for length in lengths)
+
+
+def device_of(choice: str) -> str:
+    """The device that ``--device`` means: ``cpu``, or with ``auto`` the accelerator.
+
+    Raises:
+        SystemExit: there is no accelerator.
+    """
+    if choice == "cpu":
+        return choice
     import torch
 
-    names = ("torch", "transformers", "accelerate")
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.machine()
-    return {**{name: version(name) for name in names}, "device": device, "threads": torch.get_num_threads()}
+    device = torch.accelerator.current_accelerator()
+    if device is None:
+        raise SystemExit("--device auto: torch finds no accelerator on this machine")
+    return str(device)
+
+
+def rate_alone(precision: str, device: str, width: int, tokens: int) -> float:
+    """Multiplications and additions a second of (tokens, H) × (H, 4 H), the best of ten, by bertkit's linear layer.
+
+    Args:
+        precision: ``bf16``, or ``no`` for float32.
+    """
+    import torch
+
+    from bertkit.placement.matrix_products import fast_products
+
+    kind = torch.bfloat16 if precision == "bf16" else torch.float32
+    left = torch.randn(tokens, width, dtype=kind, device=device)
+    layer = torch.nn.Linear(width, 4 * width, bias=False, dtype=kind, device=device)
+    best = float("inf")
+    with fast_products([layer]), torch.inference_mode():
+        for _ in range(10):
+            started = time.perf_counter()
+            for _ in range(5):
+                layer(left)
+            if device != "cpu":
+                torch.accelerator.synchronize()
+            best = min(best, (time.perf_counter() - started) / 5)
+    return 8 * tokens * width**2 / best

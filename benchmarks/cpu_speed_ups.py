@@ -25,8 +25,7 @@ from random import Random
 from typing import NamedTuple
 
 import torch
-from by_turns import machine
-from products import shape_of
+from by_turns import machine, shape_of
 from torch import Tensor, nn
 
 from bertkit import BertConfig, BertForPreTraining, BertForSequenceClassification

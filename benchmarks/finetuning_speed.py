@@ -1,70 +1,85 @@
-"""SST-2 fine-tuning, bertkit beside transformers: its example's defaults, and the best that its Trainer can be told.
+"""Fine-tuning beside transformers: SST-2 and SQuAD, the same examples, sizes and batch.
 
-    python benchmarks/finetuning_speed.py --model CHECKPOINT --data-dir GLUE_FOLDER [--examples 19200] [--rounds 3]
+    python benchmarks/finetuning_speed.py sst2 --model CHECKPOINT --data-dir GLUE [--count 19200] [--rounds 3]
+    python benchmarks/finetuning_speed.py squad --tokenizer DIR --data-dir SQUAD [--sizes base large] [--count 1600]
+                                                [--precisions bf16] [--batch-size 16] [--rounds 3] [--device auto]
 
-All train on the same examples with batch 32, ``example``, whose steps are all alike, on the first sixteenth of them.
-``example``: padded to 128, float32. ``stock``: padded to the longest of a batch, batches of like length, bf16 autocast
-where it pays. ``bertkit``: ``bertkit finetune glue --task sst2``. Examples a second are those of a run without its
-first ten steps, in which memory is taken and kernels are made for the first shapes; medians of the rounds, each in a
-process of its own, by turns. Prints one JSON line.
+SST-2, batch 32. ``example`` is transformers' example with its defaults: padded to 128, float32; its steps are all
+alike, so it trains on the first sixteenth of the examples. ``stock`` is the best that its Trainer can be told: padded
+to the longest of a batch, batches of like length, bf16 autocast where it pays. ``bertkit``: the command.
+
+SQuAD 1.1, an epoch of the first ``--count`` questions: windows of 384 tokens of which 128 are shared, batches of like
+length. Weights are random, which takes as long as any others: a checkpoint of each size is made once, with the
+tokenizer, and both sides start from it. ``stock`` is transformers' BertForQuestionAnswering, the tokenizer's own
+windows and the Trainer, which takes a batch at once; ``bertkit`` is the command, which on CPUs cuts it by itself.
+
+Speeds are those of a run without its first ten steps, in which memory is taken and kernels are made for the first
+shapes, tokens without padding; medians of the rounds, each in a process of its own, by turns. ``rate``, of SQuAD, is
+the share of the matrix products' rate that the machine shows on its own, by the products that these tokens need. One
+JSON line for each size and precision.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from by_turns import by_turns, machine, report, step_clock
+import scores
+from by_turns import SIZES, by_turns, device_of, machine, of_layers, rate_alone, report, rounded, shape_of, step_clock
 
-BATCH_SIZE, MAX_SEQ_LENGTH, LEARNING_RATE = 32, 128, 2e-5
+SEED = 42
 WARM_UP = 10  # steps
-SIDES = ("example", "stock", "bertkit")
+SIDES = {"sst2": ("example", "stock", "bertkit"), "squad": ("stock", "bertkit")}
 
 
-def stock(args: argparse.Namespace, best: bool) -> None:
+def windows(args: argparse.Namespace) -> dict[str, Any]:
+    """Inputs of the training windows of SQuAD, and the positions of the answers."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(args.tokenizer)
+    rows = scores.questions(scores.squad_files(args.data_dir, "1.1")["train"], args.count)
+    encoded = scores.windows_of(rows, tokenizer)
+    return {name: encoded[name] for name in (*tokenizer.model_input_names, "start_positions", "end_positions")}
+
+
+def sentences(args: argparse.Namespace) -> dict[str, Any]:
+    """Inputs of the first sentences of SST-2, and their labels."""
+    from transformers import AutoTokenizer
+
+    lines = (args.data_dir / "SST-2" / "train.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    rows = [line.rsplit("\t", 1) for line in lines[: args.count]]
+    padding = "max_length" if args.side == "example" else False
+    tokenizer = AutoTokenizer.from_pretrained(args.model)
+    inputs = tokenizer([text for text, _ in rows], truncation=True, max_length=128, padding=padding)
+    return {**inputs, "labels": [int(label) for _, label in rows]}
+
+
+def stock(args: argparse.Namespace) -> None:
     """Trains plain transformers, its best way or its example's."""
+    import transformers
     from datasets import Dataset
-    from transformers import (
-        AutoModelForSequenceClassification,
-        AutoTokenizer,
-        DataCollatorWithPadding,
-        Trainer,
-        TrainingArguments,
-        default_data_collator,
-    )
 
     from bertkit.placement.resolve import computes_bf16_fast
 
-    lines = (Path(args.data_dir) / "SST-2" / "train.tsv").read_text(encoding="utf-8").splitlines()[1:]
-    rows = [line.rsplit("\t", 1) for line in lines[: args.examples]]
-    tokenizer = AutoTokenizer.from_pretrained(args.model)
-    padding = False if best else "max_length"
-    inputs = tokenizer([text for text, _ in rows], truncation=True, max_length=MAX_SEQ_LENGTH, padding=padding)
-    with tempfile.TemporaryDirectory() as output_dir:
-        trainer = Trainer(
-            model=AutoModelForSequenceClassification.from_pretrained(args.model, dtype="float32"),
-            args=TrainingArguments(
-                output_dir=output_dir,
-                per_device_train_batch_size=BATCH_SIZE,
-                learning_rate=LEARNING_RATE,
-                num_train_epochs=1,
-                train_sampling_strategy="group_by_length" if best else "random",
-                bf16=best and computes_bf16_fast(args.device),
-                save_strategy="no",
-                disable_tqdm=True,
-                use_cpu=args.device == "cpu",
-            ),
-            train_dataset=Dataset.from_dict({**inputs, "labels": [int(label) for _, label in rows]}),
-            data_collator=DataCollatorWithPadding(tokenizer) if best else default_data_collator,
-        )
-        trainer.train()
+    head, values, learning_rate = transformers.AutoModelForQuestionAnswering, {}, 5e-5
+    if args.what == "sst2":
+        head, learning_rate = transformers.AutoModelForSequenceClassification, 2e-5
+        values["bf16"] = args.side == "stock" and computes_bf16_fast(args.device)
+        values["train_sampling_strategy"] = "random" if args.side == "example" else "group_by_length"
+    collator: Any = transformers.default_data_collator
+    if args.side == "stock":
+        collator = transformers.DataCollatorWithPadding(transformers.AutoTokenizer.from_pretrained(args.model))
+    data = Dataset.from_dict(sentences(args) if args.what == "sst2" else windows(args))
+    values |= {"per_device_train_batch_size": args.batch_size, "learning_rate": learning_rate, "num_train_epochs": 1}
+    scores.trained(args, SEED, head.from_pretrained(args.model, dtype="float32"), data, collator, **values)
 
 
 def bertkit(args: argparse.Namespace) -> None:
-    """Trains as bertkit's command does."""
+    """Trains as bertkit's command does, in this process."""
     import bertkit
 
     overrides: dict[str, Any] = {
@@ -72,52 +87,107 @@ def bertkit(args: argparse.Namespace) -> None:
         "train.save_strategy": "no",
         "train.eval_strategy": "no",
         "train.load_best_model_at_end": False,
-        "train.learning_rate": LEARNING_RATE,
-        "train.global_train_batch_size": BATCH_SIZE,
-        "data.max_train_samples": args.examples,
+        "train.global_train_batch_size": args.batch_size,
+        "data.max_train_samples": args.count,
         "data.max_eval_samples": 8,
-        "data.max_seq_length": MAX_SEQ_LENGTH,
         "placement.device": args.device,
     }
+    if args.what == "sst2":
+        overrides |= {"train.learning_rate": 2e-5, "data.max_seq_length": 128, "data.data_dir": str(args.data_dir)}
+    else:
+        files = scores.squad_files(args.data_dir, "1.1")
+        overrides |= {"data.train_file": str(files["train"]), "data.validation_file": str(files["dev"])}
+        overrides |= {"data.max_seq_length": scores.WINDOW, "data.doc_stride": scores.OVERLAP}
+        overrides |= {"train.learning_rate": 5e-5, "placement.mixed_precision": args.mixed_precision}
+    recipe = {"sst2": "finetune/glue/sst2", "squad": "finetune/squad/v1"}[args.what]
     with tempfile.TemporaryDirectory() as folder:
-        bertkit.finetune(
-            "finetune/glue/sst2",
-            model=args.model,
-            data_dir=args.data_dir,
-            output_dir=Path(folder) / "run",
-            overrides=overrides,
-        )
+        bertkit.finetune(recipe, model=args.model, output_dir=Path(folder) / "run", overrides=overrides)
+
+
+def one_side(args: argparse.Namespace) -> None:
+    """Trains a side in this process and reports its steps."""
+    [args.mixed_precision] = args.precisions
+    steps = step_clock()
+    if args.side == "bertkit":
+        bertkit(args)
+    else:
+        args.count //= 16 if args.side == "example" else 1
+        stock(args)
+    seconds, lengths = steps.timed(WARM_UP - 1)
+    needed = 3 * of_layers(*SIZES[args.sizes[0]], lengths)  # the backward pass has two
+    speeds = {"examples_a_second": len(lengths) / seconds, "tokens_a_second": sum(lengths) / seconds}
+    report(**speeds, products_a_second=needed / seconds)
+
+
+def make_checkpoint(args: argparse.Namespace, size: str, folder: Path) -> None:
+    """Random weights of a size, and the tokenizer, in ``folder``."""
+    from transformers import AutoTokenizer, BertConfig, BertForQuestionAnswering
+
+    tokenizer = AutoTokenizer.from_pretrained(args.tokenizer)
+    config = BertConfig(vocab_size=len(tokenizer), **shape_of(size))
+    BertForQuestionAnswering(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def compare_squad(args: argparse.Namespace, shared: list[str]) -> None:
+    """Prints a line for each size and precision."""
+    device = device_of(args.device)
+    lengths = [len(window) for window in windows(args)["input_ids"]]
+    for size in args.sizes:
+        with tempfile.TemporaryDirectory() as folder:
+            make_checkpoint(args, size, Path(folder))
+            for precision in args.precisions:
+                one = [*shared, "--tokenizer", folder, "--model", folder, "--sizes", size, "--precisions", precision]
+                results = by_turns({side: [*one, "--side", side] for side in SIDES["squad"]}, args.rounds)
+                tokens = round(args.batch_size * statistics.mean(lengths))
+                rate = rate_alone(precision, device, SIZES[size][1], tokens)
+                shares = {
+                    f"rate_{side}": round(each.pop("products_a_second") / rate, 3) for side, each in results.items()
+                }
+                own, other = results["bertkit"], results["stock"]
+                case = {"size": size, "precision": precision, "batch_size": args.batch_size, "windows": len(lengths)}
+                ratios = {
+                    "times_as_fast": round(own["tokens_a_second"] / other["tokens_a_second"], 2),
+                    "memory": round(own["peak_mib"] / other["peak_mib"], 2),
+                    "tokens_a_window": round(statistics.mean(lengths), 1),
+                    "gflops_alone": round(rate / 1e9, 1),
+                }
+                print(
+                    json.dumps({**case, **rounded(results, 0), **ratios, **rounded({"": shares}, 3)[""], **machine()})
+                )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--data-dir", required=True)
-    parser.add_argument("--examples", type=int, default=19_200)
+    parser.add_argument("what", choices=SIDES)
+    parser.add_argument("--model", help="the checkpoint; of SQuAD, of one side")
+    parser.add_argument("--tokenizer", help="of SQuAD")
+    parser.add_argument("--data-dir", required=True, type=Path)
+    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=["base"], help="of SQuAD")
+    parser.add_argument("--precisions", nargs="+", choices=["no", "bf16"], default=["bf16"], help="of SQuAD")
+    parser.add_argument("--batch-size", type=int, help="32, of SQuAD 16")
+    parser.add_argument("--count", type=int, help="examples; 19,200, of SQuAD 1,600 questions")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--device", choices=["cpu", "auto"], default="cpu")
-    parser.add_argument("--side", choices=SIDES, help="this side alone, in this process")
+    parser.add_argument("--side", help="this side alone, in this process")
     args = parser.parse_args()
+    args.batch_size = args.batch_size or {"sst2": 32, "squad": 16}[args.what]
+    args.count = args.count or {"sst2": 19_200, "squad": 1600}[args.what]
     if args.side is not None:
-        steps = step_clock()
-        if args.side == "bertkit":
-            bertkit(args)
-        else:
-            args.examples //= 16 if args.side == "example" else 1
-            stock(args, best=args.side == "stock")
-        seconds, lengths = steps.timed(WARM_UP - 1)
-        report(examples_per_second=len(lengths) / seconds)
+        one_side(args)
         return
-    shared = [__file__, "--model", args.model, "--data-dir", args.data_dir, "--examples", str(args.examples)]
-    found = by_turns({side: [*shared, "--device", args.device, "--side", side] for side in SIDES}, args.rounds)
-    ours = found["bertkit"]["examples_per_second"]
-    result = {
-        **{side: {name: round(value, 1) for name, value in each.items()} for side, each in found.items()},
-        **{f"times_{side}": round(ours / found[side]["examples_per_second"], 2) for side in ("example", "stock")},
-        "examples": args.examples,
-        **machine(),
-    }
-    print(json.dumps(result))
+    shared = [__file__, args.what, "--data-dir", str(args.data_dir), "--count", str(args.count)]
+    shared += ["--batch-size", str(args.batch_size), "--device", args.device]
+    if args.what == "squad":
+        compare_squad(args, shared)
+        return
+    sides = {side: [*shared, "--model", args.model, "--side", side] for side in SIDES["sst2"]}
+    results = by_turns(sides, args.rounds)
+    for each in results.values():
+        del each["products_a_second"]
+    own = results["bertkit"]["examples_a_second"]
+    times = {f"times_{side}": round(own / results[side]["examples_a_second"], 2) for side in ("example", "stock")}
+    print(json.dumps({**rounded(results, 1), **times, "count": args.count, **machine()}))
 
 
 if __name__ == "__main__":

@@ -1,106 +1,195 @@
-"""Prediction for texts of mixed length, ``bertkit predict`` beside ``transformers.pipeline`` with its default batching.
+"""Prediction on the CPU beside ``transformers.pipeline``, and in folders by processes beside workers of Ray.
 
-    python benchmarks/prediction_speed.py CHECKPOINT --input TEXTS [--max-seq-length 128] [--rounds 3] [--batch-size 32]
+    python benchmarks/prediction_speed.py predict CHECKPOINT --input TEXTS [--rounds 3] [--batch-size 32]
+    python benchmarks/prediction_speed.py evaluate CHECKPOINT --data-dir GLUE [--rounds 3] [--batch-size 32]
+    python benchmarks/prediction_speed.py int8 CHECKPOINT --data-dir GLUE [--rounds 3] [--batch-size 32]
+    python benchmarks/prediction_speed.py ray CHECKPOINT [--rows 100000] [--workers 1] [--rounds 3]
 
-CHECKPOINT is a run of bertkit that classifies texts, TEXTS a UTF-8 file of one a line. It is exported as stock BERT for
-the pipeline, which gets its defaults (one text at a time) and, as ``pipeline_batched``, ``batch_size=32``. Each side is
-a process of its own, by turns; seconds begin after loading, medians of the rounds, and the labels are compared. Prints
-one JSON line.
+CHECKPOINT is a run of bertkit that classifies texts, for ``evaluate`` and ``int8`` of SST-2; TEXTS is a UTF-8 file of
+one a line. Each side is a process of its own, by turns; medians of the rounds. Prints one JSON line.
+
+The pipeline gets the checkpoint exported as stock BERT and its defaults (one text at a time), and as
+``pipeline_batched`` batches. In ``predict`` the seconds begin after loading, and the labels of all sides are compared.
+In ``evaluate`` they are those of the whole process, imports, reading and loading among them, and the result is the
+accuracy on SST-2's dev set, for the pipeline by counting its labels. ``int8`` is ``predict`` on that dev set with the
+checkpoint as int8 ONNX, and gives the accuracies. ``processor_seconds`` vary less than the clock on a busy machine.
+
+``ray`` is ``predict --output-dir`` over generated texts: rows a second from the start of the command's work to its end,
+with the start of Ray and the loading of the model, which are also given for a single row. All files must be identical.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
+import os
+import random
 import tempfile
 import time
 import zlib
 from pathlib import Path
 from typing import Any
 
-from by_turns import Result, by_turns, machine, report
+from by_turns import by_turns, machine, report, rounded
 
 SIDES = ("pipeline", "pipeline_batched", "bertkit")
+WORDS = "a good bad film story the plot is lovely or awful , with much to see and little to say".split()
 
 
 def stock_pipeline(args: argparse.Namespace) -> Any:
     """transformers' pipeline for the exported checkpoint: by its defaults, or with batches."""
     from transformers import pipeline
 
-    batches = {} if args.side == "pipeline" else {"batch_size": args.batch_size}
+    batches = {"batch_size": args.batch_size} if args.side == "pipeline_batched" else {}
     limits = {"truncation": True, "max_length": args.max_seq_length}
     return pipeline("text-classification", args.stock, device="cpu", **batches, **limits)
 
 
-def predict(args: argparse.Namespace) -> tuple[float, float, list[str]]:
-    """Seconds of one side on the clock and of the processor, and the labels."""
-    texts = args.input.read_text(encoding="utf-8").splitlines()
+def dev_set(data_dir: Path) -> tuple[list[str], list[int]]:
+    """The sentences of SST-2's dev set, and their labels."""
+    lines = (data_dir / "SST-2" / "dev.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    texts, labels = zip(*(line.rsplit("\t", 1) for line in lines), strict=True)
+    return list(texts), list(map(int, labels))
+
+
+def predict(args: argparse.Namespace) -> None:
+    """Times a side after loading; reports a digest of its labels, and their accuracy where the truth is known."""
+    import bertkit
+
+    if args.data_dir is not None:
+        texts, truths = dev_set(args.data_dir)
+    else:
+        texts, truths = args.input.read_text(encoding="utf-8").splitlines(), []
+    if args.side == "bertkit":
+        classify: Any = bertkit.load(args.int8 or args.checkpoint, device="cpu").predict
+    else:
+        classify = stock_pipeline(args)
+    classify(texts[:32])
+    started, before = time.perf_counter(), time.process_time()
+    labels = [row["label"] for row in classify(texts)]
+    seconds = {"seconds": time.perf_counter() - started, "processor_seconds": time.process_time() - before}
+    if truths:
+        names = json.loads(Path(args.stock, "config.json").read_text())["id2label"]
+        correct = sum(label == names[str(truth)] for label, truth in zip(labels, truths, strict=True))
+        report(**seconds, accuracy=100 * correct / len(truths))
+    else:
+        report(**seconds, labels=zlib.crc32("\n".join(labels).encode()))
+
+
+def evaluate(args: argparse.Namespace) -> None:
+    """Times a side from its imports on; reports the accuracy."""
+    started = time.perf_counter()
     if args.side == "bertkit":
         import bertkit
 
-        predictor = bertkit.load(args.checkpoint, device="cpu")
-        predictor.predict(texts[:8])
-        started, before = time.perf_counter(), time.process_time()
-        found = predictor.predict(texts)
+        accuracy = float(bertkit.evaluate(args.checkpoint, data_dir=args.data_dir).metrics["eval_accuracy"])
     else:
+        texts, labels = dev_set(args.data_dir)
         classify = stock_pipeline(args)
-        classify(texts[:8])
-        started, before = time.perf_counter(), time.process_time()
-        found = classify(texts)
-    return time.perf_counter() - started, time.process_time() - before, [row["label"] for row in found]
+        ids = classify.model.config.label2id
+        predictions = [ids[row["label"]] for row in classify(texts)]
+        accuracy = sum(map(int.__eq__, predictions, labels)) / len(labels)
+    report(seconds=time.perf_counter() - started, processor_seconds=time.process_time(), accuracy=accuracy)
 
 
-def options(description: str | None) -> argparse.ArgumentParser:
-    """Those of a benchmark beside the pipeline."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("checkpoint")
-    parser.add_argument("--max-seq-length", type=int, default=128, help="of the checkpoint")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--batch-size", type=int, default=32, help="of pipeline_batched")
-    parser.add_argument("--side", choices=SIDES, help="this side alone, in this process")
-    parser.add_argument("--stock", help="of that side: the exported checkpoint")
-    return parser
-
-
-def all_sides(script: str, args: argparse.Namespace, *given: str) -> dict[str, Result]:
-    """Returns the reports of both sides, with the checkpoint exported for the pipeline."""
+def beside_pipeline(args: argparse.Namespace) -> dict[str, Any]:
+    """Runs all sides; returns their results, and how many times as long as bertkit the others take."""
     import bertkit
 
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # all sides on the CPU
+    shared = [__file__, args.what, args.checkpoint, "--batch-size", str(args.batch_size)]
+    shared += ["--max-seq-length", str(args.max_seq_length)]
+    shared += ["--input", str(args.input)] if args.data_dir is None else ["--data-dir", str(args.data_dir)]
     with tempfile.TemporaryDirectory() as folder:
-        exported = str(Path(folder) / "stock")
-        bertkit.export(args.checkpoint, exported)
-        shared = [script, args.checkpoint, *given, "--stock", exported]
-        shared += ["--max-seq-length", str(args.max_seq_length), "--batch-size", str(args.batch_size)]
-        return by_turns({side: [*shared, "--side", side] for side in SIDES}, args.rounds)
+        stock, int8 = str(Path(folder) / "stock"), str(Path(folder) / "int8")
+        bertkit.export(args.checkpoint, stock)
+        shared += ["--stock", stock]
+        if args.what == "int8":
+            bertkit.export(args.checkpoint, int8, to="onnx", int8=True, data_dir=args.data_dir, max_samples=64)
+            shared += ["--int8", int8]
+        results = by_turns({side: [*shared, "--side", side] for side in SIDES}, args.rounds)
+    same = {"same_labels": len({each.pop("labels") for each in results.values()}) == 1} if args.data_dir is None else {}
+    own = results["bertkit"]["seconds"]
+    times = {f"times_{side}": round(results[side]["seconds"] / own, 2) for side in SIDES[:2]}
+    return {**rounded(results, 4), **times, **same}
 
 
-def summary(found: dict[str, Result]) -> dict[str, Any]:
-    """The sides, and how many times as long as bertkit the others take."""
-    ours = found["bertkit"]["seconds"]
-    return {
-        **{side: {name: round(value, 4) for name, value in each.items()} for side, each in found.items()},
-        **{f"times_{side}": round(found[side]["seconds"] / ours, 2) for side in SIDES[:2]},
+def predict_rows(args: argparse.Namespace) -> None:
+    """Predicts for one row and for all rows with an engine; reports seconds, rows a second, a digest of the files."""
+    from bertkit.scaling.folders import Workers, predict_folder
+
+    engine, count = args.side.split()
+    workers = Workers(engine="ray", workers=int(count)) if engine == "ray" else Workers(num_processes=int(count))
+    seconds, digest = {}, hashlib.sha256()
+    for name in ("one", "rows"):
+        with tempfile.TemporaryDirectory() as out:
+            started = time.perf_counter()
+            predict_folder(args.checkpoint, str(args.input / f"{name}.jsonl"), f"{out}/out", workers=workers)
+            seconds[name] = time.perf_counter() - started
+            for path in sorted(Path(out, "out").rglob(f"{name}.jsonl.*.jsonl")):
+                digest.update(path.name.encode() + path.read_bytes())
+    report(
+        seconds=seconds["rows"],
+        rows_per_second=args.rows / seconds["rows"],
+        seconds_to_start=seconds["one"],
+        digest=int(digest.hexdigest()[:12], 16),
+    )
+
+
+def beside_ray(args: argparse.Namespace) -> dict[str, Any]:
+    """Runs all engines with all numbers of workers; returns their results and the overhead of Ray.
+
+    Raises:
+        SystemExit: their files differ.
+    """
+    os.environ.setdefault("MKL_CBWR", "AUTO")  # as the command does: otherwise last digits depend on addresses
+    with tempfile.TemporaryDirectory() as folder:
+        for name, count in {"rows": args.rows, "one": 1}.items():
+            write_rows(Path(folder) / f"{name}.jsonl", count)
+        own = [__file__, args.what, args.checkpoint, "--rows", str(args.rows), "--input", folder, "--side"]
+        sides = [f"{engine} {count}" for count in args.workers for engine in ("local", "ray")]
+        results = by_turns({side: [*own, side] for side in sides}, args.rounds)
+    if len({each["digest"] for each in results.values()}) > 1:
+        raise SystemExit(f"the files differ: {results}")
+    overheads = {
+        count: round(100 * (results[f"ray {count}"]["seconds"] / results[f"local {count}"]["seconds"] - 1), 1)
+        for count in args.workers
     }
+    return {**rounded(results, 2), "overhead_percent": overheads, "rows": args.rows}
+
+
+def write_rows(path: Path, count: int) -> None:
+    """Writes texts of 1 to 40 words."""
+    draw = random.Random(0)
+    with path.open("w") as stream:
+        for row in range(count):
+            text = " ".join(draw.choices(WORDS, k=draw.randint(1, 40)))
+            stream.write(json.dumps({"id": row, "sentence": text, "text": text}) + "\n")
 
 
 def main() -> None:
-    parser = options(__doc__)
-    parser.add_argument("--input", type=Path, required=True)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["predict", "evaluate", "int8", "ray"])
+    parser.add_argument("checkpoint")
+    parser.add_argument("--input", type=Path)
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--max-seq-length", type=int, default=128, help="of the checkpoint")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--batch-size", type=int, default=32, help="of pipeline_batched")
+    parser.add_argument("--rows", type=int, default=100_000, help="of ray")
+    parser.add_argument("--workers", type=int, nargs="+", default=[1], help="of ray: numbers of workers of each engine")
+    parser.add_argument("--side", help="this side alone, in this process")
+    parser.add_argument("--stock", help="of that side: the exported checkpoint")
+    parser.add_argument("--int8", help="of that side: the int8 model")
     args = parser.parse_args()
+    if args.what != "ray" and (args.input is None) == (args.data_dir is None):
+        parser.error("predict needs --input; evaluate and int8 need --data-dir")
     if args.side is not None:
-        seconds, processor_seconds, labels = predict(args)
-        report(seconds=seconds, processor_seconds=processor_seconds, labels=zlib.crc32("\n".join(labels).encode()))
+        {"predict": predict, "int8": predict, "evaluate": evaluate, "ray": predict_rows}[args.what](args)
         return
-
-    found = all_sides(__file__, args, "--input", str(args.input))
-    same = len({each.pop("labels") for each in found.values()}) == 1
-    result = {
-        **summary(found),
-        "same_labels": same,
-        "texts": len(args.input.read_text(encoding="utf-8").splitlines()),
-        **machine(),
-    }
-    print(json.dumps(result))
+    results = beside_ray(args) if args.what == "ray" else beside_pipeline(args)
+    print(json.dumps({**results, **machine()}))
 
 
 if __name__ == "__main__":

@@ -1,29 +1,16 @@
 """Seconds to prepare books and draw epochs of pre-training examples, bertkit beside plain Python of the same rules.
 
-    python benchmarks/pretraining_data.py --corpus BOOKS [--epochs 10] [--seed 42] [--tokenizer DIR]
-    python benchmarks/pretraining_data.py --corpus BOOKS --step
+    python benchmarks/pretraining_data.py --corpus BOOKS [--epochs 10] [--seed 42] [--tokenizer DIR] [--num-workers 1]
 
 bertkit: from the books as they are, with an empty cache: sentences, tokens, the store, then every example of the
-epochs as tensors, in batches of ``--batch-size`` (32; the recipes of pre-training have 256).
-
-Plain: `plain_pretraining_data.py`, from the same sentences already split and in one file, as many passes; each
-tokenizes, cuts pairs, masks them, shuffles and pads to lists. So splitting, batching and tensors are counted on
-bertkit's side only. Three ways to count the passes are given:
-
-- ``plain_python``: in every pass, tokens by plain Python too, as a run of the released script has them;
-- ``fast_tokenizer``: in every pass, tokens by the tokenizers library, one sentence at a time;
-- ``tokenized_once``: by that library, before the first pass only, as the script's ``dupe_factor`` has it.
-
-A document is a file, and a pass in which a document is cut short has more examples; so the ratios are also given for
-one example.
-
-With ``--step``: the milliseconds to draw a batch (planning of the epoch included, all in the process that trains)
-beside forward, backward and AdamW of bert-tiny on this machine's CPU, for 32 and for 256 sequences of 128 tokens.
-
-Each side runs in one process of its own and in one thread, unless ``--num-workers`` (bertkit's, to prepare the books),
-TOKENIZERS_PARALLELISM or OMP_NUM_THREADS say otherwise. CPU seconds are those of the process and its children; on a
-machine that does other work they are the ones to read. Prints one JSON line. Without ``--tokenizer`` a vocabulary of
-8,000 pieces is learned from the books first, untimed.
+epochs as tensors, in batches of ``--batch-size`` (32; the recipes of pre-training have 256). The rules in plain Python
+(`plain_pretraining_data.py`): from the same sentences already split and in one file, as many passes; each cuts pairs,
+masks them, shuffles and pads to lists. ``tokenized_once`` counts tokens by the tokenizers library before the first pass
+only, as the released script's ``dupe_factor`` has it, ``in_every_pass`` in all. So splitting, batching and tensors are
+counted on bertkit's side only. Each side runs in one process of its own and in one thread, unless ``--num-workers``
+(bertkit's, to prepare the books), TOKENIZERS_PARALLELISM or OMP_NUM_THREADS say otherwise. CPU seconds are those of the
+process and its children. Without ``--tokenizer`` a vocabulary of 8,000 pieces is learned from the books first, untimed.
+Prints one JSON line.
 """
 
 from __future__ import annotations
@@ -34,7 +21,7 @@ import os
 import platform
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -50,50 +37,12 @@ from by_turns import peak_mib
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-    from bertkit.corpus.store.token_store import StoreView
-
-Timed = tuple["Stopwatch", int, int]
-"""The times of the parts of a side, the examples that it drew, the tokens of the corpus."""
-
-WAYS = ("fast_tokenizer", "plain_tokenizer")
 VOCAB_SIZE = 8000
-KINDS = ("seconds", "cpu_seconds")
-STEP_BATCH_SIZES = (32, 256)
-STEPS, WARM_UP_STEPS = 30, 3
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+RULES = plain.Rules()
 
-
-class Stopwatch:
-    """Wall and CPU seconds of named parts, added up where a part runs several times."""
-
-    def __init__(self) -> None:
-        self.parts: dict[str, dict[str, float]] = {}
-
-    @contextmanager
-    def time(self, part: str) -> Iterator[None]:
-        wall, cpu = time.perf_counter(), cpu_seconds()
-        yield
-        sums = self.parts.setdefault(part, dict.fromkeys(KINDS, 0.0))
-        sums["seconds"] += time.perf_counter() - wall
-        sums["cpu_seconds"] += cpu_seconds() - cpu
-
-    def total(self, kind: str, *parts: str) -> float:
-        """Returns the seconds of the named parts that ran, of all parts if none is named."""
-        return sum(seconds[kind] for part, seconds in self.parts.items() if not parts or part in parts)
-
-    def rounded(self) -> dict[str, dict[str, float]]:
-        return {part: {kind: round(seconds[kind], 2) for kind in KINDS} for part, seconds in self.parts.items()}
-
-
-def cpu_seconds() -> float:
-    """Returns the CPU seconds of this process and of its ended children."""
-    return sum(os.times()[:4])
-
-
-def set_one_thread() -> None:
-    """Before the libraries that read these variables are imported."""
-    for variable, value in ONE_THREAD.items():
-        os.environ.setdefault(variable, value)
+Timed = tuple[dict[str, dict[str, float]], int, int]
+"""Wall and CPU seconds of the parts of a side, the examples that it drew, the tokens of the corpus."""
 
 
 def book_files(corpus: list[Path]) -> list[Path]:
@@ -128,82 +77,55 @@ def one_by_one(tokenizer: PreTrainedTokenizerFast) -> Callable[[str], list[int]]
     return lambda sentence: backend.encode(sentence, add_special_tokens=False).ids
 
 
-def load_view(
-    files: list[Path],
-    tokenizer: PreTrainedTokenizerFast,
-    cache_dir: Path,
-    *,
-    num_workers: int = 1,
-    sentence_per_line: bool = False,
-) -> StoreView:
-    """The documents of the files, all of them to train on."""
-    from bertkit.corpus.store.token_store import StoreView
-    from bertkit.tasks.pretraining import DataSettings, load_corpus
-
-    corpus = [str(file) for file in files]
-    data = DataSettings(corpus=corpus, validation_fraction=0.0, sentence_per_line=sentence_per_line)
-    train = load_corpus(data, tokenizer, 0, cache_dir, num_workers=num_workers).train
-    assert isinstance(train, StoreView)  # a corpus can be streamed, this one is not
-    return train
+@contextmanager
+def timed(parts: dict[str, dict[str, float]], part: str) -> Iterator[None]:
+    """Adds the seconds of a block, and those of the CPUs, to a part."""
+    wall, cpu = time.perf_counter(), sum(os.times()[:4])
+    yield
+    sums = parts.setdefault(part, {"seconds": 0.0, "cpu_seconds": 0.0})
+    sums["seconds"] += time.perf_counter() - wall
+    sums["cpu_seconds"] += sum(os.times()[:4]) - cpu
 
 
-def time_bertkit(
-    files: list[Path],
-    tokenizer: PreTrainedTokenizerFast,
-    epochs: int,
-    seed: int,
-    batch_size: int = 32,
-    num_workers: int = 1,
-) -> Timed:
+def time_bertkit(files: list[Path], tokenizer: PreTrainedTokenizerFast, args: argparse.Namespace) -> Timed:
     """bertkit's side."""
     from bertkit.corpus.examples.dataset import PretrainingExamples, collate
     from bertkit.corpus.settings import PretrainingData, Vocabulary
-    from bertkit.tasks.pretraining import load_corpus  # noqa: F401 - imported before the clock starts
+    from bertkit.tasks.pretraining import DataSettings, load_corpus
 
-    watch = Stopwatch()
-    settings, vocabulary = PretrainingData(seed=seed), Vocabulary.of(tokenizer)
+    parts: dict[str, dict[str, float]] = {}
+    settings, vocabulary = PretrainingData(seed=args.seed), Vocabulary.of(tokenizer)
     with tempfile.TemporaryDirectory() as folder:
-        with watch.time("prepare"):
-            view = load_view(files, tokenizer, Path(folder), num_workers=num_workers)
+        with timed(parts, "prepare"):
+            data = DataSettings(corpus=[str(file) for file in files], validation_fraction=0.0)
+            view = load_corpus(data, tokenizer, 0, Path(folder), num_workers=args.num_workers).train
         # Only to know where the last epoch ends: a run plans its epochs itself, in the time that is taken.
         total = sum(
-            len(PretrainingExamples(view, vocabulary, settings, None, fixed_epoch=epoch)) for epoch in range(epochs)
+            len(PretrainingExamples(view, vocabulary, settings, None, fixed_epoch=epoch))
+            for epoch in range(args.epochs)
         )
-        with watch.time("draw"):
+        with timed(parts, "draw"):
             examples = PretrainingExamples(view, vocabulary, settings, total)
-            for start in range(0, total, batch_size):
-                collate(examples.__getitems__(range(start, min(start + batch_size, total))))
-        return watch, total, view.num_tokens
+            for start in range(0, total, args.batch_size):
+                collate(examples.__getitems__(range(start, min(start + args.batch_size, total))))
+        return parts, total, view.num_tokens
 
 
-def time_plain(
-    text: Path, tokenizer: PreTrainedTokenizerFast, passes: int, seed: int, ways: Sequence[str] = WAYS
-) -> Timed:
-    """The side of plain Python, which gets its tokens in all of these ways."""
-    vocabulary = tokenizer.get_vocab()
-    encoders: dict[str, Callable[[str], list[int]]] = {
-        "fast_tokenizer": one_by_one(tokenizer),
-        "plain_tokenizer": plain.Tokenizer(vocabulary),
-    }
-    pieces, rules, random = plain.Pieces.of(vocabulary), plain.Rules(), Random(seed)
-    watch = Stopwatch()
+def time_plain(text: Path, tokenizer: PreTrainedTokenizerFast, epochs: int, seed: int) -> Timed:
+    """The side of plain Python."""
+    encode, pieces, random = one_by_one(tokenizer), plain.Pieces.of(tokenizer.get_vocab()), Random(seed)
+    parts: dict[str, dict[str, float]] = {}
     total = 0
-    for number in range(passes):
-        corpora = []
-        for name in ways:
-            encode = encoders[name]
-            with watch.time(f"{name}_again" if number else name), text.open(encoding="utf-8") as lines:
-                corpora.append(plain.documents_of(lines, encode))
-        documents = corpora[0]
-        if any(other != documents for other in corpora[1:]):
-            raise SystemExit("the plain tokenizer does not give the tokens of the fast one; it is uncased WordPiece")
-        with watch.time("make"):
-            examples = list(plain.one_pass(documents, rules, pieces, random))
+    for number in range(epochs):
+        with timed(parts, "tokenize_again" if number else "tokenize"), text.open(encoding="utf-8") as lines:
+            documents = plain.documents_of(lines, encode)
+        with timed(parts, "make"):
+            examples = list(plain.one_pass(documents, RULES, pieces, random))
             random.shuffle(examples)
             for example in examples:
-                plain.features(example, rules, pieces)
+                plain.features(example, RULES, pieces)
         total += len(examples)
-    return watch, total, sum(len(sentence) for document in documents for sentence in document)
+    return parts, total, sum(len(sentence) for document in documents for sentence in document)
 
 
 def by_itself(side: Callable[[], Timed]) -> tuple[Timed, float]:
@@ -213,82 +135,33 @@ def by_itself(side: Callable[[], Timed]) -> tuple[Timed, float]:
 
 
 def compare(files: list[Path], tokenizer: PreTrainedTokenizerFast, args: argparse.Namespace) -> dict[str, Any]:
-    """Both sides over the same books, and how many times as long the plain one takes."""
-    settings = {name: getattr(args, name) for name in ("epochs", "seed", "batch_size", "num_workers")}
-    (ours, our_examples, our_tokens), our_peak = by_itself(partial(time_bertkit, files, tokenizer, **settings))
+    """Both sides over the same books, and how many times as long the plain one takes for an example."""
+    (own, own_examples, own_tokens), own_peak = by_itself(partial(time_bertkit, files, tokenizer, args))
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder) / "sentences.txt"
         text.write_text("\n\n".join("\n".join(sentences_of(file)) for file in files), encoding="utf-8")
-        plain_side = partial(time_plain, text, tokenizer, args.epochs, args.seed)
-        (other, other_examples, other_tokens), _ = by_itself(plain_side)
+        (other, other_examples, other_tokens), _ = by_itself(
+            partial(time_plain, text, tokenizer, args.epochs, args.seed)
+        )
         # One pass with one tokenization in memory: as little as there can be.
-        _, other_peak = by_itself(partial(time_plain, text, tokenizer, 1, args.seed, WAYS[:1]))
-    if our_tokens != other_tokens:
-        raise SystemExit(f"the two sides did not read the same text: {our_tokens} and {other_tokens} tokens")
-    result: dict[str, Any] = {**settings, "tokens": our_tokens}
-    result["bertkit"] = {"examples": our_examples, "peak_mib": round(our_peak), **ours.rounded()}
-    result["plain"] = {"examples": other_examples, "peak_mib": round(other_peak), **other.rounded()}
-    for kind in KINDS:
-        mine = ours.total(kind)
-        plain_totals = {
-            "plain_python": other.total(kind, "plain_tokenizer", "plain_tokenizer_again", "make"),
-            "fast_tokenizer": other.total(kind, "fast_tokenizer", "fast_tokenizer_again", "make"),
-            "tokenized_once": other.total(kind, "fast_tokenizer", "make"),
-        }
-        same = our_examples / other_examples
-        result[kind] = {"bertkit": round(mine, 2), **{way: round(total, 2) for way, total in plain_totals.items()}}
-        result[f"{kind}_ratio"] = {way: round(total / mine, 1) for way, total in plain_totals.items()}
-        result[f"{kind}_ratio_per_example"] = {
-            way: round(total / mine * same, 1) for way, total in plain_totals.items()
-        }
-    result["examples_per_second"] = {
-        "bertkit": round(our_examples / ours.parts["draw"]["seconds"]),
-        "plain": round(other_examples / other.parts["make"]["seconds"]),
+        _, other_peak = by_itself(partial(time_plain, text, tokenizer, 1, args.seed))
+    if own_tokens != other_tokens:
+        raise SystemExit(f"the two sides did not read the same text: {own_tokens} and {other_tokens} tokens")
+    result: dict[str, Any] = {
+        "tokens": own_tokens,
+        "bertkit": {"examples": own_examples, "peak_mib": round(own_peak), **own},
+        "plain": {"examples": other_examples, "peak_mib": round(other_peak), **other},
     }
+    ways = {"tokenized_once": ("tokenize", "make"), "in_every_pass": tuple(other)}
+    for kind in ("seconds", "cpu_seconds"):
+        total = sum(part[kind] for part in own.values())
+        result[kind] = {"bertkit": round(total, 2)}
+        for way, parts in ways.items():
+            of_way = sum(other[part][kind] for part in parts)
+            # A pass in which a document is cut short has more examples.
+            ratio = of_way / total * own_examples / other_examples
+            result[kind] |= {way: round(of_way, 2), f"{way}_ratio_per_example": round(ratio, 1)}
     return result
-
-
-def step_shares(files: list[Path], tokenizer: PreTrainedTokenizerFast, seed: int) -> dict[str, Any]:
-    """Milliseconds of CPU to draw a batch and to train on it, and the share of the first in both."""
-    import torch
-
-    import bertkit
-    from bertkit.corpus.examples.dataset import PretrainingExamples, collate
-    from bertkit.corpus.settings import PretrainingData, Vocabulary
-    from bertkit.model.configuration_bert import BertConfig
-    from bertkit.model.modeling_bert import BertForPreTraining
-
-    recipe = bertkit.load_recipe("pretrain/bert-tiny")
-    settings, vocabulary = PretrainingData(seed=seed), Vocabulary.of(tokenizer)
-    shares: dict[str, Any] = {"threads": torch.get_num_threads(), "model": "bert-tiny", "vocab_size": len(tokenizer)}
-    with tempfile.TemporaryDirectory() as folder:
-        view = load_view(files, tokenizer, Path(folder))
-        total = len(PretrainingExamples(view, vocabulary, settings, None, fixed_epoch=0))
-        for batch_size in STEP_BATCH_SIZES:
-            torch.manual_seed(seed)
-            model = BertForPreTraining(BertConfig(vocab_size=len(tokenizer), **recipe.model)).train()
-            optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, eps=1e-6)
-            starts = range(0, total - batch_size + 1, batch_size)
-            watch = Stopwatch()
-            with watch.time("draw"):
-                examples = PretrainingExamples(view, vocabulary, settings, total)
-                for start in starts:
-                    batch = collate(examples.__getitems__(range(start, start + batch_size)))
-            for step in range(WARM_UP_STEPS + STEPS):
-                with watch.time("step" if step >= WARM_UP_STEPS else "warm_up"):
-                    model(**batch).loss.backward()
-                    optimizer.step()
-                    optimizer.zero_grad()
-            draw, train = watch.parts["draw"], watch.parts["step"]
-            shares[f"batch_{batch_size}"] = {
-                kind: {
-                    "draw_ms": round(1000 * draw[kind] / len(starts), 2),
-                    "step_ms": round(1000 * train[kind] / STEPS, 2),
-                    "share": round(draw[kind] / len(starts) / (draw[kind] / len(starts) + train[kind] / STEPS), 4),
-                }
-                for kind in KINDS
-            }
-    return shares
 
 
 def main() -> None:
@@ -299,16 +172,15 @@ def main() -> None:
     parser.add_argument("--tokenizer", type=Path, default=None, help="folder of a tokenizer")
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--num-workers", type=int, default=1, help="processes of bertkit that prepare the books")
-    parser.add_argument("--step", action="store_true", help="the share of a training step instead")
     args = parser.parse_args()
-    set_one_thread()
-
+    for variable, value in ONE_THREAD.items():  # before the libraries that read these are imported
+        os.environ.setdefault(variable, value)
     files = book_files(args.corpus)
     tokenizer = tokenizer_for(files, args.tokenizer)
-    result = step_shares(files, tokenizer, args.seed) if args.step else compare(files, tokenizer, args)
+    result = compare(files, tokenizer, args)
     where = {name: version(name) for name in ("torch", "tokenizers", "numpy")}
-    set_to = {variable: os.environ[variable] for variable in ONE_THREAD}
-    print(json.dumps({**result, **set_to, **where, "python": platform.python_version(), "machine": platform.machine()}))
+    settings = {name: getattr(args, name) for name in ("epochs", "seed", "batch_size", "num_workers")}
+    print(json.dumps({**settings, **result, **where, "python": platform.python_version()}))
 
 
 if __name__ == "__main__":

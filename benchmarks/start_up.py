@@ -3,12 +3,10 @@
     python benchmarks/start_up.py [--repeats 7] [--checkpoint CHECKPOINT]
 
 Each command runs in a fresh process, the commands in turn, so that a busy moment of the machine meets all of them; the
-first round only warms the file cache. Prints one JSON line: by command, the median seconds, and of the most memory that
-was resident, in MiB (never less than this script has itself, about 17).
-
-With a CHECKPOINT that classifies texts, stock or of bertkit, the commands are ``bertkit predict CHECKPOINT TEXT``
-and transformers' pipeline for the same text, beside importing torch, with the processor seconds of each: on a busy
-machine those vary less.
+first round only warms the file cache. Prints one JSON line: by command, the median seconds on the clock and of the
+processor, which vary less on a busy machine, and of the most memory that was resident, in MiB (never less than this
+script has itself, about 17). With a CHECKPOINT that classifies texts, stock or of bertkit, the commands are ``bertkit
+predict CHECKPOINT TEXT`` and transformers' pipeline for the same text, beside importing torch.
 """
 
 from __future__ import annotations
@@ -31,11 +29,26 @@ COMMANDS = {
     "import transformers": ["-c", "import transformers"],
     "import torch": ["-c", "import torch"],
 }
-
 TEXT = "a lovely film"
 PIPELINE = (
     "import sys; from transformers import pipeline; print(pipeline('text-classification', sys.argv[1])(sys.argv[2]))"
 )
+
+
+def run(arguments: list[str]) -> dict[str, float]:
+    """Runs Python once: seconds on the clock and of the processor, and MiB.
+
+    Raises:
+        SystemExit: it failed.
+    """
+    started = time.perf_counter()
+    process = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"failed: {' '.join(arguments)}")
+    seconds = {"seconds": time.perf_counter() - started, "processor_seconds": usage.ru_utime + usage.ru_stime}
+    return {**seconds, "peak_mib": usage.ru_maxrss / 1024}
 
 
 def main() -> None:
@@ -43,35 +56,20 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--checkpoint", help="time predictions with this checkpoint instead")
     args = parser.parse_args()
-    repeats, commands = args.repeats, COMMANDS
+    commands = COMMANDS
     if args.checkpoint is not None:
         commands = {
             "bertkit predict": ["-m", "bertkit", "predict", args.checkpoint, TEXT],
             "pipeline": ["-c", PIPELINE, args.checkpoint, TEXT],
             "import torch": COMMANDS["import torch"],
         }
-    seconds: dict[str, list[float]] = {name: [] for name in commands}
-    cpu: dict[str, list[float]] = {name: [] for name in commands}
-    peaks: dict[str, list[float]] = {name: [] for name in commands}
-    for _ in range(repeats + 1):
-        for name, arguments in commands.items():
-            started = time.perf_counter()
-            process = subprocess.Popen(
-                [sys.executable, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-            )
-            _, status, usage = os.wait4(process.pid, 0)
-            process.returncode = os.waitstatus_to_exitcode(status)
-            if process.returncode:
-                raise SystemExit(f"failed: {name}")
-            seconds[name].append(time.perf_counter() - started)
-            cpu[name].append(usage.ru_utime + usage.ru_stime)
-            peaks[name].append(usage.ru_maxrss / 1024)
-    medians = {name: round(statistics.median(values[1:]), 3) for name, values in seconds.items()}
-    processor = {name: round(statistics.median(values[1:]), 3) for name, values in cpu.items()}
-    memory = {name: round(statistics.median(values[1:])) for name, values in peaks.items()}
+    rounds = [{name: run(arguments) for name, arguments in commands.items()} for _ in range(args.repeats + 1)][1:]
+    medians = {
+        kind: {name: round(statistics.median(each[name][kind] for each in rounds), digits) for name in commands}
+        for kind, digits in {"seconds": 3, "processor_seconds": 3, "peak_mib": 0}.items()
+    }
     versions = {name: version(name) for name in ("torch", "transformers", "typer")}
-    where = {**versions, "python": platform.python_version(), "repeats": repeats}
-    print(json.dumps({"seconds": medians, "processor_seconds": processor, "peak_mib": memory, **where}))
+    print(json.dumps({**medians, **versions, "python": platform.python_version(), "repeats": args.repeats}))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ def _load(name: str):
 
 
 plain = _load("plain_pretraining_data")
-PIECES = plain.Pieces(size=1000, pad=0, cls=2, sep=3, mask=4, continuations=frozenset(range(500, 1000)))
+PIECES = plain.Pieces(size=1000, pad=0, cls=2, sep=3, mask=4)
 
 
 class Scripted(Random):
@@ -52,32 +52,13 @@ def numbered(*lengths: int, first: int) -> list[list[int]]:
     return document
 
 
-def test_words_and_their_longest_pieces():
-    assert plain.words_in("Piña-Colada\x00 costs $3\u200b…\u00a0说话 e\u0301") == [
-        *("pina", "-", "colada", "costs", "$", "3", "…", "说", "话", "e")
-    ]
-    pieces = ["[UNK]", "un", "##aff", "##able", "##affable", "able", "a"]
-    tokenize = plain.Tokenizer({piece: number for number, piece in enumerate(pieces)})
-    assert tokenize("Unaffable, able unaf") == [1, 4, 0, 5, 0]
-    assert tokenize("a" * 101) == [0]
-
-
-@given(text=st.text("aZéñÅİßλЖ .,$^'\"…“”-_+=~`|<>\u00a0\u3000\t\n\u0301\u200b0١²€说豈カ한𠀀🙂", max_size=40))
-def test_the_words_are_those_of_the_tokenizers_library(text):
-    from tokenizers import normalizers, pre_tokenizers
-
-    normal = normalizers.BertNormalizer(lowercase=True).normalize_str(text)
-    expected = [word for word, _ in pre_tokenizers.BertPreTokenizer().pre_tokenize_str(normal)]
-    assert plain.words_in(text) == expected
-
-
-def test_a_blank_line_parts_documents_and_sentences_without_tokens_are_left_out():
+def test_blank_lines_part_documents():
     lines = ["a b\n", "\n", "\n", "c\n", "!\n", "d e\n"]
     encode = lambda text: [ord(letter) for letter in text.split() if letter != "!"]  # noqa: E731
     assert plain.documents_of(lines, encode) == [[[97, 98]], [[99], [100, 101]]]
 
 
-def test_a_random_next_puts_the_rest_of_the_chunk_back():
+def test_random_next_puts_rest_of_chunk_back():
     documents = [numbered(2, 2, 2, first=10), numbered(3, 3, first=50)]
     rules = plain.Rules(max_seq_length=9, short_seq_prob=0.5)
     # Not short; A is one sentence of three; B is random, from document 1, its sentence 0 on, until 4 tokens are there.
@@ -89,7 +70,7 @@ def test_a_random_next_puts_the_rest_of_the_chunk_back():
     assert not drawn.numbers
 
 
-def test_the_last_sentence_of_a_document_has_a_random_next():
+def test_last_sentence_has_a_random_next():
     documents = [numbered(4, first=10), numbered(1, 1, first=50)]
     drawn = Scripted(0.2, 3, 0, 1, 1)  # short: 3 tokens; document 0 is its own, document 1 is taken, its last sentence
     rules = plain.Rules(max_seq_length=9, short_seq_prob=0.5)
@@ -114,25 +95,16 @@ def test_tokens_are_hidden_in_three_ways():
     }
 
 
-def test_a_word_that_passes_the_limit_is_skipped():
-    # Words: 10 500 501 | 11 | 12 502 | 13, in this order; two predictions: only 11 and 13 fit.
-    rules = plain.Rules(max_predictions_per_seq=2, masked_lm_prob=1.0, whole_words=True)
-    pair = plain.Pair([10, 500, 501, 11], [12, 502, 13], True)
-    example = plain.masked(pair, rules, PIECES, Scripted(0, 0))
-    assert (example.positions, example.labels) == ([4, 8], [11, 13])
-
-
 @given(
     lengths=st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=12), min_size=2, max_size=5),
     seed=st.integers(0, 2**32),
-    whole_words=st.booleans(),
 )
-def test_every_example_keeps_the_rules(lengths, seed, whole_words):
+def test_every_example_keeps_the_rules(lengths, seed):
     documents, first = [], 10
     for document in lengths:
         documents.append(numbered(*document, first=first))
         first = documents[-1][-1][-1] + 1
-    rules = plain.Rules(max_seq_length=16, max_predictions_per_seq=3, short_seq_prob=0.5, whole_words=whole_words)
+    rules = plain.Rules(max_seq_length=16, max_predictions_per_seq=3, short_seq_prob=0.5)
     text = [token for document in documents for sentence in document for token in sentence]
     for example in plain.one_pass(documents, rules, PIECES, Random(seed)):
         original = list(example.input_ids)
@@ -145,8 +117,7 @@ def test_every_example_keeps_the_rules(lengths, seed, whole_words):
         assert len(original) <= rules.max_seq_length
         assert example.segment_ids == [0] * (len(a) + 2) + [1] * (len(b) + 1)
         assert example.positions == sorted(set(example.positions))
-        expected = min(3, max(1, round(0.15 * len(original))))
-        assert len(example.positions) == expected or (whole_words and len(example.positions) < expected)
+        assert len(example.positions) == min(3, max(1, round(0.15 * len(original))))
         assert not {0, middle, len(original) - 1} & set(example.positions)
 
 

@@ -62,6 +62,7 @@ def test_entities_are_joined_as_asked(bertkit, stock_models, tmp_path):
     assert "--aggregation is for token classification" in done.err
 
 
+@pytest.mark.slow
 def test_exported_forms_predict_the_same(bertkit, stock_models, tmp_path):
     pytest.importorskip("onnxscript")
     folder = stock_models.stock_checkpoint(tmp_path / "c", "bert", "AutoModelForSequenceClassification", ["neg", "pos"])

@@ -88,7 +88,7 @@ def first(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str])
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PAGES)
-def test_the_snippets_of_a_page_run_and_print_what_it_shows(name, first, environment, tmp_path):
+def test_snippets_run_and_print_their_output(name, first, environment, tmp_path):
     page = (DOCS / name).read_text(encoding="utf-8")
     folder, printed = first
     if name != FIRST:

@@ -17,19 +17,19 @@ pytestmark = pytest.mark.multiprocess
 RUN = "--placement cpu --global-train-batch-size 8 --learning-rate 1e-3 --set train.logging_steps=1".split()
 RUN += "--set train.save_steps=1 --set train.lr_scheduler_type=constant --set train.warmup_steps=0".split()
 FSDP = ["--num-processes", "2", "--set", "placement.strategy=fsdp"]
-# 37 examples make epochs of five steps: the second and the third run begin within one.
-WAY = [(2, ["--num-processes", "2"]), (4, []), (7, FSDP), (8, ["--num-processes", "2"]), (9, FSDP), (10, [])]
+# Each placement writes and reads; 37 examples make epochs of five steps, so that each run begins within one.
+WAY = [(2, FSDP), (4, ["--num-processes", "2"]), (7, []), (9, FSDP)]
 
 
 def test_from_one_placement_to_the_next(bertkit, tmp_path, start, glue_folder):
     command = ["finetune", "glue", "--task", "sst2", "--model", start, "--data-dir", glue_folder, *RUN]
-    done = bertkit([*command, "--max-steps", "10", "--output-dir", tmp_path / "one"])
+    done = bertkit([*command, "--max-steps", "9", "--output-dir", tmp_path / "one"])
     assert done.returncode == 0, done.stderr
     for steps, placement in WAY:
         resume = ["--resume"] if steps > 2 else []
         done = bertkit([*command, "--max-steps", steps, *placement, *resume, "--output-dir", tmp_path / "many"])
         assert done.returncode == 0, done.stderr
-    assert len(curve(tmp_path / "many")) == 10
+    assert len(curve(tmp_path / "many")) == 9
     np.testing.assert_allclose(curve(tmp_path / "many"), curve(tmp_path / "one"), rtol=1e-5)
     expected, got = weights(tmp_path / "one"), weights(tmp_path / "many")
     for name, tensor in expected.items():
@@ -38,8 +38,8 @@ def test_from_one_placement_to_the_next(bertkit, tmp_path, start, glue_folder):
         np.testing.assert_allclose(got[name], tensor, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta", "modernbert", "distilled"])
-def test_a_killed_pre_training_ends_with_the_same_bits(bertkit, forks, tmp_path, corpus, start, family):
+@pytest.mark.parametrize("family", ["bert", "modernbert", "distilled"])
+def test_killed_pretraining_ends_with_same_bits(bertkit, forks, tmp_path, corpus, start, family):
     folder, out = start, tmp_path / "killed"
     if family not in ("bert", "distilled"):
         folder = stock_checkpoint(tmp_path / "start", family, "AutoModelForMaskedLM", initializer_range=0.02)

@@ -107,7 +107,7 @@ def sst2(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_glue_accumulated_saved_and_resumed_here_and_on_the_cpu(on_cpu, sst2, tmp_path):
+def test_glue_is_resumed_here_and_on_cpu(on_cpu, sst2, tmp_path):
     command = ["finetune", "glue", "--task", "sst2", "--data-dir", sst2, "--model", on_cpu]
     command += ["--num-train-epochs", 4, "--max-seq-length", 24]
     settings = [*SETTINGS, "placement.per_device_train_batch_size=4", "train.save_steps=7"]

@@ -103,7 +103,7 @@ def corpus(tmp_path: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("script", ["one_machine.sbatch", "several_machines.sbatch"])
-def test_a_run_that_reaches_the_limit_saves_is_requeued_and_continues(script, corpus, tmp_path):
+def test_run_at_its_limit_is_requeued(script, corpus, tmp_path):
     out = tmp_path / "out"
     variables = {"SLURM_GPUS_ON_NODE": "2", "PORT": "29511"} if script.startswith("several") else {}
     job = Job(script, tmp_path / "slurm", **variables)
@@ -129,7 +129,7 @@ def test_an_error_is_not_requeued(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.multiprocess
-def test_the_workers_of_an_array_share_the_runs_of_a_grid(checkpoint, tmp_path):
+def test_array_workers_share_a_grid(checkpoint, tmp_path):
     table = tmp_path / "films.csv"
     rows = [f"a {word} film,{label}" for word, label in (("good", "pos"), ("lovely", "pos"), ("bad", "neg")) * 6]
     table.write_text("\n".join(["text,label", *rows]) + "\n")
@@ -148,7 +148,7 @@ def test_the_workers_of_an_array_share_the_runs_of_a_grid(checkpoint, tmp_path):
 
 
 @pytest.mark.parametrize(("code", "requeued"), [(143, ["10_1"]), (1, []), (0, [])])
-def test_a_worker_at_its_limit_is_requeued_without_the_rest_of_the_array(code, requeued, tmp_path):
+def test_array_worker_is_requeued_alone(code, requeued, tmp_path):
     array = {"SLURM_ARRAY_JOB_ID": "10", "SLURM_ARRAY_TASK_ID": "1"}
     # The last task of an array has its number: `scontrol requeue 10` would requeue all tasks.
     job = Job("grid.sbatch", tmp_path / "slurm", 10, {"bertkit": f"exit {code}"}, **array)
@@ -165,7 +165,7 @@ def test_a_step_gets_the_cores_of_its_job(script, tmp_path):
 
 
 @pytest.mark.parametrize("given", [None, "280"])
-def test_the_time_to_save_on_several_machines_can_be_increased(given, tmp_path):
+def test_time_to_save_can_be_increased(given, tmp_path):
     variables = {} if given is None else {"SHUTDOWN_TIMEOUT": given}
     words = {"torchrun": 'echo "$@" > "$STAND_IN/words"'}
     job = Job("several_machines.sbatch", tmp_path / "slurm", commands=words, **variables)
@@ -174,7 +174,7 @@ def test_the_time_to_save_on_several_machines_can_be_increased(given, tmp_path):
     assert found[found.index("--shutdown-timeout") + 1] == (given or "100")
 
 
-def test_one_machine_resumes_where_the_folder_holds_a_run(tmp_path):
+def test_one_machine_resumes_a_run(tmp_path):
     words = {"bertkit": 'printf "%s\\n" "$@" > "$STAND_IN/words"'}
     out = tmp_path / "out"
     out.mkdir()
@@ -185,7 +185,7 @@ def test_one_machine_resumes_where_the_folder_holds_a_run(tmp_path):
         (out / "recipe.yaml").touch()
 
 
-def test_the_scripts_ask_for_a_signal_and_a_requeue():
+def test_scripts_ask_for_signal_and_requeue():
     scripts = sorted(SCRIPTS.glob("*.sbatch"))
     assert len(scripts) == 3
     for script in scripts:

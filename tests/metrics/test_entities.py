@@ -1,4 +1,4 @@
-"""Entities of tags: every rule of conlleval about where one begins and ends, by hand; then against seqeval."""
+"""Entities of tags and their metric: the rules of conlleval by hand, then against the package seqeval."""
 
 from __future__ import annotations
 
@@ -76,12 +76,66 @@ def test_what_is_no_tag_of_entities_is_refused(tag):
         find_entities(["O", tag])
 
 
-def test_an_entity_counts_when_type_and_both_ends_are_right():
+def test_entity_needs_type_and_both_ends():
     expected = [["B-A", "I-A", "O", "B-B", "O"], ["B-A"]]
     given = [["B-A", "I-A", "O", "B-A", "O"], ["B-A"]]  # one of another type
     assert count_entities(given, expected) == {"A": Counts(2, 3, 2), "B": Counts(0, 0, 1)}
     shorter = [["B-A", "O", "O", "B-B", "I-B"], ["O"]]  # one too short, one too long, one missed
     assert count_entities(shorter, expected) == {"A": Counts(0, 1, 2), "B": Counts(0, 1, 1)}
+
+
+REFERENCES = [["O", "B-MISC", "I-MISC", "O"], ["B-PER", "I-PER", "O"]]
+PREDICTIONS = [["O", "O", "B-MISC", "I-MISC"], ["B-PER", "I-PER", "O"]]
+
+
+def score(predictions, references, **options):
+    return metrics.load("seqeval").compute(predictions=predictions, references=references, **options)
+
+
+def test_worked_scores():
+    # One of the two entities of each side is right; of the seven tags four are.
+    assert score(PREDICTIONS, REFERENCES) == {
+        "MISC": {"precision": 0.0, "recall": 0.0, "f1": 0.0, "number": 1},
+        "PER": {"precision": 1.0, "recall": 1.0, "f1": 1.0, "number": 1},
+        "overall_precision": 0.5,
+        "overall_recall": 0.5,
+        "overall_f1": 0.5,
+        "overall_accuracy": pytest.approx(4 / 7),
+    }
+
+
+def test_strict_entities_do_not_begin_with_i():
+    references, predictions = [["B-A", "I-A", "O"]], [["I-A", "I-A", "O"]]
+    assert score(predictions, references)["overall_f1"] == 1
+    strict = score(predictions, references, mode="strict", scheme="IOB2")
+    assert (strict["overall_precision"], strict["overall_recall"], strict["A"]["number"]) == (0, 0, 1)
+
+
+def test_without_any_entity_scores_are_0():
+    found = score([["O", "O"], []], [["O", "O"], []])
+    assert found == {"overall_precision": 0, "overall_recall": 0, "overall_f1": 0, "overall_accuracy": 1}
+
+
+def test_batches_add_up():
+    metric = metrics.load("seqeval")
+    for predictions, references in zip(PREDICTIONS, REFERENCES, strict=True):
+        metric.add_batch(predictions=[predictions], references=[references])
+    assert metric.compute() == score(PREDICTIONS, REFERENCES)
+
+
+@pytest.mark.parametrize(
+    ("predictions", "references", "options", "error", "expected"),
+    [
+        ([["O"]], [["O", "O"]], {}, ValueError, "sentence 0: 1 tags are predicted for 2 words"),
+        ([["NN"]], [["O"]], {}, DataError, "tag 'NN'; expected O, or one of B,"),
+        ([[]], [[]], {}, DataError, "nothing to score: there is no word"),
+        ([["O"]], [["O"]], {"mode": "strict"}, ValueError, "mode 'strict' with scheme None; expected neither"),
+        ([["O"]], [["O"]], {"scheme": "IOBES", "mode": "strict"}, ValueError, "with scheme 'IOBES'"),
+    ],
+)
+def test_invalid_tags_are_refused(predictions, references, options, error, expected):
+    with pytest.raises(error, match=expected):
+        score(predictions, references, **options)
 
 
 TAGS = st.sampled_from(["O", *(f"{prefix}-{kind}" for prefix in "BIES" for kind in ("A", "B"))])

@@ -41,7 +41,7 @@ def test_the_outputs_before_the_logits_do_not_matter():
     assert torch.equal(with_losses, reduce_logits((MLM_LOGITS, PAIR_LOGITS), (MLM_LABELS, PAIR_LABELS)))
 
 
-def test_without_pairs_the_loss_is_that_of_masked_lm():
+def test_without_pairs_loss_is_masked_lm():
     scores = score(reduce_logits(MLM_LOGITS, MLM_LABELS).numpy(), "none")
     assert scores == pytest.approx(
         {
@@ -53,7 +53,7 @@ def test_without_pairs_the_loss_is_that_of_masked_lm():
     )
 
 
-def test_a_mean_over_all_tokens_is_no_mean_of_batch_means():
+def test_mean_is_over_all_tokens():
     many, one = np.array([[8.0, 0, 8, 0.5, 1]]), np.array([[3.0, 0, 1, 0.5, 1]])
     assert score(np.concatenate([many, one]))["masked_lm_loss"] == pytest.approx(11 / 9)
 

@@ -41,18 +41,9 @@ def test_three_classes_are_correlated_as_well():
     assert scores == {"matthews_correlation": pytest.approx((3 * 4 - 5) / math.sqrt((16 - 6) * (16 - 6)))}
 
 
-@pytest.mark.parametrize(("references", "accuracy"), [([1, 1, 1], 1.0), ([0, 0, 0], 0.0)])
-def test_a_constant_prediction_is_scored_like_any_other(references, accuracy):
-    predictions = [1, 1, 1]
-    scores = metrics.compute("glue/mrpc", predictions=predictions, references=references)
-    assert scores == {"accuracy": accuracy, "f1": accuracy, "combined_score": accuracy}
-    scores = metrics.compute("glue/cola", predictions=predictions, references=references)
-    assert scores == {"matthews_correlation": 0}
-
-
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(-1, 2), st.integers(-1, 2)), min_size=1, max_size=12))
-def test_f1_and_matthews_are_their_definitions_for_any_few_examples(pairs):
+def test_f1_and_matthews_are_their_definitions(pairs):
     predictions, references = zip(*pairs, strict=True)
     scores = metrics.compute("glue/mrpc", predictions=predictions, references=references)
     positive = predictions.count(1) + references.count(1)
@@ -79,17 +70,12 @@ def test_similarities_all_alike_have_no_score():
     assert all(map(math.isnan, scores.values()))
 
 
-def test_a_rare_class_weighs_as_much_as_a_frequent_one():
+def test_macro_f1_weighs_classes_equally():
     """Class 0: 2·6/(8+6). Class 2: never right, though true twice. Class 5: right. Classes 1, 3 and 4 do not occur."""
     scores = metrics.compute(
         "classification", predictions=[0, 0, 0, 0, 0, 0, 0, 0, 5], references=[0, 0, 0, 0, 0, 0, 2, 2, 5]
     )
     assert scores == pytest.approx({"accuracy": 7 / 9, "f1_macro": (12 / 14 + 0 + 1) / 3})
-
-
-def test_all_right_is_1_however_few_classes_occur():
-    scores = metrics.compute("classification", predictions=[3, 3], references=[3, 3])
-    assert scores == {"accuracy": 1.0, "f1_macro": 1.0}
 
 
 @settings(deadline=None)
@@ -116,11 +102,6 @@ def test_label_sets_by_hand():
     assert scores == pytest.approx(expected)
 
 
-def test_no_label_at_all_is_right_and_yet_no_hit():
-    scores = metrics.compute("multi_label", predictions=[[0, 0]], references=[[0, 0]])
-    assert scores == {"f1_micro": 0.0, "f1_macro": 0.0, "accuracy": 1.0}
-
-
 @settings(deadline=None)
 @given(array_shapes(min_dims=2, max_dims=2, max_side=6).flatmap(lambda shape: arrays(np.bool_, (2, *shape))))
 def test_scores_of_label_sets_are_their_definitions(pair):
@@ -143,7 +124,7 @@ def test_regression_by_hand():
     assert scores == pytest.approx(expected)
 
 
-def test_a_score_of_half_precision_inputs_is_not_rounded_to_it():
+def test_half_precision_inputs_do_not_round_scores():
     """4096 differences of 1 and one of 0.5: the nearest float16 is 1."""
     predictions = np.ones(4097, np.float16)
     predictions[0] = 0.5
@@ -151,7 +132,7 @@ def test_a_score_of_half_precision_inputs_is_not_rounded_to_it():
     assert scores["mse"] == pytest.approx(4096.25 / 4097, rel=1e-12)
 
 
-def test_predictions_that_are_nan_have_scores_that_are_nan():
+def test_nan_predictions_have_nan_scores():
     scores = metrics.compute("regression", predictions=[1.0, math.nan], references=[1.0, 2.0])
     assert all(map(math.isnan, scores.values()))
 

@@ -54,14 +54,14 @@ def test_a_worked_set():
     }
 
 
-def test_odds_above_the_threshold_mean_no_answer_whatever_the_text_says():
+def test_odds_above_threshold_mean_no_answer():
     rows: list[Row] = [("park", 0.5, ["park"]), ("park", 0.5, [])]
     assert [score(*rows, no_answer_threshold=value)["exact"] for value in (0.5, 0.49)] == [50.0, 50.0]
     assert [score(*rows, no_answer_threshold=value)["HasAns_exact"] for value in (0.5, 0.49)] == [100.0, 0.0]
     assert score(("park", 1.5, ["park"]))["exact"] == 0.0  # the official default threshold is 1 for all odds
 
 
-def test_sets_of_one_kind_have_no_scores_of_the_other():
+def test_scores_only_of_kinds_that_occur():
     assert not [name for name in score(("x", 0.0, ["x"])) if name.startswith("NoAns")]
     assert not [name for name in score(("x", 0.0, [])) if name.startswith("HasAns")]
 
@@ -73,12 +73,12 @@ def test_an_answer_that_is_all_articles_is_none():
     assert score(("x", 0.0, ["the", "x"]))["exact"] == 100.0
 
 
-def test_where_no_answer_at_all_is_best_the_threshold_is_0():
+def test_threshold_is_0_where_no_answer_is_best():
     found = score(("x", -3.0, []), ("y", -2.0, ["z"]))
     assert (found["best_exact"], found["best_exact_thresh"]) == (50.0, 0.0)
 
 
-def test_questions_of_the_same_odds_are_taken_one_by_one():
+def test_equal_odds_are_taken_one_by_one():
     """A quirk of the official scorer: the first alone would be best, though no threshold can say so."""
     found = score(("x", 0.5, ["x"]), ("y", 0.5, []))
     assert (found["best_exact"], found["best_exact_thresh"]) == (100.0, 0.5)
@@ -90,7 +90,7 @@ def test_odds_keep_their_digits():
     assert score(("x", odds, ["x"]))["best_f1_thresh"] == odds
 
 
-def test_a_question_without_a_prediction_is_left_out_and_told():
+def test_missing_prediction_is_left_out():
     metric = metrics.load("squad_v2")
     predictions = [{"id": key, "prediction_text": "x", "no_answer_probability": 0.0} for key in ("0", "9")]
     with pytest.warns(UserWarning, match=r"1 of 2 questions have no prediction, they are left out; .* '1'"):

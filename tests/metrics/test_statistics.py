@@ -77,7 +77,7 @@ def test_each_side_is_averaged_over_its_own_runs():
 
 
 @pytest.mark.parametrize("terms", [lambda p, r: terms_of("f1", p, r), None], ids=["terms", "computed again"])
-def test_unequal_runs_of_a_metric_that_is_no_mean(terms):
+def test_unequal_runs_of_f1(terms):
     """The interval holds the difference it is shown with, and the sign of the difference is that of the scores."""
     draw = np.random.default_rng(3)
     gold = draw.integers(0, 2, 150)

@@ -67,7 +67,7 @@ def test_an_accuracy_of_one_has_wilsons_interval():
     assert high == 1
 
 
-def test_an_interval_stays_within_the_bounds_of_its_metric():
+def test_interval_stays_within_bounds():
     true = DRAW.normal(size=20)
     for given, name in ((true + 0.01 * DRAW.normal(size=20), "pearson"), (GIVEN, "f1_macro")):
         references = true if name == "pearson" else TRUE
@@ -89,7 +89,7 @@ def test_wrong_terms_are_not_used():
     assert score_interval(GIVEN, TRUE, accuracy, wrong)[1] < 1
 
 
-def test_a_paired_interval_is_narrower_than_those_of_the_scores():
+def test_paired_interval_is_narrower():
     other = GIVEN.copy()
     other[:5] = 1 - other[:5]
 

@@ -11,7 +11,12 @@ from bertkit.model.modeling_bert import BertSelfAttention
 
 pytestmark = pytest.mark.numeric
 
-both_kernels = pytest.mark.parametrize("kernel", ["eager", "sdpa"])
+
+@pytest.fixture(params=["eager", "sdpa"])
+def model(request: pytest.FixtureRequest, tiny_config: Any) -> BertModel:
+    model = BertModel(tiny_config).eval()
+    model.set_attn_implementation(request.param)
+    return model
 
 
 def test_two_tokens_by_hand() -> None:
@@ -29,14 +34,11 @@ def test_two_tokens_by_hand() -> None:
     torch.testing.assert_close(context[0, :, 0], torch.tensor([2 - first, 2 - second]))
 
 
-def test_the_scores_are_divided_by_the_root_of_the_head_width() -> None:
+def test_scores_are_scaled_by_head_width() -> None:
     assert BertSelfAttention(BertConfig()).scaling == 1 / math.sqrt(768 / 12)
 
 
-@both_kernels
-def test_every_token_sees_every_token(kernel: str, tiny_config: Any) -> None:
-    model = BertModel(tiny_config).eval()
-    model.set_attn_implementation(kernel)
+def test_every_token_sees_every_token(model: BertModel) -> None:
     ids = torch.tensor([[5, 6, 7, 8]])
     changed_last, changed_first = torch.tensor([[5, 6, 7, 9]]), torch.tensor([[4, 6, 7, 8]])
     before = model(ids).last_hidden_state
@@ -44,22 +46,7 @@ def test_every_token_sees_every_token(kernel: str, tiny_config: Any) -> None:
     assert (model(changed_first).last_hidden_state - before)[0, 3].abs().max() > 1e-5
 
 
-@both_kernels
-def test_the_probabilities_are_full_and_sum_to_one(kernel: str, tiny_config: Any) -> None:
-    model = BertModel(tiny_config).eval()
-    model.set_attn_implementation(kernel)
-    attentions = model(torch.randint(99, (2, 5)), output_attentions=True).attentions
-    assert len(attentions) == 2
-    for probs in attentions:
-        assert probs.shape == (2, 4, 5, 5)
-        assert (probs > 0).all()
-        torch.testing.assert_close(probs.sum(-1), torch.ones(2, 4, 5))
-
-
-@both_kernels
-def test_padding_changes_nothing_and_is_never_attended_to(kernel: str, tiny_config: Any) -> None:
-    model = BertModel(tiny_config).eval()
-    model.set_attn_implementation(kernel)
+def test_padding_changes_nothing_and_is_never_attended_to(model: BertModel) -> None:
     ids = torch.randint(1, 99, (1, 5))
     padded = torch.cat([ids, torch.randint(99, (1, 4))], dim=1)
     mask = torch.tensor([[1] * 5 + [0] * 4])
@@ -69,21 +56,7 @@ def test_padding_changes_nothing_and_is_never_attended_to(kernel: str, tiny_conf
     assert all((probs[..., 5:] == 0).all() for probs in output.attentions)
 
 
-@both_kernels
-def test_asking_for_probabilities_does_not_change_the_output(kernel: str, tiny_config: Any) -> None:
-    model = BertModel(tiny_config).eval()
-    model.set_attn_implementation(kernel)
-    ids, mask = torch.randint(99, (2, 6)), torch.tensor([[1] * 6, [1] * 3 + [0] * 3])
-    plain = model(ids, attention_mask=mask)
-    shown = model(ids, attention_mask=mask, output_attentions=True)
-    torch.testing.assert_close(shown.last_hidden_state, plain.last_hidden_state, rtol=0, atol=1e-6)
-    assert plain.attentions is None
-
-
-@both_kernels
-def test_a_sequence_of_padding_only_stays_finite(kernel: str, tiny_config: Any) -> None:
-    model = BertModel(tiny_config)
-    model.set_attn_implementation(kernel)
+def test_a_sequence_of_padding_only_stays_finite(model: BertModel) -> None:
     mask = torch.tensor([[1, 1, 1], [0, 0, 0]])
     for wanted in (False, True):
         model.zero_grad()
@@ -101,7 +74,7 @@ def test_a_kernel_without_probabilities_says_what_to_do(kernel: str, tiny_config
         model(torch.randint(99, (1, 3)), output_attentions=True)
 
 
-def test_the_default_is_sdpa_and_it_is_what_runs(tiny_config: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sdpa_is_the_default(tiny_config: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     real = torch.nn.functional.scaled_dot_product_attention
 
@@ -116,7 +89,7 @@ def test_the_default_is_sdpa_and_it_is_what_runs(tiny_config: Any, monkeypatch: 
     assert calls == [False, False]  # one call a layer, and not causal
 
 
-def test_an_attention_function_of_ones_own_is_called_without_a_causal_hint(tiny_config: Any) -> None:
+def test_own_attention_function_is_not_causal(tiny_config: Any) -> None:
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
     from transformers.masking_utils import sdpa_mask

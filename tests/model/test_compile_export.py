@@ -28,17 +28,7 @@ def masked_batch() -> dict[str, torch.Tensor]:
     }
 
 
-def test_the_exported_encoder_computes_the_same_on_other_inputs(tiny_config: Any) -> None:
-    model = BertModel(tiny_config).eval()
-    program = torch.export.export(model, (), batch())
-    other = batch()
-    other["attention_mask"] = torch.ones(2, 8, dtype=torch.long)
-    torch.testing.assert_close(
-        program.module()(**other).last_hidden_state, model(**other).last_hidden_state, rtol=0, atol=1e-6
-    )
-
-
-def test_the_exported_encoder_takes_other_batch_sizes_and_lengths(tiny_config: Any) -> None:
+def test_exported_encoder_takes_other_shapes(tiny_config: Any) -> None:
     model = BertModel(tiny_config).eval()
     shape = {0: torch.export.Dim("batch", min=1, max=64), 1: torch.export.Dim("length", min=2, max=16)}
     program = torch.export.export(model, (), batch(), dynamic_shapes=dict.fromkeys(batch(), shape))
@@ -62,7 +52,7 @@ def test_exported_pretraining_computes_the_same_losses(tiny_config: Any) -> None
 
 @pytest.mark.slow
 @torch_warns_of_itself
-def test_compiled_pretraining_is_one_graph_with_the_same_losses_and_gradients(tiny_config: Any) -> None:
+def test_compiled_pretraining_is_one_graph(tiny_config: Any) -> None:
     model = BertForPreTraining(tiny_config)
     compiled = torch.compile(model, fullgraph=True, dynamic=False)
     inputs = masked_batch()
@@ -76,16 +66,7 @@ def test_compiled_pretraining_is_one_graph_with_the_same_losses_and_gradients(ti
     torch.testing.assert_close(output.next_sentence_loss, plain.next_sentence_loss)
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(parameter.grad, gradients[name], rtol=1e-4, atol=1e-5, msg=name)
-
-
-@pytest.mark.slow
-@torch_warns_of_itself
-def test_the_compiled_encoder_is_not_compiled_again_for_other_numbers(tiny_config: Any) -> None:
-    model = BertModel(tiny_config).eval()
-    compiled = torch.compile(model, fullgraph=True, dynamic=False)
-    with torch.no_grad():
-        compiled(**batch())
-        with torch.compiler.set_stance("fail_on_recompile"):
-            inputs = batch()
-            output = compiled(**inputs)
-        torch.testing.assert_close(output.last_hidden_state, model(**inputs).last_hidden_state, rtol=0, atol=1e-5)
+    other = masked_batch()
+    with torch.compiler.set_stance("fail_on_recompile"):
+        recomputed = compiled(**other)
+    torch.testing.assert_close(recomputed.loss, model(**other).loss)

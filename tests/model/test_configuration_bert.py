@@ -76,7 +76,7 @@ def test_every_field_is_saved_even_at_its_default(tmp_path: Path) -> None:
         ({"chunk_size_feed_forward": 8}, ["`chunk_size_feed_forward` is 8"]),
     ],
 )
-def test_an_impossible_value_is_refused_by_name_and_value(values: dict[str, Any], said: list[str]) -> None:
+def test_impossible_values_are_refused(values: dict[str, Any], said: list[str]) -> None:
     with pytest.raises(ValueError, match="impossible BertConfig") as caught:
         BertConfig(**values)
     assert all(part in str(caught.value) for part in said)
@@ -87,7 +87,7 @@ def test_all_impossible_values_are_named_at_once() -> None:
         BertConfig(vocab_size=0, pad_token_id=None, hidden_dropout_prob=7.0, hidden_act="gelo")
 
 
-def test_a_value_of_the_wrong_type_is_refused_by_name_and_value() -> None:
+def test_wrong_types_are_refused() -> None:
     with pytest.raises(StrictDataclassFieldValidationError, match=r"hidden_size(?s:.*)expected int, got str.*'12'"):
         BertConfig(hidden_size="12")
 
@@ -135,7 +135,7 @@ def test_a_stock_config_loads_without_a_word(stock_directory: Path, caplog: pyte
     assert (config.model_type, config.hidden_size, config.num_attention_heads) == ("bertkit", 24, 3)
 
 
-def test_what_is_fixed_or_without_meaning_is_not_written_again(stock_directory: Path, tmp_path: Path) -> None:
+def test_fixed_values_are_not_written_again(stock_directory: Path, tmp_path: Path) -> None:
     BertConfig.from_pretrained(stock_directory).save_pretrained(tmp_path / "again")
     saved = json.loads((tmp_path / "again" / "config.json").read_text())
     assert saved.keys().isdisjoint({"is_decoder", "position_embedding_type", "use_cache", "gradient_checkpointing"})
@@ -150,7 +150,7 @@ def test_a_stock_decoder_is_refused_when_loaded(stock_directory: Path) -> None:
         BertConfig.from_pretrained(stock_directory)
 
 
-def test_a_checkpoint_of_another_kind_still_earns_the_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_other_model_types_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     transformers.RobertaConfig().save_pretrained(tmp_path)
     logger = logging.getLogger("transformers")
     logger.addHandler(caplog.handler)
@@ -161,5 +161,5 @@ def test_a_checkpoint_of_another_kind_still_earns_the_warning(tmp_path: Path, ca
     assert "model of type `roberta`" in caplog.text
 
 
-def test_the_class_does_not_carry_the_name_that_transformers_looks_up() -> None:
+def test_class_name_is_not_that_of_transformers() -> None:
     assert BertConfig.__name__ == "BertkitConfig"

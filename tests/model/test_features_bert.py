@@ -72,7 +72,7 @@ def test_the_encoder_stays_and_the_rest_learns(config):
     assert {"classifier.weight", "features.lstm.weight_ih_l0", "features.lstm.weight_hh_l1_reverse"} <= changed
 
 
-def test_new_weights_are_drawn_over_an_encoder_and_saved_ones_are_kept(config, tiny_sizes, tmp_path):
+def test_new_weights_are_drawn_and_saved(config, tiny_sizes, tmp_path):
     encoder = BertForTokenClassification(BertConfig(**tiny_sizes, num_labels=3))
     encoder.save_pretrained(tmp_path / "encoder")
     torch.manual_seed(0)

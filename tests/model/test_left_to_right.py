@@ -32,7 +32,7 @@ def batch() -> dict[str, torch.Tensor]:
 
 @both_kernels
 @pytest.mark.parametrize("padded", [True, False])
-def test_the_states_are_those_of_stock_bert_as_a_decoder(
+def test_states_equal_stock_decoder(
     kernel: str, padded: bool, config: BertConfig, tiny_sizes: dict[str, Any], batch: dict[str, torch.Tensor]
 ) -> None:
     ours = BertModel(config).eval()
@@ -51,7 +51,7 @@ def test_the_states_are_those_of_stock_bert_as_a_decoder(
         assert (probabilities.triu(1) == 0).all()
 
 
-def test_the_loss_is_that_of_a_stock_language_model(
+def test_loss_equals_stock_language_model(
     config: BertConfig, tiny_sizes: dict[str, Any], batch: dict[str, torch.Tensor]
 ) -> None:
     ours = BertForMaskedLM(config).eval()
@@ -66,7 +66,7 @@ def test_the_loss_is_that_of_a_stock_language_model(
     torch.testing.assert_close(found.loss, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_the_next_token_is_the_label_and_padding_has_none() -> None:
+def test_next_token_is_the_label() -> None:
     ids = np.array([[2, 7, 8, 3, 0], [2, 9, 3, 0, 0]])
     made = next_tokens(ids, np.array([4, 3]))
     assert made.masked_positions.tolist() == [[0, 1, 2, 0], [0, 1, 0, 0]]
@@ -84,7 +84,7 @@ def test_a_token_depends_on_those_before_it_only(config: BertConfig) -> None:
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
-def test_the_last_token_is_pooled_wherever_the_padding_is(side: str, config: BertConfig) -> None:
+def test_last_token_is_pooled(side: str, config: BertConfig) -> None:
     model = BertForSequenceClassification(config).eval()
     ids = torch.tensor([[5, 6, 7]])
     alone = model.bert(ids)

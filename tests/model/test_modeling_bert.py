@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -40,7 +39,7 @@ def logits_with_loss(loss: float, classes: int, label: int) -> Tensor:
 # ------------------------------------------------------------------------------------------------ worked by hand
 
 
-def test_the_input_is_the_sum_of_token_segment_and_position_embedding() -> None:
+def test_input_is_sum_of_three_embeddings() -> None:
     config = BertConfig(
         vocab_size=3, hidden_size=4, num_attention_heads=1, max_position_embeddings=2, hidden_dropout_prob=0.0
     )
@@ -63,7 +62,7 @@ def test_masked_lm_loss_of_five_words() -> None:
     assert mean_cross_entropy(torch.zeros(1, 5), torch.tensor([3])).item() == pytest.approx(math.log(5))
 
 
-def test_the_masked_lm_loss_averages_over_masked_positions_only() -> None:
+def test_masked_lm_loss_averages_masked_positions() -> None:
     losses = [0.33, 0.85, 1.21]
     logits = torch.randn(8, 5, dtype=torch.float64)
     labels = torch.full((8,), -100)
@@ -136,7 +135,7 @@ def test_new_parameters_of_mnli_and_squad() -> None:
 # ------------------------------------------------------------------------------------------------------ the losses
 
 
-def test_the_loss_divides_by_the_items_of_the_global_batch() -> None:
+def test_loss_divides_by_global_batch() -> None:
     logits, labels = torch.randn(6, 5), torch.tensor([0, 1, -100, 2, 3, -100])
     whole = mean_cross_entropy(logits, labels)
     for items in (4, torch.tensor(4), torch.tensor([4])):
@@ -145,7 +144,7 @@ def test_the_loss_divides_by_the_items_of_the_global_batch() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_the_loss_of_half_precision_logits_is_computed_in_float32(dtype: torch.dtype) -> None:
+def test_loss_of_half_precision_is_float32(dtype: torch.dtype) -> None:
     logits = torch.randn(4, 50).to(dtype)
     loss = mean_cross_entropy(logits, torch.arange(4))
     assert loss.dtype == torch.float32
@@ -155,9 +154,7 @@ def test_the_loss_of_half_precision_logits_is_computed_in_float32(dtype: torch.d
 
 @pytest.mark.parametrize("rows_at_once", [1, 3, 100])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
-def test_the_loss_and_its_gradient_are_torchs_however_many_rows_are_taken_at_once(
-    dtype: torch.dtype, rows_at_once: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_loss_and_gradient_equal_torch(dtype: torch.dtype, rows_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(loss_bert._LOGITS_AT_ONCE, "cpu", 30 * rows_at_once)
     torch.manual_seed(0)
     drawn, labels = 5 * torch.randn(8, 30), torch.tensor([0, 29, -100, 3, 3, -100, 17, 1])
@@ -193,9 +190,7 @@ NOTHING = torch.full((2, 4), -100)
         (BertForQuestionAnswering, {"start_positions": torch.tensor([4, -1]), "end_positions": torch.tensor([9, 4])}),
     ],
 )
-def test_without_any_label_the_loss_is_zero_and_so_are_the_gradients(
-    head: Any, labels: dict[str, Tensor], tiny_config: Any
-) -> None:
+def test_without_labels_loss_and_gradients_are_zero(head: Any, labels: dict[str, Tensor], tiny_config: Any) -> None:
     model = head(tiny_config)
     loss = model(torch.randint(99, (2, 4)), **labels).loss
     assert loss.item() == 0.0
@@ -220,7 +215,7 @@ def test_each_pretraining_loss_works_without_the_other(tiny_config: Any) -> None
     assert together.loss.item() == pytest.approx(tokens.loss.item() + sentences.loss.item())
 
 
-def test_tokens_and_pairs_are_divided_by_their_own_global_counts(tiny_config: Any) -> None:
+def test_tokens_and_pairs_have_own_global_counts(tiny_config: Any) -> None:
     model = BertForPreTraining(tiny_config).eval()
     inputs = {
         "input_ids": torch.randint(99, (2, 4)),
@@ -259,7 +254,7 @@ def test_numbers_that_are_none_do_not_count(tiny_config: Any) -> None:
     assert logits.grad.flatten().tolist() == [1.0, 102.0, 0.0]
 
 
-def test_one_end_of_an_answer_without_the_other_is_refused(tiny_config: Any) -> None:
+def test_answers_need_both_ends(tiny_config: Any) -> None:
     with pytest.raises(ValueError, match="`start_positions` and `end_positions`"):
         BertForQuestionAnswering(tiny_config)(torch.ones(1, 3, dtype=torch.long), start_positions=torch.tensor([1]))
 
@@ -274,7 +269,7 @@ def test_one_end_of_an_answer_without_the_other_is_refused(tiny_config: Any) -> 
         (1, torch.tensor([[0.5], [2.0]]), "regression"),
     ],
 )
-def test_the_problem_type_follows_from_the_labels_and_is_not_noted(num_labels: int, labels: Tensor, kind: str) -> None:
+def test_problem_type_follows_from_labels(num_labels: int, labels: Tensor, kind: str) -> None:
     config = BertConfig(num_labels=num_labels)
     assert problem_type(config, labels) == kind
     assert config.problem_type is None
@@ -288,18 +283,18 @@ def test_the_problem_type_follows_from_the_labels_and_is_not_noted(num_labels: i
         (3, torch.tensor([[0, 1, 1], [1, 0, 0]]), "give floats"),
     ],
 )
-def test_labels_that_do_not_tell_the_problem_type_are_refused(num_labels: int, labels: Tensor, said: str) -> None:
+def test_ambiguous_labels_are_refused(num_labels: int, labels: Tensor, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         problem_type(BertConfig(num_labels=num_labels), labels)
 
 
-def test_integer_labels_are_numbers_where_the_config_says_regression() -> None:
+def test_integer_labels_of_regression_are_numbers() -> None:
     config = BertConfig(num_labels=1, problem_type="regression")
     loss = sequence_classification_loss(config, torch.tensor([[1.0], [4.0]]), torch.tensor([2, 2]))
     assert loss.item() == pytest.approx((1 + 4) / 2)
 
 
-def test_several_labels_per_item_average_over_all_of_them() -> None:
+def test_several_labels_average_over_all() -> None:
     config = BertConfig(num_labels=2)
     logits, labels = torch.tensor([[0.0, 0.0], [100.0, -100.0]]), torch.tensor([[1.0, 0.0], [1.0, 0.0]])
     loss = sequence_classification_loss(config, logits, labels)
@@ -319,12 +314,12 @@ def test_embeddings_may_be_given_in_place_of_ids(head: Any, tiny_config: Any) ->
 
 
 @pytest.mark.parametrize("inputs", [{}, {"input_ids": torch.ones(1, 2).long(), "inputs_embeds": torch.ones(1, 2, 32)}])
-def test_neither_or_both_of_ids_and_embeddings_is_refused(inputs: dict[str, Tensor], tiny_config: Any) -> None:
+def test_ids_or_embeddings_are_needed(inputs: dict[str, Tensor], tiny_config: Any) -> None:
     with pytest.raises(ValueError, match="exactly one of `input_ids` and `inputs_embeds`"):
         BertModel(tiny_config)(**inputs)
 
 
-def test_a_sequence_longer_than_the_positions_is_refused_with_both_lengths(tiny_config: Any) -> None:
+def test_too_long_sequence_is_refused(tiny_config: Any) -> None:
     model = BertForMaskedLM(tiny_config)
     assert model(torch.zeros(1, 16, dtype=torch.long)).logits.shape == (1, 16, 99)
     with pytest.raises(ValueError, match=r"17 tokens.*16.*max_position_embeddings"):
@@ -356,7 +351,7 @@ def test_a_tuple_holds_what_the_named_output_holds(tiny_config: Any) -> None:
     assert isinstance(model(ids), tuple)
 
 
-def test_new_weights_have_the_spread_that_the_config_says(tiny_sizes: dict[str, Any]) -> None:
+def test_new_weights_have_configured_spread(tiny_sizes: dict[str, Any]) -> None:
     torch.manual_seed(0)
     wide = {**tiny_sizes, "hidden_size": 128, "intermediate_size": 512, "vocab_size": 2000}
     model = BertForPreTraining(BertConfig(**wide, initializer_range=0.05))
@@ -416,9 +411,7 @@ def tied(model: Any) -> bool:
 
 
 @pytest.mark.parametrize("head", [BertForPreTraining, BertForMaskedLM])
-def test_the_decoder_is_the_token_embedding_after_save_load_and_resize(
-    head: Any, tiny_config: Any, tmp_path: Path
-) -> None:
+def test_decoder_stays_the_token_embedding(head: Any, tiny_config: Any, tmp_path: Path) -> None:
     model = head(tiny_config)
     with torch.no_grad():
         model.cls.predictions.bias.normal_()
@@ -438,7 +431,7 @@ def test_the_decoder_is_the_token_embedding_after_save_load_and_resize(
         assert loaded(torch.tensor([[1, 2]]))[0].shape == (1, 2, size)
 
 
-def test_a_replaced_decoder_brings_its_bias_under_both_names(tiny_config: Any) -> None:
+def test_replaced_decoder_brings_its_bias(tiny_config: Any) -> None:
     model, decoder = BertForMaskedLM(tiny_config), torch.nn.Linear(32, 99)
     model.set_output_embeddings(decoder)
     assert model.get_output_embeddings() is decoder
@@ -464,28 +457,7 @@ def test_a_loaded_model_knows_its_positions(tiny_config: Any, tmp_path: Path) ->
     assert list(loaded.buffers()) == []
 
 
-def test_old_checkpoints_load_with_gamma_beta_and_position_ids(tiny_config: Any, tmp_path: Path) -> None:
-    model = BertForPreTraining(tiny_config).eval()
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if "LayerNorm" in name:
-                parameter.normal_()
-    model.save_pretrained(tmp_path)
-    path = tmp_path / "model.safetensors"
-    state = {
-        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): tensor
-        for name, tensor in load_file(path).items()
-    }
-    assert "bert.embeddings.LayerNorm.gamma" in state
-    state["bert.embeddings.position_ids"] = torch.arange(16).unsqueeze(0)
-    save_file(state, path, metadata={"format": "pt"})
-    loaded, report = BertForPreTraining.from_pretrained(tmp_path, output_loading_info=True)
-    assert not any(report.values()), report
-    ids = torch.randint(99, (2, 5))
-    torch.testing.assert_close(loaded(ids).prediction_logits, model(ids).prediction_logits, rtol=0, atol=0)
-
-
-def test_the_saved_config_names_our_class_for_every_auto_class(tiny_config: Any, tmp_path: Path) -> None:
+def test_saved_config_names_every_auto_class(tiny_config: Any, tmp_path: Path) -> None:
     BertForPreTraining(tiny_config).save_pretrained(tmp_path)
     auto_map = json.loads((tmp_path / "config.json").read_text())["auto_map"]
     assert auto_map == {

@@ -177,12 +177,15 @@ def test_encoder_states_probabilities_and_gradients(case: Case) -> None:
     assert_same_encoding(case, mine, theirs)
     case.close(mine.last_hidden_state, theirs.last_hidden_state, "last hidden state")
     case.close(mine.pooler_output, theirs.pooler_output, "pooled output")
+    without_attentions = mine.last_hidden_state
+    assert mine.attentions is None
     for out in (mine, theirs):
         (out.pooler_output.square().sum() + out.last_hidden_state[:, 1].square().sum()).backward()
     assert_same_gradients(case, ours, stock)
 
     stock.set_attn_implementation("eager")  # transformers has no probabilities otherwise; ours does
     mine, theirs = (m(**inputs, output_attentions=True) for m in (ours, stock))
+    case.close(mine.last_hidden_state, without_attentions, "last hidden state, with attentions")
     assert len(mine.attentions) == len(theirs.attentions) == case.layers
     for layer, (a, b) in enumerate(zip(mine.attentions, theirs.attentions, strict=True)):
         case.close(a, b, f"attention of layer {layer}")
@@ -305,9 +308,7 @@ def test_a_stock_checkpoint_loads_without_leftovers(head: str, tiny_sizes: dict[
 
 
 @pytest.mark.parametrize("head", EVERY_HEAD)
-def test_the_names_gamma_and_beta_of_the_first_releases_load_into_every_head(
-    head: str, tiny_sizes: dict[str, Any], tmp_path: Path
-) -> None:
+def test_first_releases_load_into_every_head(head: str, tiny_sizes: dict[str, Any], tmp_path: Path) -> None:
     stock = getattr(transformers, head)(transformers.BertConfig(**tiny_sizes))
     for name, parameter in stock.named_parameters():
         if "LayerNorm" in name:  # else all are 1 or 0, and a lost one would not show
@@ -317,6 +318,8 @@ def test_the_names_gamma_and_beta_of_the_first_releases_load_into_every_head(
     old = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
     renamed = {re.sub("|".join(old), lambda found: old[found[0]], name): values for name, values in weights.items()}
     assert sum(name.endswith(("gamma", "beta")) for name in renamed) >= 10
+    prefix = "" if head == "BertModel" else "bert."
+    renamed[f"{prefix}embeddings.position_ids"] = torch.arange(16).unsqueeze(0)  # as transformers once saved them
     save_file(renamed, tmp_path / "model.safetensors", {"format": "pt"})
     ours, report = getattr(bertkit, head).from_pretrained(tmp_path, output_loading_info=True)
     assert not any(report.values()), report
