@@ -6,21 +6,20 @@ Some formats have comment lines before sentences and number the words of a sente
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bertkit.errors import DataError, listed
 from bertkit.files import write_whole
 from bertkit.progress import counted
-from bertkit.reading.text_files import PACKINGS, iterating, read_blocks
-from bertkit.reading.utf8 import decode_lines
+from bertkit.reading.text_files import PACKINGS
+from bertkit.reading.utf8 import read_with_fingerprint, split_lines
 from bertkit.tables.table import Table
 
 DOCUMENT_ID = "document_id"
@@ -83,17 +82,8 @@ def read_conll(path: str | Path, comment_prefix: str | None = None) -> ConllTabl
     if comment_prefix is None and _root(path).endswith(_WITH_COMMENTS):
         comment_prefix = "#"
     path = Path(os.path.expanduser(path))
-    packing = path.suffix.lower() if path.suffix.lower() in PACKINGS else ""
-    digest = hashlib.sha256()
-
-    def blocks() -> Iterator[bytes]:
-        with iterating(read_blocks(path, packing, lambda position: None)) as stored:
-            for block in stored:
-                digest.update(block)
-                yield block
-
-    lines = list(decode_lines(blocks(), str(path), None if packing else path))
-    return _table(lines, str(path), f"sha256:{digest.hexdigest()[:16]}", comment_prefix)
+    text, fingerprint = read_with_fingerprint(path)
+    return _table(split_lines(text), str(path), fingerprint, comment_prefix)
 
 
 def is_conll(path: str | Path) -> bool:

@@ -13,11 +13,11 @@ from typing import Any
 
 from bertkit.errors import DataError, did_you_mean, raise_listed
 from bertkit.reading.text_files import JSON_LINES, PARQUET, file_kind
+from bertkit.tables.json_rows import JSON, read_json_list
 from bertkit.tables.labels import is_missing, named
 from bertkit.tables.table import Table
 from bertkit.tables.table_files import read_table
 from bertkit.tasks.ner.conll import DOCUMENT_ID, ConllTable, read_conll
-from bertkit.tasks.ner.json_list import JSON, read_json_list
 
 TOKENS = ("tokens", "words")
 TAGS = ("ner_tags", "tags", "ner", "labels", "chunk_tags", "pos_tags")

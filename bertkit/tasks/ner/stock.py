@@ -20,10 +20,10 @@ from bertkit.metrics.entities import OUTSIDE, PREFIXES, find_entities, is_entity
 from bertkit.tables import Table
 from bertkit.tasks.arrays import Outputs, one_array, softmax
 from bertkit.tasks.label_names import matched_names
-from bertkit.tasks.ner.aggregation import Aggregation, Unit, units_of, word_starts
 from bertkit.tasks.ner.schemes import Scheme, in_usual_form, iob2_labels, to_iob2
 from bertkit.tasks.ner.settings import DataSettings, TaskSettings
 from bertkit.tasks.ner.task import NerTask
+from bertkit.tasks.ner.words import Aggregation, Unit, units_of, word_starts
 from bertkit.tasks.splits import Columns, Split
 from bertkit.tasks.stock import labels_of
 from bertkit.tasks.windows import encode_in_windows, most_context

@@ -24,20 +24,23 @@ from bertkit.metrics.entities import OUTSIDE, find_entities, score_entities, spl
 from bertkit.metrics.terms import Terms
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.tables import Table
+from bertkit.tables.json_rows import JSON, read_json_list
 from bertkit.tasks.arrays import Outputs, one_array, padded, softmax
 from bertkit.tasks.ner import sentences
-from bertkit.tasks.ner.annotations import FORMS, annotation, check_texts, raw_texts
+from bertkit.tasks.ner.annotations import FORMS, SpanTable, annotation, check_texts, raw_texts, with_words
 from bertkit.tasks.ner.conll import DOCUMENT_ID, is_conll, read_conll, write_conll
-from bertkit.tasks.ner.highlighting import Span, highlight
-from bertkit.tasks.ner.inputs import NO_WORD, InputForm
-from bertkit.tasks.ner.json_list import JSON, read_json_list
-from bertkit.tasks.ner.labels import find_labels, label_ids, line_on_labels, notes_on_tags, with_usual_tags
-from bertkit.tasks.ner.neighbours import neighbours
-from bertkit.tasks.ner.pieces import word_pieces
-from bertkit.tasks.ner.schemes import inside
+from bertkit.tasks.ner.inputs import NO_WORD, InputForm, neighbours, word_pieces
+from bertkit.tasks.ner.schemes import (
+    find_labels,
+    inside,
+    label_ids,
+    line_on_labels,
+    notes_on_tags,
+    with_usual_tags,
+)
 from bertkit.tasks.ner.served import ServedEntities
 from bertkit.tasks.ner.settings import DataSettings, TaskSettings
-from bertkit.tasks.ner.span_tables import SpanTable, with_words
+from bertkit.tasks.ner.spans import Span, highlight
 from bertkit.tasks.ner.words import split_words
 from bertkit.tasks.per_example import collapse_of
 from bertkit.tasks.report_parts import Mistake, Section
@@ -416,7 +419,7 @@ class NerTask(ServedEntities, TableTask):
     def in_form(self, form: str, row: Mapping[str, Any]) -> dict[str, Any]:
         text, spans = self._spans(row)
         ids = {name: row[name] for name in _IDS if name in row}
-        return ids | annotation(form, text, [span._asdict() for span in spans], self.data.offset_unit)
+        return ids | annotation(form, text, spans, self.data.offset_unit)
 
     def _spans(self, row: Mapping[str, Any]) -> tuple[str, list[Span]]:
         """Returns the text of an input and its entities as spans; words are joined with spaces."""

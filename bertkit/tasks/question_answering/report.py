@@ -12,8 +12,7 @@ import numpy as np
 
 from bertkit.metrics.squad import best, exact, f1, f1_or_both_empty, normalized
 from bertkit.progress import counted
-from bertkit.tasks.question_answering.decoding import Decoded
-from bertkit.tasks.question_answering.files import answer_at
+from bertkit.tasks.question_answering.decoding import Decoded, answer_at
 from bertkit.tasks.report_charts import GREY, bar_chart
 from bertkit.tasks.report_parts import PREDICTED, TRUE, Chart, DataTable, Mark, Mistake, Section, surest
 

@@ -19,16 +19,14 @@ from bertkit.errors import DataError, noted, raise_all
 from bertkit.metrics.terms import Terms, mean_terms
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.tables import Table, check_disjoint, load_hub_table
+from bertkit.tables.json_rows import JSON
 from bertkit.tasks.arrays import Outputs
 from bertkit.tasks.base import Task
-from bertkit.tasks.question_answering.decoding import Decoded, decode_spans
-from bertkit.tasks.question_answering.files import answer_at, write_answers
-from bertkit.tasks.question_answering.nested import JSON
-from bertkit.tasks.question_answering.padding import mask_padding
+from bertkit.tasks.question_answering.decoding import Decoded, answer_at, decode_spans, write_answers
 from bertkit.tasks.question_answering.questions import ColumnNames, questions_of, read_questions, texts_of
 from bertkit.tasks.question_answering.served import ServedAnswers
 from bertkit.tasks.question_answering.settings import DataSettings, TaskSettings
-from bertkit.tasks.question_answering.windows import encode_windows
+from bertkit.tasks.question_answering.windows import encode_windows, mask_padding
 from bertkit.tasks.report_parts import Mistake, Section
 from bertkit.tasks.splits import Columns, Split
 from bertkit.tasks.truncation import first_part

@@ -12,8 +12,8 @@ from transformers import BertTokenizer, PreTrainedTokenizerFast
 
 from bertkit.errors import RecipeError
 from bertkit.model.labels_bert import IGNORE_INDEX
-from bertkit.tasks.ner.inputs import NO_WORD, InputForm
-from bertkit.tasks.ner.pieces import word_pieces
+from bertkit.tasks.ner.inputs import NO_WORD, InputForm, neighbours, widened, word_pieces
+from bertkit.tasks.windows import Window
 
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 
@@ -158,3 +158,21 @@ def test_neighbours_fill_the_window_and_are_not_tagged():
 def test_an_overlap_that_leaves_nothing_new_is_refused():
     with pytest.raises(RecipeError, match=r"data\.stride: windows with room for 4 tokens cannot share 4"):
         InputForm(6, 4, cls=1, sep=2)
+
+
+@settings(deadline=None)
+@given(room=st.integers(1, 50), data=st.data())
+def test_a_sentence_is_widened_to_what_fits(room, data):
+    before, size, after = (data.draw(st.integers(0, limit)) for limit in (80, room, 80))
+    window = widened(Window(before, before + size), room, before + size + after)
+    left, right = before - window.start, window.end - before - size
+    assert min(left, right) >= 0
+    assert window.end - window.start == min(room, before + size + after)
+    assert abs(left - right) <= 1 or left == before or right == after
+
+
+def test_neighbours_stop_at_the_document():
+    sentences = [["a", "b"], ["c"], ["d", "e"], ["f"]]
+    before, after = neighbours(sentences, [7, 7, 7, 8], at_most=2)
+    assert before == [[], ["a", "b"], ["b", "c"], []]
+    assert after == [["c", "d"], ["d", "e"], [], []]

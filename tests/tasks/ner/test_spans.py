@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertkit.metrics.entities import find_entities
-from bertkit.tasks.ner.highlighting import Span
-from bertkit.tasks.ner.spans import align, from_utf16, to_utf16, trimmed
+from bertkit.tasks.ner.spans import Span, align, from_utf16, to_utf16, trimmed
 from bertkit.tasks.ner.words import split_words
 
 FIREFIGHTER = "👨🏻\u200d🚒"

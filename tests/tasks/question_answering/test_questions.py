@@ -10,10 +10,8 @@ import pytest
 
 from bertkit.errors import DataError
 from bertkit.tables import Table
-from bertkit.tasks.question_answering.decoding import Decoded, Span
-from bertkit.tasks.question_answering.files import write_answers
-from bertkit.tasks.question_answering.nested import read_nested
-from bertkit.tasks.question_answering.questions import questions_of, read_questions
+from bertkit.tasks.question_answering.decoding import Decoded, Span, write_answers
+from bertkit.tasks.question_answering.questions import questions_of, read_nested, read_questions
 
 CONTEXT = "The dog 🐕 is in the park."
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertkit.errors import DataError
-from bertkit.tasks.ner.json_list import read_json_list
+from bertkit.tables.json_rows import read_json_list
 
 
 @pytest.fixture

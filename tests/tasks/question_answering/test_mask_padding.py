@@ -7,7 +7,7 @@ import torch
 
 from bertkit.checkpoint.encoders import head_class
 from bertkit.errors import CheckpointError
-from bertkit.tasks.question_answering.padding import mask_padding
+from bertkit.tasks.question_answering.windows import mask_padding
 
 pytestmark = pytest.mark.numeric
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bertkit.errors import DataError
 from bertkit.reading.utf8 import decode_lines
 from bertkit.tables import Table
-from bertkit.tables.json_lines import read_json_lines
+from bertkit.tables.json_rows import read_json_lines
 
 
 def read(text: str) -> Table:
