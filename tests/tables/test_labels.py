@@ -13,18 +13,8 @@ from hypothesis import strategies as st
 
 from bertkit.errors import DataError
 from bertkit.tables import Table
-from bertkit.tables.labels import (
-    class_ids,
-    class_names,
-    class_sets,
-    decide,
-    infer_problem,
-    is_missing,
-    named,
-    other_spellings,
-    separated,
-    texts,
-)
+from bertkit.tables.classes import class_ids, class_names, class_sets, is_missing, other_spellings
+from bertkit.tables.labels import decide, infer_problem, named, separated, texts
 
 
 def table(values: list[Any], class_names: list[str] | None = None) -> Table:

@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bertkit.errors import DataError, did_you_mean, raise_listed
+from bertkit.errors import DataError, raise_listed, shown
 from bertkit.reading.text_files import JSON_LINES, PARQUET, file_kind
+from bertkit.tables.classes import is_missing
+from bertkit.tables.columns import find_column
 from bertkit.tables.json_rows import JSON, read_json_list
-from bertkit.tables.labels import is_missing, named
+from bertkit.tables.labels import named
 from bertkit.tables.table import Table
 from bertkit.tables.table_files import read_table
 from bertkit.tasks.ner.conll import DOCUMENT_ID, ConllTable, read_conll
@@ -95,12 +97,12 @@ def read_words(table: Table, column: str) -> list[list[str]]:
     faults = []
     for row, value in enumerate(table.columns[column]):
         if not isinstance(value, list):
-            faults.append(f"{table.place(row)}: {column} is {_shown(value)}; expected a list of words")
+            faults.append(f"{table.place(row)}: {column} is {shown(value)}; expected a list of words")
         elif not value:
             faults.append(f"{table.place(row)}: {column} contains no words; remove the row")
         else:
             faults += [
-                f"{place_of_word(table, row, word)}: {_shown(text)} in {column}; expected text"
+                f"{place_of_word(table, row, word)}: {shown(text)} in {column}; expected text"
                 for word, text in enumerate(value)
                 if not isinstance(text, str)
             ]
@@ -125,7 +127,7 @@ def read_tags(table: Table, column: str, words: Sequence[Sequence[str]]) -> list
     faults = []
     for row, (value, of_row) in enumerate(zip(table.columns[column], words, strict=True)):
         if not isinstance(value, list):
-            faults.append(f"{table.place(row)}: {column} is {_shown(value)}; expected a list of tags")
+            faults.append(f"{table.place(row)}: {column} is {shown(value)}; expected a list of tags")
         elif len(value) != len(of_row):
             faults.append(f"{table.place(row)}: {len(value)} tags for {len(of_row)} words")
         else:
@@ -154,25 +156,12 @@ def document_ids(table: Table) -> list[Any]:
 
 
 def _column(
-    table: Table, given: str | int | None, default: str | None, usual: Sequence[str], flag: str, what: str
+    table: Table, given: str | int | None, default: str | None, usual: Sequence[str], option: str, content: str
 ) -> str:
-    names = list(table.columns)
-    if given is not None:
-        name = str(given)
-        if name in names:
-            return name
-        if isinstance(table, ConllTable):
-            raise DataError(f"{table.source}: {flag} {name}: expected the number of a column, 1 to {_width(table)}")
-        raise DataError(
-            f"{table.source}: {flag} {name}: no such column among {', '.join(names)}{did_you_mean(name, names)}"
-        )
-    found = default or next((name for name in usual if name in names), None)
-    if found is None:
-        raise DataError(
-            f"{table.source}: none of its columns ({', '.join(names)}) is named {', '.join(usual)}; give the column "
-            f"of the {what} with {flag}"
-        )
-    return found
+    name = default if given is None else str(given)
+    if isinstance(table, ConllTable) and name not in table.columns:
+        raise DataError(f"{table.source}: {option} {name}: expected the number of a column, 1 to {_width(table)}")
+    return find_column(list(table.columns), name, usual, table.source, option, content)
 
 
 def _width(table: ConllTable) -> int:
@@ -182,9 +171,4 @@ def _width(table: ConllTable) -> int:
 def _fault_of_tag(tag: Any, column: str) -> str:
     if isinstance(tag, int) and not isinstance(tag, bool):
         return f"{column} contains the id {tag}, whose name is unknown; write the names of the tags"
-    return "no tag" if is_missing(tag) else f"{column} contains {_shown(tag)}; expected the name of a tag"
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:40]}…"
+    return "no tag" if is_missing(tag) else f"{column} contains {shown(tag)}; expected the name of a tag"

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bertkit.errors import DataError, did_you_mean, noted, raise_all, raise_listed, shown
-from bertkit.reading.row_files import lone_surrogate
+from bertkit.errors import DataError, noted, raise_all, raise_listed, shown
+from bertkit.reading.row_files import lone_surrogate, missing_column
 from bertkit.reading.utf8 import read_with_fingerprint
 from bertkit.tables import Table, read_table
 from bertkit.tables.json_rows import JSON
@@ -144,10 +144,8 @@ def _existing(table: Table, name: str, names: ColumnNames) -> str:
     """
     column: str = getattr(names, name)
     if column not in table.columns:
-        known = ", ".join(map(repr, table.columns))
-        near = did_you_mean(column, table.columns)
         raise DataError(
-            f"{table.source}: no column {column!r}; available: {known}{near}; give that of the {_MEANING[name]} with "
+            f"{table.source}: {missing_column(column, table.columns)}; give that of the {_MEANING[name]} with "
             f"--{name}-column"
         )
     return column

@@ -53,7 +53,7 @@ def test_columns_are_found_by_their_usual_names_or_places(table):
 
 def test_columns_that_are_not_there_are_refused(table, tmp_path):
     rows, columns = table(body=["a"], tokens=[["a"]]), table("x.conll", "a DT O\n")
-    expected = "x.jsonl: --tag-column ner_tag: no such column among body, tokens"
+    expected = "x.jsonl: --tag-column: no column 'ner_tag'; available: 'body', 'tokens'"
     assert refused(tmp_path, tag_column, rows, "ner_tag") == expected
     assert refused(tmp_path, tag_column, rows, None).startswith("x.jsonl: none of its columns (body, tokens) is named")
     assert refused(tmp_path, tag_column, columns, 4) == (
