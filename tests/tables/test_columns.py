@@ -47,7 +47,9 @@ def test_the_label_column_is_never_taken_as_text():
 def test_a_name_that_no_column_has_is_answered_with_those_there_are_and_a_near_one():
     with pytest.raises(DataError) as caught:
         label_column(["text", "label"], "lable", "x.csv")
-    assert str(caught.value) == ("x.csv: --label-column: no column 'lable'; available: 'text', 'label'; did you mean 'label'?")
+    assert str(caught.value) == (
+        "x.csv: --label-column: no column 'lable'; available: 'text', 'label'; did you mean 'label'?"
+    )
     with pytest.raises(DataError, match=r"x\.csv: --text-column: no column 'txt'; .*; did you mean 'text'\?"):
         text_columns(["text", "label"], ["txt"], "label", "x.csv")
 
