@@ -44,7 +44,7 @@ def test_the_label_column_is_never_taken_as_text():
         text_columns(["text", "comment"], ["text"], "text", "x.csv")
 
 
-def test_a_name_that_no_column_has_is_answered_with_those_there_are_and_a_near_one():
+def test_unknown_column_lists_columns_and_a_similar_one():
     with pytest.raises(DataError) as caught:
         label_column(["text", "label"], "lable", "x.csv")
     assert str(caught.value) == (

@@ -70,7 +70,7 @@ def tables(draw, texts) -> list[list[str]]:
     st.booleans(),
     st.integers(1, 30),
 )
-def test_what_the_csv_module_writes_is_read_as_it_was(written, delimiter, quoting, marked, block):
+def test_rows_of_the_csv_module_round_trip(written, delimiter, quoting, marked, block):
     stream = io.StringIO(newline="")
     writer = csv.writer(stream, delimiter=delimiter, quoting=quoting)
     begins = []
@@ -91,7 +91,7 @@ def test_every_line_ending(end):
     assert list(table.lines) == [2, 4]
 
 
-def test_a_quote_within_an_unquoted_field_is_a_plain_character():
+def test_quote_within_an_unquoted_field_is_plain():
     assert rows(read('text,label\n5" of rain, 2" of snow\n')) == [('5" of rain', ' 2" of snow')]
 
 
@@ -104,18 +104,18 @@ def test_texts_of_megabytes():
     assert list(table.lines) == [2, 200_003]
 
 
-def test_an_unclosed_quote_is_named_by_the_line_where_it_opened():
+def test_unclosed_quote_is_named_by_its_opening_line():
     shown = refusal('text,label,note\na,1,\n"two\nlines",0,"never closed\nb,1,\n')
     assert shown.startswith("x, line 4: a field begins with a quote here and does not end with one (line 5: ")
     assert shown.endswith("); close it, and double the quotes within it")
 
 
-def test_doubled_quotes_do_not_hide_where_a_quote_opened():
+def test_doubled_quotes_do_not_hide_the_opening():
     shown = refusal('text,label\n5" pipe,"open, ""so"" it\ngoes "" on\n"",and on\n')
     assert shown.startswith("x, line 2: a field begins with a quote here and does not end with one (line 4: ")
 
 
-def test_a_quote_that_is_not_doubled_is_named_by_the_line_where_its_field_opened():
+def test_undoubled_quote_is_named_by_its_opening_line():
     shown = refusal('text,label\n"one "word" quoted",1\n')
     assert shown.startswith("x, line 2: a field begins with a quote here and does not end with one (line 2: ")
     assert "line 2: a field begins with a quote here and does not end with one (line 3: " in refusal(
@@ -123,7 +123,7 @@ def test_a_quote_that_is_not_doubled_is_named_by_the_line_where_its_field_opened
     )
 
 
-def test_the_faults_before_an_unclosed_quote_are_named_with_it():
+def test_faults_before_an_unclosed_quote_are_named():
     assert refusal('text,label\na\n"b,1\n').startswith(
         "2 faults:\n  - x, line 2: 1 field where the header has 2\n  - x, line 3: a field begins with a quote here"
     )
@@ -172,14 +172,14 @@ def test_tsv_by_eye():
 )
 @example([["a"], [""], ["x"], [""]], 3)
 @example([["a", "b"], ["", ""]], 1)
-def test_a_tab_between_texts_without_tabs_and_line_endings(written, block):
+def test_tab_separated_texts_round_trip(written, block):
     text = "".join("\t".join(row) + "\n" for row in written)
     table = read(text, TAB, block=block)
     assert rows(table) == list(map(tuple, written[1:]))
     assert list(table.lines) == list(range(2, len(written) + 1))
 
 
-def test_a_blank_line_is_a_row_only_where_there_is_one_column():
+def test_blank_line_is_a_row_of_one_column():
     assert read("text\na\n\nb\n", TAB).column("text") == ["a", "", "b"]
     assert read("text\na\n\nb\n").column("text") == ["a", "", "b"]
     table = read("text\tlabel\n\na\t1\n\n\n", TAB)
@@ -197,7 +197,7 @@ def test_names_for_a_file_without_a_header():
     assert refusal("a\tb\n", TAB, columns=names) == "x, line 1: 2 fields where 4 column names are given"
 
 
-def test_ragged_rows_are_left_out_and_counted_only_when_asked():
+def test_ragged_rows_are_skipped_only_when_asked():
     text = "a\tb\n1\t2\n3\n4\t5\t6\n\n7\t8\n"
     table = read(text, TAB, skip_ragged=True)
     assert rows(table) == [("1", "2"), ("7", "8")]
@@ -257,5 +257,5 @@ def test_names_that_are_given_are_checked():
 
 
 @pytest.mark.parametrize("delimiter", [COMMA, TAB])
-def test_bytes_that_are_no_text_are_named_by_their_offset(delimiter):
+def test_invalid_bytes_are_named_by_their_offset(delimiter):
     assert refusal(f"a{delimiter}b\n1{delimiter}\0\n", delimiter).startswith("x: NUL byte at byte offset 6: ")

@@ -92,7 +92,7 @@ FIELDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0
 @given(
     sentences=st.lists(st.lists(st.tuples(FIELDS, st.sampled_from(["O", "B-A"])), min_size=1, max_size=4), min_size=1)
 )
-def test_what_is_written_can_be_read_and_has_as_many_words(tmp_path_factory, sentences):
+def test_written_columns_round_trip(tmp_path_factory, sentences):
     words, tags = ([[pair[side] for pair in sentence] for sentence in sentences] for side in (0, 1))
     path = tmp_path_factory.mktemp("conll") / "x.conll"
     write_conll(path, [words, tags])
