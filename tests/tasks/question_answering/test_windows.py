@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from transformers import BertTokenizer
 
+from bertkit.checkpoint.encoders import head_class
 from bertkit.errors import CheckpointError, RecipeError
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.tasks.question_answering.decoding import Decoded, decode_spans
-from bertkit.tasks.question_answering.windows import WindowSizes, encode_windows, pair_form
+from bertkit.tasks.question_answering.windows import WindowSizes, encode_windows, mask_padding, pair_form
 
 CONTEXT = "the dog is in the park and sings"
 
@@ -245,3 +247,28 @@ def test_a_tokenizer_without_cls_is_refused(bert):
     plain.cls_token = None
     with pytest.raises(CheckpointError, match=r"adds no \[CLS\]"):
         pair_form(plain)
+
+
+@pytest.mark.numeric
+def test_padding_takes_no_part(encoder):
+    encoder.num_labels = 2
+    try:
+        head = head_class("BertForQuestionAnswering", encoder, "here")
+    except CheckpointError as error:
+        pytest.skip(str(error))
+    torch.manual_seed(0)
+    model = head(encoder).eval()
+    ids = torch.randint(5, 60, (2, 8))
+    answers = {"start_positions": torch.tensor([3, 1]), "end_positions": torch.tensor([4, 1])}
+    padded = torch.nn.functional.pad(ids, (0, 4), value=encoder.pad_token_id or 0)
+    mask = torch.nn.functional.pad(torch.ones_like(ids), (0, 4))
+    with torch.no_grad():
+        before = model(input_ids=ids, attention_mask=torch.ones_like(ids), **answers)
+        mask_padding(model)
+        alone = model(input_ids=ids, attention_mask=torch.ones_like(ids), **answers)
+        longer = model(input_ids=padded, attention_mask=mask, **answers)
+    torch.testing.assert_close(alone.start_logits, before.start_logits)
+    torch.testing.assert_close(longer.start_logits[:, :8], alone.start_logits, rtol=1e-4, atol=1e-5)
+    assert longer.end_logits[:, 8:].max() < -1e30
+    if model.base_model_prefix == "bert":  # other families' heads have losses of their own
+        torch.testing.assert_close(longer.loss, alone.loss, rtol=1e-5, atol=1e-6)
