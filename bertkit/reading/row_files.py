@@ -154,9 +154,9 @@ def parquet_batches(
             columns = opened.schema_arrow.names
             if column is not None and column not in columns:
                 raise DataError(f"{name}: {missing_column(column, columns, GIVE_TEXT_COLUMN)}")
-            wanted = None if column is None else [column]
+            selected = None if column is None else [column]
             done = 0
-            for batch in opened.iter_batches(_rows_of_a_batch(opened.metadata), columns=wanted, use_threads=False):
+            for batch in opened.iter_batches(_rows_of_a_batch(opened.metadata), columns=selected, use_threads=False):
                 done += batch.num_rows
                 reached(done / opened.metadata.num_rows)
                 yield batch

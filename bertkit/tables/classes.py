@@ -93,9 +93,9 @@ class Classes:
 
     def id(self, label: Any) -> int:
         """Returns the id of a label without faults."""
-        found = self.find(str(label))
-        assert found is not None
-        return found
+        number = self.find(str(label))
+        assert number is not None
+        return number
 
     def faults(self, value: Any, column: str) -> list[str]:
         """Returns the faults of one label."""

@@ -1,4 +1,4 @@
-"""Selection of the text and label columns of a table, as given or by their usual names."""
+"""Selection of the text and label columns of a table, as requested or by their usual names."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _LABELS = ("label", "labels", "class", "category", "target", "score")
 
 
 def find_column(
-    names: Sequence[str], given: str | None, usual: Sequence[str], source: str, option: str, content: str
+    names: Sequence[str], requested: str | None, usual: Sequence[str], source: str, option: str, content: str
 ) -> str:
-    """Returns the given column, or the first usual name among the columns.
+    """Returns the requested column, or the first usual name among the columns.
 
     Args:
         names: names of all columns.
-        given: the requested column; ``None`` looks for a usual name.
+        requested: the column; ``None`` looks for a usual name.
         usual: usual names in the order of preference.
         source: name of the table in messages.
         option: option that gives the column, such as ``--label-column``.
@@ -41,8 +41,8 @@ def find_column(
     Raises:
         DataError: the requested column does not exist, or no column has a usual name.
     """
-    if given is not None:
-        return _existing(given, names, source, option)
+    if requested is not None:
+        return _existing(requested, names, source, option)
     column = next((name for name in usual if name in names), None)
     if column is None:
         raise DataError(
@@ -52,27 +52,27 @@ def find_column(
     return column
 
 
-def label_column(names: Sequence[str], given: str | None, source: str) -> str:
+def label_column(names: Sequence[str], requested: str | None, source: str) -> str:
     """Returns the column of the labels; arguments and errors as of `find_column`."""
-    return find_column(names, given, _LABELS, source, "--label-column", "labels")
+    return find_column(names, requested, _LABELS, source, "--label-column", "labels")
 
 
-def text_columns(names: Sequence[str], given: Sequence[str], label: str, source: str) -> list[str]:
+def text_columns(names: Sequence[str], requested: Sequence[str], label: str, source: str) -> list[str]:
     """Returns the column of the text, or the two columns of the pair.
 
     Args:
         names: names of all columns.
-        given: the requested columns; if empty, the usual names, or the only column besides the label.
+        requested: the columns; if empty, the usual names, or the only column besides the label.
         label: the label column.
         source: name of the table in messages.
 
     Raises:
         DataError: a column does not exist or is the label column, or the choice is ambiguous.
     """
-    if given:
-        if label in given:
+    if requested:
+        if label in requested:
             raise DataError(f"{source}: --text-column {label}: this column contains the labels; give another")
-        return [_existing(name, names, source, "--text-column") for name in given]
+        return [_existing(name, names, source, "--text-column") for name in requested]
     for usual in _TEXTS:
         if set(usual) <= set(names) - {label}:
             return list(usual)
@@ -85,7 +85,7 @@ def text_columns(names: Sequence[str], given: Sequence[str], label: str, source:
     )
 
 
-def _existing(given: str, names: Sequence[str], source: str, option: str) -> str:
-    if given not in names:
-        raise DataError(f"{source}: {option}: {missing_column(given, names)}")
-    return given
+def _existing(column: str, names: Sequence[str], source: str, option: str) -> str:
+    if column not in names:
+        raise DataError(f"{source}: {option}: {missing_column(column, names)}")
+    return column

@@ -147,13 +147,13 @@ def with_words(
     if texts is None:
         return table
     column = _span_column(table, tag_column, needs_tags)
-    given = dict.fromkeys(range(len(texts))) if column is None else _annotations(table, column)
-    if not given:
+    annotations = dict.fromkeys(range(len(texts))) if column is None else _annotations(table, column)
+    if not annotations:
         raise DataError(f"{table.source}: no row has an accepted annotation")
-    labelled = needs_tags or any(spans is not None for spans in given.values())
+    labelled = needs_tags or any(spans is not None for spans in annotations.values())
 
     def align_rows(unit: OffsetUnit) -> list[Alignment]:
-        return [_align_row(texts[row], spans if labelled else [], snap, unit) for row, spans in given.items()]
+        return [_align_row(texts[row], spans if labelled else [], snap, unit) for row, spans in annotations.items()]
 
     aligned, hint = align_rows(unit), ""
     if _misplaced(aligned) and any(isinstance(text, str) and not _BOTH_UNITS.fullmatch(text) for text in texts):
@@ -163,7 +163,7 @@ def with_words(
                 f"spans that do not fit their text: {_misplaced(aligned)}; if the offsets count {_IN_WORDS[other]}, "
                 f"give --offset-unit {other}, with which there are {left}"
             )
-    rows = list(given)
+    rows = list(annotations)
     faults = [
         f"{table.place(row)}: {fault}" for row, of_row in zip(rows, aligned, strict=True) for fault in of_row.faults
     ]
@@ -177,18 +177,18 @@ def with_words(
     columns[str(token_column or TOKENS[0])] = [of_row.words for of_row in aligned]
     if labelled:
         columns[str(tag_column or TAGS[0])] = [of_row.tags for of_row in aligned]
-    notes = _notes(aligned, sum(len(spans or ()) for spans in given.values()), hint)
+    notes = _notes(aligned, sum(len(spans or ()) for spans in annotations.values()), hint)
     if len(rows) < len(texts):
         notes += (f"{len(texts) - len(rows)} of {len(texts)} rows have no accepted annotation and are left out",)
     return SpanTable(columns, table.source, table.fingerprint, table.lines, rows=rows, notes=notes)
 
 
-def _span_column(table: Table, given: str | int | None, needed: bool) -> str | None:
+def _span_column(table: Table, requested: str | int | None, needed: bool) -> str | None:
     """Returns the column of the spans, or of Label Studio's annotations.
 
     Args:
         table: table of texts.
-        given: its name; ``None`` looks for the usual names.
+        requested: its name; ``None`` looks for the usual names.
         needed: whether it must exist; otherwise the result can be ``None``.
 
     Raises:
@@ -196,7 +196,7 @@ def _span_column(table: Table, given: str | int | None, needed: bool) -> str | N
     """
     names = list(table.columns)
     usual = (_ANNOTATIONS, *_SPANS) if _DATA in names else _SPANS
-    column = str(given) if given is not None else next((name for name in usual if name in names), None)
+    column = str(requested) if requested is not None else next((name for name in usual if name in names), None)
     if column in names:
         return column
     if not needed:

@@ -209,12 +209,12 @@ class InputForm:
             )
             for span in spans
         ]
-        chosen = most_context(spans) if len(spans) > 1 else None
+        best_window = most_context(spans) if len(spans) > 1 else None
         begins = accumulate(map(len, sentence), initial=start)
         for word, (begin, of_word) in enumerate(zip(begins, sentence, strict=False)):
             if not of_word:
                 continue
-            index = 0 if chosen is None else chosen[begin]
+            index = 0 if best_window is None else best_window[begin]
             span, (_, word_ids, label_ids) = spans[index], inputs[index]
             at = begin - span.start + 1  # after [CLS]
             word_ids[at] = word

@@ -164,7 +164,7 @@ def find_impossible(tags: Sequence[str], scheme: Scheme) -> list[Impossible]:
     """
     if scheme == "plain":
         return []
-    found = []
+    faults = []
     ends = "EL" if scheme in ("IOBES", "BILOU") else ""
     for word, (before, tag) in enumerate(pairwise([OUTSIDE, *tags, OUTSIDE])):
         (prefix_before, kind_before), (prefix, kind) = split_tag(before), split_tag(tag)
@@ -176,12 +176,12 @@ def find_impossible(tags: Sequence[str], scheme: Scheme) -> list[Impossible]:
         else:
             wrong = prefix == "B" and (prefix_before == OUTSIDE or kind != kind_before)
         if prefix not in _PREFIXES_OF[scheme]:
-            found.append(Impossible(word, f"{tag}, which is not a tag of {scheme}"))
+            faults.append(Impossible(word, f"{tag}, which is not a tag of {scheme}"))
         elif wrong and word == len(tags):
-            found.append(Impossible(word - 1, f"{before} at the end of a sentence"))
+            faults.append(Impossible(word - 1, f"{before} at the end of a sentence"))
         elif wrong:
-            found.append(Impossible(word, f"{tag} {f'after {before}' if word else 'at the start of a sentence'}"))
-    return found
+            faults.append(Impossible(word, f"{tag} {f'after {before}' if word else 'at the start of a sentence'}"))
+    return faults
 
 
 def to_iob2(tags: Sequence[str]) -> list[str]:
@@ -273,17 +273,17 @@ def find_labels(
     counts = Counter(tag for of_sentence in tags for tag in of_sentence)
     counts.update(dict.fromkeys(declared, 0))
     if scheme == "plain":
-        found = list(names) or sorted(counts, key=lambda tag: (-counts[tag], tag))
+        labels = list(names) or sorted(counts, key=lambda tag: (-counts[tag], tag))
     else:
-        found = list(names) or iob2_labels(counts)
-        if set(found) != (needed := set(iob2_labels(found))):
-            raise RecipeError(f"task.label_names: expected {', '.join(sorted(needed))}, got {', '.join(found)}")
-    if len(found) == 1:
+        labels = list(names) or iob2_labels(counts)
+        if set(labels) != (needed := set(iob2_labels(labels))):
+            raise RecipeError(f"task.label_names: expected {', '.join(sorted(needed))}, got {', '.join(labels)}")
+    if len(labels) == 1:
         raise DataError(
-            f"{table.source}: every word has the tag {found[0]!r}; expected at least two; --tag-column selects another "
-            "column"
+            f"{table.source}: every word has the tag {labels[0]!r}; expected at least two; --tag-column selects "
+            "another column"
         )
-    return scheme, found
+    return scheme, labels
 
 
 def with_usual_tags(tags: list[list[str]]) -> tuple[list[list[str]], str]:
@@ -339,7 +339,7 @@ def label_ids(table: Table, tags: Sequence[Sequence[str]], names: Sequence[str],
     """
     ids = {name: index for index, name in enumerate(names)}
     faults: list[str] = []
-    found: list[list[int]] = []
+    ids_of_rows: list[list[int]] = []
     for row, of_row in enumerate(tags):
         readable = [scheme == "plain" or not fault_of_tag(tag) for tag in of_row]
         written = of_row
@@ -351,9 +351,9 @@ def label_ids(table: Table, tags: Sequence[Sequence[str]], names: Sequence[str],
             for word, (tag, fine) in enumerate(zip(written, readable, strict=True))
             if not fine or tag not in ids
         ]
-        found.append([ids.get(tag, 0) for tag in written])
+        ids_of_rows.append([ids.get(tag, 0) for tag in written])
     raise_listed(faults)
-    return found
+    return ids_of_rows
 
 
 def notes_on_tags(table: Table, tags: Sequence[Sequence[str]], scheme: Scheme) -> list[str]:

@@ -1,7 +1,7 @@
 """Reads words, tags and document ids of sentences from tables.
 
 A table is a column file (`bertkit.tasks.ner.conll`), or comes from JSON lines, Parquet or the Hub with lists as values,
-or is made from texts with spans (`bertkit.tasks.ner.span_tables`).
+or is made from texts with spans (`bertkit.tasks.ner.annotations`).
 """
 
 from __future__ import annotations
@@ -49,39 +49,39 @@ def place_of_word(table: Table, row: int, word: int) -> str:
     return f"{table.place(row)}, word {word + 1}"
 
 
-def token_column(table: Table, given: str | int | None) -> str:
+def token_column(table: Table, requested: str | int | None) -> str:
     """Returns the name of the word column.
 
     Args:
         table: table of sentences.
-        given: its name, or in a column file its number from 1; None selects the first usual name that exists, in a
+        requested: its name, or in a column file its number from 1; None selects the first usual name that exists, in a
             column file the first column, or the second after token numbers.
 
     Raises:
-        DataError: the given column does not exist, or no column has a usual name.
+        DataError: the requested column does not exist, or no column has a usual name.
     """
     first = ("2" if table.numbered else "1") if isinstance(table, ConllTable) else None
-    return _column(table, given, first, TOKENS, "--token-column", "words, or of texts with spans,")
+    return _column(table, requested, first, TOKENS, "--token-column", "words, or of texts with spans,")
 
 
-def tag_column(table: Table, given: str | int | None) -> str:
+def tag_column(table: Table, requested: str | int | None) -> str:
     """Returns the name of the tag column, as `token_column` does; the default in a column file is the last column.
 
     Raises:
-        DataError: the given column does not exist, no column has a usual name, or the words are the only column.
+        DataError: the requested column does not exist, no column has a usual name, or the words are the only column.
     """
     last = None
     if isinstance(table, ConllTable):
         last = str(_width(table))
-        if last == "1" and given is None:
+        if last == "1" and requested is None:
             raise DataError(f"{table.source}: one column; expected two or more, with the tags in the last")
-    return _column(table, given, last, TAGS, "--tag-column", "tags")
+    return _column(table, requested, last, TAGS, "--tag-column", "tags")
 
 
-def has_tags(table: Table, given: str | int | None) -> bool:
+def has_tags(table: Table, requested: str | int | None) -> bool:
     """Returns whether a table has a tag column with at least one value that is not empty."""
     try:
-        values = table.columns[tag_column(table, given)]
+        values = table.columns[tag_column(table, requested)]
     except DataError:
         return False
     return any(value is not None and value != [] for value in values)
@@ -156,9 +156,9 @@ def document_ids(table: Table) -> list[Any]:
 
 
 def _column(
-    table: Table, given: str | int | None, default: str | None, usual: Sequence[str], option: str, content: str
+    table: Table, requested: str | int | None, default: str | None, usual: Sequence[str], option: str, content: str
 ) -> str:
-    name = default if given is None else str(given)
+    name = default if requested is None else str(requested)
     if isinstance(table, ConllTable) and name not in table.columns:
         raise DataError(f"{table.source}: {option} {name}: expected the number of a column, 1 to {_width(table)}")
     return find_column(list(table.columns), name, usual, table.source, option, content)

@@ -79,9 +79,9 @@ def align(
     result = Alignment([word.text for word in words], [OUTSIDE] * len(words))
     starts, ends = [word.start for word in words], [trimmed(text, word.start, word.end)[1] for word in words]
     placed: list[tuple[int, int, Span]] = []  # first word, end of the words, span
-    for given in spans:
+    for unplaced in spans:
         with noted(result.faults):
-            span = _in_characters(given, text, unit)
+            span = _in_characters(unplaced, text, unit)
             start, end = trimmed(text, span.start, span.end)
             if start == end:
                 raise DataError(f"{_named(span, text)} has no word")

@@ -118,7 +118,7 @@ class NerTask(ServedEntities, TableTask):
                 tables[first], column, read[first][1] or [], self.task.scheme, self.task.label_names
             )
             task = self.with_settings(scheme=scheme, label_names=names)
-        found: dict[str, Split] = {}
+        loaded: dict[str, Split] = {}
         for name, table in tables.items():
             with noted(faults):
                 split = task._split_of(table, *read[name])
@@ -126,10 +126,10 @@ class NerTask(ServedEntities, TableTask):
                 # The first note names the scheme, as the line does.
                 others = split.notes if isinstance(table, SpanTable) or not line else split.notes[1:]
                 notes = (line, *others, forms.get(name, ""))
-                found[name] = replace(split, notes=tuple(filter(None, notes)), labels=line)
+                loaded[name] = replace(split, notes=tuple(filter(None, notes)), labels=line)
         raise_all(faults)
-        task, found = task._with_validation(splits, found)
-        return task, task._limited(splits, found)
+        task, loaded = task._with_validation(splits, loaded)
+        return task, task._limited(splits, loaded)
 
     def _line_on_labels(self, train: Split) -> str:
         """Returns the sentence on the labels of a training set; empty if it has none."""
@@ -142,18 +142,18 @@ class NerTask(ServedEntities, TableTask):
 
     def _with_words(self, name: str, table: Table) -> Table:
         """Converts a table of texts with spans to words with tags."""
-        given, data = self.task, self.data
-        found = with_words(
+        settings, data = self.task, self.data
+        of_words = with_words(
             table,
-            given.token_column,
-            given.tag_column,
+            settings.token_column,
+            settings.tag_column,
             needs_tags=self.needs_labels(name),
             snap=data.snap,
             unit=data.offset_unit,
         )
-        if self._plain and isinstance(found, SpanTable):
+        if self._plain and isinstance(of_words, SpanTable):
             raise DataError(f"{table.source}: has spans, and task.scheme plain has a tag for every word; remove it")
-        return found
+        return of_words
 
     def _read(self, name: str, table: Table) -> tuple[list[list[str]], list[list[str]] | None]:
         """Reads the words and tags of a table; a test set may lack tags."""
@@ -280,18 +280,18 @@ class NerTask(ServedEntities, TableTask):
         each with ``text``, ``type``, ``probability`` (the mean over the tags of its words), ``start`` and ``end`` in
         characters; for plain tags they have ``words``, with ``tag`` in place of ``type``.
         """
-        found: list[dict[str, Any]] = []
+        results: list[dict[str, Any]] = []
         for example, probabilities in enumerate(self._probabilities(outputs, features, examples)):
             tags, best = self._tags(probabilities.argmax(axis=-1)), probabilities.max(axis=-1, initial=0)
             if "text" not in examples:
-                found.append({"tags": tags, "probabilities": best.tolist()})
+                results.append({"tags": tags, "probabilities": best.tolist()})
                 continue
             text, starts, ends = (examples[name][example] for name in ("text", "starts", "ends"))
             if self._plain:
                 spans = [("tag", tag, word, word + 1) for word, tag in enumerate(tags)]
             else:
                 spans = [("type", *entity) for entity in find_entities(tags)]
-            found.append(
+            results.append(
                 {
                     "words" if self._plain else "entities": [
                         {
@@ -305,7 +305,7 @@ class NerTask(ServedEntities, TableTask):
                     ]
                 }
             )
-        return found
+        return results
 
     def judged(self, outputs: Outputs, features: Columns, examples: Columns) -> tuple[Sequence[Any], Sequence[Any]]:
         """Returns the label ids of the words of each sentence."""

@@ -119,8 +119,8 @@ def decode_spans(
         total = _log_sum_exp(scores)
         if may_be_unanswerable:
             total = float(np.logaddexp(total, null_start + null_end))
-        chosen = _largest(scores, n_best_size)
-        spans = _distinct(chosen, best_window, start_logits, end_logits, features, context, total)
+        top = _largest(scores, n_best_size)
+        spans = _distinct(top, best_window, start_logits, end_logits, features, context, total)
         null_probability = float(np.exp(null_start + null_end - total)) if may_be_unanswerable else 0.0
         decoded.append(Decoded(tuple(spans), null_start, null_end, null_probability))
     return decoded
@@ -178,7 +178,7 @@ def _largest(scores: np.ndarray, most: int) -> list[tuple[int, int]]:
 
 
 def _distinct(
-    chosen: Sequence[tuple[int, int]],
+    top: Sequence[tuple[int, int]],
     best_window: np.ndarray,
     start_logits: np.ndarray,
     end_logits: np.ndarray,
@@ -186,9 +186,9 @@ def _distinct(
     context: str,
     total: float,
 ) -> Iterator[Span]:
-    """Yields the chosen spans with distinct texts; ``total`` is the log of the sum of exp(score) of all candidates."""
+    """Yields the top spans with distinct texts; ``total`` is the log of the sum of exp(score) of all candidates."""
     seen = {""}
-    for token, more in chosen:
+    for token, more in top:
         window = best_window[token, more]
         place = token - features["first_token"][window]
         start, end = features["char_starts"][window][place], features["char_ends"][window][place + more]
@@ -243,8 +243,8 @@ def write_answers(folder: Path, ids: Sequence[str], decoded: Sequence[Decoded], 
 
 
 def _n_best(decoded: Decoded, may_be_unanswerable: bool) -> list[dict[str, Any]]:
-    found = [(span.text, span.probability, span.start_logit, span.end_logit) for span in decoded.spans]
+    answers = [(span.text, span.probability, span.start_logit, span.end_logit) for span in decoded.spans]
     if may_be_unanswerable:
-        found.append(("", decoded.null_probability, decoded.null_start_logit, decoded.null_end_logit))
-        found.sort(key=lambda each: -(each[2] + each[3]))
-    return [dict(zip(("text", "probability", "start_logit", "end_logit"), each, strict=True)) for each in found]
+        answers.append(("", decoded.null_probability, decoded.null_start_logit, decoded.null_end_logit))
+        answers.sort(key=lambda each: -(each[2] + each[3]))
+    return [dict(zip(("text", "probability", "start_logit", "end_logit"), each, strict=True)) for each in answers]

@@ -54,11 +54,11 @@ class Questions:
     misplaced: tuple[str, ...]
     dropped: int = 0
 
-    def notes(self, given: int) -> tuple[str, ...]:
-        """Returns notes on misplaced answers; ``given`` is the number of questions in the source."""
+    def notes(self, total: int) -> tuple[str, ...]:
+        """Returns notes on misplaced answers; ``total`` is the number of questions in the source."""
         if not self.misplaced:
             return ()
-        what = f"{self.dropped} of {given} questions dropped" if self.dropped else "no question dropped"
+        what = f"{self.dropped} of {total} questions dropped" if self.dropped else "no question dropped"
         counted = f"answers that are not in the context at answer_start: {len(self.misplaced)}, {what}"
         return (f"{counted}: {'; '.join(self.misplaced)}",)
 
@@ -78,12 +78,12 @@ def texts_of(table: Table, names: ColumnNames) -> dict[str, list[str]]:
     Raises:
         DataError: a column does not exist, or a value is missing, empty or not text; the message names all such rows.
     """
-    found, faults = {}, list[str]()
+    columns, faults = {}, list[str]()
     for name in ("question", "context"):
         with noted(faults):
-            found[name] = texts(table, _existing(table, name, names))
+            columns[name] = texts(table, _existing(table, name, names))
     raise_all(faults)
-    return found
+    return columns
 
 
 def questions_of(table: Table, names: ColumnNames = _USUAL, *, unanswerable: bool, drop: bool) -> Questions:

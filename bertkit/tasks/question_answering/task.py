@@ -93,16 +93,18 @@ class QuestionAnsweringTask(ServedAnswers, Task):
     # ---- load -------------------------------------------------------------------------------------------------------
 
     def load(self, splits: Sequence[str] | None = None) -> tuple[Self, dict[str, Split]]:
-        found: dict[str, Split] = {}
+        loaded: dict[str, Split] = {}
         faults: list[str] = []
         for name in self.splits if splits is None else splits:
             with noted(faults):
-                found[name] = self._split_of(name, self._table(name))
+                loaded[name] = self._split_of(name, self._table(name))
         raise_all(faults)
-        given = self.data.given_splits
-        if self.dataset is not None and given and len(found) > 1:
-            check_disjoint(self.dataset[0], self.data.dataset_config, {name: given.get(name, name) for name in found})
-        return self, {name: self.data.limited(name, split) for name, split in found.items()}
+        split_names = self.data.given_splits
+        if self.dataset is not None and split_names and len(loaded) > 1:
+            check_disjoint(
+                self.dataset[0], self.data.dataset_config, {name: split_names.get(name, name) for name in loaded}
+            )
+        return self, {name: self.data.limited(name, split) for name, split in loaded.items()}
 
     def _table(self, split: str) -> Table:
         files = {"train": self.data.train_file, "validation": self.data.validation_file}
