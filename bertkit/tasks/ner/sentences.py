@@ -44,8 +44,8 @@ def read_sentences(path: str | Path, comment_prefix: str | None = None) -> Table
 
 def place_of_word(table: Table, row: int, word: int) -> str:
     """Returns the location of a word for messages; ``row`` and ``word`` count from 0."""
-    if isinstance(table, ConllTable) and table.lines is not None:
-        return f"{table.source}, line {table.line_of(row, word)}"
+    if isinstance(table, ConllTable):
+        return f"{table.source}, line {table.word_lines[row][word]}"
     return f"{table.place(row)}, word {word + 1}"
 
 

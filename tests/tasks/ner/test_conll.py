@@ -147,8 +147,7 @@ def test_universal_dependencies(conll, prefix, name):
     assert table.columns["4"] == [["O", "O", "O", "B-X"], ["O", "B-X"]]
     lines = UNIVERSAL.splitlines()
     for row, words in enumerate(table.columns["2"]):
-        for index, word in enumerate(words):
-            assert lines[table.line_of(row, index) - 1].split("\t")[1] == word
+        assert [lines[line - 1].split("\t")[1] for line in table.word_lines[row]] == words
 
 
 @pytest.mark.parametrize(
