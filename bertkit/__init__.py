@@ -35,7 +35,7 @@ _PUBLIC = {
     "compare": "bertkit.grids.compare:compare",
     "copy_recipe": "bertkit.recipe.find:copy_recipe",
     "demo": "bertkit.demo.demo:demo",
-    "distill": "bertkit.training.distillation.distill:distill",
+    "distill": "bertkit.distillation.distill:distill",
     "embed": "bertkit.inference.embedding_files:embed_texts",
     "embed_folder": "bertkit.scaling.folders:embed_folder",
     "ensemble": "bertkit.grids.ensemble:ensemble",

@@ -210,7 +210,6 @@ def _prepared(recipe: Recipe, place: Path, resume: bool, push_to_hub: str | None
                 splits=ready.splits,
                 features=ready.features,
                 truncation=ready.run.record.truncation,
-                has_teacher_outputs=ready.teaching is not None,
             )
 
         return _Prepared(ready.run.record.data, finetuning)

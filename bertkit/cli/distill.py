@@ -168,7 +168,7 @@ def distill(
         "overrides": run.overrides(),
     }
     if run.is_checked:
-        from bertkit.training.distillation.distill import distillation_recipe
+        from bertkit.distillation.distill import distillation_recipe
 
         print_report(run.report(distillation_recipe(teacher, run.model, layers, **given), model=None), run.json)
         return

@@ -16,7 +16,6 @@ from bertkit.sharing.markdown import code, escape
 from bertkit.sharing.model_card import without_paths
 from bertkit.tasks.base import Task
 from bertkit.tasks.splits import Split
-from bertkit.training.distillation.teaching import teaches
 from bertkit.training.run_directory import RunRecord
 
 
@@ -105,6 +104,6 @@ def base_model(recipe: Recipe) -> str | None:
 def about_teacher(recipe: Recipe) -> list[str]:
     """Returns the sentence in Markdown about the teacher of a run; none without one."""
     settings = distillation_settings(recipe.train)
-    if settings is None or not teaches(recipe):
+    if settings is None or not settings.weight:
         return []
     return [f"Distilled from {code(without_paths(settings.teacher))} with {settings}."]

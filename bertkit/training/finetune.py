@@ -9,12 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from transformers import (
-    EvalPrediction,
-    PreTrainedTokenizerBase,
-    TrainerCallback,
-    set_seed,
-)
+from transformers import EvalPrediction, PreTrainedConfig, PreTrainedTokenizerBase, TrainerCallback, set_seed
 
 from bertkit.checkpoint.encoders import head_class, model_inputs
 from bertkit.errors import RecipeError
@@ -22,6 +17,7 @@ from bertkit.inference.outcomes import Outcome
 from bertkit.model.modeling_bert import BertPreTrainedModel
 from bertkit.placement.collective import failing_together
 from bertkit.progress import is_score, say
+from bertkit.recipe.distillation import has_teacher
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.tuning import config_changes
 from bertkit.tasks.base import Task
@@ -34,17 +30,15 @@ from bertkit.training.arguments import check_schedule
 from bertkit.training.callbacks import check_callbacks, check_early_stopping
 from bertkit.training.card import finetuned_card
 from bertkit.training.checkpoint_selection import best_checkpoint_arguments, comparison_arguments, early_stopping
-from bertkit.training.class_weights import check_class_weights, check_label_smoothing, weighted_loss
 from bertkit.training.cpu import cpu_speed_ups
-from bertkit.training.distillation.teaching import Teaching, teacher_of, teaches, with_absolute_checkpoints
-from bertkit.training.distillation.trainer import DistillationTrainer
 from bertkit.training.placements import trainer_class
 from bertkit.training.recovery.run_scope import writes_run
 from bertkit.training.run import RunInProgress
-from bertkit.training.run_directory import Run, RunRecord, absolute, plain
-from bertkit.training.start import finetuning_start
-from bertkit.training.trainer import BertkitTrainer
+from bertkit.training.run_directory import Run, RunRecord, absolute, plain, with_absolute_checkpoints
+from bertkit.training.start import Start, finetuning_start
+from bertkit.training.trainer import BertkitTrainer, Objective
 from bertkit.training.tuning import check_tuning, tune, tuned_class
+from bertkit.training.weighted_task import check_class_weights, weighted_task
 
 _AGAINST_COLLAPSE = (
     "train longer, or try another train.learning_rate or train.seed, or train.class_weights if most examples have this "
@@ -96,27 +90,16 @@ def finetune(
         callbacks=callbacks,
     )
     run, trainer, task, splits = prepared.run, prepared.trainer, prepared.task, prepared.splits
-    if prepared.teaching is not None:
-        prepared.teaching.outputs.compute()
     command = f"bertkit finetune {task.command} --recipe recipe.yaml --output-dir NEW"
     evaluation = run.train(trainer, prepared.tokenizer, command)
-    task, message = task.learn_from(evaluation)
-    prepared.scores.task = task
-    config = trainer.model.config
-    if message:
-        say(message)
-        config.bertkit_task = task.describe()
-        with run.files() as folder:
-            if run.is_main_process:
-                config.save_pretrained(folder)
+    prepared.scores.task = task = _learn_from_validation(task, evaluation, run, trainer)
     outcome = _outcome(task, trainer, splits, prepared.features)
     if outcome.collapse:
         say(f"warning: {outcome.collapse} on the validation set; {_AGAINST_COLLAPSE}")
         run.record.collapse = outcome.collapse
     metrics = _score_and_predict_the_rest(task, run, trainer, splits, prepared.features, evaluation)
-    return run.finish(
-        trainer, finetuned_card(task, splits, run.recipe, config, metrics, run.record, card_note), outcome
-    )
+    card = finetuned_card(task, splits, run.recipe, trainer.model.config, metrics, run.record, card_note)
+    return run.finish(trainer, card, outcome)
 
 
 def finetuning_recipe(
@@ -147,7 +130,6 @@ class PreparedFinetuning:
         task: the task, with the values learned from the data.
         splits, features: the examples and the model inputs of each split.
         scores: computes the scores of an evaluation.
-        teaching: the teacher and its outputs for the training set; ``None`` without a teacher.
     """
 
     run: RunInProgress
@@ -158,7 +140,6 @@ class PreparedFinetuning:
     splits: dict[str, Split]
     features: dict[str, Any]
     scores: Scores
-    teaching: Teaching | None = None
 
 
 class Scores:
@@ -200,72 +181,117 @@ def prepare_finetuning(
     Raises:
         BertkitError: as for `finetune`.
     """
-    if not isinstance(recipe.data, FineTuningData):
-        raise RecipeError(f"recipe {recipe.name}: task.kind is {recipe.kind!r}; use `bertkit pretrain`")
-    recipe = with_absolute_paths(recipe)
+    recipe = _checked(recipe)
     task = task_of_recipe(recipe)
-    fixed = {"remove_unused_columns": False, **best_checkpoint_arguments(recipe)}
-    run = RunInProgress(recipe, output_dir, resume, push_to_hub, scratch, **fixed)
+    run = RunInProgress(
+        recipe,
+        output_dir,
+        resume,
+        push_to_hub,
+        scratch,
+        remove_unused_columns=False,
+        **best_checkpoint_arguments(recipe),
+    )
     run.check_arguments()
     start = finetuning_start(recipe)
-    tokenizer = start.tokenizer
-    check_schedule(recipe)
-    check_class_weights(recipe)
-    check_tuning(recipe, run.placement)
-    task, splits = load_splits(task.with_optional_labels() if teaches(recipe) else task)
-    check_class_weights(recipe, task.weighted_labels)
-    changes = config_changes(recipe.model)
-    config = start.stored.build({**task.config(), **changes, "bertkit_task": task.describe()})
+    task, splits = _load(recipe, task, run)
+    config = start.stored.build({**task.config(), **config_changes(recipe.model), "bertkit_task": task.describe()})
     is_bert = issubclass(head_class(task.head, config, start.name), BertPreTrainedModel)
     arguments = run.training_arguments(reaches_all_weights=is_bert, **comparison_arguments(task.main_metric, recipe))
     check_early_stopping(callbacks, arguments)
-    collate: Any = partial(task.collate, tokenizer=tokenizer, inputs=model_inputs(config))
-    speed_ups = cpu_speed_ups(run.placement, compiles=arguments.torch_compile)
-    shapes: dict[str, Any] = {}
-    if run.placement.fixed_shapes:
-        from bertkit.training.placements.fixed_shapes import FixedShapes, check_one_shape
-
-        task.check_one_shape()
-        check_one_shape(config)
-        shapes["shapes"] = FixedShapes(tokenizer, recipe.data.max_seq_length, task.label_columns)
-    teacher = teacher_of(recipe, task, splits["train"], start, config, arguments.device)
-    say(f"{task.name}: {', '.join(f'{len(split.examples)} {name}' for name, split in splits.items())} examples")
-    features = _encode(task, splits, tokenizer, run.record)
-    run.record.main_metric = task.main_metric
-    check_label_smoothing(recipe, task, features["train"])
-    weighted = weighted_loss(recipe, task.weighted_labels, features["train"])
-    teaching = None
-    if teacher is not None:
-        teaching = Teaching(teacher, features["train"])
-        features["train"] = teaching.features
-        run.record.data["teacher"] = {"source": teacher.name, "fingerprint": teacher.digest}
+    teacher = _teacher(recipe, task, splits["train"], start, config, run.record)
+    features = _encode(task, splits, start.tokenizer, run.record)
+    objective = weighted_task(recipe, task, features["train"])
 
     set_seed(recipe.train["seed"])
     network, new_weights = start.model(task, config)
     run.set_attention(network)
     task.prepare(network)
     tune(network, recipe)
+    speed_ups = cpu_speed_ups(run.placement, compiles=arguments.torch_compile)
+    inputs = tuple(dict.fromkeys([*model_inputs(config), *([] if teacher is None else teacher.inputs)]))
+    collate: Any = partial(task.collate, tokenizer=start.tokenizer, inputs=inputs)
+    collate = speed_ups.collator(collate, start.tokenizer, recipe.data.max_seq_length, task.label_columns)
+    shapes: dict[str, Any] = {}
+    if run.placement.fixed_shapes:
+        from bertkit.training.placements.fixed_shapes import FixedShapes, check_one_shape
 
+        task.check_one_shape()
+        check_one_shape(config)
+        shapes["shapes"] = FixedShapes(start.tokenizer, recipe.data.max_seq_length, task.label_columns)
+    taught: Objective = objective
+    if teacher is not None:
+        from bertkit.distillation.finetuning import taught_task
+
+        taught, collate = taught_task(objective, task, teacher, network, features["train"], collate)
     scores = Scores(task, splits, features)
-    core = BertkitTrainer if teaching is None else DistillationTrainer
-    scores.trainer = trainer = trainer_class(tuned_class(core, recipe), run.placement)(
+    scores.trainer = trainer = trainer_class(tuned_class(BertkitTrainer, recipe), run.placement)(
         what=task.name,
         model=network,
         args=arguments,
+        objective=taught,
+        evaluation=objective,
+        precision=run.placement.autocast_dtype,
         train_dataset=features["train"],
         eval_dataset=features["validation"],
-        data_collator=speed_ups.collator(collate, tokenizer, recipe.data.max_seq_length, task.label_columns),
-        processing_class=tokenizer,
+        data_collator=collate,
+        processing_class=start.tokenizer,
         compute_metrics=scores,
         callbacks=[*early_stopping(recipe), *callbacks],
-        label_columns=task.label_columns,
-        count_items=task.labelled_items if weighted is None else weighted.count,
-        stock_loss=task.stock_loss if weighted is None else weighted,
-        replaces_loss=weighted is not None,
         **shapes,
-        **({} if teaching is None else teaching.trainer_values),
     )
-    return PreparedFinetuning(run, trainer, tokenizer, new_weights, task, splits, features, scores, teaching)
+    trainer.teacher_bytes = 0 if teacher is None else teacher.nbytes
+    return PreparedFinetuning(run, trainer, start.tokenizer, new_weights, task, splits, features, scores)
+
+
+def _checked(recipe: Recipe) -> Recipe:
+    """Returns a fine-tuning recipe with absolute paths.
+
+    Raises:
+        RecipeError: the recipe is of a pre-training.
+    """
+    if not isinstance(recipe.data, FineTuningData):
+        raise RecipeError(f"recipe {recipe.name}: task.kind is {recipe.kind!r}; use `bertkit pretrain`")
+    return with_absolute_paths(recipe)
+
+
+def _load(recipe: Recipe, task: Task, run: RunInProgress) -> tuple[Task, dict[str, Split]]:
+    """Reads the data, and checks the settings that depend on the task; prints the sizes of the splits."""
+    check_schedule(recipe)
+    check_class_weights(recipe)
+    check_tuning(recipe, run.placement)
+    task, splits = load_splits(task.with_optional_labels() if has_teacher(recipe.train) else task)
+    check_class_weights(recipe, task.weighted_labels)
+    say(f"{task.name}: {', '.join(f'{len(split.examples)} {name}' for name, split in splits.items())} examples")
+    return task, splits
+
+
+def _teacher(
+    recipe: Recipe, task: Task, train: Split, start: Start, config: PreTrainedConfig, record: RunRecord
+) -> Any | None:
+    """Returns the teacher of the recipe, and records it; None without one."""
+    if not has_teacher(recipe.train):
+        return None
+    from bertkit.distillation.finetuning import finetuned_teacher
+
+    teacher = finetuned_teacher(recipe, task, train, start, config)
+    record.data["teacher"] = {"source": teacher.name, "fingerprint": teacher.digest}
+    return teacher
+
+
+def _learn_from_validation(
+    task: Task, evaluation: Mapping[str, float], run: RunInProgress, trainer: BertkitTrainer
+) -> Task:
+    """Returns the task with the settings fitted to the validation set, and saves them with the model."""
+    task, message = task.learn_from(evaluation)
+    if message:
+        say(message)
+        config = trainer.model.config
+        config.bertkit_task = task.describe()
+        with run.files() as folder:
+            if run.is_main_process:
+                config.save_pretrained(folder)
+    return task
 
 
 def with_absolute_paths(recipe: Recipe) -> Recipe:

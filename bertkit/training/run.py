@@ -208,8 +208,9 @@ class RunInProgress:
             The checkpoint to resume from; None if there is none.
         """
         longest, train_set = self.recipe.data.max_seq_length, trainer.train_dataset
-        memory = logits_per_sequence, trainer.teacher_bytes
-        for line in start_lines(trainer.model, self.placement, longest, train_set, *memory):
+        for line in start_lines(
+            trainer.model, self.placement, longest, train_set, logits_per_sequence, trainer.teacher_bytes
+        ):
             say(line)
         with failing_together():  # all processes check the directory before the first one writes to it
             if self.resume:

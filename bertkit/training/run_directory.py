@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import glob
 import json
 import math
@@ -20,6 +21,7 @@ from bertkit.files import check_links, is_temporary, write_json
 from bertkit.placement.environment import processor
 from bertkit.placement.resolve import EVALUATION_PRECISION
 from bertkit.progress import warnings_said
+from bertkit.recipe.distillation import DISTILL
 from bertkit.recipe.hub import HubSettings
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.yaml_files import read_recipe_file
@@ -326,3 +328,13 @@ def absolute(path: str | Path) -> str:
     if any(sign in str(path) for sign in "*?["):
         return os.path.join(glob.escape(os.getcwd()), expanded)
     return str(path)
+
+
+def with_absolute_checkpoints(recipe: Recipe) -> Recipe:
+    """Returns the recipe with absolute paths of the checkpoint and of the teacher, where these are folders."""
+    model, train = dict(recipe.model), dict(recipe.train)
+    if model.get("name_or_path"):
+        model["name_or_path"] = absolute(model["name_or_path"])
+    if (settings := train.get(DISTILL)) is not None:
+        train[DISTILL] = {**settings, "teacher": absolute(settings["teacher"])}
+    return dataclasses.replace(recipe, model=model, train=train)

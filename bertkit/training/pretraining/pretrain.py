@@ -22,7 +22,7 @@ from bertkit.metrics.pretraining import PAIRS, TOKENS, score_names
 from bertkit.placement.collective import first_on_machine
 from bertkit.placement.resolve import check_processes
 from bertkit.progress import METRIC_NAMES, Bar, counted, say
-from bertkit.recipe.distillation import distillation_settings
+from bertkit.recipe.distillation import distillation_settings, has_teacher
 from bertkit.recipe.load import Recipe
 from bertkit.sharing.card_facts import CardFacts
 from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus, curve_facts, load_corpus
@@ -31,11 +31,10 @@ from bertkit.training.callbacks import check_callbacks, check_early_stopping
 from bertkit.training.card import about_checkpoint, about_teacher, base_model
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.placements import trainer_class
-from bertkit.training.pretraining.distillation import DistilledPretrainingTrainer
 from bertkit.training.pretraining.encoders import reaches_all_weights
 from bertkit.training.pretraining.initialization import StartingPoint, starting_point
+from bertkit.training.pretraining.objective import PretrainingObjective
 from bertkit.training.pretraining.recipe import checked_recipe, pretraining_recipe
-from bertkit.training.pretraining.teacher import pretraining_teacher
 from bertkit.training.pretraining.trainer import PretrainingTrainer, eval_batch_size
 from bertkit.training.recovery.run_scope import writes_run
 from bertkit.training.run import RunInProgress
@@ -46,7 +45,6 @@ SHOWN = [
     (f"eval_{name}", f"held-out {METRIC_NAMES[name]}")
     for name in dict.fromkeys(name for names in (*TOKENS.values(), *PAIRS.values()) for name in names)
 ]
-_LABELS = ("labels", "next_sentence_label")
 _TOKEN_TASKS = {"masked_lm": "masked LM", "next_token": "prediction of the next token (left to right)"}
 _PAIR_TASKS = {"nsp": " and next sentence prediction", "sop": " and sentence order prediction", "none": ""}
 
@@ -172,7 +170,7 @@ def prepare_pretraining(
         if sample is not None:
             sources, share = sample(sources)
         start = starting_point(recipe, sources, cache_dir, run.output_dir if resume else None, store)
-        teacher = pretraining_teacher(recipe, start, run.placement)
+        teacher = _teacher(recipe, start, run)
         corpora = load_corpus(
             data,
             start.tokenizer,
@@ -197,12 +195,11 @@ def prepare_pretraining(
 
     set_seed(seed)
     network = start.model()
-    core: type[PretrainingTrainer] = PretrainingTrainer
-    taught: dict[str, Any] = {}
+    objective: Any = PretrainingObjective()
     if teacher is not None:
-        run.set_attention(teacher.model)
-        run.record.data["teacher"] = {"source": teacher.name, "fingerprint": teacher.digest}
-        core, taught = DistilledPretrainingTrainer, {"teacher": teacher}
+        from bertkit.distillation.pretraining import TaughtPretraining
+
+        objective = TaughtPretraining(teacher, network)
     reaches_all = start.config.model_type in BERT or PartialState().num_processes == 1 or reaches_all_weights(network)
     fitted = _fitted(recipe, phases, eval_sets, start.config)
     arguments = run.training_arguments(reaches_all_weights=reaches_all, **fitted)
@@ -214,8 +211,8 @@ def prepare_pretraining(
     if run.placement.fixed_shapes:
         from bertkit.training.placements.fixed_shapes import FixedShapes
 
-        shapes["shapes"] = FixedShapes(start.tokenizer, None, _LABELS)
-    trainer = trainer_class(core, run.placement)(
+        shapes["shapes"] = FixedShapes(start.tokenizer, None, PretrainingObjective.label_columns)
+    trainer = trainer_class(PretrainingTrainer, run.placement)(
         what="pretrain",
         model=network,
         args=arguments,
@@ -228,13 +225,26 @@ def prepare_pretraining(
         processing_class=start.tokenizer,
         callbacks=[*callbacks],
         speed_ups=cpu_speed_ups(run.placement, compiles=arguments.torch_compile),
-        label_columns=_LABELS,
+        objective=objective,
+        precision=run.placement.autocast_dtype,
         **shapes,
-        **taught,
     )
     predictions = max(part.data.predictions_per_seq for part in train_set.parts)
     logits = predictions * start.config.vocab_size
+    trainer.teacher_bytes = 0 if teacher is None else teacher.nbytes
     return PreparedPretraining(run, trainer, start, sources, corpora, logits)
+
+
+def _teacher(recipe: Recipe, start: StartingPoint, run: RunInProgress) -> Any | None:
+    """Returns the teacher of the recipe, and records it; None without one."""
+    if not has_teacher(recipe.train):
+        return None
+    from bertkit.distillation.pretraining import pretrained_teacher
+
+    teacher = pretrained_teacher(recipe, start, run.placement)
+    run.set_attention(teacher.model)
+    run.record.data["teacher"] = {"source": teacher.name, "fingerprint": teacher.digest}
+    return teacher
 
 
 def _check_phases_resumed(run: RunInProgress, data: DataSettings) -> None:

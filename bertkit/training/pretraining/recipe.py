@@ -14,8 +14,7 @@ from bertkit.progress import say
 from bertkit.recipe.load import Recipe
 from bertkit.tasks.pretraining import DataSettings
 from bertkit.tasks.registry import load_recipe
-from bertkit.training.distillation.teaching import with_absolute_checkpoints
-from bertkit.training.run_directory import absolute
+from bertkit.training.run_directory import absolute, with_absolute_checkpoints
 
 
 def pretraining_recipe(

@@ -143,5 +143,5 @@ def test_answers_are_items_and_outside_ones_are_none():
     task = QuestionAnsweringTask(TaskSettings(), DataSettings())
     ids = torch.zeros(3, 5, dtype=torch.int64)
     batch = {"start_positions": torch.tensor([0, 5, -1]), "end_positions": torch.tensor([1, 5, -1]), "input_ids": ids}
-    assert task.labelled_items(batch) == 1
+    assert task.count(batch) == 1
     assert set(task.label_columns) < batch.keys()

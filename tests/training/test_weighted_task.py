@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,10 +16,21 @@ from bertkit import finetune
 from bertkit.errors import RecipeError
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.tasks.registry import load_recipe
-from bertkit.training.class_weights import WeightedLoss, check_class_weights, weighted_loss
+from bertkit.training.weighted_task import WeightedTask, check_class_weights, weighted_task
+from tests.training.conftest import Labels
 
 pytestmark = pytest.mark.numeric
 NAMES = ["bad", "good", "odd"]
+
+
+def weighted(value, names, features):
+    """The task of a recipe with these classes, and its loss of a batch as a function of logits and labels."""
+    return weighted_task(recipe(value), SimpleNamespace(weighted_labels=names, **vars(Labels)), features)
+
+
+def loss_of(task, logits, labels):
+    batch = {"labels": labels}
+    return task.loss({"logits": logits}, batch, task.count(batch))
 
 
 def recipe(value, **train):
@@ -32,8 +44,8 @@ def test_class_ids_have_the_loss_of_torch(shape):
     logits = torch.randn(*shape, 3, requires_grad=True)
     labels = torch.tensor([0, 1, 2, 1, IGNORE_INDEX, 0]).reshape(shape)
     weights = torch.tensor([0.5, 2.0, 3.0])
-    ours = weighted_loss(recipe({"bad": 0.5, "good": 2, "odd": 3}), NAMES, {})
-    loss = ours({"logits": logits}, {"labels": labels}, None)
+    ours = weighted({"bad": 0.5, "good": 2, "odd": 3}, NAMES, {})
+    loss = loss_of(ours, logits, labels)
     expected = F.cross_entropy(logits.reshape(-1, 3), labels.reshape(-1), weight=weights, ignore_index=IGNORE_INDEX)
     torch.testing.assert_close(loss, expected)
     torch.testing.assert_close(ours.count({"labels": labels}), torch.tensor(0.5 + 2 + 3 + 2 + 0.5))
@@ -44,28 +56,28 @@ def test_several_labels_have_the_loss_of_torch():
     torch.manual_seed(0)
     logits = torch.randn(4, 3)
     labels = torch.tensor([[1, 0, 0], [0, 1, 1], [0, 0, 0], [1, 1, 0.0]])
-    ours = weighted_loss(recipe({"good": 5}), NAMES, {})
+    ours = weighted({"good": 5}, NAMES, {})
     weights = torch.where(labels == 1, torch.tensor([1.0, 5.0, 1.0]), 1.0)
     summed = F.binary_cross_entropy_with_logits(logits, labels, weight=weights, reduction="sum")
-    torch.testing.assert_close(ours({"logits": logits}, {"labels": labels}, None), summed / weights.sum())
+    torch.testing.assert_close(loss_of(ours, logits, labels), summed / weights.sum())
     missing = labels.clone()
     missing[0] = torch.nan
     rest = F.binary_cross_entropy_with_logits(logits[1:], labels[1:], weight=weights[1:], reduction="sum")
-    torch.testing.assert_close(ours({"logits": logits}, {"labels": missing}, None), rest / weights[1:].sum())
+    torch.testing.assert_close(loss_of(ours, logits, missing), rest / weights[1:].sum())
 
 
 def test_balanced_weights_are_those_of_scikit_learn():
     labels = [0, 0, 0, 0, 0, 1, 2, 2]
-    ours = weighted_loss(recipe("balanced"), NAMES, {"labels": labels})
+    ours = weighted("balanced", NAMES, {"labels": labels})
     expected = compute_class_weight("balanced", classes=np.arange(3), y=labels)
     np.testing.assert_allclose(ours.weights[1], expected, rtol=1e-6)
-    tokens = weighted_loss(recipe("balanced"), NAMES, {"labels": [[0, 0, -100, 0], [-100, 0, 0, 1], [2, 2]]})
+    tokens = weighted("balanced", NAMES, {"labels": [[0, 0, -100, 0], [-100, 0, 0, 1], [2, 2]]})
     np.testing.assert_allclose(tokens.weights[1], expected, rtol=1e-6)
 
 
 def test_balanced_weights_of_several_labels():
     labels = [[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
-    ours = weighted_loss(recipe("balanced"), ["rare", "never"], {"labels": labels})
+    ours = weighted("balanced", ["rare", "never"], {"labels": labels})
     # of 4 rows: the first label is in 1, the second in none, whose presence has weight 1
     np.testing.assert_allclose(ours.weights, [[4 / 6, 0.5], [2.0, 1.0]], rtol=1e-6)
 
@@ -75,13 +87,13 @@ def test_focal_loss_multiplies_by_the_probability_of_error():
     logits, labels = torch.randn(5, 3), torch.tensor([0, 1, 2, 1, IGNORE_INDEX])
     probabilities = logits.softmax(-1)[torch.arange(4), labels[:4]]
     for value, focus in (("focal", 2.0), ("focal:0.5", 0.5)):
-        loss = weighted_loss(recipe(value), NAMES, {})({"logits": logits}, {"labels": labels}, None)
+        loss = loss_of(weighted(value, NAMES, {}), logits, labels)
         torch.testing.assert_close(loss, ((1 - probabilities) ** focus * -probabilities.log()).mean())
 
 
 def test_the_gradient_of_the_focal_loss_is_finite_where_the_loss_is_zero():
     logits = torch.tensor([[200.0, -200.0]], requires_grad=True)
-    WeightedLoss(torch.ones(2, 2), focus=0.5)({"logits": logits}, {"labels": torch.tensor([0])}, None).backward()
+    loss_of(WeightedTask(Labels(), focus=0.5), logits, torch.tensor([0])).backward()
     assert logits.grad.isfinite().all()
 
 

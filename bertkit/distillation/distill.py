@@ -13,6 +13,7 @@ from transformers import TrainerCallback
 from bertkit.checkpoint.encoders import MASKED_LM_HEADS, saved_head
 from bertkit.checkpoint.load import load_config
 from bertkit.checkpoint.pretraining import MODEL_TYPE
+from bertkit.distillation.kinds import distilled
 from bertkit.errors import RecipeError
 from bertkit.inference.ensemble import refuse_ensemble
 from bertkit.recipe.distillation import DISTILL, Objective, distillation_settings
@@ -53,9 +54,8 @@ def distill(
     """Trains a student on the outputs of a teacher and on labels (Hinton et al. 2015).
 
     The student is fine-tuned for the task of the teacher; with ``corpus`` it is pre-trained. The loss is
-    ``(1 - alpha) · labels + alpha · taught``, see `bertkit.recipe.distillation.DistillationSettings`. In fine-tuning
-    the outputs of the teacher are computed once and kept on disk, in pre-training in each step. The result is a run
-    directory as `finetune` or `pretrain` writes it.
+    ``(1 - alpha) · labels + alpha · taught``, see `bertkit.recipe.distillation.DistillationSettings`. The
+    teacher runs on each batch. The result is a run directory as `finetune` or `pretrain` writes it.
 
     Args:
         teacher: the fine-tuned checkpoint, or the pre-trained one, a run directory, a folder or a Hub id.
@@ -72,8 +72,7 @@ def distill(
         data_dir, overrides, resume, push_to_hub, callbacks: as for `finetune` and `pretrain`.
 
     Raises:
-        BertkitError: the arguments, the teacher, the student or the data are invalid; nothing has been written then but
-            outputs of the teacher.
+        BertkitError: the arguments, the teacher, the student or the data are invalid; then nothing has been written.
     """
     resolved = distillation_recipe(
         teacher,
@@ -168,7 +167,7 @@ def _of_teacher(name: str, task: Task, given: Mapping[str, Any]) -> dict[str, An
         task: its task.
         given: values that the caller sets; data of another kind than theirs are left out.
     """
-    values = {f"task.{key}": value for key, value in dataclasses.asdict(task.unfitted().task).items()}
+    values = {f"task.{key}": value for key, value in dataclasses.asdict(distilled(task).unfitted().task).items()}
     data: dict[str, Any] = {key: getattr(task.data, key) for key in task.data.stored}
     ran = Path(name) / "recipe.yaml"
     if ran.is_file():

@@ -1,10 +1,10 @@
-"""Outputs of teachers in a folder of the test."""
+"""Settings of short runs with a teacher."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from tests.training.conftest import corpus, glue
 
-import pytest
+__all__ = ["RUN", "corpus", "glue"]  # fixtures of the tests of training too
 
 RUN = {
     "data.max_seq_length": 16,
@@ -18,12 +18,3 @@ RUN = {
     "placement.mixed_precision": "no",
     "placement.device": "cpu",
 }
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch) -> Path:
-    """The folder of the outputs of teachers."""
-    from huggingface_hub import constants
-
-    monkeypatch.setattr(constants, "HF_HOME", str(tmp_path / "home"))
-    return tmp_path / "home" / "bertkit" / "teachers"

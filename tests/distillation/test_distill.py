@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 from transformers import TrainerCallback
 
 from bertkit import distill, evaluate, finetune, load
 from bertkit.checkpoint.load import load_config, load_tokenizer
-from bertkit.errors import BertkitError, CheckpointError, DataError, RecipeError
-from bertkit.training.distillation.distill import distillation_recipe
-from bertkit.training.distillation.teacher import Teacher
+from bertkit.distillation.distill import distillation_recipe
+from bertkit.errors import BertkitError, CheckpointError, DataError, RecipeError, TrainingError
+from bertkit.training.finetune import prepare_finetuning
+from tests.distillation.conftest import RUN
 from tests.training.conftest import assert_same_runs
-from tests.training.distillation.conftest import RUN
 
 pytestmark = pytest.mark.numeric
 
@@ -189,21 +189,38 @@ def test_a_resumed_run_notices_another_teacher(run, teacher):
         run("killed", overrides=saved, callbacks=[Kill()])
     changed = load_file(teacher / "model.safetensors")
     changed["classifier.bias"] += 1
-    from safetensors.torch import save_file
-
     save_file(changed, teacher / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(DataError, match=r"have changed since it began \(teacher\)"):
         run("killed", overrides=saved, resume=True)
 
 
-def test_the_outputs_of_the_teacher_are_computed_once(run, monkeypatch):
-    first = run("first", alpha=0.5)
-    compute, rows = Teacher.compute, []
-    monkeypatch.setattr(
-        Teacher, "compute", lambda self, given, *rest: rows.append(len(given)) or compute(self, given, *rest)
-    )
-    assert_equal_weights(run("second", alpha=0.5), first)
-    assert sum(rows) == 1  # the row that tells the names of the outputs
+def test_only_the_student_is_trained(teacher, student, tmp_path):
+    recipe = distillation_recipe(teacher, student, alpha=0.5, hidden=1.0, overrides=RUN)
+    trainer = prepare_finetuning(recipe, tmp_path / "prepared").trainer
+    model = trainer.objective._teacher.model
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    trainer.train()
+    assert not model.training
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(weight.grad is None for weight in model.parameters())
+
+
+def test_a_damaged_teacher_is_refused(run, teacher, tmp_path):
+    weights = load_file(teacher / "model.safetensors")
+    weights["bert.encoder.layer.1.output.dense.weight"][0, 0] = torch.nan
+    save_file(weights, teacher / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(CheckpointError, match=r"an output of .*teacher is not finite"):
+        run("run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_infinite_output_is_no_missing_one(teacher, student, tmp_path):
+    recipe = distillation_recipe(teacher, student, alpha=0.5, overrides=RUN)
+    trainer = prepare_finetuning(recipe, tmp_path / "prepared").trainer
+    with torch.no_grad():
+        trainer.objective._teacher.model.classifier.bias[0] = torch.nan
+    with pytest.raises(TrainingError, match="the loss is nan"):
+        trainer.train()
 
 
 # ---- students -------------------------------------------------------------------------------------------------------
@@ -264,11 +281,10 @@ def test_the_recipe_has_the_sizes_of_the_student(teacher, student):
         ({"alpha": 1.0, "overrides": {"train.class_weights": "balanced"}}, "train.class_weights: changes the loss of"),
     ],
 )
-def test_wrong_arguments_are_refused_and_nothing_is_written(run, tmp_path, cache, given, message):
+def test_wrong_arguments_are_refused_and_nothing_is_written(run, tmp_path, given, message):
     with pytest.raises(BertkitError, match=message):
         run("run", **given)
     assert not (tmp_path / "run").exists()
-    assert not cache.exists()
 
 
 def test_a_student_of_another_width_has_no_cosine(run):
@@ -315,8 +331,6 @@ def test_labels_in_another_order_are_mapped_by_name(run, teacher, tmp_path):
     head = load_file(other / "model.safetensors")
     for name in ("classifier.weight", "classifier.bias"):
         head[name] = head[name].flip(0).contiguous()
-    from safetensors.torch import save_file
-
     save_file(head, other / "model.safetensors", metadata={"format": "pt"})
     one, two = run("one", alpha=1), run("two", alpha=1, teacher=other)
     np.testing.assert_allclose(logged(one), logged(two), rtol=1e-5)

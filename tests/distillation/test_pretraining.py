@@ -15,10 +15,10 @@ from torch.nn import functional as F
 from bertkit import BertForMaskedLM, check, distill, load, pretrain
 from bertkit.checkpoint.load import new_weights
 from bertkit.corpus.examples.dataset import collate
+from bertkit.distillation.distill import distillation_recipe
+from bertkit.distillation.pretraining import pretrained_teacher
 from bertkit.errors import BertkitError, CheckpointError, DataError, PlacementError, TrainingError
-from bertkit.training.distillation.distill import distillation_recipe
 from bertkit.training.pretraining.pretrain import prepare_pretraining
-from bertkit.training.pretraining.teacher import pretraining_teacher
 from tests.stock_models import stock_checkpoint
 from tests.training.conftest import SMALL, assert_same_runs
 from tests.training.pretraining.test_pretrain import as_if_killed, same_weights
@@ -139,7 +139,7 @@ def test_the_loss_is_that_of_minilm(run, prepared, student, checkpoint, alpha, l
 @pytest.mark.parametrize("given", [BOTH, MINILM], ids=["distilbert", "minilm"])
 def test_only_the_student_is_trained(prepared, given):
     ready = prepared(**given)
-    trainer, teacher = ready.trainer, ready.trainer._teacher
+    trainer, teacher = ready.trainer, ready.trainer.objective._teacher
     assert not teacher.model.training
     before = {name: value.clone() for name, value in teacher.model.state_dict().items()}
     started = {name: value.clone() for name, value in trainer.model.state_dict().items()}
@@ -317,7 +317,7 @@ def test_placements_without_teachers_are_refused(prepared):
     for changes, name in (({"strategy": "fsdp"}, "fsdp"), ({"device": "xla"}, "XLA")):
         placement = dataclasses.replace(ready.run.placement, **changes)
         with pytest.raises(PlacementError, match=f"a teacher in pre-training is not supported on {name}"):
-            pretraining_teacher(ready.run.recipe, ready.start, placement)
+            pretrained_teacher(ready.run.recipe, ready.start, placement)
 
 
 def test_a_teacher_without_a_masked_lm_head_is_refused_unless_relations_need_none(run, fine_tuned):
@@ -339,7 +339,7 @@ def test_a_teacher_with_damaged_weights_is_refused(run, checkpoint, tmp_path):
 def test_an_output_of_the_teacher_that_is_not_finite_does_not_pass_for_a_missing_one(prepared):
     trainer = prepared(**BOTH).trainer
     with torch.no_grad():
-        trainer._teacher.model.base_model.encoder.layer[1].output.dense.weight[0, 0] = torch.nan
+        trainer.objective._teacher.model.base_model.encoder.layer[1].output.dense.weight[0, 0] = torch.nan
     with pytest.raises(TrainingError, match="the loss is nan"):
         trainer.train()
 
@@ -350,9 +350,10 @@ def test_a_step_that_is_repeated_keeps_no_graph(prepared, given):
     batch = next(iter(trainer.get_train_dataloader()))
     trainer.model.train()
     trainer.model(**{name: batch[name] for name in ("input_ids", "attention_mask", "masked_positions")})
-    assert trainer._watch._kept
+    recorder = trainer.objective._recorder
+    assert recorder._outputs
     trainer.forget_step()
-    assert not trainer._watch._kept
+    assert not recorder._outputs
 
 
 def test_of_albert_a_lower_layer_can_teach(corpus, tmp_path):

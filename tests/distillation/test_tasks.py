@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from bertkit import distill
 from bertkit.errors import DataError
-from tests.training.distillation.conftest import RUN
+from tests.distillation.conftest import RUN
 
 pytestmark = pytest.mark.numeric
 

@@ -1,4 +1,4 @@
-"""Weighted and focal losses of classification, for imbalanced classes: ``train.class_weights``.
+"""Weighted, focal and smoothed losses of classification: ``train.class_weights``, ``train.label_smoothing_factor``.
 
 Dimension letters: C classes; labels are (…) class ids, or (B, C) with several labels per row.
 """
@@ -19,12 +19,13 @@ from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.model.loss_bert import at_least_float32, mean_loss
 from bertkit.recipe.load import Recipe
 from bertkit.tasks.base import Task
+from bertkit.training.trainer import Objective
 
 _FOCUS = 2.0  # exponent of the focal loss: the best of Lin et al. (2017, arXiv:1708.02002)
 
 
-class WeightedLoss:
-    """Loss of class logits in which every item has a weight; a mean over the sum of the weights.
+class WeightedTask:
+    """Task whose items have weights in the loss, and whose loss is focal or smoothed; a mean over the sum of weights.
 
     With class ids, the weight of an item is that of its class, as in ``torch.nn.functional.cross_entropy``. With
     several labels per row, an item is a label of a row; its weight is that of the label if the row has it, else that
@@ -32,48 +33,48 @@ class WeightedLoss:
     p is the probability of the true value; this factor is not part of its weight.
 
     Args:
+        task: the task, whose model returns ``logits`` (…, C).
         weights: (2, C) float32: weights of the absence and of the presence of each label; class ids use the second row.
+            None for weights of 1.
         focus: exponent of the focal loss; 0 for none.
+        smoothing: share of the probability that class ids give to all C classes (Szegedy et al. 2016).
     """
 
-    def __init__(self, weights: Tensor, focus: float = 0.0):
-        self.weights = weights
-        self.focus = focus
+    def __init__(self, task: Objective, weights: Tensor | None = None, *, focus: float = 0.0, smoothing: float = 0.0):
+        self.label_columns = task.label_columns
+        self.weights, self.focus, self.smoothing = weights, focus, smoothing
 
     def count(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Returns the sum of the weights of a batch's items, 0-d float32: the denominator of the mean."""
         return self._item_weights(batch["labels"]).sum()
 
-    def __call__(
-        self, outputs: Mapping[str, Tensor], labels: Mapping[str, Tensor], num_items_in_batch: Tensor | int | None
-    ) -> Tensor:
-        """Computes the loss, 0-d.
-
-        Args:
-            outputs: model outputs computed without labels, with ``logits`` (…, C).
-            labels: ``labels``; -100 or NaN mark a missing one.
-            num_items_in_batch: sum of the weights in the global batch; ``None`` for that of this batch.
-        """
-        logits, given = at_least_float32(outputs["logits"]), labels["labels"]
-        weights = self._item_weights(given)
-        if given.is_floating_point():
-            targets = given.to(logits.dtype).where(~given.isnan(), 0.0)
+    def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], count: Tensor) -> Tensor:
+        """Computes the loss as `bertkit.tasks.base.Task.loss`; -100 and NaN mark missing labels."""
+        logits, labels = at_least_float32(outputs["logits"]), batch["labels"]
+        if labels.is_floating_point():
+            targets = labels.to(logits.dtype).where(~labels.isnan(), 0.0)
             losses = F.binary_cross_entropy_with_logits(logits, targets, reduction="none")
         else:
-            flat = logits.reshape(-1, logits.shape[-1])
-            losses = F.cross_entropy(flat, given.reshape(-1), ignore_index=IGNORE_INDEX, reduction="none")
-            losses = losses.reshape(given.shape)
+            losses = F.cross_entropy(
+                logits.reshape(-1, logits.shape[-1]),
+                labels.reshape(-1),
+                ignore_index=IGNORE_INDEX,
+                reduction="none",
+                label_smoothing=self.smoothing,
+            ).reshape(labels.shape)
         if self.focus:
             # Limited from below, since the derivative of a power is infinite at 0 for exponents less than 1.
             losses = losses * (-torch.expm1(-losses)).clamp(min=1e-12) ** self.focus
-        return mean_loss((losses * weights).sum(), weights.sum() if num_items_in_batch is None else num_items_in_batch)
+        return mean_loss((losses * self._item_weights(labels)).sum(), count)
 
     def _item_weights(self, labels: Tensor) -> Tensor:
         """Returns the weight of each item, in the shape of ``labels``; 0 for missing labels."""
+        is_labelled = ~labels.isnan() if labels.is_floating_point() else labels != IGNORE_INDEX
+        if self.weights is None:
+            return is_labelled.float()
         absent, present = self.weights.to(labels.device)
         if labels.is_floating_point():
-            return present.where(labels > 0.5, absent).where(~labels.isnan(), 0.0)
-        is_labelled = labels != IGNORE_INDEX
+            return present.where(labels > 0.5, absent).where(is_labelled, 0.0)
         return present[labels.where(is_labelled, 0)].where(is_labelled, 0.0)
 
 
@@ -108,29 +109,8 @@ def check_class_weights(recipe: Recipe, names: Sequence[str] | None = None) -> N
         raise RecipeError(f"{key}: {unknown[0]!r} is no label of the training data{did_you_mean(unknown[0], names)}")
 
 
-def check_label_smoothing(recipe: Recipe, task: Task, features: Any) -> None:
-    """Checks that ``train.label_smoothing_factor`` changes the loss of a fine-tuning: cross-entropy of class ids.
-
-    Args:
-        recipe: the recipe.
-        task: its task.
-        features: the encoded training set.
-
-    Raises:
-        RecipeError: the task has another loss.
-    """
-    if not recipe.train.get("label_smoothing_factor"):
-        return
-    has_labels = tuple(task.label_columns) == ("labels",) and type(task).stock_loss is Task.stock_loss
-    if not has_labels or np.asarray(features["labels"][:1]).dtype.kind not in "iu":
-        raise RecipeError(
-            f"recipe {recipe.name}: train.label_smoothing_factor: is for one class per row or word, and this task has "
-            "other labels; remove it"
-        )
-
-
-def weighted_loss(recipe: Recipe, names: Sequence[str], features: Any) -> WeightedLoss | None:
-    """Returns the loss of ``train.class_weights``; ``None`` if it is not set.
+def weighted_task(recipe: Recipe, task: Task, features: Any) -> Objective:
+    """Returns the task with the losses of ``train.class_weights`` and ``train.label_smoothing_factor``, if it has any.
 
     ``balanced`` weights are inversely proportional to the frequency in the training set, as in scikit-learn:
     n / (C · n_c) of a class c; with several labels per row n / (2 · n_c) of the presence and of the absence of each
@@ -138,21 +118,35 @@ def weighted_loss(recipe: Recipe, names: Sequence[str], features: Any) -> Weight
 
     Args:
         recipe: a recipe that `check_class_weights` accepts.
-        names: the C classes of the task.
+        task: its task.
         features: the encoded training set; its ``labels`` are class ids, lists of class ids, or lists of C floats.
+
+    Raises:
+        RecipeError: labels are smoothed, and the loss of the task is not cross-entropy of class ids.
     """
-    given = recipe.train.get("class_weights")
-    if given is None:
-        return None
-    weights, focus = torch.ones(2, len(names)), 0.0
-    if isinstance(given, Mapping):
-        by_name = {str(name): float(weight) for name, weight in given.items()}
-        weights[1] = torch.tensor([by_name.get(name, 1.0) for name in names])
-    elif given == "balanced":
+    classes, smoothing = recipe.train.get("class_weights"), recipe.train.get("label_smoothing_factor") or 0.0
+    if smoothing:
+        _check_smoothing(recipe, task, features)
+    elif classes is None:
+        return task
+    names, weights, focus = task.weighted_labels, None, 0.0
+    if isinstance(classes, Mapping):
+        by_name = {str(name): float(weight) for name, weight in classes.items()}
+        weights = torch.tensor([[1.0] * len(names), [by_name.get(name, 1.0) for name in names]])
+    elif classes == "balanced":
         weights = torch.from_numpy(_balanced(features["labels"][:], len(names)))
-    else:
-        focus = _focus(given) or 0.0
-    return WeightedLoss(weights, focus)
+    elif classes is not None:
+        focus = _focus(classes) or 0.0
+    return WeightedTask(task, weights, focus=focus, smoothing=smoothing)
+
+
+def _check_smoothing(recipe: Recipe, task: Task, features: Any) -> None:
+    has_ids = tuple(task.label_columns) == ("labels",) and np.asarray(features["labels"][:1]).dtype.kind in "iu"
+    if type(task).loss is not Task.loss or not has_ids:
+        raise RecipeError(
+            f"recipe {recipe.name}: train.label_smoothing_factor: is for one class per row or word, and this task has "
+            "other labels; remove it"
+        )
 
 
 def _balanced(labels: Any, classes: int) -> np.ndarray:

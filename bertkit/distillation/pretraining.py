@@ -1,7 +1,4 @@
-"""The teacher of a pre-training, run on each batch, and the loss of a student against it.
-
-The masks differ in every epoch, so the outputs of a teacher cannot be used again: they are not kept, and the teacher
-computes them in each step, without gradients, on the device and in the precision of the run.
+"""Pre-training with a teacher: a checkpoint with a masked-LM head, or with the attention that a student imitates.
 
 Dimension letters: B inputs, S tokens, P masked tokens, V vocabulary, H hidden size.
 """
@@ -9,7 +6,6 @@ Dimension letters: B inputs, S tokens, P masked tokens, V vocabulary, H hidden s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property, partial
 from math import gcd
 from typing import Any
 
@@ -20,6 +16,15 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 
 from bertkit.checkpoint.encoders import MASKED_LM_HEADS, model_inputs, saved_head
 from bertkit.checkpoint.load import check_positions, load_config, load_model, load_tokenizer
+from bertkit.distillation.losses import relation_divergence
+from bertkit.distillation.teacher import (
+    HIDDEN,
+    OutputRecorder,
+    Teacher,
+    check_width,
+    different_tokenizers,
+    differing_pieces,
+)
 from bertkit.errors import CheckpointError, PlacementError, RecipeError
 from bertkit.inference.ensemble import refuse_ensemble
 from bertkit.model.labels_bert import IGNORE_INDEX
@@ -28,16 +33,14 @@ from bertkit.placement.resolve import Placement
 from bertkit.progress import without_library_bars
 from bertkit.recipe.distillation import DistillationSettings, distillation_settings
 from bertkit.recipe.load import Recipe
-from bertkit.tasks.distillation import relation_divergence
-from bertkit.training.distillation.teacher import check_width, different_tokenizers, differing_pieces, model_digest
-from bertkit.training.distillation.teaching import teaches
-from bertkit.training.pretraining.encoders import as_pretraining_model, few_tokens, token_logits, without_dropout
+from bertkit.training.pretraining.encoders import as_pretraining_model, few_tokens, inputs_of, without_dropout
 from bertkit.training.pretraining.initialization import StartingPoint
+from bertkit.training.pretraining.objective import PretrainingObjective, token_logits
 from bertkit.training.start import of_layers
 
 _PIECES = 2000  # that both tokenizers encode
 _ACCENTS = " É é ñ ü ß a中b"  # a vocabulary of text without accents has no pieces with them
-_LOGITS, _HIDDEN, _RELATED = "logits", "hidden", ("queries", "keys", "values")
+_LOGITS, _RELATED = "logits", ("queries", "keys", "values")
 # Names of the dense layers of queries, keys and values: BERT and most others, DistilBERT, MPNet. DeBERTa-v2 passes its
 # relative positions through the same layers, so the last outputs are not those of the tokens.
 _PROJECTIONS = (
@@ -47,29 +50,7 @@ _PROJECTIONS = (
 )
 
 
-class Watch:
-    """Forward hooks that keep the outputs of modules of a model, the last ones, until they are taken.
-
-    Args:
-        modules: name → module. Of several outputs the first one is kept.
-    """
-
-    def __init__(self, modules: Mapping[str, nn.Module]):
-        self._kept: dict[str, Tensor] = {}
-        for name, module in modules.items():
-            # Before the hook of `as_pretraining_model`, which leaves the states of masked tokens only.
-            module.register_forward_hook(partial(self._keep, name), prepend=True)
-
-    def _keep(self, name: str, module: nn.Module, inputs: Any, outputs: Any) -> None:
-        self._kept[name] = outputs if isinstance(outputs, Tensor) else outputs[0]
-
-    def take(self) -> dict[str, Tensor]:
-        """Returns the outputs since the last call."""
-        kept, self._kept = self._kept, {}
-        return kept
-
-
-class PretrainingTeacher:
+class PretrainedTeacher(Teacher):
     """A checkpoint whose outputs for the batches of a pre-training a student learns from.
 
     Args:
@@ -92,32 +73,17 @@ class PretrainingTeacher:
         self._check_tokenizer(load_tokenizer(self.name, config=config), start)
         self.heads: int = settings.relation_heads or start.config.num_attention_heads
         self._check_sizes(config, start.config)
-        self._inputs = model_inputs(config)
         relates = settings.objective == "minilm"
         if settings.teacher_layer is not None:  # the layers above it are not needed
             config = of_layers(config, range(settings.teacher_layer + 1))
         with without_library_bars():
             model, _ = load_model("BertForMaskedLM", self.name, config, new_head=relates)
         model = model.base_model if relates else as_pretraining_model(model, self.name)
-        self.model: PreTrainedModel = model.requires_grad_(False).eval()
-        self._watch = self.watch(self.model)
-        if not all(each.isfinite().all() for each in self.outputs(few_tokens(config)).values()):
-            raise CheckpointError(
-                f"train.distill.teacher: an output of {self.name} is not finite; its weights are damaged"
-            )
+        super().__init__(settings, model, self.recorder_of(model))
+        self.check_finite(self.outputs(few_tokens(config)))
 
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of the weights and of the configuration."""
-        return model_digest(self.model, self.model.config)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the weights."""
-        return sum(weight.nbytes for weight in self.model.parameters())
-
-    def watch(self, model: PreTrainedModel) -> Watch:
-        """Returns a watch of what is compared besides logits: hidden states, or queries, keys and values.
+    def recorder_of(self, model: PreTrainedModel) -> OutputRecorder:
+        """Returns a recorder of what is compared besides logits: hidden states, or queries, keys and values.
 
         Args:
             model: teacher or student, on the CPU.
@@ -127,12 +93,12 @@ class PretrainingTeacher:
             RecipeError: the relation heads do not divide their width.
         """
         if self.settings.objective != "minilm":
-            return Watch({_HIDDEN: model.base_model} if self.settings.hidden else {})
-        watch = Watch(dict(zip(_RELATED, _last_projections(model, self.settings.teacher), strict=True)))
+            return OutputRecorder({HIDDEN: model.base_model} if self.settings.hidden else {})
+        recorder = OutputRecorder(dict(zip(_RELATED, _last_projections(model, self.settings.teacher), strict=True)))
         batch = few_tokens(model.config)
         with torch.no_grad():
             without_dropout(model.base_model, {name: batch[name] for name in model_inputs(model.config)})
-        for states in watch.take().values():
+        for states in recorder.pop().values():
             if states.shape[:-1] != batch["input_ids"].shape:  # Longformer transposes and pads
                 raise _no_projections(model, self.settings.teacher)
             if states.shape[-1] % self.heads:
@@ -140,9 +106,8 @@ class PretrainingTeacher:
                     f"train.distill.relation_heads: {self.heads} heads do not divide the {states.shape[-1]} numbers of "
                     f"a query in {type(model).__name__}; give a divisor of it"
                 )
-        return watch
+        return recorder
 
-    @torch.no_grad()
     def outputs(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Computes what a student is compared with.
 
@@ -153,37 +118,36 @@ class PretrainingTeacher:
             ``logits`` (M, V) of the M masked tokens, with a weight of hidden states also ``hidden`` (B, S, H); or with
             ``minilm`` ``queries``, ``keys`` and ``values``, each (B, S, H).
         """
-        inputs = {name: batch[name] for name in self._inputs}
+        inputs = inputs_of(batch)
         if self.settings.objective == "minilm":
-            self.model(**inputs)
-            return self._watch.take()
-        logits = token_logits(self.model(**inputs, masked_positions=batch["masked_positions"]))
-        return {_LOGITS: logits[batch["labels"] != IGNORE_INDEX], **self._watch.take()}
+            inputs.pop("masked_positions")
+            self.run(inputs)
+            return self.recorder.pop()
+        logits = token_logits(self.run(inputs))
+        return {_LOGITS: logits[batch["labels"] != IGNORE_INDEX], **self.recorder.pop()}
 
     def loss(
         self,
         outputs: Any,
-        watched: Mapping[str, Tensor],
+        recorded: Mapping[str, Tensor],
         expected: Mapping[str, Tensor],
         batch: Mapping[str, Tensor],
-        num_items: Tensor | int | None,
-        num_tokens: Tensor | int | None,
+        num_items: Tensor | int,
+        num_tokens: Tensor | int,
     ) -> Tensor:
         """Computes the teacher's part of the loss, 0-d: sums over the batch, divided by the items of the global batch.
 
         Args:
             outputs: outputs of the student for the batch.
-            watched: the other outputs of the student, which `watch` has kept.
+            recorded: the other outputs of the student, which `recorder_of` has kept.
             expected: outputs of the teacher, from `outputs`.
             batch: inputs and labels.
             num_items: number of masked tokens in the global batch.
             num_tokens: number of tokens in the global batch, without padding.
         """
-        assert num_items is not None
-        assert num_tokens is not None
         settings, mask = self.settings, batch["attention_mask"]
         if settings.objective == "minilm":
-            parts = [relation_divergence(watched[name], expected[name], mask, self.heads) for name in _RELATED]
+            parts = [relation_divergence(recorded[name], expected[name], mask, self.heads) for name in _RELATED]
             return mean_loss(torch.stack(parts).sum(), num_tokens)
         # Unlike in fine-tuning no output is missing, so NaN is a fault of the teacher and stays in the loss.
         logits = token_logits(outputs)[batch["labels"] != IGNORE_INDEX]
@@ -191,11 +155,11 @@ class PretrainingTeacher:
         soft = F.cross_entropy(ours, theirs.softmax(dim=-1), reduction="sum") * settings.temperature**2
         loss = mean_loss(soft, num_items)
         if settings.hidden:
-            ours, theirs = (at_least_float32(each[_HIDDEN][mask != 0]) for each in (watched, expected))
+            ours, theirs = (at_least_float32(each[HIDDEN][mask != 0]) for each in (recorded, expected))
             loss = loss + settings.hidden * mean_loss((1 - F.cosine_similarity(ours, theirs, dim=-1)).sum(), num_tokens)
         return loss
 
-    def freeze_unreached(self, model: PreTrainedModel, watch: Watch) -> None:
+    def freeze_unreached(self, model: PreTrainedModel, recorder: OutputRecorder) -> None:
         """Freezes the weights of a student for which the loss has no gradient, if the labels have no weight.
 
         These are heads and, with relations, the weights of the last layer after its attention. Otherwise DDP would wait
@@ -203,13 +167,13 @@ class PretrainingTeacher:
 
         Args:
             model: the student, on the CPU like the teacher.
-            watch: the result of `watch` for it.
+            recorder: the result of `recorder_of` for it.
         """
         if self.settings.weight < 1:
             return
         batch = few_tokens(model.config)
-        outputs = without_dropout(model, batch)
-        loss = self.loss(outputs, watch.take(), self.outputs(batch), batch, 1, 1)
+        outputs = without_dropout(model, inputs_of(batch))
+        loss = self.loss(outputs, recorder.pop(), self.outputs(batch), batch, 1, 1)
         weights = [weight for weight in model.parameters() if weight.requires_grad]
         for weight, gradient in zip(weights, torch.autograd.grad(loss, weights, allow_unused=True), strict=True):
             weight.requires_grad_(gradient is not None)
@@ -264,20 +228,62 @@ class PretrainingTeacher:
             )
 
 
-def pretraining_teacher(recipe: Recipe, start: StartingPoint, placement: Placement) -> PretrainingTeacher | None:
-    """Returns the teacher of a recipe, loaded and checked against the student; ``None`` without one.
+class TaughtPretraining:
+    """The objective of pre-training with a teacher: ``(1 - alpha) · labels + alpha · taught``.
+
+    Evaluations and the losses that are reported separately are those of the labels.
 
     Args:
-        recipe: a checked pre-training recipe.
+        teacher: the teacher, on the CPU.
+        student: the model that is trained, on the CPU.
+    """
+
+    label_columns = PretrainingObjective.label_columns
+
+    def __init__(self, teacher: PretrainedTeacher, student: PreTrainedModel):
+        self._teacher, self._labels = teacher, PretrainingObjective()
+        self._recorder = teacher.recorder_of(student)
+        teacher.freeze_unreached(student, self._recorder)
+
+    def count(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """Returns the counts of `PretrainingObjective`, and the number of tokens without padding, (2,) or (3,)."""
+        return torch.cat([self._labels.count(batch), batch["attention_mask"].sum()[None]])
+
+    def losses(self, outputs: Any, batch: Mapping[str, Tensor], count: Tensor) -> list[Tensor]:
+        """Computes the losses of the labels, see `PretrainingObjective.losses`."""
+        return self._labels.losses(outputs, batch, count[:-1])
+
+    def total(self, losses: Sequence[Tensor], outputs: Any, batch: Mapping[str, Tensor], count: Tensor) -> Tensor:
+        """Computes the loss from the ``losses`` of the labels and the teacher's part, 0-d."""
+        weight = self._teacher.settings.weight
+        expected, recorded = self._teacher.outputs(batch), self._recorder.pop()
+        taught = self._teacher.loss(outputs, recorded, expected, batch, count[0], count[-1])
+        if weight == 1:
+            return taught
+        return (1 - weight) * self._labels.total(losses, outputs, batch, count) + weight * taught
+
+    def loss(self, outputs: Any, batch: Mapping[str, Tensor], count: Tensor) -> Tensor:
+        """Computes the `total` of `losses`."""
+        return self.total(self.losses(outputs, batch, count), outputs, batch, count)
+
+    def forget(self) -> None:
+        """Frees the recorded outputs of a failed micro-batch, whose graph would keep its activations."""
+        self._recorder.pop()
+
+
+def pretrained_teacher(recipe: Recipe, start: StartingPoint, placement: Placement) -> PretrainedTeacher:
+    """Returns the teacher of a recipe, loaded and checked against the student.
+
+    Args:
+        recipe: a checked pre-training recipe with a teacher.
         start: tokenizer and configuration of the student.
         placement: placement of the run.
 
     Raises:
-        BertkitError: as `PretrainingTeacher`; or the placement or a setting of the run does not work with a teacher.
+        BertkitError: as `PretrainedTeacher`; or the placement or a setting of the run does not work with a teacher.
     """
     settings = distillation_settings(recipe.train)
-    if settings is None or not teaches(recipe):
-        return None
+    assert settings is not None
     if placement.device == "xla" or placement.strategy == "fsdp":
         where = "XLA" if placement.device == "xla" else "fsdp"
         raise PlacementError(
@@ -293,7 +299,7 @@ def pretraining_teacher(recipe: Recipe, start: StartingPoint, placement: Placeme
             f"recipe {recipe.name}: train.distill: the student predicts the next token (model.attention: "
             "left_to_right), and a teacher the masked ones; remove one of them"
         )
-    return PretrainingTeacher(settings, start, recipe.data.max_seq_length)
+    return PretrainedTeacher(settings, start, recipe.data.max_seq_length)
 
 
 def _last_projections(model: PreTrainedModel, teacher: str) -> Sequence[nn.Module]:
