@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from bertkit.errors import OutputError
-from bertkit.files import check_new_file, lock, output_error, uninterrupted, unlocked
+from bertkit.files import check_new_file, lock, output_error, partial_name, uninterrupted, unlocked
 from bertkit.progress import say
 
 
@@ -22,7 +22,7 @@ def check_growing_file(path: Path, name: str) -> None:
         OutputError: as above.
     """
     check_new_file(path, name)
-    partial = _partial(path)
+    partial = partial_name(path)
     with unlocked(partial) as is_free:
         if is_free and not partial.stat().st_size:
             partial.unlink()
@@ -30,10 +30,6 @@ def check_growing_file(path: Path, name: str) -> None:
             raise OutputError(f"{name}: {partial} holds the results of an interrupted run; move or delete it")
         elif os.path.lexists(partial):
             raise OutputError(f"{name}: another process writes to {partial}; give another name")
-
-
-def _partial(path: Path) -> Path:
-    return path.with_name(f"{path.name}.partial")
 
 
 class GrowingFile:
@@ -45,7 +41,7 @@ class GrowingFile:
 
     def __init__(self, path: Path):
         self.path = path
-        self.partial = _partial(path)
+        self.partial = partial_name(path)
         self.rows = 0
 
     def __enter__(self) -> GrowingFile:
