@@ -13,9 +13,9 @@ from torch.nn.utils.rnn import pad_sequence
 from bertkit import BertConfig, pretrain
 from bertkit.errors import PlacementError
 from bertkit.model import modeling_bert
+from bertkit.run.finetune import finetune
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 from bertkit.tasks.question_answering.task import QuestionAnsweringTask
-from bertkit.training.finetune import finetune
 from bertkit.training.placements.fixed_shapes import FixedShapes, FixedShapesTrainer, check_one_shape
 from bertkit.training.trainer import BertkitTrainer
 from tests.training.conftest import SMALL, TINY, Labels, arguments_for, assert_same_runs

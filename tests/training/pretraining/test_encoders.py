@@ -212,7 +212,7 @@ def test_accumulation_does_not_change_the_curve(family, start, corpus, tmp_path)
 
 
 def test_a_killed_run_ends_with_the_same_bits(family, start, corpus, tmp_path):
-    from tests.training.pretraining.test_pretrain import as_if_killed
+    from tests.run.test_pretrain import as_if_killed
 
     go_on(start, corpus, tmp_path / "straight")
     go_on(start, corpus, tmp_path / "killed")

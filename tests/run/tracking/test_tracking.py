@@ -11,7 +11,7 @@ from transformers import TrainerCallback
 from bertkit import finetune, finetune_glue, pretrain
 from bertkit.errors import RecipeError, TrainingError
 from bertkit.progress import is_score
-from bertkit.training.tracking import names, trackers, tracking
+from bertkit.run.tracking import names, trackers, tracking
 from tests.training.conftest import TINY
 
 QUICK = {

@@ -20,16 +20,16 @@ from bertkit.placement.resolve import check_processes, is_main_process
 from bertkit.progress import counted, is_score, say
 from bertkit.recipe.find import list_recipes
 from bertkit.recipe.load import Recipe
+from bertkit.run.directory import check_repeated_run, contents, is_finished, recorded
+from bertkit.run.finetune import finetune, with_absolute_paths
+from bertkit.run.scope import writes_run
+from bertkit.run.tracking.tracking import run_group
 from bertkit.tasks.classification.glue import GlueTask
 from bertkit.tasks.construction import task_of_recipe
 from bertkit.tasks.folds import load_splits
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import is_scored
 from bertkit.training.callbacks import check_callbacks
-from bertkit.training.finetune import finetune, with_absolute_paths
-from bertkit.training.recovery.run_scope import writes_run
-from bertkit.training.run_directory import check_repeated_run, contents, is_finished, recorded
-from bertkit.training.tracking.tracking import run_group
 
 RESULTS, SUBMISSION = "glue_results.json", "glue_submission.zip"
 FAMILY = "finetune/glue/"

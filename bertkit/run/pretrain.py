@@ -24,21 +24,21 @@ from bertkit.placement.resolve import check_processes
 from bertkit.progress import METRIC_NAMES, Bar, counted, say
 from bertkit.recipe.distillation import distillation_settings, has_teacher
 from bertkit.recipe.load import Recipe
+from bertkit.run.card import about_checkpoint, about_teacher, base_model
+from bertkit.run.directory import Run, RunRecord
+from bertkit.run.in_progress import RunInProgress
+from bertkit.run.scope import writes_run
 from bertkit.sharing.card_facts import CardFacts
 from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus, curve_facts, load_corpus
 from bertkit.training.arguments import schedule_in_steps
 from bertkit.training.callbacks import check_callbacks, check_early_stopping
-from bertkit.training.card import about_checkpoint, about_teacher, base_model
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.placements import trainer_class
 from bertkit.training.pretraining.encoders import reaches_all_weights
-from bertkit.training.pretraining.initialization import StartingPoint, starting_point
+from bertkit.training.pretraining.initialization import StartingPoint, cache_folder, starting_point
 from bertkit.training.pretraining.objective import PretrainingObjective
 from bertkit.training.pretraining.recipe import checked_recipe, pretraining_recipe
 from bertkit.training.pretraining.trainer import PretrainingTrainer, eval_batch_size
-from bertkit.training.recovery.run_scope import writes_run
-from bertkit.training.run import RunInProgress
-from bertkit.training.run_directory import Run, RunRecord
 
 # Metrics that the command prints at the end, as (key, name); a run has those of its pair objective.
 SHOWN = [
@@ -255,14 +255,6 @@ def _check_phases_resumed(run: RunInProgress, data: DataSettings) -> None:
             f"--resume: {'; '.join(steps)}, which moves the boundary between the phases of this run; give the same "
             "steps, or continue from its checkpoint in another folder: bertkit pretrain --model"
         )
-
-
-def cache_folder() -> Path:
-    """Returns the cache folder of tokenizers and tokenized corpora: ``bertkit`` in the Hugging Face home
-    (``HF_HOME``)."""
-    from huggingface_hub.constants import HF_HOME
-
-    return Path(HF_HOME) / "bertkit"
 
 
 def _example_settings(recipe: Recipe, start: StartingPoint) -> Callable[[int], PretrainingData]:

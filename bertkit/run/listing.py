@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from bertkit.errors import DataError
 from bertkit.inference.ensemble import is_ensemble
+from bertkit.locks import is_locked
 from bertkit.recipe.yaml_files import read_recipe_file
-from bertkit.training.recovery.run_lock import is_locked
 
 State = Literal["finished", "running", "interrupted", "failed"]
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import glob
 import json
 import math
 import os
@@ -18,17 +16,16 @@ from typing import TYPE_CHECKING, Any
 from bertkit import __version__
 from bertkit.errors import DataError, OutputError, RecipeError, TrainingError
 from bertkit.files import check_links, is_temporary, write_json
+from bertkit.locks import LOCK_FILE
 from bertkit.placement.environment import processor
 from bertkit.placement.resolve import EVALUATION_PRECISION
 from bertkit.progress import warnings_said
-from bertkit.recipe.distillation import DISTILL
 from bertkit.recipe.hub import HubSettings
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.yaml_files import read_recipe_file
+from bertkit.run.tracking.names import KEYS as TRACKING_KEYS
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.estimate import device_name
-from bertkit.training.recovery.run_lock import LOCK_FILE
-from bertkit.training.tracking.names import KEYS as TRACKING_KEYS
 
 if TYPE_CHECKING:
     from bertkit.placement.resolve import Placement
@@ -47,7 +44,7 @@ _FREE_ON_RESUME = {
 }
 
 _HEADINGS = (b"# Resolved from ", b"# Resumed, and ")
-"""First lines of a run's ``recipe.yaml``, see `bertkit.training.run`."""
+"""First lines of a run's ``recipe.yaml``, see `bertkit.run.in_progress`."""
 _PACKAGES = ("torch", "transformers", "datasets", "accelerate", "evaluate", "tokenizers")
 
 
@@ -314,27 +311,3 @@ def recorded(output_dir: Path) -> Any:
 def plain(metrics: Mapping[str, Any]) -> dict[str, float]:
     """Returns the numeric values of a Trainer's metrics as floats, for JSON."""
     return {key: float(value) for key, value in metrics.items() if isinstance(value, (int, float))}
-
-
-def absolute(path: str | Path) -> str:
-    """Makes a file, folder or pattern absolute, so that ``recipe.yaml`` works in any folder; Hub ids are unchanged.
-
-    >>> absolute("google-bert/bert-base-uncased"), absolute("/texts/*.txt")
-    ('google-bert/bert-base-uncased', '/texts/*.txt')
-    """
-    expanded = Path(path).expanduser()
-    if expanded.exists():
-        return str(expanded.resolve())
-    if any(sign in str(path) for sign in "*?["):
-        return os.path.join(glob.escape(os.getcwd()), expanded)
-    return str(path)
-
-
-def with_absolute_checkpoints(recipe: Recipe) -> Recipe:
-    """Returns the recipe with absolute paths of the checkpoint and of the teacher, where these are folders."""
-    model, train = dict(recipe.model), dict(recipe.train)
-    if model.get("name_or_path"):
-        model["name_or_path"] = absolute(model["name_or_path"])
-    if (settings := train.get(DISTILL)) is not None:
-        train[DISTILL] = {**settings, "teacher": absolute(settings["teacher"])}
-    return dataclasses.replace(recipe, model=model, train=train)

@@ -11,15 +11,15 @@ import pytest
 
 from bertkit.errors import OutputError, RecipeError, TrainingError
 from bertkit.files import write_json
-from bertkit.tasks.registry import load_recipe
-from bertkit.training.run import RunInProgress
-from bertkit.training.run_directory import (
+from bertkit.run.directory import (
     check_output_dir,
     check_same_recipe,
     is_cut_off,
     plain,
     write_results,
 )
+from bertkit.run.in_progress import RunInProgress
+from bertkit.tasks.registry import load_recipe
 
 
 def test_a_directory_in_use_is_refused_and_left_alone(tmp_path):

@@ -8,13 +8,13 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
+from bertkit.locks import RunLock
 from bertkit.placement.resolve import is_main_process
 from bertkit.progress import keeping_warnings
+from bertkit.run.directory import check_place
+from bertkit.run.tracking.tracking import records_closed
 from bertkit.training.recovery.data_workers import killed_workers_reported
 from bertkit.training.recovery.preemption import interruptions_reported
-from bertkit.training.recovery.run_lock import RunLock
-from bertkit.training.run_directory import check_place
-from bertkit.training.tracking.tracking import records_closed
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from bertkit import BertConfig
+from bertkit.run.card import base_model, finetuned_card
 from bertkit.tasks.construction import task_of_recipe
 from bertkit.tasks.registry import load_recipe
-from bertkit.training.card import base_model, finetuned_card
 
 
 def card(name, **overrides):

@@ -18,8 +18,7 @@ from bertkit.model.configuration_bert import BertConfig
 from bertkit.placement.resolve import usable_cores
 from bertkit.progress import Bar
 from bertkit.tasks.pretraining import DataSettings
-from bertkit.training.pretraining.initialization import corpus_tokenizer
-from bertkit.training.pretraining.pretrain import cache_folder
+from bertkit.training.pretraining.initialization import cache_folder, corpus_tokenizer
 from bertkit.training.pretraining.recipe import check_tokenizer_settings
 
 

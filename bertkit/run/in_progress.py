@@ -24,16 +24,7 @@ from bertkit.placement.collective import failing_together, from_main_process
 from bertkit.placement.resolve import is_main_process, is_restarted_by_launcher, place
 from bertkit.progress import say, without_library_bars
 from bertkit.recipe.load import Recipe
-from bertkit.sharing.card_facts import CardFacts, CardReport
-from bertkit.sharing.model_card import model_card, recorded_card
-from bertkit.sharing.push import check_login, push_finished_run
-from bertkit.training.arguments import training_arguments, try_out
-from bertkit.training.checkpoint_selection import kept_step
-from bertkit.training.cpu import cpu_speed_ups
-from bertkit.training.estimate import start_lines
-from bertkit.training.recovery.checkpoints import last_checkpoint
-from bertkit.training.recovery.preemption import Preemption
-from bertkit.training.run_directory import (
+from bertkit.run.directory import (
     Run,
     RunRecord,
     check_output_dir,
@@ -43,8 +34,17 @@ from bertkit.training.run_directory import (
     plain,
     write_results,
 )
-from bertkit.training.tracking.names import check_trackers
-from bertkit.training.tracking.tracking import Tracking
+from bertkit.run.tracking.names import check_trackers
+from bertkit.run.tracking.tracking import Tracking
+from bertkit.sharing.card_facts import CardFacts, CardReport
+from bertkit.sharing.model_card import model_card, recorded_card
+from bertkit.sharing.push import check_login, push_finished_run
+from bertkit.training.arguments import training_arguments, try_out
+from bertkit.training.checkpoint_selection import kept_step
+from bertkit.training.cpu import cpu_speed_ups
+from bertkit.training.estimate import start_lines
+from bertkit.training.recovery.checkpoints import last_checkpoint
+from bertkit.training.recovery.preemption import Preemption
 from bertkit.training.trainer import BertkitTrainer
 
 

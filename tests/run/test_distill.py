@@ -16,9 +16,9 @@ from transformers import TrainerCallback
 
 from bertkit import distill, evaluate, finetune, load
 from bertkit.checkpoint.load import load_config, load_tokenizer
-from bertkit.distillation.distill import distillation_recipe
 from bertkit.errors import BertkitError, CheckpointError, DataError, RecipeError, TrainingError
-from bertkit.training.finetune import prepare_finetuning
+from bertkit.run.distill import distillation_recipe
+from bertkit.run.finetune import prepare_finetuning
 from tests.distillation.conftest import RUN
 from tests.training.conftest import assert_same_runs
 

@@ -17,9 +17,9 @@ from bertkit.files import write_json
 from bertkit.placement.resolve import is_main_process
 from bertkit.progress import is_score, say
 from bertkit.recipe.load import Recipe
+from bertkit.run.tracking.names import trackers_of
+from bertkit.run.tracking.trackers import Record, Tracker, tracker
 from bertkit.sharing.model_card import without_paths
-from bertkit.training.tracking.names import trackers_of
-from bertkit.training.tracking.trackers import Record, Tracker, tracker
 
 RECORDS_FILE = "tracking.json"
 """File of a run directory with what identifies its records, by tracker."""

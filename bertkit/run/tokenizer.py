@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bertkit.checkpoint.load import save_tokenizer
 from bertkit.corpus.sources import TextLines, find_sources
 from bertkit.corpus.vocabulary.tokenizer import MergeScore, TokenizerType, train_vocabulary
-from bertkit.files import new_folder
-from bertkit.training.run_directory import check_output_dir
+from bertkit.run.directory import check_output_dir
+from bertkit.training.pretraining.initialization import save_trained_tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -65,10 +64,3 @@ def train_tokenizer_on(
     )
     save_trained_tokenizer(tokenizer, output_dir)
     return tokenizer
-
-
-def save_trained_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """Saves a tokenizer to ``folder``, new or empty, atomically."""
-    # Another process may have written the same tokenizer in the meantime.
-    with new_folder(folder, is_there=(folder / "tokenizer.json").is_file) as draft:
-        save_tokenizer(tokenizer, draft)

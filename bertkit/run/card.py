@@ -11,12 +11,12 @@ from bertkit.progress import is_score
 from bertkit.recipe.distillation import distillation_settings
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.tuning import KEEP, LORA, LoraSettings
+from bertkit.run.directory import RunRecord
 from bertkit.sharing.card_facts import CardFacts
 from bertkit.sharing.markdown import code, escape
 from bertkit.sharing.model_card import without_paths
 from bertkit.tasks.base import Task
 from bertkit.tasks.splits import Split
-from bertkit.training.run_directory import RunRecord
 
 
 def finetuned_card(

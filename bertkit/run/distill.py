@@ -19,13 +19,14 @@ from bertkit.inference.ensemble import refuse_ensemble
 from bertkit.recipe.distillation import DISTILL, Objective, distillation_settings
 from bertkit.recipe.find import list_recipes
 from bertkit.recipe.load import Recipe
+from bertkit.recipe.paths import absolute
+from bertkit.run.directory import Run
+from bertkit.run.finetune import finetune
+from bertkit.run.pretrain import pretrain
 from bertkit.tasks.base import Task
 from bertkit.tasks.construction import task_of_checkpoint
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import FineTuningData
-from bertkit.training.finetune import finetune
-from bertkit.training.pretraining.pretrain import pretrain
-from bertkit.training.run_directory import Run, absolute
 
 _SIZES = "pretrain/"
 _LIMITS = ("max_train_samples", "max_eval_samples")  # of the teacher's run, not of its data

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from bertkit.errors import OutputError
-from bertkit.training.recovery.run_lock import LOCK_FILE, RunLock
-from bertkit.training.recovery.run_scope import writes_run
+from bertkit.locks import LOCK_FILE, RunLock
+from bertkit.run.scope import writes_run
 
 
 @writes_run

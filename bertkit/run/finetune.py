@@ -19,7 +19,12 @@ from bertkit.placement.collective import failing_together
 from bertkit.progress import is_score, say
 from bertkit.recipe.distillation import has_teacher
 from bertkit.recipe.load import Recipe
+from bertkit.recipe.paths import absolute, with_absolute_checkpoints
 from bertkit.recipe.tuning import config_changes
+from bertkit.run.card import finetuned_card
+from bertkit.run.directory import Run, RunRecord, plain
+from bertkit.run.in_progress import RunInProgress
+from bertkit.run.scope import writes_run
 from bertkit.tasks.base import Task
 from bertkit.tasks.construction import task_of_recipe
 from bertkit.tasks.folds import load_splits
@@ -28,13 +33,9 @@ from bertkit.tasks.shared_encoding import encode_once
 from bertkit.tasks.splits import ColumnsOf, FineTuningData, Split, is_scored
 from bertkit.training.arguments import check_schedule
 from bertkit.training.callbacks import check_callbacks, check_early_stopping
-from bertkit.training.card import finetuned_card
 from bertkit.training.checkpoint_selection import best_checkpoint_arguments, comparison_arguments, early_stopping
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.placements import trainer_class
-from bertkit.training.recovery.run_scope import writes_run
-from bertkit.training.run import RunInProgress
-from bertkit.training.run_directory import Run, RunRecord, absolute, plain, with_absolute_checkpoints
 from bertkit.training.start import Start, finetuning_start
 from bertkit.training.trainer import BertkitTrainer, Objective
 from bertkit.training.tuning import check_tuning, tune, tuned_class

@@ -12,7 +12,7 @@ import pytest
 
 from bertkit import load_recipe, runs
 from bertkit.errors import DataError
-from bertkit.training.recovery.run_lock import RunLock
+from bertkit.locks import RunLock
 
 
 @pytest.fixture

@@ -16,15 +16,15 @@ from pathlib import Path
 import pytest
 
 from bertkit.errors import OutputError
-from bertkit.training.recovery.run_lock import LOCK_FILE, RunLock
-from bertkit.training.run_directory import check_output_dir, contents
+from bertkit.locks import LOCK_FILE, RunLock
+from bertkit.run.directory import check_output_dir, contents
 
 # Takes the lock again and again, until it is killed. A second lock, which nobody else may hold meanwhile, is the check.
 HOLDER = """\
 import fcntl, os, random, sys, time
 from pathlib import Path
 from bertkit.errors import OutputError
-from bertkit.training.recovery.run_lock import RunLock
+from bertkit.locks import RunLock
 folder, journal, seed = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 rng = random.Random(seed)
 check = os.open(folder.parent / "check", os.O_RDWR | os.O_CREAT)  # the lower number: closed first when killed
@@ -116,7 +116,7 @@ def test_the_lock_is_no_content(tmp_path):
 def test_the_lock_dies_with_its_process_and_not_later(tmp_path):
     """A forked process, such as a data worker, does not keep it."""
     program = (
-        "import os, sys, time, pathlib\nfrom bertkit.training.recovery.run_lock import RunLock\n"
+        "import os, sys, time, pathlib\nfrom bertkit.locks import RunLock\n"
         "lock = RunLock(pathlib.Path(sys.argv[1])).__enter__()\nchild = os.fork()\n"
         # Told by the child: before it runs, it still has the descriptor that the lock belongs to.
         "if child == 0: print(os.getpid(), flush=True)\ntime.sleep(600)"
