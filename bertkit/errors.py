@@ -135,6 +135,17 @@ def shortened(text: str, at_most: int, at_most_of_a_line: int | None = None) -> 
     return text
 
 
+def quoted(names: Iterable[Any], at_most: int = 20) -> str:
+    """Formats names, of which at most ``at_most`` are listed and the others counted.
+
+    >>> quoted(["a", "b", "c"], at_most=2)
+    "'a', 'b' and 1 more"
+    """
+    names = list(names)
+    more = f" and {len(names) - at_most} more" if len(names) > at_most else ""
+    return ", ".join(map(shown, names[:at_most])) + more
+
+
 def shown(value: Any) -> str:
     """Formats a value for a message in at most 200 characters, whatever its size and depth.
 

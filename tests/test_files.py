@@ -129,7 +129,7 @@ def test_a_folder_that_is_not_finished_vanishes(tmp_path, error):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_was_made_meanwhile_stays_as_it_is(tmp_path):
+def test_folder_created_meanwhile_is_unchanged(tmp_path):
     place = tmp_path / "place"
 
     def write(is_there):
@@ -237,7 +237,7 @@ def no_bars() -> Iterator[None]:
 
 @pytest.mark.usefixtures("no_bars")
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_failed_write_is_one_error_and_leaves_no_trace(name, tmp_path, checkpoint):
+def test_failed_write_leaves_one_error_and_nothing_else(name, tmp_path, checkpoint):
     rng = random.Random(name)
     (tmp_path / "old").write_text("before")
     for size in (0, *(rng.randrange(1, 1200) for _ in range(3))):
@@ -252,7 +252,7 @@ def test_a_failed_write_is_one_error_and_leaves_no_trace(name, tmp_path, checkpo
 
 
 @pytest.mark.parametrize("call", ["open", "fsync", "replace"])
-def test_a_full_disk_says_what_is_needed_and_what_is_free(call, tmp_path, monkeypatch):
+def test_full_disk_names_needed_and_free_space(call, tmp_path, monkeypatch):
     def fail(*args, **kwargs):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -266,7 +266,7 @@ def test_a_full_disk_says_what_is_needed_and_what_is_free(call, tmp_path, monkey
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_error_that_is_no_failed_write_stays_as_it_is(tmp_path):
+def test_other_errors_are_unchanged(tmp_path):
     for error in (ValueError("x"), OSError(errno.ENOENT, "gone")):
         with pytest.raises(type(error)) as caught, into_folder(tmp_path):
             raise error
@@ -311,7 +311,7 @@ with {"new_folder": new_folder, "into_folder": into_folder}[sys.argv[1]](place) 
 
 
 @pytest.mark.parametrize("kind", ["new_folder", "into_folder"])
-def test_what_a_killed_process_leaves_is_removed_and_what_a_running_one_writes_stays(kind, tmp_path):
+def test_only_leftovers_of_killed_processes_are_removed(kind, tmp_path):
     place = tmp_path / "place"
     if kind == "into_folder":
         place.mkdir()
@@ -332,7 +332,7 @@ def test_what_a_killed_process_leaves_is_removed_and_what_a_running_one_writes_s
         assert list(place.iterdir()) == []
 
 
-def test_a_run_folder_is_cleaned_of_temporary_files_alone(tmp_path):
+def test_run_folder_loses_only_temporary_files(tmp_path):
     inner = tmp_path / "checkpoint-3"
     inner.mkdir()
     kept = ["run.json", ".tmp", ".tmpfile.txt", "labels.csv.partial", ".gitignore"]
@@ -344,7 +344,7 @@ def test_a_run_folder_is_cleaned_of_temporary_files_alone(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*kept, "checkpoint-3"])
 
 
-def test_of_two_writers_of_a_folder_the_second_is_refused(tmp_path):
+def test_second_writer_of_a_folder_is_refused(tmp_path):
     place = tmp_path / "place"
 
     def write_twice():

@@ -201,9 +201,7 @@ class _File(Source):
 
     def _decoded(self) -> Iterator[str]:
         self.position = 0
-        blocks = read_blocks(self.path, self.kind.packing, self._reach)
-        # A compressed file cannot be converted in place, so messages do not show how.
-        return decode_lines(blocks, self.name, None if self.kind.packing else self.path)
+        return decode_lines(read_blocks(self.path, self.kind.packing, self._reach), self.name)
 
     def _reach(self, position: float) -> None:
         self.position = int(position)

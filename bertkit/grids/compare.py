@@ -19,7 +19,8 @@ from bertkit.inference.scored import collapse_of, decision
 from bertkit.metrics import scores
 from bertkit.metrics.terms import Terms, mean_terms, terms_of
 from bertkit.tables import Table, read_table
-from bertkit.tables.labels import infer_problem, is_missing, names_of_labels
+from bertkit.tables.classes import is_missing, names_of_labels
+from bertkit.tables.labels import infer_problem
 from bertkit.tables.table import to_number
 from bertkit.tables.table_files import is_table
 from bertkit.tasks.construction import task_of_recipe

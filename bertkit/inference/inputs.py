@@ -102,7 +102,7 @@ def _parts(input_file: Path, size: int, reached: Callable[[float], None]) -> Ite
         return read_table_parts(input_file, size, reached)
     if str(input_file) == _STDIN:
         return _as_they_come(size)
-    return _full(decode_pieces(read_shares(input_file, "", reached), str(input_file), input_file), size)
+    return _full(decode_pieces(read_shares(input_file, "", reached), str(input_file)), size)
 
 
 def _as_they_come(size: int) -> Iterator[list[str]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from bertkit.errors import DataError, did_you_mean
-from bertkit.reading.row_files import missing_column
+from bertkit.errors import DataError, did_you_mean, quoted
+from bertkit.reading.row_files import GIVE_TEXT_COLUMN, missing_column
 from bertkit.reading.text_files import file_kind
 
 if TYPE_CHECKING:
@@ -46,10 +46,10 @@ def find_set(hub_id: str, config: str | None, split: str | None) -> DatasetBuild
     except Exception as error:  # the libraries raise OSError, ValueError, RuntimeError, HTTP errors and others here
         configs = _configs(hub_id) if isinstance(error, ValueError) else []
         if len(configs) > 1 and config is None:
-            raise DataError(f"{hub_id}: has several configurations, give one of them: {_listed(configs)}") from error
+            raise DataError(f"{hub_id}: has several configurations, give one of them: {quoted(configs)}") from error
         if configs and config is not None and config not in configs:
             near = did_you_mean(config, configs)
-            raise DataError(f"{hub_id}: no configuration {config!r}; available: {_listed(configs)}{near}") from error
+            raise DataError(f"{hub_id}: no configuration {config!r}; available: {quoted(configs)}{near}") from error
         raise DataError(
             f"{hub_id}: neither a local file or folder nor a data set that is available from the Hub "
             f"({_reason(error)}); give files, folders, or a Hub id such as wikimedia/wikipedia with access to the Hub"
@@ -57,7 +57,7 @@ def find_set(hub_id: str, config: str | None, split: str | None) -> DatasetBuild
     splits = split_names(builder)
     for name in [] if split is None else _splits_of(split, hub_id):
         if splits and name not in splits and name != "all":
-            raise DataError(f"{hub_id}: no split {name!r}; available: {_listed(splits)}{did_you_mean(name, splits)}")
+            raise DataError(f"{hub_id}: no split {name!r}; available: {quoted(splits)}{did_you_mean(name, splits)}")
     return builder
 
 
@@ -133,7 +133,7 @@ def load_set(
         if "corresponds to no data" in str(error):
             raise DataError(f"{hub_id} ({split}): no rows; give a larger part") from error
         raise unreadable(hub_id, error) from error
-    raise DataError(f"{hub_id}: {missing_column(column, columns)}")
+    raise DataError(f"{hub_id}: {missing_column(column, columns, GIVE_TEXT_COLUMN)}")
 
 
 def unreadable(hub_id: str, error: Exception) -> DataError:
@@ -148,11 +148,6 @@ def _configs(hub_id: str) -> list[str]:
         return datasets.get_dataset_config_names(hub_id)
     except Exception:  # the error of the caller is more informative
         return []
-
-
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(map(repr, names[:30]))
-    return shown if len(names) <= 30 else f"{shown} and {len(names) - 30} more"
 
 
 def _reason(error: Exception) -> str:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from bertkit.errors import DataError, did_you_mean, listed
+from bertkit.errors import DataError, did_you_mean, listed, quoted, shown
 from bertkit.reading.text_files import iterating
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
+
+GIVE_TEXT_COLUMN = "; give the one that contains the text (--text-column)"
 
 _BATCH_BYTES = 1 << 20
 _MOST_ROWS_OF_A_BATCH = 1024
@@ -63,19 +65,19 @@ def json_object(line: str, key: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise DataError(f"not valid JSON ({error}); expected one object per line, such as {{{key!r}: …}}") from error
     if not isinstance(row, dict):
-        raise DataError(f"{_shown(row)} is not a JSON object; expected one object per line, such as {{{key!r}: …}}")
+        raise DataError(f"{shown(row)} is not a JSON object; expected one object per line, such as {{{key!r}: …}}")
     return row
 
 
 def _text_of(line: str, column: str) -> str:
     row = json_object(line, column)
     if column not in row:
-        raise DataError(missing_column(column, list(row)))
+        raise DataError(missing_column(column, row, GIVE_TEXT_COLUMN))
     text = row[column]
     if text is None:
         return ""
     if not isinstance(text, str):
-        raise DataError(f"{column!r} is {_shown(text)}; expected a string")
+        raise DataError(f"{column!r} is {shown(text)}; expected a string")
     if half := lone_surrogate(text, line):
         raise DataError(f"{column!r} {half}")
     return text
@@ -103,15 +105,9 @@ def lone_surrogate(value: Any, written: str) -> str:
     return ""
 
 
-def _shown(value: object) -> str:
-    shown = json.dumps(value, ensure_ascii=False)
-    return shown if len(shown) <= 40 else f"{shown[:40]}…"
-
-
-def missing_column(column: str, columns: list[str]) -> str:
-    """Returns the error message for rows without the column ``column``."""
-    near = did_you_mean(column, columns) or "; give the one that contains the text (--text-column)"
-    return f"no column {column!r}; available: {', '.join(map(repr, columns)) or 'none'}{near}"
+def missing_column(column: str, columns: Collection[str], remedy: str = "") -> str:
+    """Returns the fault of rows without a column: the columns that they have, and a similar one, else ``remedy``."""
+    return f"no column {column!r}; available: {quoted(columns) or 'none'}{did_you_mean(column, columns) or remedy}"
 
 
 def parquet_texts(file: Path | IO[bytes], column: str, name: str, reached: Callable[[float], None]) -> Iterator[str]:
@@ -157,10 +153,10 @@ def parquet_batches(
         with pq.ParquetFile(file, buffer_size=_BATCH_BYTES, pre_buffer=False) as opened:
             columns = opened.schema_arrow.names
             if column is not None and column not in columns:
-                raise DataError(f"{name}: {missing_column(column, columns)}")
-            wanted = None if column is None else [column]
+                raise DataError(f"{name}: {missing_column(column, columns, GIVE_TEXT_COLUMN)}")
+            selected = None if column is None else [column]
             done = 0
-            for batch in opened.iter_batches(_rows_of_a_batch(opened.metadata), columns=wanted, use_threads=False):
+            for batch in opened.iter_batches(_rows_of_a_batch(opened.metadata), columns=selected, use_threads=False):
                 done += batch.num_rows
                 reached(done / opened.metadata.num_rows)
                 yield batch

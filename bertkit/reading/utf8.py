@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from bertkit.errors import DataError
-from bertkit.reading.text_files import iterating
+from bertkit.reading.text_files import PACKINGS, iterating, read_blocks
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -21,20 +22,23 @@ def read_text(path: str | Path) -> str:
             message names the file, the offset of the first such byte from the start of the file (from 0, including a
             byte order mark) and how to convert it.
     """
-    path = Path(path)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
-    return decode_text(data, str(path), path)
+    return read_with_fingerprint(Path(path))[0]
 
 
-def decode_text(data: bytes, name: str, file: Path | None = None) -> str:
-    """Decodes bytes as `read_text`; messages show ``name``, and ``file``, if given, in the conversion command."""
-    return "\n".join(decode_lines([data], name, file))
+def read_with_fingerprint(path: Path) -> tuple[str, str]:
+    """Returns the text of a file as `read_text`, also compressed, and ``sha256:`` with the first 16 digits of the
+    SHA-256 of its decompressed bytes."""
+    packing = path.suffix.lower() if path.suffix.lower() in PACKINGS else ""
+    data = b"".join(read_blocks(path, packing, lambda position: None))
+    return decode_text(data, str(path)), f"sha256:{hashlib.sha256(data).hexdigest()[:16]}"
 
 
-def decode_lines(blocks: Iterable[bytes], name: str, file: Path | None = None) -> Iterator[str]:
+def decode_text(data: bytes, name: str) -> str:
+    """Decodes bytes as `read_text`; messages show ``name``."""
+    return "\n".join(decode_lines([data], name))
+
+
+def decode_lines(blocks: Iterable[bytes], name: str) -> Iterator[str]:
     """Decodes blocks that may end within a line, and yields lines; joined by ``"\\n"`` they equal `decode_text`.
 
     At most one block and the incomplete line before it are held in memory.
@@ -43,7 +47,7 @@ def decode_lines(blocks: Iterable[bytes], name: str, file: Path | None = None) -
         DataError: as `read_text`, after the lines before the fault have been yielded.
     """
     rest = ""
-    with iterating(decode_pieces(blocks, name, file)) as pieces:
+    with iterating(decode_pieces(blocks, name)) as pieces:
         for piece in pieces:
             lines = split_lines(piece)
             rest = lines.pop()
@@ -51,7 +55,7 @@ def decode_lines(blocks: Iterable[bytes], name: str, file: Path | None = None) -
     yield rest
 
 
-def decode_pieces(blocks: Iterable[bytes], name: str, file: Path | None = None) -> Iterator[str]:
+def decode_pieces(blocks: Iterable[bytes], name: str) -> Iterator[str]:
     """Yields the text with its original line endings, in pieces; each but the last ends with a line ending.
 
     The last piece is the last line if no line ending follows it, else it is empty.
@@ -67,12 +71,12 @@ def decode_pieces(blocks: Iterable[bytes], name: str, file: Path | None = None) 
             end = 1 + max(block.rfind(b"\n"), block.rfind(b"\r", 0, len(block) - 1))
             if end:
                 chunk = b"".join([*begun, block[:end]])
-                yield _decode(chunk, offset, line, name, file)
+                yield _decode(chunk, offset, line, name)
                 offset += len(chunk)
                 line += _line_endings(chunk)
                 begun = []
             begun.append(block[end:])
-    yield _decode(b"".join(begun), offset, line, name, file)
+    yield _decode(b"".join(begun), offset, line, name)
 
 
 def whole_lines(piece: str) -> list[str]:
@@ -96,31 +100,23 @@ def _line_endings(data: bytes) -> int:
     return data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")
 
 
-def _decode(data: bytes, offset: int, line: int, name: str, file: Path | None) -> str:
+def _decode(data: bytes, offset: int, line: int, name: str) -> str:
     """Decodes complete lines; the first has number ``line`` and starts at byte ``offset`` of the file."""
-    if not offset and data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise DataError(
-            f"{name}: not UTF-8 at byte offset 0: it starts with the byte order mark of UTF-16; "
-            f"convert it: {_iconv(file, 'utf-16')}"
-        )
     start = len(_BYTE_ORDER_MARK) if not offset and data.startswith(_BYTE_ORDER_MARK) else 0
     try:
         text = str(memoryview(data)[start:], "utf-8")
     except UnicodeDecodeError as error:
         place = start + error.start
+        is_utf16 = not offset and data.startswith((b"\xff\xfe", b"\xfe\xff"))
+        encoding, form = ("UTF-16", "utf-16") if is_utf16 else ("Latin-1", "latin1")
         raise DataError(
             f"{name}: not UTF-8 at byte offset {offset + place} (line {line + _line_endings(data[:place])}, byte "
-            f"0x{data[place]:02x}: {error.reason}); if it is Latin-1, convert it: {_iconv(file, 'latin1')}"
+            f"0x{data[place]:02x}: {error.reason}); if it is {encoding}, convert it: iconv -f {form} -t utf-8 OLD > NEW"
         ) from error
     nul = data.find(b"\0")
     if nul >= 0:
         raise DataError(
             f"{name}: NUL byte at byte offset {offset + nul}: this is not a text file, or its encoding is UTF-16; "
-            f"in that case convert it: {_iconv(file, 'utf-16')}"
+            "in that case convert it: iconv -f utf-16 -t utf-8 OLD > NEW"
         )
     return text
-
-
-def _iconv(file: Path | None, encoding: str) -> str:
-    convert = f"iconv -f {encoding} -t utf-8"
-    return convert if file is None else f"{convert} '{file}' > '{file.with_suffix('.utf8' + file.suffix)}'"

@@ -15,8 +15,7 @@ from bertkit.metrics.squad import question_scores
 from bertkit.reporting.charts import GREY
 from bertkit.reporting.parts import PREDICTED, TRUE, Cell, Chart, DataTable, Mark, Mistake, Section, most_confident
 from bertkit.reporting.reported import Reported, reported
-from bertkit.tasks.question_answering.decoding import Decoded
-from bertkit.tasks.question_answering.files import answer_at
+from bertkit.tasks.question_answering.decoding import Decoded, answer_at
 from bertkit.tasks.question_answering.task import QuestionAnsweringTask
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 table.py        rows of named columns, with the place of each row in the source
 table_files.py  reading of a file by its format, compressed or not
-delimited.py    CSV and TSV; json_lines.py and arrow.py: the other formats
+delimited.py    CSV and TSV; json_rows.py and arrow.py: the other formats
 hub_tables.py   splits of Hub data sets
 columns.py      the columns of texts and labels; labels.py: the labels and their classes
 spelling.py     names that look alike

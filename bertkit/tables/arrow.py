@@ -73,12 +73,12 @@ def _class_names(schema: pa.Schema) -> dict[str, list[str]]:
 
 
 def _names_in(features: dict[str, Any], prefix: str = "") -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    class_names: dict[str, list[str]] = {}
     for name, feature in features.items():
         while isinstance(feature, dict) and feature.get("_type") in ("List", "LargeList", "Sequence"):
             feature = feature["feature"]
         if isinstance(feature, dict) and feature.get("_type") == "ClassLabel":
-            found[prefix + name] = list(feature["names"])
+            class_names[prefix + name] = list(feature["names"])
         elif isinstance(feature, dict) and not isinstance(feature.get("_type"), str):
-            found |= _names_in(feature, f"{prefix}{name}.")
-    return found
+            class_names |= _names_in(feature, f"{prefix}{name}.")
+    return class_names

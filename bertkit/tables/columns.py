@@ -1,10 +1,11 @@
-"""Selection of the text and label columns of a table, as given or by their usual names."""
+"""Selection of the text and label columns of a table, as requested or by their usual names."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bertkit.errors import DataError, did_you_mean
+from bertkit.errors import DataError
+from bertkit.reading.row_files import missing_column
 
 # Pairs come first, since a data set of pairs may also have a column with the name of a single text.
 _TEXTS = (
@@ -24,46 +25,54 @@ _TEXTS = (
 _LABELS = ("label", "labels", "class", "category", "target", "score")
 
 
-def label_column(names: Sequence[str], given: str | None, source: str) -> str:
-    """Returns the column of the labels.
+def find_column(
+    names: Sequence[str], requested: str | None, usual: Sequence[str], source: str, option: str, content: str
+) -> str:
+    """Returns the requested column, or the first usual name among the columns.
 
     Args:
         names: names of all columns.
-        given: the requested column, or None for the first usual name among ``names``.
+        requested: the column; ``None`` looks for a usual name.
+        usual: usual names in the order of preference.
         source: name of the table in messages.
+        option: option that gives the column, such as ``--label-column``.
+        content: what the column contains, such as ``labels``.
 
     Raises:
         DataError: the requested column does not exist, or no column has a usual name.
     """
-    if given is not None:
-        _check([given], names, source, "--label-column")
-        return given
-    for usual in _LABELS:
-        if usual in names:
-            return usual
-    raise DataError(
-        f"{source}: none of its columns ({', '.join(names)}) is named {', '.join(_LABELS)}; give the label "
-        "column with --label-column"
-    )
+    if requested is not None:
+        return _existing(requested, names, source, option)
+    column = next((name for name in usual if name in names), None)
+    if column is None:
+        raise DataError(
+            f"{source}: none of its columns ({', '.join(names)}) is named {', '.join(usual)}; give the column of the "
+            f"{content} with {option}"
+        )
+    return column
 
 
-def text_columns(names: Sequence[str], given: Sequence[str], label: str, source: str) -> list[str]:
+def label_column(names: Sequence[str], requested: str | None, source: str) -> str:
+    """Returns the column of the labels; arguments and errors as of `find_column`."""
+    return find_column(names, requested, _LABELS, source, "--label-column", "labels")
+
+
+def text_columns(names: Sequence[str], requested: Sequence[str], label: str, source: str) -> list[str]:
     """Returns the column of the text, or the two columns of the pair.
 
     Args:
         names: names of all columns.
-        given: the requested columns; if empty, the usual names, or the only column besides the label.
+        requested: the columns; if empty, the usual names, or the only column besides the label.
         label: the label column.
         source: name of the table in messages.
 
     Raises:
         DataError: a column does not exist or is the label column, or the choice is ambiguous.
     """
-    if given:
-        _check(given, names, source, "--text-column")
-        if label in given:
+    if requested:
+        if label in requested:
             raise DataError(f"{source}: --text-column {label}: this column contains the labels; give another")
-        return list(given)
+        return [_existing(name, names, source, "--text-column") for name in requested]
     for usual in _TEXTS:
         if set(usual) <= set(names) - {label}:
             return list(usual)
@@ -76,9 +85,7 @@ def text_columns(names: Sequence[str], given: Sequence[str], label: str, source:
     )
 
 
-def _check(given: Sequence[str], names: Sequence[str], source: str, flag: str) -> None:
-    for name in given:
-        if name not in names:
-            raise DataError(
-                f"{source}: {flag} {name}: no such column among {', '.join(names)}{did_you_mean(name, names)}"
-            )
+def _existing(column: str, names: Sequence[str], source: str, option: str) -> str:
+    if column not in names:
+        raise DataError(f"{source}: {option}: {missing_column(column, names)}")
+    return column

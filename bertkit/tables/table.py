@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bertkit.errors import did_you_mean, raise_listed
+from bertkit.errors import raise_listed
+from bertkit.reading.row_files import missing_column
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,10 +80,7 @@ class Table:
         faults = []
         for name in names:
             if name not in self.columns:
-                known = ", ".join(map(repr, self.columns))
-                faults.append(
-                    f"{self.source}: no column {name!r}; available: {known}{did_you_mean(name, self.columns)}"
-                )
+                faults.append(f"{self.source}: {missing_column(name, self.columns)}")
                 continue
             missing = [row for row, value in enumerate(self.columns[name]) if value is None]
             faults += [f"{self.place(row)}: no value for {name!r}" for row in missing]

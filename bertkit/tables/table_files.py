@@ -22,7 +22,7 @@ from bertkit.reading.text_files import (
 from bertkit.reading.utf8 import decode_lines, decode_pieces
 from bertkit.tables.arrow import read_batches
 from bertkit.tables.delimited import COMMA, TAB, delimited_blocks, read_delimited
-from bertkit.tables.json_lines import json_line_blocks, read_json_lines
+from bertkit.tables.json_rows import json_line_blocks, read_json_lines
 from bertkit.tables.table import Table
 
 CSV, TSV = ".csv", ".tsv"
@@ -71,12 +71,10 @@ def read_table(
     source, fingerprint = str(path), _fingerprint(path, kind.packing)
     if kind.form == PARQUET:
         return read_batches(parquet_batches(path, source, lambda share: None), source, fingerprint)
-    # A compressed file cannot be converted in place, so messages do not show how.
-    file = None if kind.packing else path
     if kind.form == JSON_LINES:
-        return read_json_lines(decode_lines(_blocks(path, kind.packing), source, file), source, fingerprint)
+        return read_json_lines(decode_lines(_blocks(path, kind.packing), source), source, fingerprint)
     return read_delimited(
-        decode_pieces(_blocks(path, kind.packing), source, file),
+        decode_pieces(_blocks(path, kind.packing), source),
         source,
         fingerprint,
         delimiter=_DELIMITERS[kind.form],
@@ -103,11 +101,10 @@ def read_table_parts(path: str | Path, size: int, reached: Callable[[float], Non
     kind, source = _kind_of(path), str(path)
     if kind.form == PARQUET:
         return _parquet_parts(path, size, reached)
-    file = None if kind.packing else path
     blocks = read_shares(path, kind.packing, reached)
     if kind.form == JSON_LINES:
-        return json_line_blocks(decode_lines(blocks, source, file), source, "", size, may_be_empty=True)
-    pieces = decode_pieces(blocks, source, file)
+        return json_line_blocks(decode_lines(blocks, source), source, "", size, may_be_empty=True)
+    pieces = decode_pieces(blocks, source)
     quoting, delimiter = kind.form == CSV, _DELIMITERS[kind.form]
     return delimited_blocks(pieces, source, "", size, delimiter=delimiter, quoting=quoting, may_be_empty=True)
 

@@ -40,8 +40,8 @@ class HubData(FineTuningData):
     @property
     def given_splits(self) -> dict[str, str]:
         """Split expressions that the settings give, by their use: ``train``, ``validation``, ``test``."""
-        given = {use: getattr(self, f"{use}_split", None) for use in ("train", "validation", "test")}
-        return {use: split for use, split in given.items() if split is not None}
+        by_use = {use: getattr(self, f"{use}_split", None) for use in ("train", "validation", "test")}
+        return {use: split for use, split in by_use.items() if split is not None}
 
     def hub_set(self, use: str) -> tuple[str, str, str] | None:
         """Returns the Hub id, configuration and split for a use such as ``train``; ``None`` for files."""
@@ -59,8 +59,8 @@ class HubData(FineTuningData):
             known: splits of the data set.
             uses: possible uses.
         """
-        given, named = self.given_splits, self._named_splits()
-        return {use: given.get(use, use) for use in uses if use in given or (use in known and use not in named)}
+        by_use, named = self.given_splits, self._named_splits()
+        return {use: by_use.get(use, use) for use in uses if use in by_use or (use in known and use not in named)}
 
     def missing(self, hub_id: str, use: str, known: Sequence[str]) -> DataError:
         """Returns the error for a required use that has no split."""
@@ -75,5 +75,5 @@ class HubData(FineTuningData):
 
     def _named_splits(self) -> dict[str, str]:
         """Returns split → use for the splits that the settings name, whole or in part."""
-        given = self.given_splits
-        return {part.partition("[")[0].strip(): use for use, split in given.items() for part in split.split("+")}
+        by_use = self.given_splits
+        return {part.partition("[")[0].strip(): use for use, split in by_use.items() for part in split.split("+")}

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 
-from bertkit.errors import DataError
+from bertkit.errors import DataError, quoted
 
 _NUMBERED = re.compile(r"LABEL_(\d+)")
-_SHOWN = 20
 
 
 def matched_names(given: Collection[str], known: Sequence[str], source: str) -> tuple[dict[str, str], str]:
@@ -47,12 +46,7 @@ def matched_names(given: Collection[str], known: Sequence[str], source: str) -> 
             return {name: numbers[name] for name in given}, "labels matched by number, 0 is LABEL_0"
     raise DataError(
         f"{source}: the labels of the data and of the checkpoint differ\n"
-        f"  data:       {_listed(sorted(given))}\n"
-        f"  checkpoint: {_listed(known)}\n"
+        f"  data:       {quoted(sorted(given))}\n"
+        f"  checkpoint: {quoted(known)}\n"
         "write the labels of the data as the checkpoint has them, or change id2label in a copy of its config.json"
     )
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f", and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(map(repr, names[:_SHOWN])) + more

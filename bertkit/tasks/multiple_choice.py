@@ -19,7 +19,9 @@ import numpy as np
 from bertkit import metrics
 from bertkit.errors import CheckpointError, DataError, noted, raise_all, raise_listed
 from bertkit.tables import Table
-from bertkit.tables.labels import is_missing, texts
+from bertkit.tables.classes import is_missing
+from bertkit.tables.columns import find_column
+from bertkit.tables.labels import texts
 from bertkit.tasks.arrays import Outputs, labels_of, one_array, padded, softmax
 from bertkit.tasks.splits import Columns, Split
 from bertkit.tasks.table_data import TableData, TableTask, write_numbered
@@ -106,12 +108,16 @@ class MultipleChoiceTask(TableTask):
     def _with_columns(self, table: Table) -> Self:
         """Returns a copy of the task with the column names of the table."""
         settings, names = self.task, list(table.columns)
-        context = settings.context_column or _first(_CONTEXTS, names, table.source, "context")
-        endings = settings.ending_columns or [name for name in _ENDINGS if name in names][:1] or _numbered(names)
+        context = settings.context_column or find_column(
+            names, None, _CONTEXTS, table.source, "--context-column", "contexts"
+        )
+        endings = settings.ending_columns
+        if not endings and not (set(_ENDINGS) & set(names)):
+            endings = _numbered(names)
         return self.with_settings(
             context_column=context,
             start_column=settings.start_column or ("sent2" if context == "sent1" and "sent2" in names else None),
-            ending_columns=endings or [_first(_ENDINGS, names, table.source, "endings")],
+            ending_columns=endings or [find_column(names, None, _ENDINGS, table.source, "--ending-column", "endings")],
             label_column=settings.label_column or next((name for name in _LABELS if name in names), "label"),
         )
 
@@ -335,16 +341,6 @@ def _of_endings(outputs: Outputs, features: Columns) -> np.ndarray:
     logits = one_array(outputs)
     there = np.arange(logits.shape[-1]) < np.asarray(features["choice_count"])[:, None]
     return np.where(there, logits, -np.inf)
-
-
-def _first(usual: Sequence[str], names: Sequence[str], source: str, what: str) -> str:
-    for name in usual:
-        if name in names:
-            return name
-    raise DataError(
-        f"{source}: none of its columns ({', '.join(names)}) is named {' or '.join(usual)}; give the column of the "
-        f"{what} with --{'ending' if what == 'endings' else 'context'}-column"
-    )
 
 
 def _numbered(names: Sequence[str]) -> list[str]:

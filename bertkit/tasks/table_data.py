@@ -63,18 +63,18 @@ class TableData(HubData):
         """
         if self.dataset_name is not None:
             known = hub_splits(self.dataset_name, self.dataset_config)
-            given = self.splits_of(known, ("train", "validation", "test"))
+            places = self.splits_of(known, ("train", "validation", "test"))
         else:
             files = {"train": self.train_file, "validation": self.validation_file, "test": self.test_file}
-            given = {name: file for name, file in files.items() if file is not None}
-        wanted = set(splits) | ({"train"} if "validation" in splits and "validation" not in given else set())
-        if ("train" in wanted and "train" not in given) or not given:
+            places = {name: file for name, file in files.items() if file is not None}
+        needed = set(splits) | ({"train"} if "validation" in splits and "validation" not in places else set())
+        if ("train" in needed and "train" not in places) or not places:
             if self.dataset_name is not None:
                 raise self.missing(self.dataset_name, "train", known)
             raise DataError(
                 "no table to read; give --train-file (and --validation-file, --test-file), or --dataset-name"
             )
-        read = {name: place for name, place in given.items() if name in wanted}
+        read = {name: place for name, place in places.items() if name in needed}
         tables = {name: self._table(place) for name, place in read.items()}
         if self.dataset_name is not None and len(read) > 1 and self.given_splits:
             check_disjoint(self.dataset_name, self.dataset_config, read)
@@ -121,37 +121,37 @@ class TableTask(Task):
         return self.data.hub_set(self.scored_split)
 
     def _with_validation(
-        self, splits: Sequence[str], found: dict[str, Split], classes: Sequence[Hashable] | None = None
+        self, splits: Sequence[str], loaded: dict[str, Split], classes: Sequence[Hashable] | None = None
     ) -> tuple[Self, dict[str, Split]]:
         """Holds out a validation set from the training set if one is requested and missing.
 
         Args:
             splits: names of the requested splits.
-            found: the splits that were read.
+            loaded: the splits that were read.
             classes: as for `TableData.held_out`.
 
         Returns:
             The task, with its scored split set, and the splits.
         """
-        if "validation" not in splits or "validation" in found:
-            return self, found
-        if not self.is_labelled(found["train"].examples):
+        if "validation" not in splits or "validation" in loaded:
+            return self, loaded
+        if not self.is_labelled(loaded["train"].examples):
             raise DataError(
-                f"{found['train'].source}: no labels, so no validation set can be held out from it; give "
+                f"{loaded['train'].source}: no labels, so no validation set can be held out from it; give "
                 "--validation-file with labels"
             )
         task = copy.copy(self)
         task.scored_split = "train"
-        return task, found | self.data.held_out(found["train"], classes)
+        return task, loaded | self.data.held_out(loaded["train"], classes)
 
     def groups(self, examples: Dataset) -> Sequence[Hashable]:
         """Returns the values of any column of the training table, also of one that is no input."""
         rows = self.data.tables(["train"])["train"].column(str(self.data.group_column))
         return list(map(str, rows[: len(examples)]))
 
-    def _limited(self, splits: Sequence[str], found: Mapping[str, Split]) -> dict[str, Split]:
+    def _limited(self, splits: Sequence[str], loaded: Mapping[str, Split]) -> dict[str, Split]:
         """Returns the requested splits, limited to the number of examples in the settings."""
-        return {name: self.data.limited(name, found[name]) for name in splits if name in found}
+        return {name: self.data.limited(name, loaded[name]) for name in splits if name in loaded}
 
 
 def write_numbered(folder: Path, predictions: Sequence[Mapping[str, Any]]) -> Path:

@@ -303,12 +303,12 @@ def test_wrong_input_of_several_tasks(bertkit, checkpoint, glue, tmp_path, argum
         (
             "text,label\ngood,1\nbad,0\n",
             ["--text-column", "txt"],
-            ["--text-column txt: no such column", "mean 'text'?"],
+            ["--text-column: no column 'txt'", "mean 'text'?"],
         ),
         (
             "text,verdict\ngood,1\nbad,0\n",
             [],
-            ["(text, verdict)", "give the label column with --label-column"],
+            ["(text, verdict)", "give the column of the labels with --label-column"],
         ),
         ("text,label\ngood,1\nbad,1\n", [], ["every row has the label '1'; expected at least two classes"]),
         ("text,label\ngood,3.10\nbad,3.1\n", [], ["'3.1', '3.10'", "--problem regression", "--problem single_label"]),
@@ -330,7 +330,7 @@ def test_wrong_input_of_classification(bertkit, checkpoint, tmp_path, table, arg
     [
         ("context,ending0,ending1,label\na,b,c,2\n", [], ["t.csv, line 2: label '2'; expected", "0 to 1"]),
         ("context,ending0,ending1,label\na,b,,0\n", [], ["t.csv, line 2: 1 ending; expected two or more"]),
-        ("story,ending0,ending1,label\na,b,c,0\n", [], ["give the column of the context with --context-column"]),
+        ("story,ending0,ending1,label\na,b,c,0\n", [], ["give the column of the contexts with --context-column"]),
         ("context,end1,end2,label\na,b,c,0\n", [], ["give the column of the endings with --ending-column"]),
         ("context,ending0,ending1,label\na,b,c,0\n", ["--ending-column", "endin0"], ["no column 'endin0'"]),
         ("context,ending0,ending1\na,b,c\n", [], ["no column 'label'"]),

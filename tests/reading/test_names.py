@@ -56,7 +56,7 @@ def test_parts_of_weights_are_in_their_folder(folder, checkpoint, name):
 
 
 @pytest.mark.parametrize(("block", "value"), [("submission", {"test": "../x"}), ("name", "a/../../x")])
-def test_files_that_a_glue_task_writes_are_in_its_folder(block, value):
+def test_glue_task_writes_only_into_its_folder(block, value):
     with pytest.raises(BertkitError, match=rf"{block}: .* (is not the name|cannot be part)"):
         load_recipe("finetune/glue/sst2", {f"task.{block}": value})
 

@@ -10,8 +10,8 @@ import pytest
 
 from bertkit.errors import DataError
 from bertkit.reading.row_files import json_texts, lone_surrogate
-from bertkit.tables.json_lines import read_json_lines
-from bertkit.tasks.question_answering.nested import read_nested
+from bertkit.tables.json_rows import read_json_lines
+from bertkit.tasks.question_answering.questions import read_nested
 
 HALVES = ["\ud800", "\udbff", "\udc00", "\udfff", "\ude00\ud83d", "a\ud83d b", "\ud83d\\ude00"]
 WHOLE = ["", "a", "é", "\U0001f600", "\\ud800", "\\", "北京", "\\\\ud83d"]
@@ -32,7 +32,7 @@ def value(draw: random.Random, half: str | None, depth: int = 0) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_a_half_of_a_pair_is_found_wherever_it_stands_and_nothing_else_is(seed):
+def test_half_of_a_surrogate_pair_is_found_anywhere(seed):
     draw = random.Random(seed)
     half = draw.choice(HALVES)
     for written in (value(draw, half), value(draw, None)):
@@ -45,7 +45,7 @@ def test_a_half_of_a_pair_is_found_wherever_it_stands_and_nothing_else_is(seed):
 
 
 @pytest.mark.parametrize("half", HALVES)
-def test_every_reader_of_json_refuses_it_with_its_place(tmp_path, half):
+def test_json_readers_refuse_it_with_its_place(tmp_path, half):
     row = json.dumps({"text": f"a {half} b", "label": "x"})
     with pytest.raises(DataError, match=r"^x\.jsonl, line 2: it contains an unpaired surrogate, \\ud[89a-f]..,"):
         read_json_lines(['{"text": "fine", "label": "y"}', row], "x.jsonl", "")

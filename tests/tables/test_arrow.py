@@ -67,7 +67,7 @@ def test_many_batches_are_one_table(parquet):
     assert parquet(pa.table({"text": texts})).columns == {"text": texts}
 
 
-def test_the_names_of_classes_come_from_what_the_datasets_library_wrote(parquet):
+def test_class_names_come_from_the_schema_of_datasets(parquet):
     from datasets import ClassLabel, Dataset, Features, List, Value
 
     features = Features(
@@ -90,7 +90,7 @@ def test_a_schema_without_classes(parquet, metadata):
     assert parquet(pa.table({"text": ["a"]}, schema=schema)).class_names == {}
 
 
-def test_text_that_is_not_utf8_is_named_by_row_and_column(parquet):
+def test_invalid_utf8_is_named_by_row_and_column(parquet):
     values = [b"fine", b"caf\xe9", None, b"\xff"]
     arrow = pa.table({"id": range(4), "text": pa.array(values, pa.binary()).view(pa.string())})
     with pytest.raises(DataError) as caught:

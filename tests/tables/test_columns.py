@@ -44,18 +44,20 @@ def test_the_label_column_is_never_taken_as_text():
         text_columns(["text", "comment"], ["text"], "text", "x.csv")
 
 
-def test_a_name_that_no_column_has_is_answered_with_those_there_are_and_a_near_one():
+def test_unknown_column_lists_columns_and_a_similar_one():
     with pytest.raises(DataError) as caught:
         label_column(["text", "label"], "lable", "x.csv")
-    assert str(caught.value) == ("x.csv: --label-column lable: no such column among text, label; did you mean 'label'?")
-    with pytest.raises(DataError, match=r"x\.csv: --text-column txt: no such column .*; did you mean 'text'\?"):
+    assert str(caught.value) == (
+        "x.csv: --label-column: no column 'lable'; available: 'text', 'label'; did you mean 'label'?"
+    )
+    with pytest.raises(DataError, match=r"x\.csv: --text-column: no column 'txt'; .*; did you mean 'text'\?"):
         text_columns(["text", "label"], ["txt"], "label", "x.csv")
 
 
 def test_what_cannot_be_told_is_asked():
     with pytest.raises(
         DataError,
-        match=r"none of its columns \(a, b\) is named label, .*; give the label column with --label-column",
+        match=r"none of its columns \(a, b\) is named label, .*; give the column of the labels with --label-column",
     ):
         label_column(["a", "b"], None, "x.csv")
     with pytest.raises(DataError, match=r"which of its columns \(a, b, label\) contain the text; give --text-column"):

@@ -13,18 +13,8 @@ from hypothesis import strategies as st
 
 from bertkit.errors import DataError
 from bertkit.tables import Table
-from bertkit.tables.labels import (
-    class_ids,
-    class_names,
-    class_sets,
-    decide,
-    infer_problem,
-    is_missing,
-    named,
-    other_spellings,
-    separated,
-    texts,
-)
+from bertkit.tables.classes import class_ids, class_names, class_sets, is_missing, other_spellings
+from bertkit.tables.labels import decide, infer_problem, named, separated, texts
 
 
 def table(values: list[Any], class_names: list[str] | None = None) -> Table:
@@ -87,7 +77,7 @@ def test_the_form_of_the_labels_tells_the_problem(values, problem):
         ([["a"], []], "inferred from 2 labels: lists"),
     ],
 )
-def test_it_is_told_from_how_many_labels_the_problem_was_inferred(values, told):
+def test_reason_of_the_problem_counts_labels(values, told):
     assert infer_problem(table(values), "label")[1] == told
 
 
@@ -176,7 +166,7 @@ def test_other_splits_may_spell_whole_numbers_otherwise(names, labels):
     assert other_spellings(names, names) == ""
 
 
-def test_a_signed_number_is_a_name_of_its_own():
+def test_signed_number_is_its_own_name():
     values = ["+1", "1", "1.0", "-1"]
     assert class_names(values) == ["-1", "+1", "1"]
     assert class_ids(table(values), "label", class_names(values)) == [1, 2, 2, 0]
@@ -189,7 +179,7 @@ def test_a_padded_number_is_no_other_name():
     ]
 
 
-def test_an_unknown_label_names_the_one_it_looks_like():
+def test_unknown_label_names_its_look_alike():
     (line,) = message(class_ids, table(["pos", "pos\u200b"]), "label", ["neg", "pos"])
     assert line.endswith(r"'pos\u200b' and 'pos' differ only in case, white space or Unicode form")
 
@@ -205,7 +195,7 @@ NUMBERS = [*(str(half / 2) for half in range(2, 11)), 1.5, 3, "4", "2e0"]
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_numbers_with_some_labels_that_are_none_are_refused_with_their_lines(seed):
+def test_numbers_with_some_words_are_refused_with_lines(seed):
     """Whatever the numbers, the dirt and the places: no dirty score makes classes of the numbers."""
     draw = random.Random(seed)
     values: list[Any] = [draw.choice(NUMBERS) for _ in range(draw.randint(5, 600))]
@@ -221,7 +211,7 @@ def test_numbers_with_some_labels_that_are_none_are_refused_with_their_lines(see
         assert "--problem single_label" in line
 
 
-def test_of_words_and_a_few_numbers_the_numbers_are_named():
+def test_few_numbers_among_words_are_named():
     (line,) = message(infer_problem, table(["good", "bad", "0.5", "bad"]), "label")
     assert line.startswith(
         "x.csv, line 4: 'label' is '0.5', where 3 other labels are no finite numbers, such as 'good'"
@@ -254,7 +244,7 @@ def test_classes_are_those_of_the_data_in_order(values, names):
 
 
 @given(st.lists(st.one_of(st.integers(-50, 50), st.sampled_from(["7", "07", "x", "None"])), min_size=1), st.randoms())
-def test_classes_do_not_depend_on_the_order_of_the_rows(values, shuffler: random.Random):
+def test_classes_do_not_depend_on_row_order(values, shuffler: random.Random):
     names = class_names(values)
     shuffled = list(values)
     shuffler.shuffle(shuffled)
@@ -269,7 +259,7 @@ def test_ids_are_positions_among_the_names():
     assert class_ids(table([9, "10"]), "label", ["9", "10"]) == [0, 1]
 
 
-def test_every_label_that_is_none_is_named_with_its_line_in_one_message():
+def test_all_invalid_labels_are_named_with_lines():
     assert message(class_ids, table(["a", None, "c", "", " ", ["a"], float("nan")]), "label", ["a", "b"]) == [
         "6 faults:",
         "  - x.csv, line 3: no value for 'label'",
@@ -281,7 +271,7 @@ def test_every_label_that_is_none_is_named_with_its_line_in_one_message():
     ]
 
 
-def test_of_many_classes_ten_are_shown_and_of_many_faults_ten():
+def test_at_most_ten_classes_and_faults_are_listed():
     (first, *rest) = message(class_ids, table(["?"] * 12), "label", [str(number) for number in range(13)])
     assert first == "12 faults:"
     assert rest[0].endswith("'8', '9' and 3 more")
@@ -320,13 +310,13 @@ def test_fields_of_several_labels_are_parted():
     assert separated(table([None, 5]), "label", ";").columns["label"] == [None, 5]
 
 
-def test_ids_get_the_names_that_the_source_has_for_them_and_minus_one_is_missing():
+def test_ids_become_names_and_minus_one_is_missing():
     assert named(table([1, 0, -1, None], ["no", "yes"]), "label").columns["label"] == ["yes", "no", None, None]
     assert named(table([[1, 0], [], None], ["no", "yes"]), "label").columns["label"] == [["yes", "no"], [], None]
     assert named(table([1, 0]), "label").columns["label"] == [1, 0]
 
 
-def test_ids_of_no_class_are_named_with_their_rows():
+def test_ids_without_class_are_named_with_rows():
     assert message(named, table([2, 0, -2, [5]], ["no", "yes"]), "label") == [
         "3 faults:",
         "  - x.csv, line 2: label is 2; expected 0 to 1, a class of 'no', 'yes'",
@@ -335,12 +325,12 @@ def test_ids_of_no_class_are_named_with_their_rows():
     ]
 
 
-def test_words_like_none_are_texts_and_texts_stay_as_they_are():
+def test_words_like_none_are_unchanged_texts():
     words = ["None", "NA", "null", "nan", " a\tb ", "0"]
     assert texts(table(words), "label") == words
 
 
-def test_what_is_no_text_is_named_with_its_line_in_one_message():
+def test_all_invalid_texts_are_named_with_lines():
     assert message(texts, table(["a", "", None, " \u00a0\n", 5]), "label") == [
         "4 faults:",
         "  - x.csv, line 3: label is empty; write a text, or remove the row",

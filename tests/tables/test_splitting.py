@@ -16,7 +16,7 @@ from bertkit.tables.splitting import hold_out, repeated
     fraction=st.floats(0.01, 0.99),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_rows_are_parted_by_class_completely_and_again_the_same(classes, fraction, seed):
+def test_hold_out_is_stratified_complete_and_repeatable(classes, fraction, seed):
     kept, held = hold_out(classes, len(classes), fraction, seed)
     assert sorted(kept + held) == list(range(len(classes)))
     assert kept == sorted(kept)
@@ -52,7 +52,7 @@ def test_too_few_rows_give_none_to_hold_out(rows, fraction):
     assert hold_out(None, rows, fraction, 0) == (list(range(rows)), [])
 
 
-def test_repeated_rows_are_those_whose_texts_are_all_the_same():
+def test_repeated_rows_have_all_texts_equal():
     assert repeated([["a", "b", "c"]], [["x", "b", "a", "b"]]) == [1, 2, 3]
     assert repeated([["a", "b"], ["1", "2"]], [["a", "a", "b"], ["2", "1", "2"]]) == [1, 2]
     assert repeated([["a"]], [["A", "a "]]) == []

@@ -28,7 +28,7 @@ def test_columns_and_places():
     assert Table(given.columns, "x.parquet", "").place(1) == "x.parquet, row 2"
 
 
-def test_an_empty_text_and_nulls_within_a_list_are_not_missing():
+def test_empty_text_and_nested_nulls_are_not_missing():
     assert table(text=[""], tags=[[None]]).select("text", "tags") == {"text": [""], "tags": [[None]]}
 
 
@@ -49,7 +49,7 @@ def test_at_most_ten_places_are_shown():
     assert shown.endswith("… and 15 more")
 
 
-def test_numbers_are_read_from_text_and_kept_where_they_are_numbers():
+def test_numbers_are_parsed_from_text():
     assert table(score=["5.000", "-1e2", " 3 "]).numbers("score") == [5.0, -100.0, 3.0]
     assert table(score=[1, 2.5]).numbers("score") == [1.0, 2.5]
 

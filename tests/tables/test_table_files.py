@@ -84,7 +84,7 @@ def test_options_of_text_files_are_refused_for_others(tmp_path, option):
 
 
 @pytest.mark.parametrize("name", ["x.txt", "x.json", "x", "x.gz", "x.parquet.gz", "csv"])
-def test_another_kind_is_refused_with_the_kinds_there_are(tmp_path, name):
+def test_other_formats_are_refused_with_the_supported(tmp_path, name):
     path = written(tmp_path / name, "text,label\na,1\n")
     assert refusal(path) == (
         f"{path}: unsupported table format; expected .csv (commas), .tsv (tabs), .jsonl (one JSON object per "

@@ -78,14 +78,14 @@ def test_impossible_settings_are_refused(settings, given, expected):
         ),
     ],
 )
-def test_a_set_without_a_split_to_train_on_is_refused(monkeypatch, known, given, expected):
+def test_set_without_training_split_is_refused(monkeypatch, known, given, expected):
     monkeypatch.setattr(table_data, "hub_splits", lambda *args: known)
     with pytest.raises(DataError) as caught:
         DataSettings(dataset_name="a/b", **given).tables(ROLES)
     assert str(caught.value) == expected
 
 
-def test_the_model_card_names_the_split_that_was_scored(monkeypatch):
+def test_model_card_names_the_scored_split(monkeypatch):
     table = Table({"text": ["a", "b"] * 20, "label": ["x", "y"] * 20}, "a/b", "")
     monkeypatch.setattr(table_data, "hub_splits", lambda *args: ["train", "dev"])
     monkeypatch.setattr(table_data, "load_hub_table", lambda *args: table)

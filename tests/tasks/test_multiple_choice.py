@@ -119,8 +119,8 @@ def test_columns_can_be_named(task):
 
 def test_a_column_that_is_not_there_is_asked_for(task, tmp_path):
     assert message(task(train_csv="c,ending0,ending1,label\na,b,c,0\n"), tmp_path) == [
-        "train.csv: none of its columns (c, ending0, ending1, label) is named context or sent1 or question or premise; "
-        "give the column of the context with --context-column"
+        "train.csv: none of its columns (c, ending0, ending1, label) is named context, sent1, question, premise; "
+        "give the column of the contexts with --context-column"
     ]
     assert "with --ending-column" in message(task(train_csv="context,label\na,0\n"), tmp_path)[0]
     given = {"context_column": "contxt", "ending_columns": ["ending0", "endng1"]}

@@ -10,7 +10,7 @@ from datasets import Dataset
 from bertkit.tasks.splits import ColumnsOf, Rows, Truncation
 
 
-def test_rows_give_what_the_data_set_of_the_same_columns_gives():
+def test_rows_equal_the_data_set_of_their_columns():
     columns = {"sentence": ["a", "b", "c"], "labels": [1, None, 0]}
     rows, dataset = Rows(columns), Dataset.from_dict(columns)
     for each in (rows, pickle.loads(pickle.dumps(rows)), copy.deepcopy(rows)):

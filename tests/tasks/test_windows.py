@@ -49,7 +49,7 @@ def test_an_overlap_that_leaves_nothing_new_is_refused(room, overlap):
 
 @settings(deadline=None)
 @given(length=st.integers(1, 200), sizes=SIZES, full=st.booleans())
-def test_a_token_is_taken_where_it_has_most_context(length, sizes, full):
+def test_token_is_taken_from_its_best_window(length, sizes, full):
     room, overlap = sizes
     found = windows(length, room, overlap, full=full)
     for position, index in enumerate(most_context(found).tolist()):
@@ -120,6 +120,6 @@ def test_windows_are_those_that_the_library_makes(tokenizer, texts, sizes):
             row += 1
 
 
-def test_an_overlap_beyond_the_room_is_refused_before_the_library_is_asked():
+def test_overlap_beyond_the_room_is_refused():
     with pytest.raises(ValueError, match=r"^windows with room for 4 tokens cannot share 4$"):
         encode_in_windows(["a b c"], bert(), 6, 4)

@@ -17,7 +17,8 @@ from bertkit.errors import DataError, noted, raise_all
 from bertkit.files import write_whole
 from bertkit.reading.names import is_below
 from bertkit.tables import Table, read_table
-from bertkit.tables.labels import class_ids, texts
+from bertkit.tables.classes import class_ids
+from bertkit.tables.labels import texts
 from bertkit.tasks.arrays import Outputs, one_array
 from bertkit.tasks.classification.text_classification import TextClassification, TextData
 from bertkit.tasks.splits import Columns, Split, is_labelled

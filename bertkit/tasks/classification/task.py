@@ -13,18 +13,9 @@ import numpy as np
 from bertkit.errors import DataError, RecipeError, did_you_mean, noted, raise_all, shortened, shown
 from bertkit.progress import counted
 from bertkit.tables import Table
+from bertkit.tables.classes import class_ids, class_sets, is_missing, other_spellings
 from bertkit.tables.columns import label_column, text_columns
-from bertkit.tables.labels import (
-    Problem,
-    class_ids,
-    class_sets,
-    decide,
-    is_missing,
-    named,
-    other_spellings,
-    separated,
-    texts,
-)
+from bertkit.tables.labels import Problem, decide, named, separated, texts
 from bertkit.tables.splitting import repeated
 from bertkit.tables.table import to_number
 from bertkit.tasks.arrays import Outputs, one_array

@@ -1,4 +1,4 @@
-"""Forms in which annotation tools export and import texts with character spans.
+"""Texts with character spans, as annotation tools export and import them, and the tables of words made from them.
 
 ===============  =====================================================================================================
 ``spans``        ``{"text": …, "spans": [{"start": 0, "end": 3, "label": "PER"}]}``: Prodigy, Argilla
@@ -10,13 +10,16 @@ Label Studio     ``{"data": {"text": …}, "annotations": [{"result": [{"value":
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
-from bertkit.errors import DataError, raise_listed, shown
+from bertkit.errors import DataError, listed, raise_listed, shown
 from bertkit.tables import Table
-from bertkit.tasks.ner.sentences import TOKENS
-from bertkit.tasks.ner.spans import OffsetUnit, to_utf16, trimmed
+from bertkit.tasks.ner.sentences import TAGS, TOKENS
+from bertkit.tasks.ner.spans import Alignment, OffsetUnit, Span, align, to_utf16, trimmed
+from bertkit.tasks.ner.words import split_words
 
 FORMS = ("doccano", "spans")
 """Forms that `annotation` writes."""
@@ -25,40 +28,10 @@ _TEXT = "text"
 _SPANS = ("spans", "entities", "labels", "label")
 _DATA, _ANNOTATIONS = "data", "annotations"  # Label Studio
 _STARTS, _ENDS, _LABELS = ("start", "start_offset"), ("end", "end_offset"), ("label", "type")
-
-
-class GivenSpan(NamedTuple):
-    """A span as given.
-
-    Attributes:
-        start, end: offsets in any unit.
-        label: type of the entity.
-        text: the text that it covers according to the source; ``None`` if the source does not say.
-    """
-
-    start: int
-    end: int
-    label: str
-    text: str | None = None
-
-
-class Unusable(NamedTuple):
-    """Annotation of a row that cannot be read.
-
-    Attributes:
-        fault: description.
-    """
-
-    fault: str
-
-
-class _LeftOut:
-    """Annotation that was rejected or skipped, or has not been made."""
-
-
-LEFT_OUT = _LeftOut()
-Annotation = list[GivenSpan] | Unusable | _LeftOut | None
-"""Annotation of a row; ``None`` if the row has no value."""
+_REJECTED = ("reject", "ignore")  # Prodigy
+_BOTH_UNITS = re.compile("[\\u0000-\\uffff]*")  # texts whose offsets are the same in both units
+_IN_WORDS = {"character": "characters, as Python does", "utf16": "UTF-16 code units, as JavaScript does"}
+_MOST_FAULTS = 10
 
 
 def raw_texts(table: Table, token_column: str | int | None) -> list[Any] | None:
@@ -77,86 +50,7 @@ def raw_texts(table: Table, token_column: str | int | None) -> list[Any] | None:
         return None
     if _TEXT in table.columns:
         return table.columns[_TEXT]
-    if _DATA in table.columns:
-        return [_text_of_data(value) for value in table.columns[_DATA]]
-    return None
-
-
-def check_texts(table: Table, texts: Sequence[Any]) -> list[str]:
-    """Checks that the values of `raw_texts` are text and returns them.
-
-    Raises:
-        DataError: they are not; the message names at most ten rows.
-    """
-    raise_listed([f"{table.place(row)}: {fault}" for row, text in enumerate(texts) if (fault := fault_of_text(text))])
-    return list(texts)
-
-
-def fault_of_text(text: Any) -> str:
-    """Returns what is wrong with a value that must be text; empty if nothing is."""
-    return "" if isinstance(text, str) else f"the text is {shown(text)}; expected text"
-
-
-def span_column(table: Table, given: str | int | None, needed: bool) -> str | None:
-    """Returns the column of the spans, or of Label Studio's annotations.
-
-    Args:
-        table: table of texts.
-        given: its name; ``None`` looks for the usual names.
-        needed: whether it must exist; otherwise the result can be ``None``.
-
-    Raises:
-        DataError: it is needed and does not exist; the message lists the columns that do.
-    """
-    names = list(table.columns)
-    usual = (_ANNOTATIONS, *_SPANS) if _DATA in names else _SPANS
-    found = str(given) if given is not None else next((name for name in usual if name in names), None)
-    if found in names:
-        return found
-    if not needed:
-        return None
-    lacks = f"no column {found!r} among" if found else f"texts without a column {', '.join(usual)} among"
-    raise DataError(f"{table.source}: {lacks} {', '.join(names)}; give the column of the spans with --tag-column")
-
-
-def read_annotations(table: Table, column: str) -> list[Annotation]:
-    """Reads the annotation of every row from a column of `span_column`."""
-    values = table.columns[column]
-    if column == _ANNOTATIONS and _DATA in table.columns:
-        values = [_of_label_studio(value) for value in values]
-    # Class names of the labels within the spans, if the source has ids.
-    names = next((table.class_names[name] for key in _LABELS if (name := f"{column}.{key}") in table.class_names), ())
-    answers = table.columns.get("answer", [None] * len(values))  # Prodigy
-    return [
-        LEFT_OUT if answer in ("reject", "ignore") else _read(value, names)
-        for value, answer in zip(values, answers, strict=True)
-    ]
-
-
-def annotation(form: str, text: str, entities: Sequence[Mapping[str, Any]], unit: OffsetUnit) -> dict[str, Any]:
-    """Returns a text with its entities in one of `FORMS`.
-
-    Args:
-        form: the form.
-        text: the text.
-        entities: ``start`` and ``end`` in characters, and ``type``.
-        unit: unit of the offsets to return.
-
-    >>> annotation("doccano", "Ann left", [{"start": 0, "end": 3, "type": "PER"}], "character")
-    {'text': 'Ann left', 'label': [[0, 3, 'PER']]}
-    """
-    spans = []
-    for entity in entities:
-        start, end = trimmed(text, entity["start"], entity["end"])
-        if unit == "utf16":
-            start, end = to_utf16(text, start), to_utf16(text, end)
-        spans.append(GivenSpan(start, end, entity["type"]))
-    if form == "doccano":
-        return {"text": text, "label": [[span.start, span.end, span.label] for span in spans]}
-    return {"text": text, "spans": [{"start": span.start, "end": span.end, "label": span.label} for span in spans]}
-
-
-# ---- reading --------------------------------------------------------------------------------------------------------
+    return [_text_of_data(value) for value in table.columns[_DATA]] if _DATA in table.columns else None
 
 
 def _is_words(value: Any) -> bool:
@@ -171,18 +65,210 @@ def _text_of_data(data: Any) -> Any:
     return data.get(_TEXT, texts[0] if len(texts) == 1 else data)
 
 
-def _of_label_studio(annotations: Any) -> Any:
-    """Returns the spans of the annotation of a task: the ground truth if one is marked, else the only one."""
+def check_texts(table: Table, texts: Sequence[Any]) -> list[str]:
+    """Checks that the values of `raw_texts` are text and returns them.
+
+    Raises:
+        DataError: they are not; the message names at most ten rows.
+    """
+    raise_listed([f"{table.place(row)}: {fault}" for row, text in enumerate(texts) if (fault := _fault_of_text(text))])
+    return list(texts)
+
+
+def _fault_of_text(text: Any) -> str:
+    return "" if isinstance(text, str) else f"the text is {shown(text)}; expected text"
+
+
+def annotation(form: str, text: str, entities: Sequence[Span], unit: OffsetUnit) -> dict[str, Any]:
+    """Returns a text with its entities in one of `FORMS`.
+
+    Args:
+        form: the form.
+        text: the text.
+        entities: entities in characters.
+        unit: unit of the offsets to return.
+
+    >>> annotation("doccano", "Ann left", [Span(0, 3, "PER")], "character")
+    {'text': 'Ann left', 'label': [[0, 3, 'PER']]}
+    """
+    spans = []
+    for entity in entities:
+        start, end = trimmed(text, entity.start, entity.end)
+        if unit == "utf16":
+            start, end = to_utf16(text, start), to_utf16(text, end)
+        spans.append((start, end, entity.type))
+    if form == "doccano":
+        return {"text": text, "label": [list(span) for span in spans]}
+    return {"text": text, "spans": [{"start": start, "end": end, "label": label} for start, end, label in spans]}
+
+
+# ---- tables of words ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class SpanTable(Table):
+    """Table of texts that were split into words, with tags made from spans.
+
+    Attributes:
+        rows: index of each row in the source, since rows without an annotation are left out.
+        notes: notes on the spans.
+    """
+
+    rows: Sequence[int] = ()
+    notes: tuple[str, ...] = ()
+
+    def place(self, row: int) -> str:
+        return super().place(self.rows[row])
+
+
+def with_words(
+    table: Table,
+    token_column: str | int | None,
+    tag_column: str | int | None,
+    *,
+    needs_tags: bool,
+    snap: bool,
+    unit: OffsetUnit,
+) -> Table:
+    """Converts a table of texts with spans to one of words with IOB2 tags; returns a table of words unchanged.
+
+    Args:
+        table: the table.
+        token_column, tag_column: columns of the texts and of the spans; ``None`` looks for their usual names.
+        needs_tags: whether the table must have spans; otherwise it gets tags only if a row has spans.
+        snap: extend spans that cut words to whole words.
+        unit: unit of the offsets.
+
+    Raises:
+        DataError: a text is missing or has no words; a span is malformed, outside of its text, without a word, or cuts
+            a word; or two spans overlap. The message names at most ten places.
+    """
+    texts = raw_texts(table, token_column)
+    if texts is None:
+        return table
+    column = _span_column(table, tag_column, needs_tags)
+    annotations = dict.fromkeys(range(len(texts))) if column is None else _annotations(table, column)
+    if not annotations:
+        raise DataError(f"{table.source}: no row has an accepted annotation")
+    labelled = needs_tags or any(spans is not None for spans in annotations.values())
+
+    def align_rows(unit: OffsetUnit) -> list[Alignment]:
+        return [_align_row(texts[row], spans if labelled else [], snap, unit) for row, spans in annotations.items()]
+
+    aligned, hint = align_rows(unit), ""
+    if _misplaced(aligned) and any(isinstance(text, str) and not _BOTH_UNITS.fullmatch(text) for text in texts):
+        other: OffsetUnit = "utf16" if unit == "character" else "character"
+        if (left := _misplaced(align_rows(other))) < _misplaced(aligned):
+            hint = (
+                f"spans that do not fit their text: {_misplaced(aligned)}; if the offsets count {_IN_WORDS[other]}, "
+                f"give --offset-unit {other}, with which there are {left}"
+            )
+    rows = list(annotations)
+    faults = [
+        f"{table.place(row)}: {fault}" for row, of_row in zip(rows, aligned, strict=True) for fault in of_row.faults
+    ]
+    if faults:
+        raise DataError(listed(faults, at_most=_MOST_FAULTS) + (f"\n{hint}" if hint else ""))
+    columns: dict[str, list[Any]] = {
+        name: [values[row] for row in rows]
+        for name, values in table.columns.items()
+        if name not in (*TOKENS, *TAGS, column)
+    }
+    columns[str(token_column or TOKENS[0])] = [of_row.words for of_row in aligned]
+    if labelled:
+        columns[str(tag_column or TAGS[0])] = [of_row.tags for of_row in aligned]
+    notes = _notes(aligned, sum(len(spans or ()) for spans in annotations.values()), hint)
+    if len(rows) < len(texts):
+        notes += (f"{len(texts) - len(rows)} of {len(texts)} rows have no accepted annotation and are left out",)
+    return SpanTable(columns, table.source, table.fingerprint, table.lines, rows=rows, notes=notes)
+
+
+def _span_column(table: Table, requested: str | int | None, needed: bool) -> str | None:
+    """Returns the column of the spans, or of Label Studio's annotations.
+
+    Args:
+        table: table of texts.
+        requested: its name; ``None`` looks for the usual names.
+        needed: whether it must exist; otherwise the result can be ``None``.
+
+    Raises:
+        DataError: it is needed and does not exist; the message lists the columns that do.
+    """
+    names = list(table.columns)
+    usual = (_ANNOTATIONS, *_SPANS) if _DATA in names else _SPANS
+    column = str(requested) if requested is not None else next((name for name in usual if name in names), None)
+    if column in names:
+        return column
+    if not needed:
+        return None
+    lacks = f"no column {column!r} among" if column else f"texts without a column {', '.join(usual)} among"
+    raise DataError(f"{table.source}: {lacks} {', '.join(names)}; give the column of the spans with --tag-column")
+
+
+def _align_row(text: Any, spans: list[Span] | str | None, snap: bool, unit: OffsetUnit) -> Alignment:
+    """Aligns the spans of a row, or returns the fault of its text or annotation."""
+    fault = _fault_of_text(text)
+    words = [] if fault else split_words(text)
+    if not words:
+        fault = fault or "the text has no words; remove the row"
+    elif spans is None:
+        fault = "no spans; write an empty list if it has none"
+    elif isinstance(spans, str):
+        fault = spans
+    else:
+        return align(text, words, spans, snap, unit)
+    return Alignment([], [], [fault])
+
+
+def _misplaced(aligned: Sequence[Alignment]) -> int:
+    """Returns the number of spans that do not fit the words."""
+    return sum(len(of_row.faults) + of_row.snapped for of_row in aligned)
+
+
+def _notes(aligned: Sequence[Alignment], spans: int, hint: str) -> tuple[str, ...]:
+    snapped, trimmed = sum(of_row.snapped for of_row in aligned), sum(of_row.trimmed for of_row in aligned)
+    notes = []
+    if snapped:
+        notes.append(f"{snapped} of {spans} spans cut words and were extended to whole words")
+        notes += [f"warning: {hint}"] if hint else []
+    if trimmed:
+        notes.append(f"{trimmed} of {spans} spans begin or end with white space, which was left out")
+    return tuple(notes)
+
+
+# ---- reading --------------------------------------------------------------------------------------------------------
+
+
+def _annotations(table: Table, column: str) -> dict[int, list[Span] | str | None]:
+    """Returns for each row with an accepted annotation its spans, or what is wrong with them; ``None`` for no value.
+
+    Annotations that were rejected or skipped, or have not been made, are left out.
+    """
+    # Class names of the labels within the spans, if the source has ids.
+    names = next((table.class_names[name] for key in _LABELS if (name := f"{column}.{key}") in table.class_names), ())
+    in_tasks = column == _ANNOTATIONS and _DATA in table.columns
+    answers = table.columns.get("answer", [None] * len(table))
+    accepted: dict[int, list[Span] | str | None] = {}
+    for row, (value, answer) in enumerate(zip(table.columns[column], answers, strict=True)):
+        try:
+            choices = _of_label_studio(value) if in_tasks else [value]
+            if choices and answer not in _REJECTED:
+                accepted[row] = None if choices[0] is None else _spans(choices[0], names)
+        except DataError as fault:
+            accepted[row] = str(fault)
+    return accepted
+
+
+def _of_label_studio(annotations: Any) -> list[Any]:
+    """Returns the spans of the annotation of a task: the ground truth if one is marked, else the only one, if any."""
     if not isinstance(annotations, list) or not all(isinstance(each, Mapping) for each in annotations):
-        return annotations
-    made = [each for each in annotations if not each.get("was_cancelled")]
-    made = [each for each in made if each.get("ground_truth")] or made
-    results = [[_of_result(each) for each in one.get("result") or [] if _marks_span(each)] for one in made]
-    if not results:
-        return LEFT_OUT
+        return [annotations]
+    complete = [each for each in annotations if not each.get("was_cancelled")]
+    complete = [each for each in complete if each.get("ground_truth")] or complete
+    results = [[_of_result(each) for each in one.get("result") or [] if _marks_span(each)] for one in complete]
     if any(other != results[0] for other in results[1:]):
-        return Unusable(f"{len(results)} annotations that differ; keep one, or mark one as ground truth")
-    return results[0]
+        raise DataError(f"{len(results)} annotations that differ; keep one, or mark one as ground truth")
+    return results[:1]
 
 
 def _marks_span(result: Any) -> bool:
@@ -197,29 +283,28 @@ def _of_result(result: Any) -> Any:
     return value
 
 
-def _read(value: Any, names: Sequence[str]) -> Annotation:
+def _spans(value: Any, names: Sequence[str]) -> list[Span]:
     """Reads the spans of a row.
 
     Args:
         value: a list of objects or triples; or an object of lists, as ``datasets`` gives a sequence of objects.
         names: names of the labels in the order of their ids, if they are ids.
+
+    Raises:
+        DataError: the value or one of its spans is malformed.
     """
-    if value is None or isinstance(value, (Unusable, _LeftOut)):
-        return value
     if isinstance(value, Mapping) and all(isinstance(each, list) for each in value.values()):
         value = [dict(zip(value, each, strict=True)) for each in zip(*value.values(), strict=False)]
     if not isinstance(value, list):
-        return Unusable(f"the spans are {shown(value)}; expected a list")
-    spans = [_span(each, names) for each in value]
-    wrong = [each for each, span in zip(value, spans, strict=True) if span is None]
-    if wrong:
-        return Unusable(f"a span is {shown(wrong[0])}; expected start and end, whole numbers, and one label, a text")
-    return [span for span in spans if span is not None]
+        raise DataError(f"the spans are {shown(value)}; expected a list")
+    return [_span(each, names) for each in value]
 
 
-def _span(value: Any, names: Sequence[str]) -> GivenSpan | None:
-    """Reads one span; ``None`` if it is malformed."""
-    text = None
+def _span(value: Any, names: Sequence[str]) -> Span:
+    start: Any = None
+    end: Any = None
+    label: Any = None
+    text: Any = None
     if isinstance(value, list) and len(value) == 3:
         start, end, label = value
     elif isinstance(value, Mapping):
@@ -227,13 +312,11 @@ def _span(value: Any, names: Sequence[str]) -> GivenSpan | None:
         labels, text = value.get("labels"), value.get("text")
         if label is None and isinstance(labels, list) and len(labels) == 1:
             label = labels[0]
-    else:
-        return None
     if _is_whole(label) and 0 <= label < len(names):
         label = names[label]
     if not (_is_whole(start) and _is_whole(end) and isinstance(label, str) and label.strip()):
-        return None
-    return GivenSpan(start, end, label, text if isinstance(text, str) else None)
+        raise DataError(f"a span is {shown(value)}; expected start and end, whole numbers, and one label, a text")
+    return Span(start, end, label, text if isinstance(text, str) else None)
 
 
 def _first(value: Mapping[str, Any], keys: Sequence[str]) -> Any:

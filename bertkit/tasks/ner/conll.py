@@ -6,21 +6,20 @@ Some formats have comment lines before sentences and number the words of a sente
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from array import array
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 
 from bertkit.errors import DataError, listed
 from bertkit.files import write_whole
 from bertkit.progress import counted
-from bertkit.reading.text_files import PACKINGS, iterating, read_blocks
-from bertkit.reading.utf8 import decode_lines
+from bertkit.reading.text_files import PACKINGS
+from bertkit.reading.utf8 import read_with_fingerprint, split_lines
 from bertkit.tables.table import Table
 
 DOCUMENT_ID = "document_id"
@@ -38,26 +37,15 @@ class ConllTable(Table):
     column.
 
     Columns are named by their numbers, from "1". If the file marks documents, ``document_id`` holds the document index
-    of each sentence, from 0. ``lines`` holds the line number of a sentence's first word; its other words follow it,
-    except for the lines in ``left_out``.
+    of each sentence, from 0. ``lines`` holds the line number of a sentence's first word.
 
     Attributes:
         numbered: the first column has the numbers of the words in their sentence, from 1.
-        left_out: lines within sentences that are not words, sorted: in numbered files, ranges of words and empty nodes.
+        word_lines: line numbers of the words of each sentence.
     """
 
     numbered: bool = False
-    left_out: Sequence[int] = ()
-
-    def line_of(self, row: int, word: int) -> int:
-        """Returns the line number of a word; ``row`` and ``word`` count from 0."""
-        assert self.lines is not None
-        line = self.lines[row] + word
-        for skipped in self.left_out[bisect_left(self.left_out, self.lines[row]) :]:
-            if skipped > line:
-                break
-            line += 1
-        return line
+    word_lines: Sequence[Sequence[int]] = ()
 
 
 def read_conll(path: str | Path, comment_prefix: str | None = None) -> ConllTable:
@@ -83,17 +71,8 @@ def read_conll(path: str | Path, comment_prefix: str | None = None) -> ConllTabl
     if comment_prefix is None and _root(path).endswith(_WITH_COMMENTS):
         comment_prefix = "#"
     path = Path(os.path.expanduser(path))
-    packing = path.suffix.lower() if path.suffix.lower() in PACKINGS else ""
-    digest = hashlib.sha256()
-
-    def blocks() -> Iterator[bytes]:
-        with iterating(read_blocks(path, packing, lambda position: None)) as stored:
-            for block in stored:
-                digest.update(block)
-                yield block
-
-    lines = list(decode_lines(blocks(), str(path), None if packing else path))
-    return _table(lines, str(path), f"sha256:{digest.hexdigest()[:16]}", comment_prefix)
+    text, fingerprint = read_with_fingerprint(path)
+    return _table(split_lines(text), str(path), fingerprint, comment_prefix)
 
 
 def is_conll(path: str | Path) -> bool:
@@ -134,7 +113,8 @@ def _field(text: str) -> str:
 
 def _table(lines: Sequence[str], source: str, fingerprint: str, comment_prefix: str | None) -> ConllTable:
     sentences: list[list[list[str]]] = []  # of words, of fields
-    begins, documents = array("q"), array("q")
+    word_lines: list[array[int]] = []
+    documents: list[int] = []
     document, within = -1, False
     is_comment = _comments(lines, comment_prefix) if comment_prefix else lambda line: False
     for number, line in enumerate(lines, 1):
@@ -147,23 +127,28 @@ def _table(lines: Sequence[str], source: str, fingerprint: str, comment_prefix: 
             if is_comment(line):
                 continue
             sentences.append([])
-            begins.append(number)
+            word_lines.append(array("q"))
             documents.append(max(document, 0))
             within = True
         sentences[-1].append(fields)
+        word_lines[-1].append(number)
     widths = Counter(len(fields) for words in sentences for fields in words)
     if not widths:
         raise DataError(f"{source}: no words; expected one word per line, with its tag in the last column")
     width = widths.most_common(1)[0][0]
-    _check_widths(sentences, begins, width, source)
+    _check_widths(sentences, word_lines, width, source)
     numbered = width > 1 and _are_numbered(sentences)
-    left_out = _leave_out_ranges(sentences, begins) if numbered else array("q")
+    if numbered:
+        are_words = [[not _NO_WORD.fullmatch(fields[0]) for fields in words] for words in sentences]
+        sentences = [list(compress(*pair)) for pair in zip(sentences, are_words, strict=True)]
+        word_lines = [array("q", compress(*pair)) for pair in zip(word_lines, are_words, strict=True)]
     columns: dict[str, list[object]] = {
         str(column + 1): [[fields[column] for fields in words] for words in sentences] for column in range(width)
     }
     if document >= 0:
         columns[DOCUMENT_ID] = list(documents)
-    return ConllTable(columns, source, fingerprint, begins, numbered=numbered, left_out=left_out)
+    begins = array("q", [of_sentence[0] for of_sentence in word_lines])
+    return ConllTable(columns, source, fingerprint, begins, numbered=numbered, word_lines=word_lines)
 
 
 def _comments(lines: Sequence[str], prefix: str) -> Callable[[str], bool]:
@@ -187,13 +172,15 @@ def _comments(lines: Sequence[str], prefix: str) -> Callable[[str], bool]:
     return is_comment
 
 
-def _check_widths(sentences: Sequence[Sequence[list[str]]], begins: Sequence[int], width: int, source: str) -> None:
+def _check_widths(
+    sentences: Sequence[Sequence[list[str]]], word_lines: Sequence[Sequence[int]], width: int, source: str
+) -> None:
     """Raises a DataError if words differ in their number of columns; proposes ``comment_prefix`` for comments."""
     faults: list[str] = []
     marks: dict[str, None] = {}
-    for begin, words in zip(begins, sentences, strict=True):
+    for words, lines in zip(sentences, word_lines, strict=True):
         at_start = True  # only comments before this line
-        for line, fields in enumerate(words, begin):
+        for line, fields in zip(lines, words, strict=True):
             mark = next((each for each in _COMMENT_MARKS if fields[0].startswith(each)), None)
             at_start = at_start and mark is not None
             if len(fields) != width:
@@ -223,26 +210,11 @@ def _are_numbered(sentences: Sequence[Sequence[list[str]]]) -> bool:
     return longest > 1
 
 
-def _leave_out_ranges(sentences: list[list[list[str]]], begins: array[int]) -> array[int]:
-    """Removes the lines of ranges and empty nodes, and moves the beginnings to the first words.
-
-    Returns:
-        The lines that were removed after the first word of a sentence.
-    """
-    left_out = array("q")
-    for row, words in enumerate(sentences):
-        lines = [line for line, fields in enumerate(words, begins[row]) if not _NO_WORD.fullmatch(fields[0])]
-        if len(lines) < len(words):
-            left_out.extend(sorted(set(range(lines[0], begins[row] + len(words))) - set(lines)))
-            sentences[row] = [words[line - begins[row]] for line in lines]
-            begins[row] = lines[0]
-    return left_out
-
-
 def _fields(line: str) -> list[str]:
     """Splits a line into its columns; a blank line has none."""
     if not line.strip():
         return []
     if "\t" in line:
         return line.split("\t")
-    return [field for field in line.split(" ") if field]
+    fields = line.split(" ")
+    return [field for field in fields if field] if "" in fields else fields

@@ -1,18 +1,131 @@
-"""Construction of model inputs from the pieces of a sentence, and the position at which each word is tagged."""
+"""Model inputs: pieces of words, neighbouring sentences, and windows in which each word is tagged once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain
-from typing import NamedTuple
+from itertools import accumulate, chain, groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from bertkit.errors import RecipeError
 from bertkit.model.labels_bert import IGNORE_INDEX
-from bertkit.tasks.ner.neighbours import widened
 from bertkit.tasks.windows import Window, check_overlap, most_context, windows
 
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerBase
+
 NO_WORD = -1
+Words = list[str]
+
+# The copies of `_with_spaces`, with the number of tokens at that time. To serialize a tokenizer of 250,000 pieces takes
+# 0.2 s, which is too long for each request to a server.
+_copies: WeakKeyDictionary[PreTrainedTokenizerBase, tuple[int, Tokenizer]] = WeakKeyDictionary()
+
+
+def word_pieces(sentences: Sequence[Sequence[str]], tokenizer: PreTrainedTokenizerBase) -> list[list[list[int]]]:
+    """Returns the ids of the pieces of every word, without special tokens.
+
+    A word has the same pieces as within a text, after a space. A word that the tokenizer removes (empty, zero-width,
+    control characters) has none.
+
+    Args:
+        sentences: words of the sentences.
+        tokenizer: a fast tokenizer.
+
+    Returns:
+        For each sentence and word, the piece ids.
+    """
+    encodings = _backend(tokenizer).encode_batch(
+        [list(words) for words in sentences], is_pretokenized=True, add_special_tokens=False
+    )
+    pieces: list[list[list[int]]] = [[[] for _ in words] for words in sentences]
+    for of_sentence, encoding in zip(pieces, encodings, strict=True):
+        for token, word in zip(encoding.ids, encoding.word_ids, strict=True):
+            if word is not None:
+                of_sentence[word].append(token)
+    return pieces
+
+
+def _backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
+    """Returns the backend tokenizer; for byte-level BPE as in RoBERTa, a copy that adds a space before every word.
+
+    Such tokenizers encode a space as a part of the following piece. Separate words have no space, and would become
+    pieces that occur in pre-training only within words or at the start of a text.
+    """
+    backend: Tokenizer = tokenizer.backend_tokenizer
+    backend.no_truncation()
+    backend.no_padding()
+    if not _steps_without_space(backend):
+        return backend
+    tokens, copy = _copies.get(tokenizer, (-1, backend))
+    if tokens != len(tokenizer):
+        copy = _with_spaces(backend)
+        _copies[tokenizer] = len(tokenizer), copy
+    return copy
+
+
+def _with_spaces(backend: Tokenizer) -> Tokenizer:
+    from tokenizers import Tokenizer
+
+    copy: Tokenizer = Tokenizer.from_str(backend.to_str())
+    for step in _steps_without_space(copy):
+        step.add_prefix_space = True
+    return copy
+
+
+def _steps_without_space(backend: Tokenizer) -> list[Any]:
+    """Returns the steps of the pre-tokenizer that encode a space with the following piece, but add none."""
+    from tokenizers.pre_tokenizers import Sequence as Steps
+
+    whole: Any = backend.pre_tokenizer
+    steps: Any = whole if isinstance(whole, Steps) else [whole]
+    return [step for step in steps if getattr(step, "add_prefix_space", None) is False]
+
+
+def neighbours(
+    sentences: Sequence[Words], documents: Sequence[Hashable], at_most: int
+) -> tuple[list[Words], list[Words]]:
+    """Returns for each sentence the nearest ``at_most`` words before it and after it in the same document.
+
+    Args:
+        sentences: words of the sentences.
+        documents: document id of each sentence; the sentences of a document are consecutive.
+        at_most: maximum number of words on each side.
+
+    >>> neighbours([["a", "b"], ["c"], ["d"]], [0, 0, 1], at_most=1)
+    ([[], ['b'], []], [['c'], [], []])
+    """
+    before: list[Words] = []
+    after: list[Words] = []
+    for _, group in groupby(range(len(sentences)), key=lambda row: documents[row]):
+        rows = list(group)
+        words = [word for row in rows for word in sentences[row]]
+        start = 0
+        for row in rows:
+            end = start + len(sentences[row])
+            before.append(words[max(0, start - at_most) : start])
+            after.append(words[end : end + at_most])
+            start = end
+    return before, after
+
+
+def widened(sentence: Window, room: int, length: int) -> Window:
+    """Extends the window of a sentence on both sides up to ``room`` tokens, equally where the text allows it.
+
+    Args:
+        sentence: window of at most ``room`` tokens.
+        room: maximum tokens of the window.
+        length: tokens of the text that contains the sentence.
+
+    >>> widened(Window(10, 14), 10, 100), widened(Window(1, 5), 10, 100), widened(Window(2, 4), 10, 5)
+    (Window(start=7, end=17), Window(start=0, end=10), Window(start=0, end=5))
+    """
+    spare = room - (sentence.end - sentence.start)
+    after = min(length - sentence.end, max(spare - spare // 2, spare - sentence.start))
+    start = max(0, sentence.start - (spare - after))
+    return Window(start, sentence.end + after)
 
 
 class TaggedInput(NamedTuple):
@@ -96,12 +209,12 @@ class InputForm:
             )
             for span in spans
         ]
-        chosen = most_context(spans) if len(spans) > 1 else None
+        best_window = most_context(spans) if len(spans) > 1 else None
         begins = accumulate(map(len, sentence), initial=start)
         for word, (begin, of_word) in enumerate(zip(begins, sentence, strict=False)):
             if not of_word:
                 continue
-            index = 0 if chosen is None else chosen[begin]
+            index = 0 if best_window is None else best_window[begin]
             span, (_, word_ids, label_ids) = spans[index], inputs[index]
             at = begin - span.start + 1  # after [CLS]
             word_ids[at] = word

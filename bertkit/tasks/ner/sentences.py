@@ -1,7 +1,7 @@
 """Reads words, tags and document ids of sentences from tables.
 
 A table is a column file (`bertkit.tasks.ner.conll`), or comes from JSON lines, Parquet or the Hub with lists as values,
-or is made from texts with spans (`bertkit.tasks.ner.span_tables`).
+or is made from texts with spans (`bertkit.tasks.ner.annotations`).
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bertkit.errors import DataError, did_you_mean, raise_listed
+from bertkit.errors import DataError, raise_listed, shown
 from bertkit.reading.text_files import JSON_LINES, PARQUET, file_kind
-from bertkit.tables.labels import is_missing, named
+from bertkit.tables.classes import is_missing
+from bertkit.tables.columns import find_column
+from bertkit.tables.json_rows import JSON, read_json_list
+from bertkit.tables.labels import named
 from bertkit.tables.table import Table
 from bertkit.tables.table_files import read_table
 from bertkit.tasks.ner.conll import DOCUMENT_ID, ConllTable, read_conll
-from bertkit.tasks.ner.json_list import JSON, read_json_list
 
 TOKENS = ("tokens", "words")
 TAGS = ("ner_tags", "tags", "ner", "labels", "chunk_tags", "pos_tags")
@@ -42,44 +44,44 @@ def read_sentences(path: str | Path, comment_prefix: str | None = None) -> Table
 
 def place_of_word(table: Table, row: int, word: int) -> str:
     """Returns the location of a word for messages; ``row`` and ``word`` count from 0."""
-    if isinstance(table, ConllTable) and table.lines is not None:
-        return f"{table.source}, line {table.line_of(row, word)}"
+    if isinstance(table, ConllTable):
+        return f"{table.source}, line {table.word_lines[row][word]}"
     return f"{table.place(row)}, word {word + 1}"
 
 
-def token_column(table: Table, given: str | int | None) -> str:
+def token_column(table: Table, requested: str | int | None) -> str:
     """Returns the name of the word column.
 
     Args:
         table: table of sentences.
-        given: its name, or in a column file its number from 1; None selects the first usual name that exists, in a
+        requested: its name, or in a column file its number from 1; None selects the first usual name that exists, in a
             column file the first column, or the second after token numbers.
 
     Raises:
-        DataError: the given column does not exist, or no column has a usual name.
+        DataError: the requested column does not exist, or no column has a usual name.
     """
     first = ("2" if table.numbered else "1") if isinstance(table, ConllTable) else None
-    return _column(table, given, first, TOKENS, "--token-column", "words, or of texts with spans,")
+    return _column(table, requested, first, TOKENS, "--token-column", "words, or of texts with spans,")
 
 
-def tag_column(table: Table, given: str | int | None) -> str:
+def tag_column(table: Table, requested: str | int | None) -> str:
     """Returns the name of the tag column, as `token_column` does; the default in a column file is the last column.
 
     Raises:
-        DataError: the given column does not exist, no column has a usual name, or the words are the only column.
+        DataError: the requested column does not exist, no column has a usual name, or the words are the only column.
     """
     last = None
     if isinstance(table, ConllTable):
         last = str(_width(table))
-        if last == "1" and given is None:
+        if last == "1" and requested is None:
             raise DataError(f"{table.source}: one column; expected two or more, with the tags in the last")
-    return _column(table, given, last, TAGS, "--tag-column", "tags")
+    return _column(table, requested, last, TAGS, "--tag-column", "tags")
 
 
-def has_tags(table: Table, given: str | int | None) -> bool:
+def has_tags(table: Table, requested: str | int | None) -> bool:
     """Returns whether a table has a tag column with at least one value that is not empty."""
     try:
-        values = table.columns[tag_column(table, given)]
+        values = table.columns[tag_column(table, requested)]
     except DataError:
         return False
     return any(value is not None and value != [] for value in values)
@@ -95,12 +97,12 @@ def read_words(table: Table, column: str) -> list[list[str]]:
     faults = []
     for row, value in enumerate(table.columns[column]):
         if not isinstance(value, list):
-            faults.append(f"{table.place(row)}: {column} is {_shown(value)}; expected a list of words")
+            faults.append(f"{table.place(row)}: {column} is {shown(value)}; expected a list of words")
         elif not value:
             faults.append(f"{table.place(row)}: {column} contains no words; remove the row")
         else:
             faults += [
-                f"{place_of_word(table, row, word)}: {_shown(text)} in {column}; expected text"
+                f"{place_of_word(table, row, word)}: {shown(text)} in {column}; expected text"
                 for word, text in enumerate(value)
                 if not isinstance(text, str)
             ]
@@ -125,7 +127,7 @@ def read_tags(table: Table, column: str, words: Sequence[Sequence[str]]) -> list
     faults = []
     for row, (value, of_row) in enumerate(zip(table.columns[column], words, strict=True)):
         if not isinstance(value, list):
-            faults.append(f"{table.place(row)}: {column} is {_shown(value)}; expected a list of tags")
+            faults.append(f"{table.place(row)}: {column} is {shown(value)}; expected a list of tags")
         elif len(value) != len(of_row):
             faults.append(f"{table.place(row)}: {len(value)} tags for {len(of_row)} words")
         else:
@@ -154,25 +156,12 @@ def document_ids(table: Table) -> list[Any]:
 
 
 def _column(
-    table: Table, given: str | int | None, default: str | None, usual: Sequence[str], flag: str, what: str
+    table: Table, requested: str | int | None, default: str | None, usual: Sequence[str], option: str, content: str
 ) -> str:
-    names = list(table.columns)
-    if given is not None:
-        name = str(given)
-        if name in names:
-            return name
-        if isinstance(table, ConllTable):
-            raise DataError(f"{table.source}: {flag} {name}: expected the number of a column, 1 to {_width(table)}")
-        raise DataError(
-            f"{table.source}: {flag} {name}: no such column among {', '.join(names)}{did_you_mean(name, names)}"
-        )
-    found = default or next((name for name in usual if name in names), None)
-    if found is None:
-        raise DataError(
-            f"{table.source}: none of its columns ({', '.join(names)}) is named {', '.join(usual)}; give the column "
-            f"of the {what} with {flag}"
-        )
-    return found
+    name = default if requested is None else str(requested)
+    if isinstance(table, ConllTable) and name not in table.columns:
+        raise DataError(f"{table.source}: {option} {name}: expected the number of a column, 1 to {_width(table)}")
+    return find_column(list(table.columns), name, usual, table.source, option, content)
 
 
 def _width(table: ConllTable) -> int:
@@ -182,9 +171,4 @@ def _width(table: ConllTable) -> int:
 def _fault_of_tag(tag: Any, column: str) -> str:
     if isinstance(tag, int) and not isinstance(tag, bool):
         return f"{column} contains the id {tag}, whose name is unknown; write the names of the tags"
-    return "no tag" if is_missing(tag) else f"{column} contains {_shown(tag)}; expected the name of a tag"
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:40]}…"
+    return "no tag" if is_missing(tag) else f"{column} contains {shown(tag)}; expected the name of a tag"

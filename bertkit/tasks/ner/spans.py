@@ -1,4 +1,4 @@
-"""Alignment of character spans with words: spans → IOB2 tags, and offsets in UTF-16 code units.
+"""Character spans of texts: their alignment with words as IOB2 tags, offsets in UTF-16 code units, and their display.
 
 Offsets count characters as Python does: code points, so an emoji counts 1, a combining mark counts 1, and text that is
 written from right to left is counted in reading order. Tools in JavaScript may count UTF-16 code units, in which most
@@ -12,14 +12,32 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from bertkit.errors import shown
+from bertkit.errors import DataError, noted, shown
 from bertkit.metrics.entities import OUTSIDE
-from bertkit.tasks.ner.highlighting import Span
+from bertkit.progress import printable
 from bertkit.tasks.ner.words import Word
 
 OffsetUnit = Literal["character", "utf16"]
+
+_COLOURS = (32, 34, 35, 36, 33, 31)  # ECMA-48 codes: green, blue, magenta, cyan, yellow, red
+_DIM, _RESET = "\x1b[2m", "\x1b[0m"
+
+
+class Span(NamedTuple):
+    """Typed range of a text.
+
+    Attributes:
+        start, end: character positions, or offsets in another unit; ``end`` is exclusive.
+        type: entity type.
+        text: the text that it covers according to its source; ``None`` if the source does not say.
+    """
+
+    start: int
+    end: int
+    type: str
+    text: str | None = None
 
 
 @dataclass
@@ -27,62 +45,95 @@ class Alignment:
     """Result of `align` for one text.
 
     Attributes:
+        words: the words of the text.
         tags: IOB2 tag of each word.
         faults: descriptions of spans that cannot be aligned, or of pairs that overlap.
         snapped: number of spans that cut a word and were extended to whole words.
         trimmed: number of spans that begin or end with white space or invisible characters, which are left out.
     """
 
+    words: list[str]
     tags: list[str]
     faults: list[str] = field(default_factory=list)
     snapped: int = 0
     trimmed: int = 0
 
 
-def align(text: str, words: Sequence[Word], spans: Sequence[Span], snap: bool) -> Alignment:
+def align(
+    text: str, words: Sequence[Word], spans: Sequence[Span], snap: bool, unit: OffsetUnit = "character"
+) -> Alignment:
     """Converts the spans of a text to tags of its words.
 
     Args:
         text: the text.
         words: its words, from `bertkit.tasks.ner.words.split_words`.
-        spans: typed character ranges, in any order.
+        spans: typed ranges, in any order.
         snap: extend a span that begins or ends inside a word to the whole word; otherwise it is a fault.
+        unit: unit of the offsets.
 
     >>> from bertkit.tasks.ner.words import split_words
     >>> text = "Ann flew to New York"
     >>> align(text, split_words(text), [Span(12, 20, "LOC"), Span(0, 3, "PER")], snap=False).tags
     ['B-PER', 'O', 'O', 'B-LOC', 'I-LOC']
     """
-    found = Alignment([OUTSIDE] * len(words))
+    result = Alignment([word.text for word in words], [OUTSIDE] * len(words))
     starts, ends = [word.start for word in words], [trimmed(text, word.start, word.end)[1] for word in words]
     placed: list[tuple[int, int, Span]] = []  # first word, end of the words, span
-    for span in spans:
-        if not 0 <= span.start <= span.end <= len(text):
-            found.faults.append(f"span {span.start}:{span.end} ({span.type}) is outside of the text, 0:{len(text)}")
-            continue
-        start, end = trimmed(text, span.start, span.end)
-        if start == end:
-            found.faults.append(f"{_named(span, text)} has no word")
-            continue
-        first, last = bisect_right(ends, start), bisect_left(starts, end)  # the words that it touches
-        cut = [index for index in {first, last - 1} if starts[index] < start or ends[index] > end]
-        if cut and not snap:
-            word = words[min(cut)].text
-            found.faults.append(
-                f"{_named(span, text)} cuts the word {shown(word)}; correct it, or give --snap to extend such spans "
-                "to whole words"
-            )
-            continue
-        found.snapped += bool(cut)
-        found.trimmed += (start, end) != (span.start, span.end)
-        placed.append((first, last, span))
+    for unplaced in spans:
+        with noted(result.faults):
+            span = _in_characters(unplaced, text, unit)
+            start, end = trimmed(text, span.start, span.end)
+            if start == end:
+                raise DataError(f"{_named(span, text)} has no word")
+            first, last = bisect_right(ends, start), bisect_left(starts, end)  # the words that it touches
+            cut = [index for index in {first, last - 1} if starts[index] < start or ends[index] > end]
+            if cut and not snap:
+                raise DataError(
+                    f"{_named(span, text)} cuts the word {shown(words[min(cut)].text)}; correct it, or give --snap to "
+                    "extend such spans to whole words"
+                )
+            result.snapped += bool(cut)
+            result.trimmed += (start, end) != (span.start, span.end)
+            placed.append((first, last, span))
     placed.sort(key=lambda each: each[:2])
     for (_, end_before, before), (first, _, span) in pairwise(placed):
         if first < end_before:
-            found.faults.append(f"{_named(before, text)} and {_named(span, text)} overlap; keep one of them")
+            result.faults.append(f"{_named(before, text)} and {_named(span, text)} overlap; keep one of them")
     for first, last, span in placed:
-        found.tags[first:last] = [f"B-{span.type}", *[f"I-{span.type}"] * (last - first - 1)]
-    return found
+        result.tags[first:last] = [f"B-{span.type}", *[f"I-{span.type}"] * (last - first - 1)]
+    return result
+
+
+def _in_characters(span: Span, text: str, unit: OffsetUnit) -> Span:
+    """Converts the offsets of a span to characters.
+
+    Raises:
+        DataError: the span is outside of the text or divides a character, or covers another text than it says.
+    """
+    start: int | None = span.start
+    end: int | None = span.end
+    place = f"span {start}:{end} ({span.type})"
+    if unit == "utf16":
+        start, end = from_utf16(text, span.start), from_utf16(text, span.end)
+        if start is None or end is None:
+            raise DataError(f"{place} is outside of the text or divides a character")
+    assert start is not None
+    assert end is not None
+    if not 0 <= start <= end <= len(text):
+        raise DataError(f"{place} is outside of the text, 0:{len(text)}")
+    covered = text[start:end]
+    if span.text is not None and _plain(span.text) != _plain(covered):
+        raise DataError(f"{place} is {shown(covered)} in the text, and {shown(span.text)} in the span")
+    return span._replace(start=start, end=end)
+
+
+def _plain(text: str) -> str:
+    # Label Studio writes a line break within a span as \n, a backslash and a letter.
+    return " ".join(text.replace("\\n", "\n").split())
+
+
+def _named(span: Span, text: str) -> str:
+    return f"span {span.start}:{span.end} ({span.type}, {shown(text[span.start : span.end])})"
 
 
 def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
@@ -102,17 +153,13 @@ def _is_invisible(character: str) -> bool:
     return character.isspace() or unicodedata.category(character) in ("Cc", "Cf")
 
 
-def _named(span: Span, text: str) -> str:
-    return f"span {span.start}:{span.end} ({span.type}, {shown(text[span.start : span.end])})"
-
-
 def from_utf16(text: str, position: int) -> int | None:
     """Converts an offset in UTF-16 code units to one in characters; ``None`` if it is within a character or outside.
 
     >>> [from_utf16("a😀b", position) for position in range(6)]
     [0, 1, None, 2, 3, None]
     """
-    starts = _utf16_starts(text)
+    starts = list(accumulate((1 + (character > "\uffff") for character in text), initial=0))
     index = bisect_left(starts, position)
     return index if index < len(starts) and starts[index] == position else None
 
@@ -126,6 +173,24 @@ def to_utf16(text: str, position: int) -> int:
     return len(text[:position].encode("utf-16-le")) // 2
 
 
-def _utf16_starts(text: str) -> list[int]:
-    """Returns the offset of every character and of the end."""
-    return list(accumulate((1 + (character > "\uffff") for character in text), initial=0))
+def highlight(text: str, spans: Sequence[Span], types: Sequence[str]) -> str:
+    r"""Returns the text with each span in the terminal colour of its type, followed by the type; other control
+    characters are escaped.
+
+    Args:
+        text: the whole text.
+        spans: spans of the text, in order.
+        types: all possible types; the index of a type determines its colour.
+
+    >>> highlight("Ann left", [Span(0, 3, "PER")], ["LOC", "PER"])
+    '\x1b[1;34mAnn\x1b[0m\x1b[2m[PER]\x1b[0m left'
+    """
+    pieces = []
+    end = 0
+    for span in spans:
+        colour = _COLOURS[types.index(span.type) % len(_COLOURS)]
+        before, entity = printable(text[end : span.start]), printable(text[span.start : span.end])
+        pieces += [before, f"\x1b[1;{colour}m", entity, _RESET]
+        pieces += [_DIM, printable(f"[{span.type}]"), _RESET]
+        end = span.end
+    return "".join([*pieces, printable(text[end:])])

@@ -20,10 +20,10 @@ from bertkit.metrics.entities import OUTSIDE, PREFIXES, find_entities, is_entity
 from bertkit.tables import Table
 from bertkit.tasks.arrays import Outputs, one_array, softmax
 from bertkit.tasks.label_names import matched_names
-from bertkit.tasks.ner.aggregation import Aggregation, Unit, units_of, word_starts
 from bertkit.tasks.ner.schemes import Scheme, in_usual_form, iob2_labels, to_iob2
 from bertkit.tasks.ner.settings import DataSettings, TaskSettings
 from bertkit.tasks.ner.task import NerTask
+from bertkit.tasks.ner.words import Aggregation, Unit, units_of, word_starts
 from bertkit.tasks.splits import Columns, Split
 from bertkit.tasks.stock import labels_of
 from bertkit.tasks.windows import encode_in_windows, most_context
@@ -88,17 +88,17 @@ class StockNer(NerTask):
         """
         if tags is None:
             return super()._split_of(table, words, tags)
-        given = {tag for of_sentence in tags for tag in of_sentence}
+        tag_names = {tag for of_sentence in tags for tag in of_sentence}
         if self._plain:
-            names, _ = matched_names(given, self.task.label_names, table.source)
+            names, _ = matched_names(tag_names, self.task.label_names, table.source)
         else:
-            if wrong := sorted(tag for tag in given if not is_entity_tag(tag)):
+            if wrong := sorted(tag for tag in tag_names if not is_entity_tag(tag)):
                 matched_names(wrong, self.task.label_names, table.source)
                 raise DataError(f"{table.source}: {wrong[0]!r} is no tag of an entity")
-            types = sorted({split_tag(tag)[1] for tag in given - {OUTSIDE}})
+            types = sorted({split_tag(tag)[1] for tag in tag_names - {OUTSIDE}})
             known = list(dict.fromkeys(split_tag(tag)[1] for tag in self.task.label_names if tag != OUTSIDE))
-            found, _ = matched_names(types, known, table.source)
-            names = {tag: tag if tag == OUTSIDE else _renamed(tag, found) for tag in given}
+            known_types, _ = matched_names(types, known, table.source)
+            names = {tag: tag if tag == OUTSIDE else _renamed(tag, known_types) for tag in tag_names}
         return super()._split_of(table, words, [[names[tag] for tag in of_sentence] for of_sentence in tags])
 
     # ---- encode -----------------------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ class StockNer(NerTask):
         spans: Sequence[tuple[str, int, int]] = find_entities(tags) if not self._plain else ()
         if self._plain or self.data.aggregation == "none":
             spans = [(tag, n, n + 1) for n, tag in enumerate(tags) if self._plain or tag != OUTSIDE]
-        found = [
+        marked = [
             {
                 "text": text[units[first].start : units[end - 1].end],
                 "tag" if self._plain else "type": kind,
@@ -185,7 +185,7 @@ class StockNer(NerTask):
             for kind, first, end in spans
             if units[first].start < units[end - 1].end  # not of white space alone
         ]
-        return {"words" if self._plain else "entities": found}
+        return {"words" if self._plain else "entities": marked}
 
     def predictions_and_references(
         self, outputs: Outputs, features: Columns, examples: Columns

@@ -23,20 +23,23 @@ from bertkit.errors import CheckpointError, DataError, noted, raise_all
 from bertkit.metrics.entities import OUTSIDE, find_entities, score_entities, split_tag
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.tables import Table
+from bertkit.tables.json_rows import JSON, read_json_list
 from bertkit.tasks.arrays import Outputs, one_array, padded, softmax
 from bertkit.tasks.ner import sentences
-from bertkit.tasks.ner.annotations import FORMS, annotation, check_texts, raw_texts
+from bertkit.tasks.ner.annotations import FORMS, SpanTable, annotation, check_texts, raw_texts, with_words
 from bertkit.tasks.ner.conll import DOCUMENT_ID, is_conll, read_conll, write_conll
-from bertkit.tasks.ner.highlighting import Span, highlight
-from bertkit.tasks.ner.inputs import NO_WORD, InputForm
-from bertkit.tasks.ner.json_list import JSON, read_json_list
-from bertkit.tasks.ner.labels import find_labels, label_ids, line_on_labels, notes_on_tags, with_usual_tags
-from bertkit.tasks.ner.neighbours import neighbours
-from bertkit.tasks.ner.pieces import word_pieces
-from bertkit.tasks.ner.schemes import inside
+from bertkit.tasks.ner.inputs import NO_WORD, InputForm, neighbours, word_pieces
+from bertkit.tasks.ner.schemes import (
+    find_labels,
+    inside,
+    label_ids,
+    line_on_labels,
+    notes_on_tags,
+    with_usual_tags,
+)
 from bertkit.tasks.ner.served import ServedEntities
 from bertkit.tasks.ner.settings import DataSettings, TaskSettings
-from bertkit.tasks.ner.span_tables import SpanTable, with_words
+from bertkit.tasks.ner.spans import Span, highlight
 from bertkit.tasks.ner.words import split_words
 from bertkit.tasks.splits import Columns, ColumnsOf, Split
 from bertkit.tasks.table_data import TableTask
@@ -112,7 +115,7 @@ class NerTask(ServedEntities, TableTask):
                 tables[first], column, read[first][1] or [], self.task.scheme, self.task.label_names
             )
             task = self.with_settings(scheme=scheme, label_names=names)
-        found: dict[str, Split] = {}
+        loaded: dict[str, Split] = {}
         for name, table in tables.items():
             with noted(faults):
                 split = task._split_of(table, *read[name])
@@ -120,10 +123,10 @@ class NerTask(ServedEntities, TableTask):
                 # The first note names the scheme, as the line does.
                 others = split.notes if isinstance(table, SpanTable) or not line else split.notes[1:]
                 notes = (line, *others, forms.get(name, ""))
-                found[name] = replace(split, notes=tuple(filter(None, notes)), labels=line)
+                loaded[name] = replace(split, notes=tuple(filter(None, notes)), labels=line)
         raise_all(faults)
-        task, found = task._with_validation(splits, found)
-        return task, task._limited(splits, found)
+        task, loaded = task._with_validation(splits, loaded)
+        return task, task._limited(splits, loaded)
 
     def _line_on_labels(self, train: Split) -> str:
         """Returns the sentence on the labels of a training set; empty if it has none."""
@@ -136,18 +139,18 @@ class NerTask(ServedEntities, TableTask):
 
     def _with_words(self, name: str, table: Table) -> Table:
         """Converts a table of texts with spans to words with tags."""
-        given, data = self.task, self.data
-        found = with_words(
+        settings, data = self.task, self.data
+        of_words = with_words(
             table,
-            given.token_column,
-            given.tag_column,
+            settings.token_column,
+            settings.tag_column,
             needs_tags=self.needs_labels(name),
             snap=data.snap,
             unit=data.offset_unit,
         )
-        if self._plain and isinstance(found, SpanTable):
+        if self._plain and isinstance(of_words, SpanTable):
             raise DataError(f"{table.source}: has spans, and task.scheme plain has a tag for every word; remove it")
-        return found
+        return of_words
 
     def _read(self, name: str, table: Table) -> tuple[list[list[str]], list[list[str]] | None]:
         """Reads the words and tags of a table; a test set may lack tags."""
@@ -274,18 +277,18 @@ class NerTask(ServedEntities, TableTask):
         each with ``text``, ``type``, ``probability`` (the mean over the tags of its words), ``start`` and ``end`` in
         characters; for plain tags they have ``words``, with ``tag`` in place of ``type``.
         """
-        found: list[dict[str, Any]] = []
+        results: list[dict[str, Any]] = []
         for example, probabilities in enumerate(self._probabilities(outputs, features, examples)):
             tags, best = self._tags(probabilities.argmax(axis=-1)), probabilities.max(axis=-1, initial=0)
             if "text" not in examples:
-                found.append({"tags": tags, "probabilities": best.tolist()})
+                results.append({"tags": tags, "probabilities": best.tolist()})
                 continue
             text, starts, ends = (examples[name][example] for name in ("text", "starts", "ends"))
             if self._plain:
                 spans = [("tag", tag, word, word + 1) for word, tag in enumerate(tags)]
             else:
                 spans = [("type", *entity) for entity in find_entities(tags)]
-            found.append(
+            results.append(
                 {
                     "words" if self._plain else "entities": [
                         {
@@ -299,7 +302,7 @@ class NerTask(ServedEntities, TableTask):
                     ]
                 }
             )
-        return found
+        return results
 
     def predictions_and_references(
         self, outputs: Outputs, features: Columns, examples: Columns
@@ -374,7 +377,7 @@ class NerTask(ServedEntities, TableTask):
     def in_form(self, form: str, row: Mapping[str, Any]) -> dict[str, Any]:
         text, spans = self._spans(row)
         ids = {name: row[name] for name in _IDS if name in row}
-        return ids | annotation(form, text, [span._asdict() for span in spans], self.data.offset_unit)
+        return ids | annotation(form, text, spans, self.data.offset_unit)
 
     def _spans(self, row: Mapping[str, Any]) -> tuple[str, list[Span]]:
         """Returns the text of an input and its entities as spans; words are joined with spaces."""

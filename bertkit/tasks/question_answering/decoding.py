@@ -1,4 +1,4 @@
-"""Decoding of start and end logits to answer spans.
+"""Decoding of start and end logits to answer spans, and the files of predictions.
 
 The score of a span from token i to token j is start[i] + end[j] (BERT §4.2). Candidates are all spans with i ≤ j inside
 the text, of at most ``max_answer_length`` tokens. Answers are substrings of the original text by character offsets;
@@ -19,9 +19,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from bertkit.files import write_json
+
+PREDICTIONS, N_BEST, NULL_ODDS = "predictions.json", "nbest_predictions.json", "null_odds.json"
 
 _NO_OTHER_CHOICE = 1e9  # log-odds of no answer if there is no span; finite, since JSON has no infinity
 
@@ -114,8 +119,8 @@ def decode_spans(
         total = _log_sum_exp(scores)
         if may_be_unanswerable:
             total = float(np.logaddexp(total, null_start + null_end))
-        chosen = _largest(scores, n_best_size)
-        spans = _distinct(chosen, best_window, start_logits, end_logits, features, context, total)
+        top = _largest(scores, n_best_size)
+        spans = _distinct(top, best_window, start_logits, end_logits, features, context, total)
         null_probability = float(np.exp(null_start + null_end - total)) if may_be_unanswerable else 0.0
         decoded.append(Decoded(tuple(spans), null_start, null_end, null_probability))
     return decoded
@@ -173,7 +178,7 @@ def _largest(scores: np.ndarray, most: int) -> list[tuple[int, int]]:
 
 
 def _distinct(
-    chosen: Sequence[tuple[int, int]],
+    top: Sequence[tuple[int, int]],
     best_window: np.ndarray,
     start_logits: np.ndarray,
     end_logits: np.ndarray,
@@ -181,9 +186,9 @@ def _distinct(
     context: str,
     total: float,
 ) -> Iterator[Span]:
-    """Yields the chosen spans with distinct texts; ``total`` is the log of the sum of exp(score) of all candidates."""
+    """Yields the top spans with distinct texts; ``total`` is the log of the sum of exp(score) of all candidates."""
     seen = {""}
-    for token, more in chosen:
+    for token, more in top:
         window = best_window[token, more]
         place = token - features["first_token"][window]
         start, end = features["char_starts"][window][place], features["char_ends"][window][place + more]
@@ -192,3 +197,54 @@ def _distinct(
             position = features["context_begin"][window] + place
             logits = float(start_logits[window, position]), float(end_logits[window, position + more])
             yield Span(text, start, end, *logits, min(float(np.exp(sum(logits) - total)), 1.0))
+
+
+# ---- files: the formats of SQuAD's official scorers and the released run_squad.py ------------------------------------
+
+
+def answer_at(decoded: Decoded, threshold: float | None) -> str:
+    """Returns the predicted text; empty if `Decoded.null_odds` exceeds the threshold.
+
+    Args:
+        decoded: decoded answers to one question.
+        threshold: threshold of `Decoded.null_odds`; None if every question has an answer.
+    """
+    if not decoded.spans or (threshold is not None and decoded.null_odds > threshold):
+        return ""
+    return decoded.spans[0].text
+
+
+def write_answers(folder: Path, ids: Sequence[str], decoded: Sequence[Decoded], threshold: float | None) -> Path:
+    """Writes the predictions for N questions.
+
+    ``predictions.json``: id → text, the input of both official scorers. ``nbest_predictions.json``: id → the best spans
+    in descending order, each with ``text``, ``probability``, ``start_logit`` and ``end_logit``; with a threshold this
+    includes no answer, as an empty text. ``null_odds.json``, only with a threshold: id → log-odds, the score of no
+    answer minus the score of the best span; the input of evaluate-v2.0.py for ``--na-prob-file``.
+
+    Args:
+        folder: existing output folder.
+        ids: question ids.
+        decoded: decoded answers to each question.
+        threshold: as for `answer_at`.
+
+    Returns:
+        The path of ``predictions.json``.
+    """
+    contents: dict[str, dict[str, Any]] = {
+        PREDICTIONS: {key: answer_at(each, threshold) for key, each in zip(ids, decoded, strict=True)},
+        N_BEST: {key: _n_best(each, threshold is not None) for key, each in zip(ids, decoded, strict=True)},
+    }
+    if threshold is not None:
+        contents[NULL_ODDS] = {key: each.null_odds for key, each in zip(ids, decoded, strict=True)}
+    for name, content in contents.items():
+        write_json(folder / name, content)
+    return folder / PREDICTIONS
+
+
+def _n_best(decoded: Decoded, may_be_unanswerable: bool) -> list[dict[str, Any]]:
+    answers = [(span.text, span.probability, span.start_logit, span.end_logit) for span in decoded.spans]
+    if may_be_unanswerable:
+        answers.append(("", decoded.null_probability, decoded.null_start_logit, decoded.null_end_logit))
+        answers.sort(key=lambda each: -(each[2] + each[3]))
+    return [dict(zip(("text", "probability", "start_logit", "end_logit"), each, strict=True)) for each in answers]

@@ -1,17 +1,23 @@
-"""Reads questions and answers from tables, and checks the position of each answer in its context."""
+"""Reads questions from tables and SQuAD's nested JSON, and checks the position of each answer in its context."""
 
 from __future__ import annotations
 
+import json
+import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bertkit.errors import DataError, did_you_mean, noted, raise_all, raise_listed
+from bertkit.errors import DataError, noted, raise_all, raise_listed, shown
+from bertkit.reading.row_files import lone_surrogate, missing_column
+from bertkit.reading.utf8 import read_with_fingerprint
 from bertkit.tables import Table, read_table
+from bertkit.tables.json_rows import JSON
 from bertkit.tables.labels import texts
-from bertkit.tasks.question_answering.nested import JSON, read_nested
+
+_SQUAD = '{"data": [{"paragraphs": [{"context": …, "qas": [{"id": …, "question": …, "answers": […]}]}]}]}'
 
 Answers = dict[str, list[Any]]
 """``text`` and ``answer_start`` of each answer to a question; the start counts characters (code points) of the context,
@@ -48,11 +54,11 @@ class Questions:
     misplaced: tuple[str, ...]
     dropped: int = 0
 
-    def notes(self, given: int) -> tuple[str, ...]:
-        """Returns notes on misplaced answers; ``given`` is the number of questions in the source."""
+    def notes(self, total: int) -> tuple[str, ...]:
+        """Returns notes on misplaced answers; ``total`` is the number of questions in the source."""
         if not self.misplaced:
             return ()
-        what = f"{self.dropped} of {given} questions dropped" if self.dropped else "no question dropped"
+        what = f"{self.dropped} of {total} questions dropped" if self.dropped else "no question dropped"
         counted = f"answers that are not in the context at answer_start: {len(self.misplaced)}, {what}"
         return (f"{counted}: {'; '.join(self.misplaced)}",)
 
@@ -72,12 +78,12 @@ def texts_of(table: Table, names: ColumnNames) -> dict[str, list[str]]:
     Raises:
         DataError: a column does not exist, or a value is missing, empty or not text; the message names all such rows.
     """
-    found, faults = {}, list[str]()
+    columns, faults = {}, list[str]()
     for name in ("question", "context"):
         with noted(faults):
-            found[name] = texts(table, _existing(table, name, names))
+            columns[name] = texts(table, _existing(table, name, names))
     raise_all(faults)
-    return found
+    return columns
 
 
 def questions_of(table: Table, names: ColumnNames = _USUAL, *, unanswerable: bool, drop: bool) -> Questions:
@@ -138,10 +144,8 @@ def _existing(table: Table, name: str, names: ColumnNames) -> str:
     """
     column: str = getattr(names, name)
     if column not in table.columns:
-        known = ", ".join(map(repr, table.columns))
-        near = did_you_mean(column, table.columns)
         raise DataError(
-            f"{table.source}: no column {column!r}; available: {known}{near}; give that of the {_MEANING[name]} with "
+            f"{table.source}: {missing_column(column, table.columns)}; give that of the {_MEANING[name]} with "
             f"--{name}-column"
         )
     return column
@@ -190,3 +194,77 @@ def _in_columns(value: Any, place: str, unanswerable: bool, faults: list[str]) -
     if not lists[0] and not unanswerable:
         faults.append(f"{place}: no answer; give --version-2-with-negative if questions may have none")
     return dict(zip(none, map(list, lists), strict=True))
+
+
+# ---- SQuAD's nested JSON -------------------------------------------------------------------------------------------
+
+
+def read_nested(path: str | Path) -> Table:
+    """Reads the questions of a file in SQuAD's format, 1.1 or 2.0, in order.
+
+    Args:
+        path: UTF-8 ``.json`` file; ``~`` is the home folder.
+
+    Returns:
+        Columns ``id``, ``context`` and ``question``; and, if any question has them, ``answers``, a list of ``{"text",
+        "answer_start"}`` or None for a question without this key. ``plausible_answers`` of 2.0 are not answers and are
+        left out.
+
+    Raises:
+        DataError: the file cannot be read, is not JSON, or has another structure; a text has half of a surrogate pair;
+            or a question is marked impossible and has answers. One message names at most ten faults, with their
+            locations in the file.
+    """
+    path = Path(os.path.expanduser(path))
+    text, fingerprint = read_with_fingerprint(path)
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: not valid JSON ({error}); expected SQuAD's format {_SQUAD}") from error
+    faults: list[str] = []
+    rows: list[dict[str, Any]] = []
+    escapes = "\\ud" if "\\ud" in text or "\\uD" in text else ""  # the whole text is searched only once
+    for place, paragraph, question in _questions(document, faults):
+        row = {"id": question.get("id"), "context": paragraph.get("context"), "question": question.get("question")}
+        row["answers"] = _nested_answers(question, place, faults)
+        halves = {name: lone_surrogate(value, escapes) for name, value in row.items()}
+        faults += [f"{place} (id {shown(row['id'])}): {name} {half}" for name, half in halves.items() if half]
+        rows.append(row)
+    if not rows and not faults:
+        faults.append(f"no questions; expected SQuAD's format {_SQUAD}")
+    raise_listed([f"{path}: {fault}" for fault in faults])
+    names = [name for name in rows[0] if name != "answers" or any(row["answers"] is not None for row in rows)]
+    return Table({name: [row[name] for row in rows] for name in names}, str(path), fingerprint)
+
+
+def _questions(document: Any, faults: list[str]) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Yields the location, paragraph and question of every question; missing lists and objects are added to
+    ``faults``."""
+    for at_article, article in _each(document, "data", "", faults):
+        for at_paragraph, paragraph in _each(article, "paragraphs", f"{at_article}.", faults):
+            for place, question in _each(paragraph, "qas", f"{at_paragraph}.", faults):
+                yield place, paragraph, question
+
+
+def _each(parent: Any, key: str, place: str, faults: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    children = parent.get(key) if isinstance(parent, dict) else None
+    if not isinstance(children, list):
+        faults.append(f"no list {place}{key}; expected SQuAD's format {_SQUAD}, or rows in a .jsonl file")
+        return
+    for index, child in enumerate(children):
+        if isinstance(child, dict):
+            yield f"{place}{key}[{index}]", child
+        else:
+            faults.append(f"{place}{key}[{index}] is {str(child)[:40]!r}; expected an object")
+
+
+def _nested_answers(question: dict[str, Any], place: str, faults: list[str]) -> Any:
+    answers = question.get("answers")
+    impossible = question.get("is_impossible", False)
+    if not isinstance(impossible, bool):
+        faults.append(f"{place}.is_impossible is {impossible!r}; expected true or false")
+    elif impossible and answers:
+        faults.append(
+            f"{place} (id {question.get('id')}): is_impossible is true, but there are answers; remove one of the two"
+        )
+    return [] if impossible and answers is None else answers

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from bertkit.tasks.arrays import Outputs
-from bertkit.tasks.question_answering.decoding import Decoded
-from bertkit.tasks.question_answering.files import answer_at
+from bertkit.tasks.question_answering.decoding import Decoded, answer_at
 from bertkit.tasks.served import Mark, Served, View
 from bertkit.tasks.splits import Columns
 

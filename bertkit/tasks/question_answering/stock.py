@@ -45,29 +45,29 @@ class StockQuestionAnswering(QuestionAnsweringTask):
             "max_query_length": min(usual.max_query_length, max(length // 4, 1)),
             "doc_stride": min(usual.doc_stride, length // 4),
         }
-        given = StockDataSettings(**{"max_seq_length": length, **sizes, **data})
-        task = cls(TaskSettings(version_2_with_negative=given.version_2_with_negative), given)
+        settings = StockDataSettings(**{"max_seq_length": length, **sizes, **data})
+        task = cls(TaskSettings(version_2_with_negative=settings.version_2_with_negative), settings)
         task.assumptions = (
             "answers are spans of the text",
-            "a question may have no answer" if given.version_2_with_negative else "every question has an answer",
-            f"windows of {given.max_seq_length} tokens that share {given.doc_stride}",
+            "a question may have no answer" if settings.version_2_with_negative else "every question has an answer",
+            f"windows of {settings.max_seq_length} tokens that share {settings.doc_stride}",
         )
         return task
 
     def load(self, splits: Sequence[str] | None = None) -> tuple[Self, dict[str, Split]]:
         """Reads questions as `QuestionAnsweringTask.load`; if one has no answer, they are scored as SQuAD 2.0."""
-        task, found = super().load(splits)
-        answers = [each for split in found.values() for each in split.examples["answers"]]
+        task, loaded = super().load(splits)
+        answers = [each for split in loaded.values() for each in split.examples["answers"]]
         if all(each["text"] for each in answers):
-            return task, found
-        return task.with_settings(version_2_with_negative=True), found
+            return task, loaded
+        return task.with_settings(version_2_with_negative=True), loaded
 
     def _split_of(self, name: str, table: Table) -> Split:
-        given = table.columns.get(self._names.answers, ())
-        unanswered = sum(not (value.get("text") if isinstance(value, dict) else value) for value in given)
+        values = table.columns.get(self._names.answers, ())
+        unanswered = sum(not (value.get("text") if isinstance(value, dict) else value) for value in values)
         if not unanswered or self.task.version_2_with_negative:
             return super()._split_of(name, table)
         task = self.with_settings(version_2_with_negative=True)
-        found = super(StockQuestionAnswering, task)._split_of(name, table)
+        split = super(StockQuestionAnswering, task)._split_of(name, table)
         note = f"{unanswered} of {len(table)} questions have no answer: scored as SQuAD 2.0"
-        return replace(found, notes=(note, *found.notes))
+        return replace(split, notes=(note, *split.notes))

@@ -18,16 +18,14 @@ from bertkit import metrics
 from bertkit.errors import DataError, noted, raise_all
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.tables import Table, check_disjoint, load_hub_table
+from bertkit.tables.json_rows import JSON
 from bertkit.tasks.arrays import Outputs
 from bertkit.tasks.base import Task
-from bertkit.tasks.question_answering.decoding import Decoded, decode_spans
-from bertkit.tasks.question_answering.files import answer_at, write_answers
-from bertkit.tasks.question_answering.nested import JSON
-from bertkit.tasks.question_answering.padding import mask_padding
+from bertkit.tasks.question_answering.decoding import Decoded, answer_at, decode_spans, write_answers
 from bertkit.tasks.question_answering.questions import ColumnNames, questions_of, read_questions, texts_of
 from bertkit.tasks.question_answering.served import ServedAnswers
 from bertkit.tasks.question_answering.settings import DataSettings, TaskSettings
-from bertkit.tasks.question_answering.windows import encode_windows
+from bertkit.tasks.question_answering.windows import encode_windows, mask_padding
 from bertkit.tasks.splits import Columns, Split
 from bertkit.tasks.truncation import first_part
 
@@ -90,16 +88,18 @@ class QuestionAnsweringTask(ServedAnswers, Task):
     # ---- load -------------------------------------------------------------------------------------------------------
 
     def load(self, splits: Sequence[str] | None = None) -> tuple[Self, dict[str, Split]]:
-        found: dict[str, Split] = {}
+        loaded: dict[str, Split] = {}
         faults: list[str] = []
         for name in self.splits if splits is None else splits:
             with noted(faults):
-                found[name] = self._split_of(name, self._table(name))
+                loaded[name] = self._split_of(name, self._table(name))
         raise_all(faults)
-        given = self.data.given_splits
-        if self.dataset is not None and given and len(found) > 1:
-            check_disjoint(self.dataset[0], self.data.dataset_config, {name: given.get(name, name) for name in found})
-        return self, {name: self.data.limited(name, split) for name, split in found.items()}
+        split_names = self.data.given_splits
+        if self.dataset is not None and split_names and len(loaded) > 1:
+            check_disjoint(
+                self.dataset[0], self.data.dataset_config, {name: split_names.get(name, name) for name in loaded}
+            )
+        return self, {name: self.data.limited(name, split) for name, split in loaded.items()}
 
     def _table(self, split: str) -> Table:
         files = {"train": self.data.train_file, "validation": self.data.validation_file}

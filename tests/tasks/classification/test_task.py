@@ -234,7 +234,7 @@ def test_several_labels_without_a_separator_are_pointed_to_it(task, tmp_path):
 
 def test_columns_are_asked_for_where_they_cannot_be_told(task, tmp_path):
     refused = message(task(train_csv=TRAIN, label_column="lable"), tmp_path)
-    assert refused == "train.csv: --label-column lable: no such column among text, label; did you mean 'label'?"
+    assert refused == "train.csv: --label-column: no column 'lable'; available: 'text', 'label'; did you mean 'label'?"
     everything = {"problem": "single_label", "label_names": ["pos", "neg"], "label_column": "label"}
     leak = task(train_csv=TRAIN, text_columns=["label"], **everything)
     assert message(leak, tmp_path) == "train.csv: --text-column label: this column contains the labels; give another"

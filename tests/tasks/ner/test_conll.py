@@ -92,7 +92,7 @@ FIELDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0
 @given(
     sentences=st.lists(st.lists(st.tuples(FIELDS, st.sampled_from(["O", "B-A"])), min_size=1, max_size=4), min_size=1)
 )
-def test_what_is_written_can_be_read_and_has_as_many_words(tmp_path_factory, sentences):
+def test_written_columns_round_trip(tmp_path_factory, sentences):
     words, tags = ([[pair[side] for pair in sentence] for sentence in sentences] for side in (0, 1))
     path = tmp_path_factory.mktemp("conll") / "x.conll"
     write_conll(path, [words, tags])
@@ -147,8 +147,7 @@ def test_universal_dependencies(conll, prefix, name):
     assert table.columns["4"] == [["O", "O", "O", "B-X"], ["O", "B-X"]]
     lines = UNIVERSAL.splitlines()
     for row, words in enumerate(table.columns["2"]):
-        for index, word in enumerate(words):
-            assert lines[table.line_of(row, index) - 1].split("\t")[1] == word
+        assert [lines[line - 1].split("\t")[1] for line in table.word_lines[row]] == words
 
 
 @pytest.mark.parametrize(

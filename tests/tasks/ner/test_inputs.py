@@ -12,8 +12,8 @@ from transformers import BertTokenizer, PreTrainedTokenizerFast
 
 from bertkit.errors import RecipeError
 from bertkit.model.labels_bert import IGNORE_INDEX
-from bertkit.tasks.ner.inputs import NO_WORD, InputForm
-from bertkit.tasks.ner.pieces import word_pieces
+from bertkit.tasks.ner.inputs import NO_WORD, InputForm, neighbours, widened, word_pieces
+from bertkit.tasks.windows import Window
 
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 
@@ -46,7 +46,7 @@ def test_pieces_of_words(wordpiece):
     assert tokens == [[["john", "##son"], [], [], ["i", "##n"], [], ["new"]], []]
 
 
-def test_words_have_the_pieces_that_they_have_within_a_text(byte_level):
+def test_words_have_the_pieces_of_running_text(byte_level):
     (found,) = word_pieces([["new", "york", "now"]], byte_level)
     assert list(chain(*found)) == byte_level(" new york now", add_special_tokens=False)["input_ids"]
     assert byte_level.convert_ids_to_tokens(found[1]) == ["Ġyork"]
@@ -131,7 +131,7 @@ def test_a_worked_example_of_windows():
     assert second.word_ids == [-1, -1, -1, 3, -1, 4, -1, 5, -1, -1]
 
 
-def test_further_pieces_get_the_label_of_the_inside_if_asked_for():
+def test_other_pieces_get_inside_labels_if_asked():
     sentence, labels = [[7, 8, 9], [], [6], [5, 4]], [1, 1, 0, 2]  # O, B and I are 0, 1 and 2
     (first,) = InputForm(10, 2, cls=1, sep=2).inputs(sentence, labels=labels)
     assert first.labels == [-100, 1, -100, -100, 0, 2, -100, -100]
@@ -140,7 +140,7 @@ def test_further_pieces_get_the_label_of_the_inside_if_asked_for():
     assert first.word_ids == every.word_ids == [-1, 0, -1, -1, 2, 3, -1, -1]
 
 
-def test_a_word_longer_than_a_window_ends_with_it():
+def test_word_longer_than_a_window_is_truncated():
     rows = InputForm(6, 1, cls=1, sep=2, inside=[0, 2, 2]).inputs([[5] * 9, [6]], labels=[1, 0])
     assert [row.labels for row in rows] == [
         [-100, 1, 2, 2, 2, -100], [-100] * 6, [-100, -100, -100, -100, 0, -100]
@@ -158,3 +158,21 @@ def test_neighbours_fill_the_window_and_are_not_tagged():
 def test_an_overlap_that_leaves_nothing_new_is_refused():
     with pytest.raises(RecipeError, match=r"data\.stride: windows with room for 4 tokens cannot share 4"):
         InputForm(6, 4, cls=1, sep=2)
+
+
+@settings(deadline=None)
+@given(room=st.integers(1, 50), data=st.data())
+def test_a_sentence_is_widened_to_what_fits(room, data):
+    before, size, after = (data.draw(st.integers(0, limit)) for limit in (80, room, 80))
+    window = widened(Window(before, before + size), room, before + size + after)
+    left, right = before - window.start, window.end - before - size
+    assert min(left, right) >= 0
+    assert window.end - window.start == min(room, before + size + after)
+    assert abs(left - right) <= 1 or left == before or right == after
+
+
+def test_neighbours_stop_at_the_document():
+    sentences = [["a", "b"], ["c"], ["d", "e"], ["f"]]
+    before, after = neighbours(sentences, [7, 7, 7, 8], at_most=2)
+    assert before == [[], ["a", "b"], ["b", "c"], []]
+    assert after == [["c", "d"], ["d", "e"], [], []]

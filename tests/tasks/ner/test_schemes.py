@@ -29,7 +29,7 @@ WRITTEN = {
 
 
 @pytest.mark.parametrize("scheme", WRITTEN)
-def test_every_scheme_is_found_has_no_fault_and_becomes_iob2(scheme):
+def test_every_scheme_is_detected_and_becomes_iob2(scheme):
     tags = WRITTEN[scheme]
     assert detect(tags) == scheme
     assert find_impossible(tags.split(), scheme) == []
@@ -148,7 +148,7 @@ def test_entities_survive_every_scheme(entities, scheme):
 
 @settings(deadline=None)
 @given(tags=st.lists(st.sampled_from([f"{p}-{k}" for p in "BIESLU" for k in "AB"] + ["O"])))
-def test_any_tags_become_sound_iob2_of_the_same_entities(tags):
+def test_any_tags_become_iob2_of_equal_entities(tags):
     converted = to_iob2(tags)
     assert find_impossible(converted, "IOB2") == []
     assert find_entities(converted) == find_entities(tags)

@@ -41,7 +41,7 @@ def refused(folder, call, *args):
     return str(caught.value).replace(f"{folder}/", "")
 
 
-def test_columns_are_found_by_their_usual_names_or_places(table):
+def test_columns_are_found_by_name_or_place(table):
     rows = table(id=[1], tokens=[["a"]], pos_tags=[["DT"]], ner_tags=[["O"]])
     assert (token_column(rows, None), tag_column(rows, None)) == ("tokens", "ner_tags")
     assert tag_column(rows, "pos_tags") == "pos_tags"
@@ -53,7 +53,7 @@ def test_columns_are_found_by_their_usual_names_or_places(table):
 
 def test_columns_that_are_not_there_are_refused(table, tmp_path):
     rows, columns = table(body=["a"], tokens=[["a"]]), table("x.conll", "a DT O\n")
-    expected = "x.jsonl: --tag-column ner_tag: no such column among body, tokens"
+    expected = "x.jsonl: --tag-column: no column 'ner_tag'; available: 'body', 'tokens'"
     assert refused(tmp_path, tag_column, rows, "ner_tag") == expected
     assert refused(tmp_path, tag_column, rows, None).startswith("x.jsonl: none of its columns (body, tokens) is named")
     assert refused(tmp_path, tag_column, columns, 4) == (
@@ -103,12 +103,12 @@ def test_all_faults_of_tags_are_told_together(table, tmp_path):
     ]
 
 
-def test_a_missing_tag_of_a_file_of_columns_has_its_line(table, tmp_path):
+def test_missing_tag_in_columns_has_its_line(table, tmp_path):
     rows = table("x.conll", "a\tO\nb\t\n")
     assert refused(tmp_path, read_tags, rows, "2", rows.columns["1"]) == "x.conll, line 2: no tag"
 
 
-def test_ids_have_the_names_that_the_source_gives_them():
+def test_ids_have_the_names_of_the_source():
     rows = Table({"tokens": [["a", "b"]], "ner_tags": [[1, 0]]}, "hub", "", class_names={"ner_tags": ["O", "B-PER"]})
     assert read_tags(rows, "ner_tags", [["a", "b"]]) == [["B-PER", "O"]]
 

@@ -124,7 +124,7 @@ def test_offsets_in_utf16_are_read_and_proposed(task, tmp_path):
     assert snapped["train"].notes[1:] == ("1 of 2 spans cut words and were extended to whole words",)
 
 
-def test_what_the_span_says_it_covers_must_be_there(task, tmp_path):
+def test_text_of_a_span_must_match(task, tmp_path):
     wrong = label_studio(ANN, SPANS[0])
     wrong["annotations"][0]["result"][1]["value"]["text"] = "Bergen"
     assert message(task(train_jsonl=lines(wrong)), tmp_path) == (
@@ -132,7 +132,7 @@ def test_what_the_span_says_it_covers_must_be_there(task, tmp_path):
     )
 
 
-def test_annotations_that_were_rejected_skipped_or_not_made_are_left_out(task, tmp_path):
+def test_annotations_not_accepted_are_left_out(task, tmp_path):
     cancelled, twice = label_studio(ANN, SPANS[0]), label_studio(ANN, SPANS[0])
     cancelled["annotations"][0]["was_cancelled"] = True
     none = {**label_studio(ANN, []), "annotations": []}
@@ -177,7 +177,7 @@ def test_a_wrong_row_is_refused_with_its_line(task, tmp_path, row, expected):
     assert refused.splitlines()[0].startswith(f"train.jsonl, line 2: {expected}")
 
 
-def test_faults_of_all_files_and_rows_are_told_together(task, tmp_path):
+def test_faults_of_all_files_come_together(task, tmp_path):
     bad = lines(*[spans("Ann left", [(0, 2, "X")])] * 12)
     refused = message(task(train_jsonl=bad, validation_jsonl=bad), tmp_path, ("train", "validation"))
     assert refused.count("12 faults:") == 2
@@ -222,7 +222,7 @@ def test_columns_of_other_names(task):
     assert of_columns.columns_of(Table({"text": [ANN]}, "x.csv", ""))["text"] == [ANN]
 
 
-def test_a_test_set_may_lack_spans_and_documents_give_context(task):
+def test_test_set_may_lack_spans(task):
     rows = [{**spans(text, given), "document_id": 1} for text, given in zip((ANN, OSLO), SPANS, strict=True)]
     _, splits = task(
         train_jsonl=lines(*rows),
@@ -234,14 +234,14 @@ def test_a_test_set_may_lack_spans_and_documents_give_context(task):
     assert splits["test"].examples["tokens"][:] == [OSLO.split()]
 
 
-def test_a_table_of_words_and_one_of_both_stay_what_they_were(task):
+def test_table_of_words_and_texts_keeps_words(task):
     rows = lines({"tokens": ["a", "b"], "ner_tags": ["B-X", "O"], "text": "a b", "label": [], "data": {}})
     _, splits = task(train_jsonl=rows).load(["train"])
     assert splits["train"].examples["labels"][:] == [[1, 0]]
 
 
 @pytest.mark.parametrize("of_lists", [False, True])
-def test_labels_of_a_hub_set_are_named_by_its_features(task, monkeypatch, of_lists):
+def test_span_labels_of_a_hub_set_are_named(task, monkeypatch, of_lists):
     columns = {"start": [0, 17], "end": [7, 21], "label": [1, 0]}
     rows = [dict(zip(columns, each, strict=True)) for each in zip(*columns.values(), strict=True)]
     table = Table(
@@ -309,7 +309,7 @@ def annotated(draw):
 @pytest.mark.parametrize("unit", ["character", "utf16"])
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(annotated(), min_size=1, max_size=4), length=st.integers(4, 20))
-def test_a_model_that_says_gold_writes_the_file_it_learned_from(tokenizer, tmp_path, form, unit, rows, length):
+def test_predicted_gold_spans_equal_the_training_file(tokenizer, tmp_path, form, unit, rows, length):
     names = ["O", "B-PER", "I-PER", "B-a-b", "I-a-b"]
     data = DataSettings(train_file=str(tmp_path / "x.jsonl"), max_seq_length=length, offset_unit=unit)
     task = NerTask(TaskSettings(scheme="IOB2", label_names=names), data)

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertkit.metrics.entities import find_entities
-from bertkit.tasks.ner.highlighting import Span
-from bertkit.tasks.ner.spans import align, from_utf16, to_utf16, trimmed
+from bertkit.tasks.ner.spans import Span, align, from_utf16, to_utf16, trimmed
 from bertkit.tasks.ner.words import split_words
 
 FIREFIGHTER = "👨🏻\u200d🚒"
@@ -38,7 +37,7 @@ def covered(text, found):
         ("Ann \u200f Lee", "Ann \u200f Lee"),
     ],
 )
-def test_a_span_gives_the_same_span_in_any_script(text, part):
+def test_spans_round_trip_in_any_script(text, part):
     start = text.index(part)
     found = aligned(text, (start, start + len(part), "X"))
     assert (found.faults, found.snapped, found.trimmed) == ([], 0, 0)
@@ -71,7 +70,7 @@ def test_cut_words_are_snapped_only_on_request():
     assert both.faults == ["span 4:8 (LOC, 'Oslo') and span 9:14 (X, 'based') overlap; keep one of them"]
 
 
-def test_overlaps_and_repetitions_are_faults_and_neighbours_are_not():
+def test_overlapping_spans_are_faults():
     text = "Ann Lee left"
     assert aligned(text, (4, 7, "X"), (0, 3, "X")).tags == ["B-X", "B-X", "O"]
     [fault] = aligned(text, (4, 12, "Y"), (0, 7, "X")).faults
@@ -80,7 +79,7 @@ def test_overlaps_and_repetitions_are_faults_and_neighbours_are_not():
     assert len(aligned(text, (0, 12, "X"), (0, 3, "X"), (4, 7, "X")).faults) == 2  # nested ones
 
 
-def test_white_space_at_the_ends_is_left_out_and_counted():
+def test_white_space_at_ends_is_trimmed_and_counted():
     found = aligned("Ann Lee left", (3, 8, "X"))
     assert (found.tags, found.trimmed, found.snapped) == (["O", "B-X", "O"], 1, 0)
 
@@ -98,7 +97,7 @@ def test_utf16_offsets_are_those_of_the_encoded_text(text):
 
 @settings(deadline=None, max_examples=200)
 @given(text=st.text(max_size=40), data=st.data())
-def test_spans_of_words_come_back_and_others_are_faults_or_counted(text, data):
+def test_random_spans_round_trip_or_are_faults(text, data):
     ends = st.integers(-2, len(text) + 2)
     spans = data.draw(st.lists(st.tuples(ends, ends, st.sampled_from(["X", "a-b"])), max_size=4))
     found = aligned(text, *spans)

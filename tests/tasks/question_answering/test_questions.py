@@ -10,10 +10,8 @@ import pytest
 
 from bertkit.errors import DataError
 from bertkit.tables import Table
-from bertkit.tasks.question_answering.decoding import Decoded, Span
-from bertkit.tasks.question_answering.files import write_answers
-from bertkit.tasks.question_answering.nested import read_nested
-from bertkit.tasks.question_answering.questions import questions_of, read_questions
+from bertkit.tasks.question_answering.decoding import Decoded, Span, write_answers
+from bertkit.tasks.question_answering.questions import questions_of, read_nested, read_questions
 
 CONTEXT = "The dog 🐕 is in the park."
 
@@ -66,7 +64,7 @@ def test_rows_are_read_in_both_forms_of_answers(tmp_path):
     assert found["answers"] == [{"text": ["b"], "answer_start": [2]}, {"text": ["a"], "answer_start": [0]}]
 
 
-def test_misplaced_answers_are_listed_by_id_and_left_out_of_training(tmp_path):
+def test_misplaced_answers_are_listed_and_dropped(tmp_path):
     table = read(
         tmp_path,
         nested(qa("one", ("park", 19)), qa("two", ("dog", 4)), qa("three", ("dog", 4), ("is", -2)), qa("four")),
@@ -84,7 +82,7 @@ def test_misplaced_answers_are_listed_by_id_and_left_out_of_training(tmp_path):
     assert "no question dropped" in scored.notes(len(table))[0]
 
 
-def test_where_every_answer_is_misplaced_the_offsets_are_others(tmp_path):
+def test_all_answers_misplaced_is_an_error(tmp_path):
     table = read(tmp_path, nested(qa("one", ("park", 23)), qa("two", ("dog", 5))))
     with pytest.raises(DataError, match=r"no answer is in .*first is that of question one \('park', .*not bytes"):
         questions_of(table, unanswerable=False, drop=True)
@@ -145,14 +143,14 @@ def test_faults_of_questions_are_told_at_once():
     ("name", "questions", "unanswerable"),
     [("dev-v1.1", 10570, 0), ("train-v1.1-44articles", 11877, 0), ("dev-v2.0", 11873, 5945)],
 )
-def test_squads_own_files_have_every_answer_where_it_should_be(real_data, name, questions, unanswerable):
+def test_published_squad_has_no_misplaced_answer(real_data, name, questions, unanswerable):
     found = questions_of(read_nested(real_data / "squad" / f"{name}.json"), unanswerable=True, drop=True)
     assert len(found.columns["id"]) == questions
     assert found.misplaced == ()
     assert sum(not each["text"] for each in found.columns["answers"]) == unanswerable
 
 
-def test_the_files_are_those_that_the_official_scorers_take(tmp_path):
+def test_files_suit_the_official_scorers(tmp_path):
     sure = Decoded((Span("é", 0, 1, 2.0, 1.0, 0.7), Span("b", 2, 3, 1.0, 1.0, 0.2)), 0.5, 1.0, 0.1)
     unsure = Decoded((Span("c", 0, 1, 0.0, 1.0, 0.2),), 2.0, 1.0, 0.8)
     nothing = Decoded((), 0.0, 0.0, 1.0)

@@ -56,7 +56,7 @@ def test_perfect_scores_are_scored_perfect(real_data, tmp_path, name, negative):
     assert first["start"] == examples["answers"][0]["answer_start"][0]
 
 
-def test_answers_of_a_checkpoint_are_by_the_threshold_that_it_found():
+def test_checkpoint_answers_by_its_best_threshold():
     """No answer scores 2 more than the best span: at 0 there is none, at 3 there is one."""
     task = QuestionAnsweringTask(TaskSettings(version_2_with_negative=True), DataSettings())
     columns = {"question": ["q"], "context": ["x y"]}
@@ -83,7 +83,7 @@ def test_answers_of_a_checkpoint_are_by_the_threshold_that_it_found():
     assert found["no_answer_probability"] == none["probability"]
 
 
-def test_the_sets_of_the_hub_are_read_where_no_files_are_given(monkeypatch):
+def test_hub_set_is_read_without_files(monkeypatch):
     asked = []
 
     def load(name: str, config: str | None, split: str) -> Table:
@@ -105,7 +105,7 @@ def test_the_sets_of_the_hub_are_read_where_no_files_are_given(monkeypatch):
     assert asked[-1] == ("org/own", "de", "validation")
 
 
-def test_an_answer_without_a_token_has_no_part_in_the_loss_and_is_told():
+def test_answer_without_a_token_is_ignored_and_noted():
     task = QuestionAnsweringTask(TaskSettings(), DataSettings())
     answers = [{"text": ["\u200b"], "answer_start": [0]}, {"text": ["x"], "answer_start": [1]}]
     from datasets import Dataset
@@ -139,7 +139,7 @@ def test_questions_and_contexts_must_fit(fields, expected):
     assert both == {"question": ["a", "b"], "context": ["c", "c"]}
 
 
-def test_an_answer_is_one_item_and_one_outside_its_input_is_none():
+def test_answers_are_items_and_outside_ones_are_none():
     task = QuestionAnsweringTask(TaskSettings(), DataSettings())
     ids = torch.zeros(3, 5, dtype=torch.int64)
     batch = {"start_positions": torch.tensor([0, 5, -1]), "end_positions": torch.tensor([1, 5, -1]), "input_ids": ids}

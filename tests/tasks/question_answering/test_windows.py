@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from transformers import BertTokenizer
 
+from bertkit.checkpoint.encoders import head_class
 from bertkit.errors import CheckpointError, RecipeError
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.tasks.question_answering.decoding import Decoded, decode_spans
-from bertkit.tasks.question_answering.windows import WindowSizes, encode_windows, pair_form
+from bertkit.tasks.question_answering.windows import WindowSizes, encode_windows, mask_padding, pair_form
 
 CONTEXT = "the dog is in the park and sings"
 
@@ -65,7 +67,7 @@ def test_a_worked_question(bert):
     ] == ("in the park and sings".split())
 
 
-def test_an_unanswerable_question_points_to_cls_wherever_that_is(tokenizer):
+def test_unanswerable_question_points_to_cls_anywhere(tokenizer):
     features = encode(tokenizer, "who?", CONTEXT, {"text": [], "answer_start": []}, 60, 4, 9)
     for ids, cls, start, end in zip(
         *(features[name] for name in ("input_ids", "cls", "start_positions", "end_positions")), strict=True
@@ -102,7 +104,7 @@ def test_a_long_question_is_cut_and_counted_once(bert):
     assert np.subtract(features["full_length"], features["length"]).tolist() == [3, 0, 0]
 
 
-def test_what_the_tokenizer_was_told_before_does_not_matter(bert):
+def test_earlier_tokenizer_settings_do_not_matter(bert):
     """Its backend keeps truncation and padding between calls."""
     plain = encode(bert, "who", CONTEXT, None, 20, 2, 3)
     bert(["where is the dog"] * 2, truncation=True, max_length=3, padding="max_length")
@@ -151,7 +153,7 @@ def test_perfect_scores_give_back_the_exact_characters(tokenizer, context, data)
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(context=TEXTS, data=st.data())
 @example(context="x e\u0301", data=None)
-def test_of_any_answer_the_smallest_span_of_tokens_comes_back(tokenizer, context, data):
+def test_any_answer_gives_its_smallest_token_span(tokenizer, context, data):
     start = data.draw(st.integers(0, len(context) - 1)) if data else 2
     end = data.draw(st.integers(start + 1, len(context))) if data else 4
     text = context[start:end]
@@ -186,12 +188,12 @@ def test_answers_of_many_scripts_come_back(tokenizer, context, text):
     assert decode(features, [context], *perfect_logits(features))[0].spans[0].text == text
 
 
-def test_white_space_at_the_ends_of_an_answer_belongs_to_no_token(tokenizer):
+def test_white_space_around_an_answer_is_ignored(tokenizer):
     features = encode(tokenizer, "a", "the dog is", {"text": [" dog "], "answer_start": [3]}, 4000, 0, 9)
     assert decode(features, ["the dog is"], *perfect_logits(features))[0].spans[0].text == "dog"
 
 
-def test_an_answer_within_a_token_gives_the_whole_token(bert):
+def test_answer_within_a_token_gives_the_token(bert):
     features = encode(bert, "a", "the dogma", {"text": ["og"], "answer_start": [5]}, 40, 0, 9)
     tokens = bert.convert_ids_to_tokens(features["input_ids"][0])
     assert tokens[4:8] == ["dog", "##m", "##a", "[SEP]"]
@@ -204,7 +206,7 @@ def test_an_answer_without_a_token_is_nowhere(bert):
     assert set(features["start_positions"]) == set(features["end_positions"]) == {IGNORE_INDEX}
 
 
-def test_a_text_without_tokens_has_one_window_and_no_answer(bert):
+def test_text_without_tokens_has_one_window(bert):
     features = encode(bert, "a", "\u200b", {"text": ["\u200b"], "answer_start": [0]}, 9, 0, 1)
     assert features["char_starts"] == [[]]
     logits = np.zeros((1, 4), np.float32)
@@ -225,13 +227,13 @@ def test_a_text_without_tokens_has_one_window_and_no_answer(bert):
         ((20, 0, 0), "^max_query_length: 0 tokens"),
     ],
 )
-def test_sizes_without_a_new_token_for_a_window_are_refused(sizes, expected):
+def test_sizes_without_room_for_text_are_refused(sizes, expected):
     with pytest.raises(ValueError, match=expected):
         WindowSizes(*sizes).check()
     WindowSizes(20, 11, 5).check()
 
 
-def test_more_special_tokens_than_berts_are_counted_before_the_tokenizer_is_called(tokenizer):
+def test_more_special_tokens_than_berts_are_counted(tokenizer):
     """It would panic, which is no Exception."""
     count = tokenizer.num_special_tokens_to_add(pair=True)
     assert pair_form(tokenizer).count == count
@@ -245,3 +247,28 @@ def test_a_tokenizer_without_cls_is_refused(bert):
     plain.cls_token = None
     with pytest.raises(CheckpointError, match=r"adds no \[CLS\]"):
         pair_form(plain)
+
+
+@pytest.mark.numeric
+def test_padding_takes_no_part(encoder):
+    encoder.num_labels = 2
+    try:
+        head = head_class("BertForQuestionAnswering", encoder, "here")
+    except CheckpointError as error:
+        pytest.skip(str(error))
+    torch.manual_seed(0)
+    model = head(encoder).eval()
+    ids = torch.randint(5, 60, (2, 8))
+    answers = {"start_positions": torch.tensor([3, 1]), "end_positions": torch.tensor([4, 1])}
+    padded = torch.nn.functional.pad(ids, (0, 4), value=encoder.pad_token_id or 0)
+    mask = torch.nn.functional.pad(torch.ones_like(ids), (0, 4))
+    with torch.no_grad():
+        before = model(input_ids=ids, attention_mask=torch.ones_like(ids), **answers)
+        mask_padding(model)
+        alone = model(input_ids=ids, attention_mask=torch.ones_like(ids), **answers)
+        longer = model(input_ids=padded, attention_mask=mask, **answers)
+    torch.testing.assert_close(alone.start_logits, before.start_logits)
+    torch.testing.assert_close(longer.start_logits[:, :8], alone.start_logits, rtol=1e-4, atol=1e-5)
+    assert longer.end_logits[:, 8:].max() < -1e30
+    if model.base_model_prefix == "bert":  # other families' heads have losses of their own
+        torch.testing.assert_close(longer.loss, alone.loss, rtol=1e-5, atol=1e-6)

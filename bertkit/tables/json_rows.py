@@ -1,0 +1,155 @@
+"""Reading of JSON objects, one column per key: JSON lines, and files that hold a list of objects."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from array import array
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from bertkit.errors import DataError, raise_listed, shown
+from bertkit.reading.row_files import json_object, lone_surrogate
+from bertkit.reading.text_files import iterating
+from bertkit.reading.utf8 import read_with_fingerprint
+from bertkit.tables.table import Table
+
+JSON = ".json"
+_SPACE = re.compile(r"[ \t\r\n]*+")
+_A_LIST = "expected a list of objects, [{…}, {…}]; if it has one object per line, rename it to end in .jsonl"
+
+
+def read_json_lines(lines: Iterable[str], source: str, fingerprint: str) -> Table:
+    """Reads a table from JSON objects, one per line; blank lines are skipped.
+
+    The columns are the keys of all objects, in order of first appearance. A missing key gives None, as does a null.
+
+    Args:
+        lines: from `bertkit.reading.utf8.decode_lines`.
+        source: name of the file in messages.
+        fingerprint: fingerprint of the table.
+
+    Raises:
+        DataError: a line is not a JSON object, a text contains half of a surrogate pair, which is not a character, or
+            no object has a key. The message lists the first ten faults with their lines.
+
+    >>> read_json_lines(['{"text": "a", "label": 1}', '{"text": "b"}'], "x.jsonl", "").columns
+    {'text': ['a', 'b'], 'label': [1, None]}
+    """
+    (table,) = json_line_blocks(lines, source, fingerprint, sys.maxsize)
+    return table
+
+
+def json_line_blocks(
+    lines: Iterable[str], source: str, fingerprint: str, size: int, *, may_be_empty: bool = False
+) -> Iterator[Table]:
+    """Yields the table of `read_json_lines` in parts of ``size`` rows; each has the keys of all rows up to its last.
+
+    With ``may_be_empty``, text without rows gives no parts.
+
+    Raises:
+        DataError: as `read_json_lines`, after the parts before the fault; the message lists the faults of one part.
+    """
+    names: dict[str, None] = {}
+    faults: list[str] = []
+    with iterating(lines) as remaining:
+        rows = _rows(remaining, source, faults)
+        is_empty = True
+        while part := list(islice(rows, size)):
+            is_empty = False
+            if faults:
+                break
+            for _, row in part:
+                names.update(dict.fromkeys(row))
+            if names:
+                columns = {name: [row.get(name) for _, row in part] for name in names}
+                yield Table(columns, source, fingerprint, array("q", [number for number, _ in part]))
+    if not names and not faults and not (is_empty and may_be_empty):
+        faults.append(f"{source}: no rows; expected one JSON object per line, such as {{'text': …, 'label': …}}")
+    raise_listed(faults)
+
+
+def _rows(lines: Iterable[str], source: str, faults: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yields the objects with their line numbers; adds the faults of invalid lines to ``faults``."""
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            yield number, _checked(line)
+        except DataError as fault:
+            faults.append(f"{source}, line {number}: {fault}")
+
+
+def _checked(line: str) -> dict[str, Any]:
+    row = json_object(line, "text")
+    if half := lone_surrogate(row, line):
+        raise DataError(f"it {half}")
+    return row
+
+
+# ---- lists ----------------------------------------------------------------------------------------------------------
+
+
+def read_json_list(path: str | Path) -> Table:
+    """Reads a list of JSON objects, as Label Studio exports; a row is an object, its place the line of its beginning.
+
+    The columns are the keys of all objects, in order of first appearance; a missing key gives None.
+
+    Args:
+        path: UTF-8 ``.json`` file; ``~`` is the home folder.
+
+    Raises:
+        DataError: the file cannot be read, is not JSON, or is not a list of objects with at least one key; or a text
+            has half of a surrogate pair. The message names at most ten such places.
+    """
+    path = Path(os.path.expanduser(path))
+    text, fingerprint = read_with_fingerprint(path)
+    rows, lines, faults = [], array("q"), list[str]()
+    for line, value, written in _elements(text, str(path)):
+        if not isinstance(value, dict):
+            faults.append(f"{path}, line {line}: {shown(value)} is not an object; {_A_LIST}")
+        elif half := lone_surrogate(value, written):
+            faults.append(f"{path}, line {line}: it {half}")
+        else:
+            rows.append(value)
+            lines.append(line)
+    names = dict.fromkeys(name for row in rows for name in row)
+    if not names and not faults:
+        faults.append(f"{path}: no rows; {_A_LIST}")
+    raise_listed(faults)
+    return Table({name: [row.get(name) for row in rows] for name in names}, str(path), fingerprint, lines)
+
+
+def _elements(text: str, source: str) -> Iterator[tuple[int, Any, str]]:
+    """Yields the elements of a JSON list: line, value, and the JSON text of the value."""
+    decoder = json.JSONDecoder()
+    line, counted = 1, 0
+    start, end = _next(text, 0)
+    if start != "[":
+        raise DataError(f"{source}: {_A_LIST}")
+    following, at = _next(text, end + 1)
+    while following != "]":
+        line, counted = line + text.count("\n", counted, at), at
+        try:
+            value, end = decoder.raw_decode(text, at)
+            yield line, value, text[at:end]
+            following, at = _next(text, end)
+            if following == ",":
+                _, at = _next(text, at + 1)
+            elif following != "]":
+                raise json.JSONDecodeError("Expecting ',' or ']'", text, at)
+        except json.JSONDecodeError as error:
+            raise DataError(f"{source}, line {error.lineno}: not valid JSON ({error.msg}); {_A_LIST}") from error
+        except (ValueError, RecursionError) as error:  # a number of thousands of digits, or deep nesting
+            raise DataError(f"{source}, line {line}: not valid JSON ({error}); {_A_LIST}") from error
+
+
+def _next(text: str, at: int) -> tuple[str, int]:
+    """Returns the next character that is not white space, empty at the end, and its position."""
+    match = _SPACE.match(text, at)
+    assert match is not None
+    return text[match.end() : match.end() + 1], match.end()

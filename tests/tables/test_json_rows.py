@@ -1,0 +1,112 @@
+"""JSON lines and lists of objects: a column for every key, None where it is missing, a line for every fault."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertkit.errors import DataError
+from bertkit.tables import Table, read_table
+from bertkit.tables.json_rows import read_json_list
+
+
+def read(folder: Path, name: str, text: str | bytes) -> Table:
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return read_table(path) if name == "x.jsonl" else read_json_list(path)
+
+
+def refusal(folder: Path, name: str, text: str | bytes) -> str:
+    with pytest.raises(DataError) as caught:
+        read(folder, name, text)
+    return str(caught.value).replace(f"{folder}/", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "lines"),
+    [
+        ("x.jsonl", '{"text": "a", "tags": ["x"]}\n\n{"label": 1, "text": "b"}\r\n{"text": null}\n', [1, 3, 4]),
+        ("x.json", '\ufeff[\n {"text": "a",\n  "tags": ["x"]}, {"label": 1, "text": "b"},\n\n {"text": null}\n]\n',
+         [2, 3, 5]),
+    ],
+)  # fmt: skip
+def test_objects_are_rows_with_their_lines(tmp_path, name, text, lines):
+    table = read(tmp_path, name, text)
+    assert table.columns == {"text": ["a", "b", None], "tags": [["x"], None, None], "label": [None, 1, None]}
+    assert list(table.lines) == lines
+    with pytest.raises(DataError) as caught:
+        table.column("label")
+    faults = [f"  - {tmp_path}/{name}, line {line}: no value for 'label'" for line in (lines[0], lines[2])]
+    assert str(caught.value).splitlines() == ["2 faults:", *faults]
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+VALUES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXTS | st.lists(TEXTS, max_size=3)
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("x.jsonl", lambda rows, escaped: "".join(json.dumps(row, ensure_ascii=escaped) + "\n" for row in rows)),
+        ("x.json", lambda rows, escaped: json.dumps(rows, ensure_ascii=escaped)),
+        ("x.json", lambda rows, escaped: json.dumps(rows, ensure_ascii=escaped, indent=2)),
+    ],
+    ids=["lines", "list", "indented"],
+)
+@given(
+    rows=st.lists(st.dictionaries(TEXTS, VALUES, min_size=1, max_size=4), min_size=1, max_size=6), escaped=st.booleans()
+)
+def test_written_json_is_read_unchanged(tmp_path_factory, name, write, rows, escaped):
+    table = read(tmp_path_factory.mktemp("json"), name, write(rows, escaped))
+    assert list(table.columns) == list({name: None for row in rows for name in row})
+    if name == "x.jsonl":
+        assert list(table.lines) == list(range(1, len(rows) + 1))
+    for key, values in table.columns.items():
+        expected = [row.get(key) for row in rows]
+        assert values == expected
+        assert list(map(type, values)) == list(map(type, expected))
+
+
+def test_faults_are_collected_with_their_lines(tmp_path):
+    text = '{"text": "a"}\n[1]\n{"text": \n{"text": "\\ud83d"}\n{"\\ud83d\\ude00": 1}\n'
+    count, first, second, third = refusal(tmp_path, "x.jsonl", text).splitlines()
+    assert count == "3 faults:"
+    assert first.startswith("  - x.jsonl, line 2: [1] is not a JSON object; expected one object per line")
+    assert second.startswith("  - x.jsonl, line 3: not valid JSON (Expecting value")
+    assert third == (
+        "  - x.jsonl, line 4: it contains an unpaired surrogate, \\ud83d, which is not a character; write the text "
+        "again"
+    )
+
+
+NO_ROWS = "x.jsonl: no rows; expected one JSON object per line, such as {'text': …, 'label': …}"
+NO_LIST = "x.json: expected a list of objects, [{…}, {…}]; if it has one object per line"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("x.jsonl", "", NO_ROWS),
+        ("x.jsonl", "\n\n", NO_ROWS),
+        ("x.jsonl", "{}\n", NO_ROWS),
+        ("x.json", "", NO_LIST),
+        ("x.json", '{"text": "a"}\n{"text": "b"}\n', NO_LIST),
+        ("x.json", "[]", "x.json: no rows; expected a list"),
+        ("x.json", "[{}]", "x.json: no rows; expected a list"),
+        ("x.json", '[{"a": 1},\n 3]', "x.json, line 2: 3 is not an object; expected a list"),
+        ("x.json", '[{"a": 1}\n {"a": 2}]', "x.json, line 2: not valid JSON (Expecting ',' or ']'); expected"),
+        ("x.json", '[{"a": 1},\n{"a": }]', "x.json, line 2: not valid JSON (Expecting value); expected"),
+        ("x.json", '[{"a": 1}', "x.json, line 1: not valid JSON (Expecting ',' or ']')"),
+        ("x.json", '[{"a": 1},', "x.json, line 1: not valid JSON (Expecting value)"),
+        ("x.json", '[{"a": "\\ud83d"}]', "x.json, line 1: it contains an unpaired surrogate"),
+        ("x.json", '[{"a": ' + "1" * 5000 + "}]", "x.json, line 1: not valid JSON (Exceeds the limit"),
+        ("x.json", "[" * 100_000, "x.json, line 1: not valid JSON ("),
+        ("x.json", b'[{"a": "\xff"}]', "x.json: not UTF-8 at byte offset 8"),
+    ],
+)
+def test_other_content_is_refused(tmp_path, name, text, expected):
+    assert refusal(tmp_path, name, text).startswith(expected)
