@@ -14,6 +14,7 @@ from typing import Any
 from bertkit.json_text import dumps
 from bertkit.placement.launch import describe_signal
 from bertkit.placement.launched import LAUNCHER, module_command
+from bertkit.placement.resolve import environment_of_gpu
 from bertkit.scaling.computing import Job
 from bertkit.scaling.inputs import Shard
 from bertkit.scaling.pool import WorkerDiedError, result_of
@@ -27,21 +28,14 @@ def worker_environment(number: int, gpus: int, threads: int, environment: Mappin
         gpus: number of GPUs visible to this process.
         threads: of a worker.
         environment: variables of this process.
-
-    >>> worker_environment(3, 2, 1, {"CUDA_VISIBLE_DEVICES": "4,5"})["CUDA_VISIBLE_DEVICES"]
-    '5'
     """
-    variables = {
+    return {
         "OMP_NUM_THREADS": str(threads),
         "RAYON_NUM_THREADS": str(threads),  # of the tokenizer
         "MKL_CBWR": environment.get("MKL_CBWR", "AUTO"),
         "TOKENIZERS_PARALLELISM": environment.get("TOKENIZERS_PARALLELISM", "true"),
+        **environment_of_gpu(number, gpus, environment),
     }
-    if gpus:
-        visible = environment.get("CUDA_VISIBLE_DEVICES", "")
-        names = visible.split(",") if visible else list(map(str, range(gpus)))
-        variables["CUDA_VISIBLE_DEVICES"] = names[number % len(names)].strip()
-    return variables
 
 
 class ProcessWorker:

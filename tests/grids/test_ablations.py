@@ -14,8 +14,8 @@ from bertkit import load_recipe
 from bertkit.checkpoint.load import load_tokenizer
 from bertkit.errors import BertkitError, DataError, RecipeError
 from bertkit.grids.ablations import VARIANTS, Ablations, TaskResult, ablations
-from bertkit.grids.ablations_table import ablations_csv, ablations_table
 from bertkit.grids.results import SettingResult
+from bertkit.grids.table import ablations_csv, ablations_table
 from bertkit.metrics.statistics import Test, holm
 from bertkit.tasks.pretraining import DataSettings, load_corpus
 

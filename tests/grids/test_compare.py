@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import bertkit
 from bertkit.cli.app import app
 from bertkit.errors import BertkitError, CheckpointError, DataError
-from bertkit.grids.comparison_table import comparison_table
+from bertkit.grids.table import comparison_table
 from bertkit.inference.outcomes import Outcome, outcome_of
 
 

@@ -341,7 +341,7 @@ def test_each_gpu_gets_a_worker_of_its_own(grid, tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
     with pytest.raises(TrainingError, match="2 runs have not ended; repeat the command"):
         grid(seeds=2, overrides={"placement.device": "auto"})
-    command = ["-P", "-m", "bertkit.grids.worker", str(tmp_path / "out")]
+    command = ["-P", "-m", "bertkit.grids.workers", str(tmp_path / "out")]
     assert started == [(command, "4"), (command, "7")]
 
 

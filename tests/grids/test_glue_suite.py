@@ -14,9 +14,9 @@ import torch
 from safetensors.torch import load_file
 
 from bertkit.errors import BertkitError, OutputError, RecipeError
+from bertkit.grids.glue import finetune_glue, glue_table, glue_tasks
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.finetune import with_absolute_paths
-from bertkit.training.glue_suite import finetune_glue, glue_table, glue_tasks
 
 ALL = ["cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb", "wnli"]
 # The names that gluebenchmark.com asks for.
