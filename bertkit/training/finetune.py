@@ -24,6 +24,7 @@ from bertkit.placement.collective import failing_together
 from bertkit.progress import is_score, say
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.tuning import config_changes
+from bertkit.sharing.run_facts import finetuned_card
 from bertkit.tasks.base import Task
 from bertkit.tasks.construction import task_of_recipe
 from bertkit.tasks.folds import load_splits
@@ -32,7 +33,6 @@ from bertkit.tasks.shared_encoding import encode_once
 from bertkit.tasks.splits import ColumnsOf, FineTuningData, Split, is_scored
 from bertkit.training.arguments import check_schedule
 from bertkit.training.callbacks import check_callbacks, check_early_stopping
-from bertkit.training.card import finetuned_card
 from bertkit.training.checkpoint_selection import best_checkpoint_arguments, comparison_arguments, early_stopping
 from bertkit.training.class_weights import check_class_weights, check_label_smoothing, weighted_loss
 from bertkit.training.cpu import cpu_speed_ups
@@ -114,9 +114,10 @@ def finetune(
         say(f"warning: {outcome.collapse} on the validation set; {_AGAINST_COLLAPSE}")
         run.record.collapse = outcome.collapse
     metrics = _score_and_predict_the_rest(task, run, trainer, splits, prepared.features, evaluation)
-    return run.finish(
-        trainer, finetuned_card(task, splits, run.recipe, config, metrics, run.record, card_note), outcome
+    card = finetuned_card(
+        task, splits, run.recipe, config, metrics, run.record.truncation, run.record.collapse, card_note
     )
+    return run.finish(trainer, card, outcome)
 
 
 def finetuning_recipe(

@@ -25,10 +25,10 @@ from bertkit.progress import METRIC_NAMES, Bar, counted, say
 from bertkit.recipe.distillation import distillation_settings
 from bertkit.recipe.load import Recipe
 from bertkit.sharing.card_facts import CardFacts
+from bertkit.sharing.run_facts import about_checkpoint, about_teacher, base_model
 from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus, curve_facts, load_corpus
 from bertkit.training.arguments import schedule_in_steps
 from bertkit.training.callbacks import check_callbacks, check_early_stopping
-from bertkit.training.card import about_checkpoint, about_teacher, base_model
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.placements import trainer_class
 from bertkit.training.pretraining.distillation import DistilledPretrainingTrainer

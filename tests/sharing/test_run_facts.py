@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from bertkit import BertConfig
+from bertkit.sharing.run_facts import base_model, finetuned_card
 from bertkit.tasks.construction import task_of_recipe
 from bertkit.tasks.registry import load_recipe
-from bertkit.training.card import base_model, finetuned_card
 
 
 def card(name, **overrides):
     recipe = load_recipe(name, {key.replace("__", "."): value for key, value in overrides.items()})
-    record = SimpleNamespace(truncation={}, collapse=None)
     config = BertConfig(vocab_size=9, hidden_size=4, num_hidden_layers=1, num_attention_heads=1, intermediate_size=4)
-    return finetuned_card(task_of_recipe(recipe), {}, recipe, config, {}, record, "")
+    return finetuned_card(task_of_recipe(recipe), {}, recipe, config, {}, {}, None, "")
 
 
 def test_lora_is_described_with_rank_scale_and_layers():

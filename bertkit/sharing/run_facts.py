@@ -1,7 +1,8 @@
-"""Facts of the model card of a fine-tuned checkpoint, and what all cards say about checkpoint and teacher."""
+"""Facts of the model card of a fine-tuned checkpoint, and what the cards of all runs say of checkpoint and teacher."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from transformers import PreTrainedConfig
@@ -12,12 +13,11 @@ from bertkit.recipe.distillation import distillation_settings
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.tuning import KEEP, LORA, LoraSettings
 from bertkit.sharing.card_facts import CardFacts
+from bertkit.sharing.kinds import shared
 from bertkit.sharing.markdown import code, escape
 from bertkit.sharing.model_card import without_paths
 from bertkit.tasks.base import Task
-from bertkit.tasks.splits import Split
-from bertkit.training.distillation.teaching import teaches
-from bertkit.training.run_directory import RunRecord
+from bertkit.tasks.splits import Split, Truncation
 
 
 def finetuned_card(
@@ -26,7 +26,8 @@ def finetuned_card(
     recipe: Recipe,
     config: PreTrainedConfig,
     metrics: dict[str, float],
-    record: RunRecord,
+    truncation: Mapping[str, Truncation],
+    collapse: str | None,
     note: str,
 ) -> CardFacts:
     """Returns the facts that the model card of a fine-tuning shows.
@@ -37,7 +38,8 @@ def finetuned_card(
         recipe: recipe of the run.
         config: configuration of the fine-tuned model.
         metrics: results on held-out data, ``eval_…``.
-        record: facts of the run.
+        truncation: what was cut of each split.
+        collapse: description of predictions that are all the same; None if they are not.
         note: a sentence for the top of the card.
     """
     source = recipe.model.get("name_or_path")
@@ -45,7 +47,7 @@ def finetuned_card(
     encoder = "BERT" if family in BERT else family
     suffixes = tuple(name.removeprefix("validation") for name in splits if name.startswith("validation_"))
     scores = [key for key in metrics if is_score(key) and not key.startswith("eval_loss")]
-    collapse = f"The model has collapsed: {escape(record.collapse)} on the validation set." if record.collapse else ""
+    warning = f"The model has collapsed: {escape(collapse)} on the validation set." if collapse else ""
     has_own_train_file = getattr(recipe.data, "train_file", None) is not None
     return CardFacts(
         title=f"{encoder} fine-tuned on {task.name}",
@@ -59,14 +61,12 @@ def finetuned_card(
         other_metrics=tuple(key for key in scores if key.endswith(suffixes)),
         recipe=recipe.to_dict(),
         seed=recipe.train["seed"],
-        truncation={
-            name: f"{cut}; {task.remedy}" if cut.examples else str(cut) for name, cut in record.truncation.items()
-        },
+        truncation={name: f"{cut}; {task.remedy}" if cut.examples else str(cut) for name, cut in truncation.items()},
         base_model=base_model(recipe),
         dataset=task.dataset,
         training_sets=() if task.dataset is None or has_own_train_file else task.dataset[:1],
         family=family,
-        note=" ".join(filter(None, (note, collapse))),
+        note=" ".join(filter(None, (note, warning))),
     )
 
 
@@ -81,7 +81,7 @@ def _about_training(task: Task, recipe: Recipe, encoder: str) -> list[str]:
             f"Trained with LoRA: adapters of {escape(str(lora))} of the encoder, and the weights above its layers. "
             "The adapters are merged into the weights, so the checkpoint loads without PEFT."
         )
-    if (windows := task.window_note) is not None:
+    if (windows := shared(task).window_note()) is not None:
         sentences.append(windows)
     return sentences
 
@@ -105,6 +105,6 @@ def base_model(recipe: Recipe) -> str | None:
 def about_teacher(recipe: Recipe) -> list[str]:
     """Returns the sentence in Markdown about the teacher of a run; none without one."""
     settings = distillation_settings(recipe.train)
-    if settings is None or not teaches(recipe):
+    if settings is None or not settings.weight:
         return []
     return [f"Distilled from {code(without_paths(settings.teacher))} with {settings}."]
