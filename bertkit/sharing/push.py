@@ -23,7 +23,7 @@ from bertkit.progress import without_library_bars
 from bertkit.recipe.hub import Form, HubSettings
 from bertkit.recipe.yaml_files import read_recipe_file, to_yaml
 from bertkit.sharing.card_facts import CardFacts
-from bertkit.sharing.card_metadata import check_card
+from bertkit.sharing.card_metadata import check_card, validate_card
 from bertkit.sharing.eval_results import EVAL_RESULTS, eval_results
 from bertkit.sharing.export import export_stock
 from bertkit.sharing.model_card import is_as_recorded, main_metric, model_card, recorded_facts, without_paths
@@ -133,6 +133,8 @@ def push(
         with disk_faults(Path(folder)):
             notes = _put_together(str(checkpoint), Path(folder), repo_id, settings, report)
         with hub_faults(repo_id, _command(checkpoint, repo_id, settings, space)):
+            if (card := Path(folder) / "README.md").is_file():
+                validate_card(card.read_text(encoding="utf-8"), f"{checkpoint}/README.md")
             _write_eval_results(Path(checkpoint), Path(folder))
             pushed = _upload(Path(folder), repo_id, settings, notes)
     if space is None:
@@ -268,7 +270,7 @@ def _write_card(source: Path, there: Path, facts: CardFacts | None) -> list[str]
         facts: facts of the card to push; ``None`` without a finished run.
 
     Raises:
-        CheckpointError: the user's card is not UTF-8, or its metadata are not valid.
+        CheckpointError: the user's card is not UTF-8, or `check_card` refuses it.
     """
     here = source / "README.md"
     try:

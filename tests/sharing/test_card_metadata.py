@@ -130,20 +130,8 @@ def with_result(value, **changes):
     [
         ("---\nlicense: [mit\n---\n", "the lines between --- at the top, are not valid: while parsing a flow sequence"),
         ("---\n- mit\n---\n", "are not valid: repo card metadata block should be a dict"),
-        (
-            edited(**{"model-index": [{"name": "x"}]}),
-            "model-index: expected a name and results with task, dataset and metrics, got some without 'results'",
-        ),
-        ("---\nlanguage: no\n---\n", "language: expected a text or a list of texts, in quotes, got False"),
-        (edited(license=3), "license: expected a text, in quotes, got 3"),
-        (edited(datasets=[{"id": "ada/set"}]), "datasets: expected a text or a list of texts, got [{'id': 'ada/set'}]"),
-        (edited(widget="Lovely."), "widget: expected a list of mappings, one for each example, got 'Lovely.'"),
-        (edited(widget=["Lovely."], pipeline_tag="sentence-similarity"), "widget: expected a list of mappings"),
-        (edited(widget=[{"txt": "Lovely."}]), "widget: expected text in every example, got {'txt': 'Lovely.'}"),
-        (
-            edited(widget=[{"text": "Where?"}], pipeline_tag="question-answering"),
-            "widget: expected text and context in every example",
-        ),
+        (edited(**{"model-index": [{"name": "x"}]}), "are not valid: Invalid `model_index` in metadata"),
+        (edited(**{"model-index": "x"}), "are not valid: Invalid `model_index` in metadata"),
         (with_result("much"), "model-index: accuracy: expected a finite number, got 'much'"),
         (with_result(True), "model-index: accuracy: expected a finite number, got True"),
         (with_result(float("nan")), "model-index: accuracy: expected a finite number, got nan"),
@@ -161,9 +149,12 @@ def test_a_card_that_is_wrong_is_refused_with_the_reason(card, message):
     assert "\n" not in str(caught.value)
 
 
-def test_all_faults_are_in_one_message():
-    with pytest.raises(CheckpointError, match=r"license: .*; tags: .*; widget: "):
-        check_card(edited(license=1, tags=2, widget=3), "README.md", None)
+def test_all_wrong_results_are_in_one_message():
+    results = metadata()["model-index"]
+    for metric in results[0]["results"][0]["metrics"]:
+        metric["value"] = 0.97
+    with pytest.raises(CheckpointError, match=r"accuracy is 0\.97, .*; model-index: pearsonr is 0\.97"):
+        check_card(edited(**{"model-index": results}), "README.md", FACTS)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +164,6 @@ def test_all_faults_are_in_one_message():
         with_result(0.97, split="test"),
         with_result(0.97, type="ada/other"),
         edited(license=["mit", "other"]),
-        edited(widget=[{"source_sentence": "Good.", "sentences": ["Fine."]}], pipeline_tag="sentence-similarity"),
     ],
 )
 def test_what_agrees_with_the_run_or_is_about_other_data_passes(card):

@@ -348,10 +348,6 @@ def test_a_card_that_was_edited_is_pushed_as_it_is(world, tmp_path):
     [
         ("license: m\xedt", "README.md: not UTF-8 at byte 14; convert it, then push again"),
         ("license: [mit", "README.md: its metadata, the lines between --- at the top, are not valid"),
-        (
-            "language: no",
-            "README.md: its metadata are not valid: language: expected a text or a list of texts, in quotes",
-        ),
     ],
 )
 def test_a_card_that_was_edited_wrongly_is_not_pushed(metadata, message, checkpoint, tmp_path):
@@ -361,6 +357,17 @@ def test_a_card_that_was_edited_wrongly_is_not_pushed(metadata, message, checkpo
     (run / "README.md").write_bytes(f"---\n{metadata}\n---\n\nMine.\n".encode("latin-1"))
     with pytest.raises(CheckpointError, match=re.escape(message)):
         push_module._put_together(str(run), folder, "ada/film", push_module.HubSettings())
+
+
+def test_a_card_that_the_hub_refuses_creates_no_repository(world, hub_models, tmp_path, monkeypatch):
+    run, hub = tmp_path / "run", world["hub"]
+    shutil.copytree(world["run"], run)
+    (run / "README.md").write_text("---\nlanguage: no\n---\n\nMine.\n")
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.endpoint)
+    monkeypatch.setenv("HF_TOKEN", hub_models.TOKEN)
+    with pytest.raises(CheckpointError, match=f'{run}/README.md: its metadata are not valid: "language" must be a str'):
+        bertkit.push(run, "ada/refused")
+    assert "ada/refused" not in hub.repositories
 
 
 @pytest.mark.slow
