@@ -48,7 +48,7 @@ def finished(out):
 
 
 def workers_of(process, engine):
-    sign = "ShardActor" if engine == "ray" else "bertkit.scaling.worker"
+    sign = "ShardActor" if engine == "ray" else "bertkit.scaling.processes"
     found = []
     for child in psutil.Process(process.pid).children(recursive=True):
         try:

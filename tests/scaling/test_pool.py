@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import pytest
 
 from bertkit.errors import DataError, PlacementError
 from bertkit.scaling.inputs import InputFile, Shard
 from bertkit.scaling.output import FileRecord, Finished
-from bertkit.scaling.pool import WorkerDiedError, answer, compute_shards
+from bertkit.scaling.pool import WorkerDiedError, compute_shards
 
 FILE = InputFile("x.csv", "x.csv", ".csv", "", 1, "")
 SHARDS = [Shard(FILE, number, 1, number) for number in range(12)]
@@ -34,13 +32,10 @@ class Fake:
                 self.log.append(shard.number)
             raise WorkerDiedError("by SIGKILL")
 
-        def work():
-            if shard.number == self.fails_at:
-                raise DataError("x.csv, line 9: no")
-            self.log.append(shard.number)
-            return asdict(record(shard.number))
-
-        return answer(work)
+        if shard.number == self.fails_at:
+            raise DataError("x.csv, line 9: no")
+        self.log.append(shard.number)
+        return record(shard.number)
 
     def end(self):
         self.log.append("ended")
