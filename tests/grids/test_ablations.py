@@ -114,7 +114,7 @@ def test_the_table_names_collapsed_runs_and_adjusted_p(width):
 
 
 @pytest.mark.slow
-def test_each_variant_is_pre_trained_and_fine_tuned_and_a_repetition_finds_all_done(tmp_path, data, corpus, quick):
+def test_each_variant_is_pre_trained_and_fine_tuned(tmp_path, data, corpus, quick):
     def run():
         return ablations(
             [corpus],
@@ -165,7 +165,7 @@ def test_each_variant_is_pre_trained_and_fine_tuned_and_a_repetition_finds_all_d
         run()
 
 
-def test_all_faults_are_told_at_once_and_nothing_is_written(tmp_path, corpus):
+def test_all_faults_are_told_at_once(tmp_path, corpus):
     with pytest.raises(RecipeError) as failure:
         ablations(
             [corpus],

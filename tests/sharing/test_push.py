@@ -20,6 +20,7 @@ import bertkit
 from bertkit.errors import CheckpointError, HubError, RecipeError
 from bertkit.files import write_json
 from bertkit.sharing import push as push_module
+from bertkit.sharing import push_files
 from bertkit.sharing.card_facts import CardFacts
 from bertkit.sharing.model_card import model_card, recorded_card
 from bertkit.tasks.registry import load_recipe
@@ -218,7 +219,7 @@ def test_the_report_is_pushed_unless_left_out(world):
 
 
 @pytest.mark.slow
-def test_a_fresh_process_downloads_it_and_predicts_the_same(world):
+def test_a_fresh_process_predicts_the_same(world):
     (there,) = world["process"](CALLS, [["predict", ["ada/film"], {"texts": TEXTS}]], "fresh")
     here = world["outcomes"]["predict"]
     assert [each["label"] for each in there] == [each["label"] for each in here]
@@ -243,7 +244,7 @@ def test_the_card_s_lines_work_without_bertkit(world):
             assert one == pytest.approx(other, abs=1e-5)
 
 
-def test_no_byte_that_is_pushed_tells_of_this_machine(world):
+def test_no_pushed_byte_tells_of_this_machine(world):
     traces = ["tell-tale-home", "tell-tale-folder", "tell-tale-host", "tell-tale-user", "hf_AVery"]
     traces += [str(Path.cwd()), str(Path(bertkit.__file__).parent)]
     repositories = world["hub"].repositories
@@ -321,7 +322,7 @@ def test_a_failed_export_names_the_command(world, monkeypatch):
     def refuse(checkpoint, folder):
         raise CheckpointError("the exported model is not equivalent")
 
-    monkeypatch.setattr(push_module, "export_stock", refuse)
+    monkeypatch.setattr(push_files, "export_stock", refuse)
     monkeypatch.setattr(push_module, "hub_faults", lambda repo_id, command: nullcontext())
     settings = push_module.HubSettings(license="mit", revision="v2")
     with pytest.raises(HubError) as caught:
@@ -338,16 +339,16 @@ def test_the_native_form_brings_its_code(world):
     assert json.loads(files["config.json"])["model_type"] == "bertkit"
 
 
-def test_what_was_pushed_is_not_left_on_the_disk(world):
+def test_nothing_is_left_on_the_disk(world):
     assert not list(world["temporary"].glob("bertkit-push-*"))
 
 
-def test_a_card_that_was_edited_is_pushed_as_it_is(world, tmp_path):
+def test_an_edited_card_is_pushed_as_it_is(world, tmp_path):
     run = world["run"]
     written = (run / "README.md").read_text()
     try:
         (run / "README.md").write_text(written + "\nMy own words.\n")
-        notes = push_module._put_together(str(run), tmp_path, "ada/film", push_module.HubSettings())
+        notes = push_files.put_together(str(run), tmp_path, "ada/film", push_module.HubSettings())
     finally:
         (run / "README.md").write_text(written)
     assert (tmp_path / "README.md").read_text().endswith("My own words.\n")
@@ -361,16 +362,16 @@ def test_a_card_that_was_edited_is_pushed_as_it_is(world, tmp_path):
         ("license: [mit", "README.md: its metadata, the lines between --- at the top, are not valid"),
     ],
 )
-def test_a_card_that_was_edited_wrongly_is_not_pushed(metadata, message, checkpoint, tmp_path):
+def test_a_wrongly_edited_card_is_not_pushed(metadata, message, checkpoint, tmp_path):
     run, folder = tmp_path / "run", tmp_path / "push"
     shutil.copytree(checkpoint, run)
     folder.mkdir()
     (run / "README.md").write_bytes(f"---\n{metadata}\n---\n\nMine.\n".encode("latin-1"))
     with pytest.raises(CheckpointError, match=re.escape(message)):
-        push_module._put_together(str(run), folder, "ada/film", push_module.HubSettings())
+        push_files.put_together(str(run), folder, "ada/film", push_module.HubSettings())
 
 
-def test_a_card_that_the_hub_refuses_creates_no_repository(world, push_here, tmp_path):
+def test_a_refused_card_creates_no_repository(world, push_here, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(world["run"], run)
     (run / "README.md").write_text("---\nlanguage: no\n---\n\nMine.\n")
@@ -379,7 +380,7 @@ def test_a_card_that_the_hub_refuses_creates_no_repository(world, push_here, tmp
     assert "ada/refused" not in world["hub"].repositories
 
 
-def test_a_benchmark_s_score_goes_with_the_next_checkpoint(world, push_here, tmp_path):
+def test_a_benchmark_score_goes_with_the_next_checkpoint(world, push_here, tmp_path):
     run, record = tmp_path / "scored", json.loads((world["run"] / "run.json").read_text())
     shutil.copytree(world["run"], run)
     recipe = yaml.safe_load(record["card"]["recipe"])
@@ -420,7 +421,7 @@ def facts_of_pretraining(blocks):
     )
 
 
-def test_the_card_of_pre_training_gets_licence_language_and_address(checkpoint, tmp_path):
+def test_the_card_of_pre_training_is_complete(checkpoint, tmp_path):
     run, folder = tmp_path / "run", tmp_path / "push"
     shutil.copytree(checkpoint, run)
     folder.mkdir()
@@ -430,7 +431,7 @@ def test_the_card_of_pre_training_gets_licence_language_and_address(checkpoint, 
     write_json(run / "run.json", {"finished": True, **recorded_card(facts)})
     (run / "README.md").write_text(model_card(facts))
     settings = push_module.HubSettings(license="mit", language=["en"])
-    assert not [note for note in push_module._put_together(str(run), folder, "ada/film", settings) if "card" in note]
+    assert not [note for note in push_files.put_together(str(run), folder, "ada/film", settings) if "card" in note]
     card = (folder / "README.md").read_bytes()
     assert (metadata(card)["license"], metadata(card)["language"]) == ("mit", ["en"])
     assert b"PATH_OR_HUB_ID" not in card
@@ -442,16 +443,16 @@ def test_a_benchmark_for_pre_training_is_refused(tmp_path):
     facts = facts_of_pretraining({**blocks, "hub": {**blocks["hub"], "benchmark_task": "dev"}})
     write_json(tmp_path / "run.json", {"finished": True, "main_metric": None, **recorded_card(facts)})
     with pytest.raises(HubError, match=r"hub\.benchmark_task: dev: the run has no main score"):
-        push_module._write_eval_results(tmp_path, tmp_path)
+        push_files.write_eval_results(tmp_path, tmp_path)
 
 
 def test_a_checkpoint_of_no_run_has_no_card(checkpoint, tmp_path):
-    (note,) = push_module._put_together(str(checkpoint), tmp_path, "ada/film", push_module.HubSettings())
+    (note,) = push_files.put_together(str(checkpoint), tmp_path, "ada/film", push_module.HubSettings())
     assert note.startswith(f"no model card: {checkpoint} contains no finished run")
     assert not (tmp_path / "README.md").exists()
 
 
-def test_without_a_login_it_says_how_to_log_in(monkeypatch, checkpoint):
+def test_without_a_login_it_says_how(monkeypatch, checkpoint):
     monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
     with pytest.raises(HubError, match=r"ada/x: you are not logged in; run `hf auth login`, or set HF_TOKEN\nNo local"):
         bertkit.push(checkpoint, "ada/x")
@@ -473,7 +474,7 @@ def test_wrong_arguments_are_refused(name, options, message, checkpoint):
         bertkit.push(checkpoint, name, **options)
 
 
-def test_a_space_shows_the_page_of_the_pushed_checkpoint(world):
+def test_a_space_shows_the_checkpoint_s_page(world):
     assert world["outcomes"]["space"]["done"].splitlines()[1].endswith("/spaces/ada/try-film")
     files = pushed(world, "spaces/ada/try-film")
     assert sorted(files) == ["README.md", "app.py", "requirements.txt"]

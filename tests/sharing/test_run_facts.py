@@ -41,7 +41,7 @@ def test_a_distilled_model_names_its_teacher():
     )
 
 
-def test_a_folder_is_no_base_model_even_if_it_was_removed_during_the_run(tmp_path, monkeypatch):
+def test_a_folder_is_no_base_model(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bert").mkdir()
 
@@ -64,5 +64,5 @@ def test_a_folder_is_no_base_model_even_if_it_was_removed_during_the_run(tmp_pat
         ("finetune/classification", {"data__train_file": "mine.csv"}, ()),
     ],
 )
-def test_only_data_of_the_hub_that_were_trained_on_are_linked(name, overrides, expected):
+def test_only_training_data_of_the_hub_are_linked(name, overrides, expected):
     assert card(name, **overrides).training_sets == expected
