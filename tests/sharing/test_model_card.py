@@ -178,15 +178,6 @@ def test_a_card_of_another_version_is_known_too(tmp_path, monkeypatch):
     assert is_as_recorded(tmp_path, written)
 
 
-def test_an_early_record_is_read_with_recipe_yaml(tmp_path):
-    recipe = load_recipe("bert-mini")
-    facts = dataclasses.replace(FACTS, recipe=recipe.to_dict())
-    (tmp_path / "run.json").write_text(json.dumps({"card": dataclasses.asdict(facts)}))
-    recipe.save(tmp_path / "recipe.yaml", "Resolved from bert-mini")
-    assert recorded_facts(tmp_path) == facts
-    assert is_as_recorded(tmp_path, model_card(facts))
-
-
 def test_without_a_run_there_are_no_facts(tmp_path):
     assert recorded_facts(tmp_path / "nowhere") is None
     assert not is_as_recorded(tmp_path, "mine")
