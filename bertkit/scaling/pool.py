@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from bertkit.errors import PlacementError
@@ -51,7 +51,7 @@ class Done(NamedTuple):
 
 def compute_shards(
     make: Callable[[int], Worker], count: int, shards: Sequence[Shard], finished: FindFinished
-) -> Iterator[Done]:
+) -> Generator[Done]:
     """Yields each shard when a worker has finished it, in the order in which they end.
 
     Args:
