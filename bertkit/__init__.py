@@ -44,7 +44,7 @@ _PUBLIC = {
     "export": "bertkit.sharing.export:export",
     "find_recipe": "bertkit.recipe.find:find_recipe",
     "finetune": "bertkit.run.finetune:finetune",
-    "finetune_glue": "bertkit.run.glue_suite:finetune_glue",
+    "finetune_glue": "bertkit.grids.glue:finetune_glue",
     "finetune_glue_grid": "bertkit.grids.glue:finetune_glue_grid",
     "finetune_grid": "bertkit.grids.grid:finetune_grid",
     "list_recipes": "bertkit.recipe.find:list_recipes",

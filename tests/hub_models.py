@@ -15,6 +15,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+import yaml
 from loopback_server import Handler, LoopbackServer
 
 TOKEN = "hf_AVerySecretTokenOfAda"
@@ -59,8 +60,7 @@ class _Handler(Handler):
             case ["api", "repos", "create"]:
                 self._create(json.loads(self._body()))
             case ["api", "validate-yaml"]:
-                self._body()
-                self._send_json({"errors": [], "warnings": []})
+                self._validate(json.loads(self._body())["content"])
             case ["api", "whoami-v2"]:
                 if self._may_write():
                     self._send_json({"name": USER, "type": "user", "orgs": []})
@@ -82,6 +82,14 @@ class _Handler(Handler):
                 self._resolve(f"{owner}/{name}", revision, "/".join(path))
             case _:
                 self._refuse(404, "EntryNotFound")
+
+    def _validate(self, card: str) -> None:
+        """Refuses a language that is no text, as the Hub does."""
+        language = yaml.safe_load(card.split("---\n")[1]).get("language", "en") if card.startswith("---") else "en"
+        if all(isinstance(each, str) for each in (language if isinstance(language, list) else [language])):
+            self._send_json({"errors": [], "warnings": []})
+        else:
+            self._send(b'"language" must be a string', 400, {"Content-Type": "text/plain"})
 
     # ---- writing --------------------------------------------------------------------------------------------------
 

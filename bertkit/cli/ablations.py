@@ -53,7 +53,7 @@ def ablations(
     json: options.AsJson = False,
 ) -> None:
     """Pre-train BERT, BERT without NSP and a left-to-right model alike, and compare them on GLUE tasks (BERT §5.1)."""
-    from bertkit.grids.ablations_table import ablations_table
+    from bertkit.grids.table import ablations_table
 
     results = bertkit.ablations(
         [*(corpus or []), *(more or [])],

@@ -30,7 +30,7 @@ def compare(
     json: options.AsJson = False,
 ) -> None:
     """Compare predictions on the same examples: is the difference real?"""
-    from bertkit.grids.comparison_table import comparison_table
+    from bertkit.grids.table import comparison_table
 
     results = bertkit.compare(*systems, metric=metric)
     print_text(dumps(asdict(results), default=str) if json else comparison_table(results))

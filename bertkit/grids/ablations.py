@@ -10,17 +10,17 @@ from typing import Any
 
 from bertkit.errors import BertkitError, DataError, OutputError, RecipeError, did_you_mean, listed
 from bertkit.files import remove_unfinished, write_json, write_whole
-from bertkit.grids.ablations_table import ablations_csv
 from bertkit.grids.compare import compare
+from bertkit.grids.glue import FAMILY, check_tasks, glue_tasks
 from bertkit.grids.grid import finetune_grid, given
 from bertkit.grids.results import COLLAPSED, GridResults, SettingResult
+from bertkit.grids.table import ablations_csv
 from bertkit.grids.workers import grid_lock
 from bertkit.metrics.statistics import Test, adjusted
 from bertkit.progress import counted, say
 from bertkit.recipe.find import list_recipes
 from bertkit.recipe.load import Recipe
 from bertkit.run.directory import check_place, check_repeated_run, contents, is_finished, recorded
-from bertkit.run.glue_suite import FAMILY, glue_tasks
 from bertkit.run.pretrain import pretrain
 from bertkit.tasks.construction import task_of_recipe
 from bertkit.tasks.folds import load_splits
@@ -157,8 +157,7 @@ def _checked(
     collect(_check_folder, folder)
     if seeds < 1:
         faults.append(f"seeds: {seeds} is not at least 1")
-    if not tasks or len(set(tasks)) < len(tasks):
-        faults.append(f"tasks: expected one or more of {', '.join(glue_tasks())}, each once; got {list(tasks)}")
+    collect(check_tasks, tasks)
     values = {**(collect(_size, size) or {}), **(overrides or {})}
     for variant in VARIANTS:
         known = len(faults)

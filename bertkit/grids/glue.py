@@ -1,24 +1,68 @@
-"""Grids of several GLUE tasks, with a table of mean scores and the zip file for the leaderboard from the best runs."""
+"""Fine-tuning on several GLUE tasks, one run or one grid each: scores, and the zip file for gluebenchmark.com."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import gc
+import io
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import Any, TypeVar
+
+from transformers import TrainerCallback
 
 from bertkit.errors import BertkitError, OutputError, RecipeError, listed
-from bertkit.files import remove_unfinished, write_json
-from bertkit.grids.definition import GRID_FILE, Definition
-from bertkit.grids.grid import Prepared, given, prepare, run
+from bertkit.files import remove_unfinished, write_json, write_whole
+from bertkit.grids.cells import main_score, metrics_of
+from bertkit.grids.definition import GRID_FILE, RUNS
+from bertkit.grids.grid import given, prepare, run
 from bertkit.grids.results import BEST, GridResults
-from bertkit.grids.table import aligned, notes
+from bertkit.grids.table import aligned, failures, notes
 from bertkit.grids.values import Given, label
 from bertkit.grids.workers import grid_lock
-from bertkit.run.directory import contents
-from bertkit.run.glue_suite import FAMILY, RESULTS, SUBMISSION, glue_tasks, submission_files, write_submission
+from bertkit.placement.resolve import check_processes, is_main_process
+from bertkit.progress import counted, say
+from bertkit.recipe.find import list_recipes
+from bertkit.recipe.load import Recipe
+from bertkit.run.directory import check_place, check_repeated_run, contents, is_finished, recorded
+from bertkit.run.finetune import finetune, with_absolute_paths
+from bertkit.run.scope import writes_run
+from bertkit.run.tracking.tracking import run_group
+from bertkit.tasks.classification.glue import GlueTask
+from bertkit.tasks.construction import task_of_recipe
+from bertkit.tasks.folds import load_splits
 from bertkit.tasks.registry import load_recipe
+from bertkit.training.callbacks import check_callbacks
+
+RESULTS, SUBMISSION = "glue_results.json", "glue_submission.zip"
+FAMILY = "finetune/glue/"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class GlueResults:
+    """Results of `finetune_glue`, also written to ``glue_results.json``.
+
+    Attributes:
+        output_dir: folder with a run directory for each task.
+        tasks: task → its scores on dev, ``eval_…``, in [0, 1], correlations in [-1, 1].
+        scores: task → its main metric in percent, averaged over both dev sets for MNLI.
+        average: mean of ``scores``.
+        submission: the zip file for the leaderboard; ``None`` if no task had a test set.
+        missing: files that the leaderboard requires and no task has written.
+        collapsed: task → description of its predictions on dev, if they are all the same; see `bertkit.training.Run`.
+    """
+
+    output_dir: Path
+    tasks: dict[str, dict[str, float]]
+    scores: dict[str, float]
+    average: float
+    submission: Path | None
+    missing: tuple[str, ...]
+    collapsed: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -43,6 +87,59 @@ class GlueGridResults:
     def failed(self) -> dict[str, str]:
         """Returns the errors of the failed runs by name."""
         return {f"{task}/{name}": error for task, each in self.tasks.items() for name, error in each.failed.items()}
+
+
+def glue_tasks() -> list[str]:
+    """Returns the names of the tasks that have a recipe."""
+    return [name.removeprefix(FAMILY) for name in list_recipes() if name.startswith(FAMILY)]
+
+
+@writes_run
+def finetune_glue(
+    tasks: Sequence[str],
+    *,
+    output_dir: str | Path,
+    model: str | None = None,
+    data_dir: str | Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    callbacks: Sequence[TrainerCallback] = (),
+) -> GlueResults:
+    """Fine-tunes the same checkpoint on several GLUE tasks separately (BERT §4.1).
+
+    Tasks that an earlier call has finished in ``output_dir`` are not run again, and interrupted ones are resumed, so a
+    call can be repeated until all tasks are finished.
+
+    Args:
+        tasks: names of recipes in ``finetune/glue/``.
+        output_dir: output folder for a run directory per task, ``glue_results.json`` and ``glue_submission.zip``.
+        model, data_dir, overrides, callbacks: as in `finetune`; the same for every task.
+
+    Raises:
+        BertkitError: an argument, recipe or data set is invalid for any of the tasks; then nothing has been trained.
+    """
+    check_callbacks(callbacks)
+    check_tasks(tasks)
+    output_dir = Path(output_dir)
+    values = given(overrides, model, data_dir)
+    recipes = {name: with_absolute_paths(load_recipe(FAMILY + name, values)) for name in tasks}
+    for recipe in recipes.values():
+        check_processes(recipe.placement)
+    _check_folder(output_dir)
+    _for_each(tasks, lambda name: _check_run(recipes[name], output_dir / name))
+    for number, (name, recipe) in enumerate(recipes.items(), start=1):
+        folder = output_dir / name
+        if is_finished(folder):
+            say(f"{number}/{len(recipes)} {name}: already finished; {folder}")
+            continue
+        say(f"{number}/{len(recipes)} {name}")
+        with run_group(output_dir):
+            finetune(recipe, output_dir=folder, resume=(folder / "recipe.yaml").is_file(), callbacks=callbacks)
+        gc.collect()  # a trainer and its model refer to each other
+    results = _scored(recipes, output_dir)
+    if is_main_process():
+        written = ("tasks", "scores", "average", "collapsed")
+        _write(_runs(recipes, output_dir), output_dir, {name: getattr(results, name) for name in written})
+    return results
 
 
 def finetune_glue_grid(
@@ -70,53 +167,146 @@ def finetune_glue_grid(
     Raises:
         BertkitError: an argument, recipe or data set is invalid for any of the tasks; then nothing has been trained.
     """
+    check_tasks(tasks)
+    folder = Path(output_dir)
+    _check_folder(folder, GRID_FILE, RUNS)
+    values = given(overrides, model, data_dir)
+    prepared = _for_each(
+        tasks, lambda name: prepare(FAMILY + name, folder / name, grid, search, trials, seeds, folds, values)
+    )
+    grids = {name: run(*each, folder / name, worker) for name, each in prepared.items()}
+    means = [100 * row.mean for each in grids.values() if (row := each.best_setting) and row.mean is not None]
+    places = [folder / name / BEST for name, each in grids.items() if each.best is not None]
+    runs = {place: load_recipe(place / "recipe.yaml") for place in places}
+    average = mean(means) if len(means) == len(grids) else None
+    results = GlueGridResults(folder, grids, average, *_submission(runs, folder))
+    with grid_lock(folder):
+        _write(runs, folder, asdict(results))
+    return results
+
+
+def check_tasks(tasks: Sequence[str]) -> None:
+    """Checks that there are tasks, and each once.
+
+    Raises:
+        RecipeError: there are none, or one is named twice.
+    """
     if not tasks or len(set(tasks)) < len(tasks):
         raise RecipeError(f"tasks: expected one or more of {', '.join(glue_tasks())}, each once; got {list(tasks)}")
-    folder = Path(output_dir)
-    others = [name for name in contents(folder) if name not in (*glue_tasks(), RESULTS, SUBMISSION, GRID_FILE, "runs")]
+
+
+def _check_folder(folder: Path, *more: str) -> None:
+    """Checks that a folder has nothing but tasks, results and the entries ``more``.
+
+    Raises:
+        OutputError: it has, or it cannot be a folder.
+    """
+    check_place(folder)
+    others = [name for name in contents(folder) if name not in (*glue_tasks(), RESULTS, SUBMISSION, *more)]
     if others:
         raise OutputError(
             f"--output-dir {folder}: contains {', '.join(others[:3])}, which is not a task; give another folder"
         )
-    values = given(overrides, model, data_dir)
-    prepared: dict[str, tuple[Definition, Prepared]] = {}
-    faults: list[str] = []
+
+
+def _for_each(tasks: Sequence[str], prepare_task: Callable[[str], T]) -> dict[str, T]:
+    """Calls a function with the name of each task, and returns its results by task.
+
+    Raises:
+        RecipeError: it has failed for some of the tasks; the message has the errors of all.
+    """
+    results, faults = {}, []
     for name in tasks:
         try:
-            prepared[name] = prepare(FAMILY + name, folder / name, grid, search, trials, seeds, folds, values)
+            results[name] = prepare_task(name)
         except BertkitError as error:
             faults.append(f"{name}: {error}")
     if faults:
-        raise RecipeError(listed(faults))
-    found = {name: run(*each, folder / name, worker) for name, each in prepared.items()}
-    return _conclude(found, folder)
-
-
-def _conclude(found: dict[str, GridResults], folder: Path) -> GlueGridResults:
-    best = {name: each for name, each in found.items() if each.best is not None}
-    means = [
-        100 * row.mean
-        for each in best.values()
-        for row in each.settings
-        if row.name == each.best and row.mean is not None
-    ]
-    files, missing = submission_files(
-        {name: (load_recipe(folder / name / BEST / "recipe.yaml"), folder / name / BEST) for name in best}
-    )
-    average = mean(means) if len(means) == len(found) else None
-    results = GlueGridResults(folder, found, average, folder / SUBMISSION if files else None, missing)
-    with grid_lock(folder):
-        remove_unfinished(folder)
-        write_submission(files, folder)
-        write_json(folder / RESULTS, asdict(results), default=str)
+        hint = f"\nthe other tasks have no faults: --task {','.join(results)}" if results else ""
+        raise RecipeError(listed(faults) + hint)
     return results
+
+
+def _check_run(recipe: Recipe, folder: Path) -> None:
+    """Checks the folder of a run, and reads its data unless it is finished."""
+    check_repeated_run(recipe, folder)
+    if not is_finished(folder):
+        load_splits(task_of_recipe(recipe))
+
+
+def _runs(recipes: Mapping[str, Recipe], output_dir: Path) -> dict[Path, Recipe]:
+    return {output_dir / name: recipe for name, recipe in recipes.items()}
+
+
+def _scored(recipes: Mapping[str, Recipe], output_dir: Path) -> GlueResults:
+    """Reads the scores of finished runs, which are in the folders of their tasks."""
+    metrics = {name: metrics_of(output_dir / name) for name in recipes}
+    tasks = {
+        name: {key: value for key, value in of_task.items() if not key.startswith("eval_loss")}
+        for name, of_task in metrics.items()
+    }
+    scores = {name: 100 * main_score(task_of_recipe(recipe), tasks[name]) for name, recipe in recipes.items()}
+    collapsed = {name: text for name in recipes if (text := recorded(output_dir / name).get("collapse"))}
+    submission, missing = _submission(_runs(recipes, output_dir), output_dir)
+    return GlueResults(output_dir, tasks, scores, mean(scores.values()), submission, missing, collapsed)
+
+
+# ---- the leaderboard ------------------------------------------------------------------------------------------------
+
+
+def _prediction_files(runs: Mapping[Path, Recipe]) -> dict[str, Path]:
+    """Returns name in the zip file → prediction file, for run directories with their recipes."""
+    files: dict[str, Path] = {}
+    for folder, recipe in runs.items():
+        task = task_of_recipe(recipe)
+        assert isinstance(task, GlueTask)
+        for split, file in task.task.submission.items():
+            path = folder / task.predictions_file(split)
+            if path.is_file():
+                files[file] = path
+    return files
+
+
+def _submission(runs: Mapping[Path, Recipe], output_dir: Path) -> tuple[Path | None, tuple[str, ...]]:
+    """Returns the path of the zip file, None without any files for it, and the names that the leaderboard lacks."""
+    files = _prediction_files(runs)
+    required = [file for name in glue_tasks() for file in load_recipe(FAMILY + name).task.submission.values()]
+    return output_dir / SUBMISSION if files else None, tuple(file for file in required if file not in files)
+
+
+def _write(runs: Mapping[Path, Recipe], output_dir: Path, results: Mapping[str, Any]) -> None:
+    """Writes ``glue_results.json``, and the zip file for the leaderboard if there are prediction files."""
+    remove_unfinished(output_dir)
+    if files := _prediction_files(runs):
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as bundle:
+            for file, path in files.items():
+                bundle.write(path, file)
+        write_whole(output_dir / SUBMISSION, packed.getvalue())
+    write_json(output_dir / RESULTS, results, default=str)
+
+
+# ---- tables ---------------------------------------------------------------------------------------------------------
+
+
+def glue_table(results: GlueResults) -> str:
+    """Formats the scores of all tasks as a table for a terminal."""
+    width = max(map(len, results.scores))
+    lines = []
+    for name, score in results.scores.items():
+        metrics = ", ".join(f"{key.removeprefix('eval_')} {value:.4f}" for key, value in results.tasks[name].items())
+        collapse = f", collapsed: {results.collapsed[name]}" if name in results.collapsed else ""
+        lines.append(f"{name:<{width}}  {score:5.1f}  {metrics}{collapse}")
+    number = len(results.scores)
+    lines.append(f"{'':<{width}}  {results.average:5.1f}  average of {counted(number, 'task')}, on dev")
+    return "\n".join([*lines, *_for_the_leaderboard(results, "")])
 
 
 def glue_grid_table(results: GlueGridResults) -> str:
     """Formats the best setting of each task as a table for a terminal."""
     rows = []
     for name, each in results.tasks.items():
-        row = next((row for row in each.settings if row.name == each.best), None)
+        row = each.best_setting
         if row is None or row.mean is None:
             rows.append((name, "-", "0", each.metric, "", "every run failed"))
             continue
@@ -131,10 +321,12 @@ def glue_grid_table(results: GlueGridResults) -> str:
         lines.append(
             f"{most} settings: the best one of each task is chosen on its validation set, so these scores are too high"
         )
-    if results.submission is not None:
-        lacks = f"; the leaderboard also requires {', '.join(results.missing)}" if results.missing else ""
-        lines.append(f"for the leaderboard, from the best runs: {results.submission}{lacks}")
-    lines += [f"failed: {name}: {error}" for name, error in results.failed.items()]
-    if results.failed:
-        lines.append(f"{len(results.failed)} runs failed; repeat the command to try them again")
-    return "\n".join(lines)
+    lines += _for_the_leaderboard(results, ", from the best runs")
+    return "\n".join([*lines, *failures(results.failed)])
+
+
+def _for_the_leaderboard(results: GlueResults | GlueGridResults, source: str) -> list[str]:
+    if results.submission is None:
+        return []
+    missing = f"; the leaderboard also requires {', '.join(results.missing)}" if results.missing else ""
+    return [f"for the leaderboard{source}: {results.submission}{missing}"]

@@ -16,8 +16,7 @@ from bertkit.grids.definition import GRID_FILE, RUNS, Definition, Setting, defin
 from bertkit.grids.results import GridResults, collect, write
 from bertkit.grids.search import check_optuna
 from bertkit.grids.values import Given, Range
-from bertkit.grids.worker import ENCODED
-from bertkit.grids.workers import grid_lock, source_of, work, work_on_gpus
+from bertkit.grids.workers import ENCODED, grid_lock, source_of, work, work_on_gpus
 from bertkit.json_text import dumps
 from bertkit.locks import FolderInUseError, RunLock
 from bertkit.placement.resolve import visible_gpus

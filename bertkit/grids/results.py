@@ -100,6 +100,11 @@ class GridResults:
     out_of_fold: Mapping[str, float] | None = None
 
     @property
+    def best_setting(self) -> SettingResult | None:
+        """Returns the row of the best setting."""
+        return next((row for row in self.settings if row.name == self.best), None)
+
+    @property
     def failed(self) -> dict[str, str]:
         """Returns the errors of the failed runs by name."""
         return {name: str(record["error"]) for name, record in self.runs.items() if "error" in record}
@@ -171,11 +176,10 @@ def limits(results: GridResults) -> list[str]:
         )
     if len(results.expected_best) > 1:
         notes.append(f"{folder}: {results.best} is {results.note}")
-    for row in results.settings:
-        if row.name == results.best and row.collapsed:
-            notes.append(
-                f"{folder}: {len(row.collapsed)} of {row.n} runs have collapsed: they predict the same for all examples"
-            )
+    if (row := results.best_setting) and row.collapsed:
+        notes.append(
+            f"{folder}: {len(row.collapsed)} of {row.n} runs have collapsed: they predict the same for all examples"
+        )
     return notes
 
 

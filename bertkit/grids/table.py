@@ -1,15 +1,27 @@
-"""Results of grids and comparisons as text for a terminal."""
+"""Results of grids, comparisons and ablations as text for a terminal."""
 
 from __future__ import annotations
 
+import csv
+import io
 import shutil
 from collections.abc import Mapping, Sequence
+from statistics import mean, stdev
+from typing import TYPE_CHECKING, Any
 
+from bertkit.errors import shown
 from bertkit.grids.results import BEST, COLLAPSED, OUT_OF_FOLD, GridResults, SettingResult
 from bertkit.grids.values import value_label
+from bertkit.inference.comparison import Comparison, Comparisons
+
+if TYPE_CHECKING:
+    from bertkit.grids.ablations import Ablations
+    from bertkit.metrics.statistics import Test
 
 _OPTIONAL = ("median", "min", "max", "95 % interval")  # left out from the front if the terminal is narrow
 _GAP = "  "
+_EXAMPLES = 3  # of each side of a comparison
+_OF_DIFFERENCE = "95 % interval of it"
 
 
 def grid_table(results: GridResults, width: int | None = None) -> str:
@@ -57,11 +69,13 @@ def _conclusion(results: GridResults) -> list[str]:
         lines.append(f"out-of-fold predictions: {results.output_dir / OUT_OF_FOLD}{shown}")
     if any(row.collapsed for row in results.settings):
         lines.append(f"collapsed: {COLLAPSED}")
-    for name, error in results.failed.items():
-        lines.append(f"failed: {name}: {error}")
-    if results.failed:
-        lines.append(f"{len(results.failed)} of {len(results.runs)} runs failed; repeat the command to try them again")
-    return lines
+    return [*lines, *failures(results.failed, f" of {len(results.runs)}")]
+
+
+def failures(failed: Mapping[str, str], of: str = "") -> list[str]:
+    """Formats the errors of failed runs, a line each, and their number."""
+    lines = [f"failed: {name}: {error}" for name, error in failed.items()]
+    return [*lines, f"{len(failed)}{of} runs failed; repeat the command to try them again"] if failed else []
 
 
 def _expected_best(scores: Sequence[float]) -> str:
@@ -129,3 +143,96 @@ def notes(row: SettingResult) -> str:
         (row.pruned, "pruned"),
     )
     return ", ".join(text for holds, text in facts if holds)
+
+
+# ---- comparisons -----------------------------------------------------------------------------------------------------
+
+
+def comparison_table(results: Comparisons) -> str:
+    """Formats comparisons: scores, the answers to both questions, agreement, and some examples."""
+    lines = [f"{results.metric} on {results.examples:,} examples"]
+    for comparison in results.comparisons:
+        lines += ["", *_comparison_lines(comparison, results.examples)]
+    return "\n".join([*lines, *(f"note: {note}" for note in results.notes)])
+
+
+def _comparison_lines(comparison: Comparison, examples: int) -> list[str]:
+    lines = [
+        f"A {_scores(comparison.scores_a)}  {comparison.a}",
+        f"B {_scores(comparison.scores_b)}  {comparison.b}",
+        *(sentence.replace("? ", "?\n  ", 1) for sentence in (comparison.models, comparison.settings)),
+    ]
+    counts = comparison.agreement
+    if counts is not None:
+        first = " of the first runs" if max(len(comparison.scores_a), len(comparison.scores_b)) > 1 else ""
+        lines += [
+            f"right{first}: both {counts.both}, only A {counts.only_a}, only B {counts.only_b}, neither "
+            f"{counts.neither}; same prediction: {counts.same} of {examples}",
+        ]
+    return [*lines, *_examples("A", comparison.only_a), *_examples("B", comparison.only_b)]
+
+
+def _scores(scores: Sequence[float | None]) -> str:
+    defined = [score for score in scores if score is not None]
+    if len(defined) < len(scores):
+        return "undefined"
+    return f"{mean(defined):.4f}" + (f" ± {stdev(defined):.4f} (n = {len(scores)})" if len(scores) > 1 else "")
+
+
+def _examples(side: str, rows: Sequence[dict[str, Any]]) -> list[str]:
+    return [
+        f"only {side} is right: {row['place']}, gold {shown(row['gold'])}, A {shown(row['a'])}, B {shown(row['b'])}"
+        for row in rows[:_EXAMPLES]
+    ]
+
+
+# ---- ablations -------------------------------------------------------------------------------------------------------
+
+
+def ablations_csv(results: Ablations) -> str:
+    """Formats the results as CSV, a row for each variant and task."""
+    text = io.StringIO()
+    names = ("variant", "task", "metric", "n", "mean", "sd", "low", "high", "difference", "difference_low")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*names, "difference_high", "p", "adjusted_p", "collapsed"])
+    for variant, of_variant in results.tasks.items():
+        for task, found in of_variant.items():
+            row, test = found.scores, found.difference
+            values = [test.difference, test.low, test.high, test.p, test.adjusted_p] if test else [None] * 5
+            scores = [row.n, row.mean, row.sd, row.low, row.high]
+            writer.writerow([variant, task, found.metric, *scores, *values, len(row.collapsed)])
+    return text.getvalue()
+
+
+def _p(test: Test) -> str:
+    text = test.p_text if test.adjusted_p is None else test.adjusted_text
+    return text.removeprefix("p ").removeprefix("= ")
+
+
+def ablations_table(results: Ablations, width: int | None = None) -> str:
+    """Formats the results for a terminal: a line for each variant and task, with the difference from the first.
+
+    Args:
+        results: results of the ablations.
+        width: columns of the terminal; None asks the terminal. Intervals that do not fit are left out.
+    """
+    first = next(iter(results.tasks))
+    rows = []
+    for variant, of_variant in results.tasks.items():
+        for task, found in of_variant.items():
+            row, test = found.scores, found.difference
+            spread = "" if row.sd is None else f" ± {row.sd:.4f}"
+            cells = {"variant": variant, "task": task, "metric": found.metric, "n": str(row.n)}
+            cells |= {
+                "mean ± sd": f"{row.mean:.4f}{spread}",
+                "95 % interval": "" if row.low is None else f"{row.low:.4f}–{row.high:.4f}",
+                f"− {first}": "" if test is None or test.difference is None else f"{test.difference:+.4f}",
+                _OF_DIFFERENCE: "" if test is None or test.low is None else f"{test.low:+.4f} to {test.high:+.4f}",
+                "p": "" if test is None else _p(test),
+                "notes": notes(row),
+            }
+            rows.append(cells)
+    columns = {name: column for name in rows[0] if any(column := [row[name] for row in rows])} if rows else {}
+    lines = fitted(columns, ("95 % interval", _OF_DIFFERENCE), width) if columns else []
+    lines += [f"note: {note}" for note in results.notes]
+    return "\n".join([*lines, *failures(results.failed)])

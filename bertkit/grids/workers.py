@@ -1,10 +1,14 @@
-"""Workers of a grid: each takes cells that no other has taken; with several GPUs one worker process per GPU."""
+"""Workers of a grid: each takes cells that no other has taken.
+
+With several GPUs there is one worker process per GPU, ``python -m bertkit.grids.workers FOLDER``.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,13 +16,17 @@ from pathlib import Path
 from typing import Protocol
 
 from bertkit.grids.cells import RECORDS, record_of, run_cell
-from bertkit.grids.definition import RUNS, Cell, Definition, Setting
+from bertkit.grids.definition import RUNS, Cell, Definition, Setting, read
 from bertkit.grids.search import Search
 from bertkit.grids.values import label
 from bertkit.locks import FolderInUseError, RunLock
-from bertkit.placement.launched import LAUNCHER, module_command
+from bertkit.placement.launched import LAUNCHER, end_with_launcher, module_command
+from bertkit.placement.resolve import environment_of_gpu
 from bertkit.progress import duration, say
+from bertkit.tasks.shared_encoding import sharing_encodings
 
+ENCODED = "encoded"
+"""Folder of the tokenized data of a grid."""
 _POLL = 1.0  # seconds between two looks at the cells of other workers
 _FOR_THE_LOCK = 60.0  # seconds; workers hold the lock of a grid for less than one
 
@@ -134,17 +142,10 @@ def _report(definition: Definition, folder: Path, cell: Cell, record: Mapping[st
 # ---- several GPUs ---------------------------------------------------------------------------------------------------
 
 
-def environments(gpus: int, environment: Mapping[str, str]) -> list[dict[str, str]]:
-    """Returns the environment of a worker process for each GPU that is visible to this process.
-
-    >>> [each["CUDA_VISIBLE_DEVICES"] for each in environments(2, {})]
-    ['0', '1']
-    >>> [each["CUDA_VISIBLE_DEVICES"] for each in environments(2, {"CUDA_VISIBLE_DEVICES": "3,5"})]
-    ['3', '5']
-    """
-    listed = environment.get("CUDA_VISIBLE_DEVICES", "")
-    names = listed.split(",")[:gpus] if listed else list(map(str, range(gpus)))
-    return [{**environment, "CUDA_VISIBLE_DEVICES": name.strip()} for name in names]
+def take_part(folder: Path) -> None:
+    """Runs cells of the grid in ``folder`` until it is complete; tokenized data are shared with other workers."""
+    with sharing_encodings(folder / ENCODED):
+        work(read(folder), folder)
 
 
 def work_on_gpus(folder: Path, gpus: int) -> None:
@@ -152,17 +153,26 @@ def work_on_gpus(folder: Path, gpus: int) -> None:
 
     The workers end with this process, however it ends.
     """
-    started = [
-        subprocess.Popen(module_command("bertkit.grids.worker", str(folder)), env=environment)
-        for environment in environments(gpus, {**os.environ, LAUNCHER: str(os.getpid())})
+    environment = {**os.environ, LAUNCHER: str(os.getpid())}
+    processes = [
+        subprocess.Popen(
+            module_command("bertkit.grids.workers", str(folder)),
+            env={**environment, **environment_of_gpu(number, gpus, os.environ)},
+        )
+        for number in range(gpus)
     ]
     try:
-        for number, process in enumerate(started):
+        for number, process in enumerate(processes):
             code = process.wait()
             if code:
                 say(f"warning: the worker of GPU {number} ended with code {code}; the others take its cells")
     finally:
-        for process in started:
+        for process in processes:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
                 process.wait()
+
+
+if __name__ == "__main__":
+    end_with_launcher()
+    take_part(Path(sys.argv[1]))

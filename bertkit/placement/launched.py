@@ -25,8 +25,8 @@ def module_command(module: str, *arguments: str) -> list[str]:
 
     ``-P`` keeps the working folder off its import path: there may be a ``torch.py`` or ``json.py`` of anyone's.
 
-    >>> module_command("bertkit.grids.worker", "grid")[1:]
-    ['-P', '-m', 'bertkit.grids.worker', 'grid']
+    >>> module_command("bertkit.grids.workers", "grid")[1:]
+    ['-P', '-m', 'bertkit.grids.workers', 'grid']
     """
     return [sys.executable, "-P", "-m", module, *arguments]
 

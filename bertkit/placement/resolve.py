@@ -7,6 +7,7 @@ the same in every placement, as ``per-device batch × gradient accumulation × p
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -285,6 +286,22 @@ def visible_gpus() -> int:
     import torch
 
     return torch.accelerator.device_count() if torch.accelerator.is_available() else 0
+
+
+def environment_of_gpu(number: int, gpus: int, environment: Mapping[str, str]) -> dict[str, str]:
+    """Returns the variable by which a worker process sees one of the GPUs that this process sees.
+
+    Args:
+        number: of the worker, from 0.
+        gpus: number of GPUs; the variable is left out if it is 0.
+        environment: variables of this process.
+
+    >>> environment_of_gpu(1, 2, {}), environment_of_gpu(3, 2, {"CUDA_VISIBLE_DEVICES": "4,5"})
+    ({'CUDA_VISIBLE_DEVICES': '1'}, {'CUDA_VISIBLE_DEVICES': '5'})
+    """
+    visible = environment.get("CUDA_VISIBLE_DEVICES", "")
+    names = visible.split(",") if visible else list(map(str, range(gpus)))
+    return {"CUDA_VISIBLE_DEVICES": names[number % len(names)].strip()} if gpus else {}
 
 
 def _strategy(settings: PlacementSettings) -> Literal["ddp", "fsdp"]:

@@ -28,10 +28,10 @@ from bertkit.recipe.distillation import has_teacher
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.paths import absolute, with_absolute_checkpoints
 from bertkit.recipe.tuning import config_changes
-from bertkit.run.card import finetuned_card
 from bertkit.run.directory import Run, RunRecord, plain
 from bertkit.run.in_progress import RunInProgress
 from bertkit.run.scope import writes_run
+from bertkit.sharing.run_facts import finetuned_card
 from bertkit.tasks.base import Task
 from bertkit.tasks.construction import task_of_recipe
 from bertkit.tasks.folds import load_splits
@@ -106,7 +106,8 @@ def finetune(
         say(f"warning: {outcome.collapse} on the validation set; {_AGAINST_COLLAPSE}")
         run.record.collapse = outcome.collapse
     metrics = _score_and_predict_the_rest(task, run, trainer, splits, prepared.features, evaluation)
-    card = finetuned_card(task, splits, run.recipe, trainer.model.config, metrics, run.record, card_note)
+    cut, collapse, config = run.record.truncation, run.record.collapse, trainer.model.config
+    card = finetuned_card(task, splits, run.recipe, config, metrics, cut, collapse, card_note)
     return run.finish(trainer, card, outcome)
 
 

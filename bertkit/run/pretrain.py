@@ -22,10 +22,10 @@ from bertkit.placement.resolve import check_processes
 from bertkit.progress import METRIC_NAMES, Bar, counted, say
 from bertkit.recipe.distillation import has_teacher
 from bertkit.recipe.load import Recipe
-from bertkit.run.card import pretrained_card
 from bertkit.run.directory import Run
 from bertkit.run.in_progress import RunInProgress
 from bertkit.run.scope import writes_run
+from bertkit.sharing.run_facts import pretrained_card
 from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus, curve_facts, load_corpus
 from bertkit.training.arguments import schedule_in_steps
 from bertkit.training.callbacks import check_callbacks, check_early_stopping
@@ -95,7 +95,7 @@ def pretrain(
     run, trainer, start = prepared.run, prepared.trainer, prepared.start
     command = "bertkit pretrain --recipe recipe.yaml --output-dir NEW"
     metrics = run.train(trainer, start.tokenizer, command, prepared.logits_per_sequence)
-    return run.finish(trainer, pretrained_card(run.recipe, run.record, metrics, start, card_note))
+    return run.finish(trainer, pretrained_card(run.recipe, run.record.data["corpus"], metrics, start, card_note))
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,6 @@ computing.py    the computation of one shard, the same for all engines
 tables.py       computed rows → the bytes of a JSON lines or Parquet file
 output.py       the output folder: finished shards, rejected rows, the record of the command
 pool.py         workers that take shards and are replaced when they die
-processes.py    workers that are processes of this machine; worker.py: what these run
+processes.py    workers that are processes of this machine
 ray_actors.py   workers that are actors of Ray
 """

@@ -31,7 +31,7 @@ _VECTOR = "embedding"
 
 @dataclass(frozen=True)
 class Job:
-    """Work of a command, as its workers receive it; made of values of JSON.
+    """Work of a command, as its workers receive it.
 
     Attributes:
         kind: ``predict`` or ``embed``.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -264,8 +264,8 @@ def _compute(job: Job, files: Sequence[InputFile], shards: Sequence[Shard], work
     what = "predicting" if job.kind == "predict" else "embedding"
     try:
         written = time.monotonic()
-        with Bar(what, "rows") as bar, _engine(job, workers, len(left)) as compute:
-            for each in compute(left) if left else ():
+        with Bar(what, "rows") as bar, _computing(job, workers, left) as computed:
+            for each in computed:
                 done += each.shard.rows
                 finished[each.shard] = each.finished
                 bar(done - before, total - before)
@@ -280,32 +280,30 @@ def _compute(job: Job, files: Sequence[InputFile], shards: Sequence[Shard], work
     return FolderResult(job.output, len(files), len(shards), len(left), total - rejected, rejected)
 
 
-Compute = Callable[[Sequence[Shard]], Iterator[Done]]
-
-
 @contextmanager
-def _engine(job: Job, workers: Workers, at_most: int) -> Iterator[Compute]:
-    """Yields the function that computes shards; there are no more workers than shards."""
-    if not at_most:
-        yield lambda shards: iter(())
-        return
-    if workers.engine == "ray":
-        with ray_workers(job, workers.ray_address, workers.workers) as (make, count):
-            yield lambda shards: compute_shards(make, min(count, at_most), shards, job.folder.finished)
-        return
-    gpus = visible_gpus()
-    count = min(workers.num_processes or gpus or 1, at_most)
-    if (workers.num_processes or gpus or 1) > 1:
+def _computing(job: Job, workers: Workers, shards: Sequence[Shard]) -> Iterator[Iterator[Done]]:
+    """Yields the shards as they are finished; there are no more workers than shards, and they end with the block."""
+    if not shards:
+        yield iter(())
+    elif workers.engine == "ray":
+        with (
+            ray_workers(job, workers.ray_address, workers.workers) as (make, count),
+            closing(compute_shards(make, min(count, len(shards)), shards, job.folder.finished)) as done,
+        ):
+            yield done
+    elif (count := workers.num_processes or visible_gpus() or 1) > 1:
 
         def make_process(number: int) -> Worker:
-            return ProcessWorker(job, number, gpus)
+            return ProcessWorker(job, number, visible_gpus())
 
-        yield lambda shards: compute_shards(make_process, count, shards, job.folder.finished)
-        return
-    yield lambda shards: _in_this_process(job, shards)
+        with closing(compute_shards(make_process, min(count, len(shards)), shards, job.folder.finished)) as done:
+            yield done
+    else:
+        with closing(_in_this_process(job, shards)) as done:
+            yield done
 
 
-def _in_this_process(job: Job, shards: Sequence[Shard]) -> Iterator[Done]:
+def _in_this_process(job: Job, shards: Sequence[Shard]) -> Generator[Done]:
     import torch
 
     threads = torch.get_num_threads()

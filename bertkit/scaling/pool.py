@@ -9,11 +9,10 @@ from __future__ import annotations
 import queue
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
-from bertkit import errors
-from bertkit.errors import BertkitError, PlacementError
+from bertkit.errors import PlacementError
 from bertkit.progress import say
 from bertkit.scaling.inputs import Shard
 from bertkit.scaling.output import Finished
@@ -31,11 +30,12 @@ class WorkerDiedError(Exception):
 class Worker(Protocol):
     """A process that has loaded the model."""
 
-    def compute(self, shard: Shard) -> dict[str, Any]:
-        """Computes a shard; returns the reply of `answer`.
+    def compute(self, shard: Shard) -> Finished:
+        """Computes a shard, and returns the record of its results.
 
         Raises:
             WorkerDiedError: the process has ended.
+            BertkitError: the shard cannot be computed.
         """
 
     def end(self) -> None:
@@ -49,25 +49,9 @@ class Done(NamedTuple):
     finished: Finished
 
 
-def answer(compute: Callable[[], Any]) -> dict[str, Any]:
-    """Calls a function and returns its result, or its error, as values of JSON for `result_of`."""
-    try:
-        return {"result": compute()}
-    except BertkitError as error:
-        return {"error": type(error).__name__, "message": str(error)}
-
-
-def result_of(reply: dict[str, Any]) -> Any:
-    """Returns the result in a reply of `answer`, or raises the error in it."""
-    if "error" in reply:
-        kind = getattr(errors, reply["error"], PlacementError)  # an error class of another module is raised as this
-        raise kind(reply["message"])
-    return reply["result"]
-
-
 def compute_shards(
     make: Callable[[int], Worker], count: int, shards: Sequence[Shard], finished: FindFinished
-) -> Iterator[Done]:
+) -> Generator[Done]:
     """Yields each shard when a worker has finished it, in the order in which they end.
 
     Args:
@@ -143,7 +127,7 @@ class _Pool:
                 return
         while (shard := self._waiting.get()) is not None:
             try:
-                finished = Finished.from_json(result_of(worker.compute(shard)))
+                finished = worker.compute(shard)
             except WorkerDiedError as error:
                 found = self._finished([shard])  # a worker may die after it has written the results
                 if shard in found:

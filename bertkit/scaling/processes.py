@@ -1,22 +1,28 @@
-"""Workers that are processes of this machine, each with a GPU of its own where there are any."""
+"""Workers that are processes of this machine, each with a GPU of its own where there are any.
+
+A process runs this module. It reads a job and loads its model, then computes one shard after another; objects are
+pickled, and each is answered by one: the result, or the error.
+"""
 
 from __future__ import annotations
 
-import json
 import os
+import pickle
 import signal
 import subprocess
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
-from typing import Any
+from typing import Any, BinaryIO
 
-from bertkit.json_text import dumps
+from bertkit.errors import BertkitError
 from bertkit.placement.launch import describe_signal
-from bertkit.placement.launched import LAUNCHER, module_command
-from bertkit.scaling.computing import Job
+from bertkit.placement.launched import LAUNCHER, end_with_launcher, module_command
+from bertkit.placement.resolve import environment_of_gpu
+from bertkit.scaling.computing import Computer, Job
 from bertkit.scaling.inputs import Shard
-from bertkit.scaling.pool import WorkerDiedError, result_of
+from bertkit.scaling.output import Finished
+from bertkit.scaling.pool import WorkerDiedError
 
 
 def worker_environment(number: int, gpus: int, threads: int, environment: Mapping[str, str]) -> dict[str, str]:
@@ -27,27 +33,18 @@ def worker_environment(number: int, gpus: int, threads: int, environment: Mappin
         gpus: number of GPUs visible to this process.
         threads: of a worker.
         environment: variables of this process.
-
-    >>> worker_environment(3, 2, 1, {"CUDA_VISIBLE_DEVICES": "4,5"})["CUDA_VISIBLE_DEVICES"]
-    '5'
     """
-    variables = {
+    return {
         "OMP_NUM_THREADS": str(threads),
         "RAYON_NUM_THREADS": str(threads),  # of the tokenizer
         "MKL_CBWR": environment.get("MKL_CBWR", "AUTO"),
         "TOKENIZERS_PARALLELISM": environment.get("TOKENIZERS_PARALLELISM", "true"),
+        **environment_of_gpu(number, gpus, environment),
     }
-    if gpus:
-        visible = environment.get("CUDA_VISIBLE_DEVICES", "")
-        names = visible.split(",") if visible else list(map(str, range(gpus)))
-        variables["CUDA_VISIBLE_DEVICES"] = names[number % len(names)].strip()
-    return variables
 
 
 class ProcessWorker:
-    """A process that runs `bertkit.scaling.worker`; it ends with this process, however this one ends.
-
-    Messages are lines of JSON: the job first, then one shard after another; each is answered by one line.
+    """A process that computes shards; it ends with this process, however this one ends.
 
     Args:
         job: what is computed.
@@ -60,14 +57,14 @@ class ProcessWorker:
 
     def __init__(self, job: Job, number: int, gpus: int):
         self._process = subprocess.Popen(
-            module_command("bertkit.scaling.worker"),
+            module_command("bertkit.scaling.processes"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, **worker_environment(number, gpus, job.threads, os.environ), LAUNCHER: str(os.getpid())},
             start_new_session=True,  # Ctrl-C arrives at this process only, which ends the workers
         )
         try:
-            result_of(self._ask(asdict(job)))
+            self._ask(job)
         except BaseException:
             self.end()
             raise
@@ -77,8 +74,9 @@ class ProcessWorker:
         """Returns the process id."""
         return self._process.pid
 
-    def compute(self, shard: Shard) -> dict[str, Any]:
-        return self._ask(asdict(shard))
+    def compute(self, shard: Shard) -> Finished:
+        finished: Finished = self._ask(shard)
+        return finished
 
     def end(self) -> None:
         with suppress(ProcessLookupError):
@@ -88,17 +86,48 @@ class ProcessWorker:
             with suppress(OSError, ValueError):  # what was not sent to the process
                 pipe.close()  # type: ignore[union-attr]
 
-    def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
+    def _ask(self, question: Job | Shard) -> Any:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
-            self._process.stdin.write(dumps(message).encode() + b"\n")
+            pickle.dump(question, self._process.stdin)
             self._process.stdin.flush()
-            line = self._process.stdout.readline()
-        except (BrokenPipeError, ValueError):
-            line = b""
-        if not line.endswith(b"\n"):
+            answer = pickle.load(self._process.stdout)
+        except (BrokenPipeError, ValueError, EOFError, pickle.UnpicklingError):
             code = self._process.wait()
-            raise WorkerDiedError(f"by {describe_signal(-code)}" if code < 0 else f"with exit code {code}")
-        reply: dict[str, Any] = json.loads(line)
-        return reply
+            died = f"by {describe_signal(-code)}" if code < 0 else f"with exit code {code}"
+            raise WorkerDiedError(died) from None
+        if isinstance(answer, BertkitError):
+            raise answer
+        return answer
+
+
+def serve(questions: BinaryIO, answers: BinaryIO) -> None:
+    """Answers a job, for which it loads the model, and then shards, until the input ends."""
+    job: Job = pickle.load(questions)
+    computers: list[Computer] = []
+    _answer(answers, lambda: computers.append(Computer(job)))
+    while True:
+        try:
+            shard: Shard = pickle.load(questions)
+        except EOFError:
+            return
+        _answer(answers, lambda shard=shard: computers[0].compute(shard))  # type: ignore[misc]
+
+
+def _answer(answers: BinaryIO, compute: Callable[[], Finished | None]) -> None:
+    answer: Finished | BertkitError | None
+    try:
+        answer = compute()
+    except BertkitError as error:
+        answer = error
+    answers.write(pickle.dumps(answer))
+
+
+if __name__ == "__main__":
+    end_with_launcher()
+    # What libraries print must not be mixed with the answers.
+    replies = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    serve(sys.stdin.buffer, replies)

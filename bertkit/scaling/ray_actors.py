@@ -10,29 +10,30 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
 from typing import Any
 
+from bertkit.errors import BertkitError
 from bertkit.placement.ray_cluster import connected, import_ray
 from bertkit.scaling.computing import Computer, Job
 from bertkit.scaling.inputs import Shard
-from bertkit.scaling.pool import Worker, WorkerDiedError, answer, result_of
+from bertkit.scaling.output import Finished
+from bertkit.scaling.pool import Worker, WorkerDiedError
 from bertkit.scaling.processes import worker_environment
 
 
 class ShardActor:
-    """Actor of Ray with a loaded model; replies as `bertkit.scaling.pool.answer`, since Ray wraps exceptions."""
+    """Actor of Ray with a loaded model."""
 
     def __init__(self) -> None:
         self._computers: list[Computer] = []
 
-    def load(self, described: dict[str, Any]) -> dict[str, Any]:
-        """Loads the model of a job."""
-        return answer(lambda: self._computers.append(Computer(Job(**described))))
+    def load(self, job: Job) -> None:
+        """Loads the model of a job; not done by ``__init__``, whose errors Ray reports as the death of the actor."""
+        self._computers.append(Computer(job))
 
-    def compute(self, described: dict[str, Any]) -> dict[str, Any]:
+    def compute(self, shard: Shard) -> Finished:
         """Computes a shard."""
-        return answer(lambda: asdict(self._computers[0].compute(Shard.from_json(described))))
+        return self._computers[0].compute(shard)
 
 
 class RayWorker:
@@ -51,25 +52,27 @@ class RayWorker:
         remote = self._ray.remote(max_restarts=0, runtime_env={"env_vars": variables}, **resources)
         self._actor = remote(ShardActor).remote()
         try:
-            result_of(self._reply(self._actor.load.remote(asdict(job))))
+            self._result(self._actor.load.remote(job))
         except BaseException:
             self.end()
             raise
 
-    def compute(self, shard: Shard) -> dict[str, Any]:
-        return self._reply(self._actor.compute.remote(asdict(shard)))
+    def compute(self, shard: Shard) -> Finished:
+        finished: Finished = self._result(self._actor.compute.remote(shard))
+        return finished
 
     def end(self) -> None:
         with suppress(Exception):  # the connection to Ray may be closed
             self._ray.kill(self._actor)
 
-    def _reply(self, reference: Any) -> dict[str, Any]:
+    def _result(self, reference: Any) -> Any:
         try:
-            reply: dict[str, Any] = self._ray.get(reference)
+            return self._ray.get(reference)
+        except self._ray.exceptions.RayTaskError as error:
+            raise error.cause if isinstance(error.cause, BertkitError) else error from None
         except self._ray.exceptions.RayActorError as error:
             reason = next((line.strip() for line in str(error).splitlines() if "SIGKILL" in line), "")
             raise WorkerDiedError(reason or "its process has ended") from error
-        return reply
 
 
 @contextmanager

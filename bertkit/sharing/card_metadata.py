@@ -6,12 +6,11 @@ The keys are those of the Hub (https://huggingface.co/docs/hub/model-cards).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from bertkit.errors import CheckpointError, shown
-from bertkit.recipe.hub import NEEDED_IN_WIDGET
 from bertkit.sharing.card_facts import CardFacts
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ _OF_HUB = {"pearson": "pearsonr"}
 _OF_HUB |= {f"overall_{name}": name for name in ("accuracy", "f1", "precision", "recall")}
 _KNOWN = {"accuracy", "f1", "precision", "recall", "matthews_correlation", "pearsonr", "spearmanr", "exact_match"}
 _KNOWN |= {"mae", "mse", "roc_auc"}
-_ONE, _MANY = ("license", "pipeline_tag", "library_name"), ("language", "tags", "datasets", "metrics", "base_model")
 
 
 def card_metadata(facts: CardFacts) -> str:
@@ -99,7 +97,7 @@ def _results(facts: CardFacts) -> list[EvalResult]:
 
 
 def check_card(card: str, name: str, facts: CardFacts | None) -> list[str]:
-    """Checks the metadata of a card that a user has written or edited, without network.
+    """Checks the metadata of a card that a user has written or edited, as far as that is possible without the Hub.
 
     Args:
         card: its text.
@@ -110,67 +108,53 @@ def check_card(card: str, name: str, facts: CardFacts | None) -> list[str]:
         Warnings.
 
     Raises:
-        CheckpointError: the metadata are no YAML, a value has the wrong type, or a result for the split that the run
-            was scored on is not the one that the run recorded; the message has all errors.
+        CheckpointError: the metadata are no YAML or have results of another form, or a result for the split that the
+            run was scored on is not the one that the run recorded; the message has all wrong results.
     """
     import yaml
-    from huggingface_hub import RepoCard
-    from huggingface_hub.repocard import REGEX_YAML_BLOCK
+    from huggingface_hub import ModelCard
 
-    if not REGEX_YAML_BLOCK.search(card):
+    if not has_metadata(card):
         return [f"{name} has no metadata (license, language, results) at its top"]
     try:
-        values: Mapping[str, Any] = RepoCard(card).data.to_dict()
-    except (yaml.YAMLError, ValueError, TypeError) as error:
+        results: list[EvalResult] = ModelCard(card).data.eval_results or []
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise CheckpointError(
             f"{name}: its metadata, the lines between --- at the top, are not valid: {reason}; correct them, or remove "
             "the file to push the generated card"
         ) from error
-    faults = [*_wrong_types(values), *_wrong_widget(values), *_wrong_results(values.get("model-index"), facts)]
-    if faults:
+    if faults := _wrong_results(results, facts):
         raise CheckpointError(f"{name}: its metadata are not valid: {'; '.join(faults)}. Correct them, then push again")
     return []
 
 
-def _wrong_types(values: Mapping[str, Any]) -> list[str]:
-    faults = []
-    for key in (*_ONE, *_MANY):
-        given = values.get(key)
-        parts = given if isinstance(given, list) and (key in _MANY or key == "license") else [given]
-        if given is not None and not all(isinstance(part, str) and part for part in parts):
-            wanted = "a text" if key in _ONE else "a text or a list of texts"
-            # YAML reads no, the code of Norwegian, as false
-            remedy = ", in quotes" if any(isinstance(part, bool | int | float) for part in parts) else ""
-            faults.append(f"{key}: expected {wanted}{remedy}, got {shown(given)}")
-    return faults
+def validate_card(card: str, name: str) -> None:
+    """Lets the Hub check the metadata of a card, as a commit does, before a repository is created for it.
 
+    Raises:
+        CheckpointError: the Hub does not accept them.
+    """
+    from huggingface_hub import ModelCard
 
-def _wrong_widget(values: Mapping[str, Any]) -> list[str]:
-    examples = values.get("widget")
-    if examples is None:
-        return []
-    if not isinstance(examples, list) or not all(isinstance(each, dict) for each in examples):
-        return [f"widget: expected a list of mappings, one for each example, got {shown(examples)}"]
-    needed = NEEDED_IN_WIDGET.get(str(values.get("pipeline_tag")), ())
-    return [
-        f"widget: expected {' and '.join(needed)} in every example, got {shown(example)}"
-        for example in examples
-        if not all(isinstance(example.get(key), str) for key in needed)
-    ]
-
-
-def _wrong_results(model_index: Any, facts: CardFacts | None) -> list[str]:
-    """Compares results for the split that the run was scored on, if it is a whole one, with those that it recorded."""
-    from huggingface_hub.repocard_data import model_index_to_eval_results
-
-    if model_index is None:
-        return []
+    if not has_metadata(card):
+        return
     try:
-        _, results = model_index_to_eval_results(model_index)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        lacking = f"without {error}" if isinstance(error, KeyError) else "of another form"
-        return [f"model-index: expected a name and results with task, dataset and metrics, got some {lacking}"]
+        ModelCard(card).validate()
+    except ValueError as error:
+        reason = " ".join(str(error).split())
+        raise CheckpointError(f"{name}: its metadata are not valid: {reason}. Correct them, then push again") from error
+
+
+def has_metadata(card: str) -> bool:
+    """Returns whether a card has a block of metadata at its top."""
+    from huggingface_hub.repocard import REGEX_YAML_BLOCK
+
+    return REGEX_YAML_BLOCK.search(card) is not None
+
+
+def _wrong_results(results: Sequence[EvalResult], facts: CardFacts | None) -> list[str]:
+    """Compares results for the split that the run was scored on, if it is a whole one, with those that it recorded."""
     faults = []
     for result in results:
         value, name = result.metric_value, result.metric_type

@@ -16,6 +16,7 @@ from bertkit.inference.ensemble import refuse_ensemble
 from bertkit.inference.predictor import evaluate
 from bertkit.inference.run_data import data_of_run
 from bertkit.progress import without_library_bars
+from bertkit.sharing.kinds import shared
 from bertkit.sharing.same_outputs import Comparison
 from bertkit.sharing.sentence_embedding import check_extra, write_sentence_transformers
 from bertkit.sharing.stock import write_stock
@@ -116,8 +117,8 @@ def _export_onnx(
     check_extra(checkpoint)
     config = load_config(checkpoint, any_encoder=True)
     task = _task(config, checkpoint)
-    if task is not None and task.onnx_obstacle is not None:
-        raise CheckpointError(f"{checkpoint}: {task.onnx_obstacle}; export it with --to bert")
+    if task is not None and (obstacle := shared(task).onnx_obstacle()) is not None:
+        raise CheckpointError(f"{checkpoint}: {obstacle}; export it with --to bert")
     # A checkpoint that does not record its task has no data of its own to be scored on.
     is_scored = int8 and (task is not None or (bool(data) and has_task(config)))
     if is_scored:  # the exported folder has no recipe
@@ -153,7 +154,7 @@ def export_stock(checkpoint: str, folder: Path) -> tuple[str, Comparison, tuple[
     with without_library_bars():
         model, _ = load_model(head, checkpoint, config, new_head=False)
         model_class, comparison = write_stock(model, tokenizer, folder, checkpoint)
-    note = None if task is None else task.stock_note
+    note = None if task is None else shared(task).stock_note()
     return model_class, comparison, () if note is None else (note,)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from bertkit.progress import METRIC_NAMES
 from bertkit.recipe.hub import ANY_DATA
-from bertkit.recipe.yaml_files import read_recipe_file, to_yaml
+from bertkit.recipe.yaml_files import to_yaml
 from bertkit.sharing.card_facts import CardFacts, CardReport
 from bertkit.sharing.card_metadata import card_metadata
 from bertkit.sharing.markdown import code, code_block, escape
@@ -30,12 +30,7 @@ _REGISTERS = "import bertkit  # registers the model with the Auto classes; witho
 def recorded_facts(checkpoint: Path) -> CardFacts | None:
     """Loads the card facts of the run in a folder; ``None`` if there is no finished run."""
     card = _record(checkpoint).get("card")
-    if card is None:
-        return None
-    recipe = checkpoint / "recipe.yaml"
-    if isinstance(card["recipe"], Mapping) and recipe.is_file():  # an early form, whose keys had all become strings
-        card = {**card, "recipe": read_recipe_file(recipe)[0]}
-    return CardFacts.from_dict(card)
+    return None if card is None else CardFacts.from_dict(card)
 
 
 def main_metric(checkpoint: Path) -> str | None:
@@ -50,11 +45,7 @@ def recorded_card(facts: CardFacts) -> dict[str, Any]:
 
 def is_as_recorded(checkpoint: Path, card: str) -> bool:
     """Returns whether a card has not been changed since the run wrote it, with this or another version of bertkit."""
-    digest = _record(checkpoint).get("card_sha256")
-    if digest is not None:
-        return bool(digest == _digest(card))
-    facts = recorded_facts(checkpoint)
-    return facts is not None and card == model_card(facts)
+    return bool(_record(checkpoint).get("card_sha256") == _digest(card))
 
 
 def _record(checkpoint: Path) -> dict[str, Any]:

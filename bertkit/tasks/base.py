@@ -424,21 +424,6 @@ class Task(PerExample, Served, ABC):
         """Counts the labels that no input of `encode` contains, and all labels; ``None`` if every label is kept."""
         return None
 
-    @property
-    def stock_note(self) -> str | None:
-        """Note on how plain transformers differs from bertkit for an exported checkpoint; ``None`` if it does not."""
-        return None
-
-    @property
-    def window_note(self) -> str | None:
-        """Sentence for the model card on the windows of texts that are too long for one; ``None`` if they are cut."""
-        return None
-
-    @property
-    def onnx_obstacle(self) -> str | None:
-        """Reason why the task cannot be exported to ONNX; ``None`` if it can."""
-        return None
-
     def describe(self) -> dict[str, Any]:
         """Returns the values from which `task_of_checkpoint` rebuilds the task; stored in the checkpoint's
         ``config.json``."""

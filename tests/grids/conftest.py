@@ -18,6 +18,7 @@ QUICK = {
     "train.load_best_model_at_end": False,
     "train.global_train_batch_size": 4,
     "train.learning_rate": 1e-3,
+    "train.report": False,
     "placement.mixed_precision": "no",
     "placement.device": "cpu",
 }

@@ -14,8 +14,8 @@ from bertkit import load_recipe
 from bertkit.checkpoint.load import load_tokenizer
 from bertkit.errors import BertkitError, DataError, RecipeError
 from bertkit.grids.ablations import VARIANTS, Ablations, TaskResult, ablations
-from bertkit.grids.ablations_table import ablations_csv, ablations_table
 from bertkit.grids.results import SettingResult
+from bertkit.grids.table import ablations_csv, ablations_table
 from bertkit.metrics.statistics import Test, holm
 from bertkit.tasks.pretraining import DataSettings, load_corpus
 
@@ -46,6 +46,7 @@ PRETRAINING = {
     "data.max_seq_length": 32,
     "data.phases": {},
     "train.max_steps": 2,
+    "train.report": False,
     "train.global_train_batch_size": 4,
     "placement.device": "cpu",
     "placement.mixed_precision": "no",
@@ -114,7 +115,7 @@ def test_the_table_names_collapsed_runs_and_adjusted_p(width):
 
 
 @pytest.mark.slow
-def test_each_variant_is_pre_trained_and_fine_tuned_and_a_repetition_finds_all_done(tmp_path, data, corpus, quick):
+def test_each_variant_is_pre_trained_and_fine_tuned(tmp_path, data, corpus, quick):
     def run():
         return ablations(
             [corpus],
@@ -165,7 +166,7 @@ def test_each_variant_is_pre_trained_and_fine_tuned_and_a_repetition_finds_all_d
         run()
 
 
-def test_all_faults_are_told_at_once_and_nothing_is_written(tmp_path, corpus):
+def test_all_faults_are_told_at_once(tmp_path, corpus):
     with pytest.raises(RecipeError) as failure:
         ablations(
             [corpus],

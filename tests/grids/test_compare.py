@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import bertkit
 from bertkit.cli.app import app
 from bertkit.errors import BertkitError, CheckpointError, DataError
-from bertkit.grids.comparison_table import comparison_table
+from bertkit.grids.table import comparison_table
 from bertkit.inference.outcomes import Outcome, outcome_of
 
 
@@ -143,7 +143,7 @@ def test_the_same_prediction_for_all_examples_is_named(predictions):
     assert [note for note in notes if "collapsed" in note] == [f"{a} has collapsed: all predictions are 'yes'"]
 
 
-def test_the_choice_and_collapse_of_a_setting_are_named(grid, predictions, monkeypatch):
+def test_choice_and_collapse_of_a_setting_are_named(grid, predictions, monkeypatch):
     results = grid(grid=["train.learning_rate=1e-3,2e-3"], seeds=2)
     best = results.output_dir / "best"
     monkeypatch.setattr(Outcome, "collapse", "all predictions are 'good'")

@@ -37,7 +37,7 @@ def scores(folder: Path) -> dict[str, float]:
     return {key: value for key, value in found.items() if "per_second" not in key and "runtime" not in key}
 
 
-def test_a_cell_is_the_run_of_the_single_command(grid, tmp_path, checkpoint, table, quick):
+def test_a_cell_is_the_single_command_s_run(grid, tmp_path, checkpoint, table, quick):
     results = grid(grid=["train.learning_rate=1e-3,2e-3"], seeds=2)
     runs = results.output_dir / "runs"
     assert sorted(path.name for path in runs.iterdir()) == [
@@ -94,7 +94,7 @@ def test_a_cell_is_the_run_of_the_single_command(grid, tmp_path, checkpoint, tab
 
 
 @pytest.mark.slow
-def test_a_failed_cell_is_recorded_and_the_others_go_on(grid, monkeypatch, capfd):
+def test_a_failed_cell_is_recorded(grid, monkeypatch, capfd):
     original = inspect.unwrap(cells.finetune)
 
     def diverging(recipe, **arguments):
@@ -119,7 +119,7 @@ def test_a_failed_cell_is_recorded_and_the_others_go_on(grid, monkeypatch, capfd
 
 
 @pytest.mark.slow
-def test_an_interrupted_cell_is_resumed_and_a_free_one_taken(grid, monkeypatch, capfd):
+def test_an_interrupted_cell_is_resumed(grid, monkeypatch, capfd):
     """A process that ends in the second cell; the next call resumes it."""
     saving = {"train.save_strategy": "steps", "train.save_steps": 1}
     undisturbed = grid("whole", seeds=2, overrides=saving)
@@ -151,7 +151,7 @@ def test_a_second_command_without_worker_is_refused(grid, tmp_path):
         grid(seeds=2)
 
 
-def test_a_cell_that_another_worker_holds_is_left_to_it(grid, tmp_path, monkeypatch):
+def test_a_held_cell_is_left_to_its_worker(grid, tmp_path, monkeypatch):
     """The worker waits; when the other one ends without a record, it takes the cell."""
     held = RunLock(tmp_path / "out" / "runs" / "01-recipe-seed=42")
     held.__enter__()
@@ -167,7 +167,7 @@ def test_a_cell_that_another_worker_holds_is_left_to_it(grid, tmp_path, monkeypa
 
 
 @pytest.mark.slow
-def test_every_row_is_predicted_once_by_a_model_that_was_not_trained_on_it(grid, table):
+def test_out_of_fold_predictions_are_of_unseen_rows(grid, table):
     results = grid(folds=2, seeds=2)
     assert results.settings[0].n == 4
     rows = [json.loads(line) for line in (results.output_dir / "out_of_fold.jsonl").read_text().splitlines()]
@@ -341,7 +341,7 @@ def test_each_gpu_gets_a_worker_of_its_own(grid, tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
     with pytest.raises(TrainingError, match="2 runs have not ended; repeat the command"):
         grid(seeds=2, overrides={"placement.device": "auto"})
-    command = ["-P", "-m", "bertkit.grids.worker", str(tmp_path / "out")]
+    command = ["-P", "-m", "bertkit.grids.workers", str(tmp_path / "out")]
     assert started == [(command, "4"), (command, "7")]
 
 
@@ -354,7 +354,7 @@ main()
 
 @pytest.mark.slow
 @pytest.mark.multiprocess
-def test_killed_at_random_moments_the_table_is_the_same(grid, forks, tmp_path, checkpoint, table, quick):
+def test_killed_workers_change_no_result(grid, forks, tmp_path, checkpoint, table, quick):
     """Two workers, ten times killed with SIGKILL; then the command is given until the grid is complete."""
     saving = {"train.save_strategy": "steps", "train.save_steps": 1, "train.max_steps": 6}
     expected = grid("whole", grid=RATES, seeds=2, overrides=saving)

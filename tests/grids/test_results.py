@@ -83,7 +83,7 @@ def test_trials_that_have_not_begun_are_counted(tmp_path):
     assert collect(definition, task_of_recipe(definition.recipe), tmp_path).unfinished == 12
 
 
-def test_the_best_setting_has_its_score_on_the_test_set(collected):
+def test_the_best_setting_has_a_test_score(collected):
     results = collected(0.5, 0.6, 0.7, 0.8, test_score=[0.9, 0.9, 0.5, 0.51])
     assert results.test["n"] == 2
     assert results.test["mean"] == pytest.approx(0.505)

@@ -41,7 +41,7 @@ def worked(definition, source, folder, stops=()):
     return source.search
 
 
-def test_values_are_in_their_ranges_and_bad_settings_are_pruned(searched, tmp_path):
+def test_values_in_range_and_bad_settings_pruned(searched, tmp_path):
     definition, source = searched
     found = worked(definition, source, tmp_path)
     settings = found.settings()

@@ -48,7 +48,7 @@ def finished(out):
 
 
 def workers_of(process, engine):
-    sign = "ShardActor" if engine == "ray" else "bertkit.scaling.worker"
+    sign = "ShardActor" if engine == "ray" else "bertkit.scaling.processes"
     found = []
     for child in psutil.Process(process.pid).children(recursive=True):
         try:
@@ -76,7 +76,7 @@ def options(engine, count):
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("engine", ["local", "ray"])
 @pytest.mark.parametrize("count", [1, 2, 4])
-def test_the_files_are_the_same_for_any_number_of_workers(command, expected, contents, forks, tmp_path, engine, count):
+def test_any_number_of_workers_gives_the_same(command, expected, contents, forks, tmp_path, engine, count):
     given = command(tmp_path / "out", *options(engine, count), python=forks.python)
     subprocess.run(given, env=forks.environment, check=True)
     assert results(contents(tmp_path / "out")) == expected

@@ -49,7 +49,7 @@ def test_predictions_of_predictions_keep_all_columns(film, tmp_path):
     assert (second["input_input_label"], second["input_input_input_label"]) == ("gold", "older")
 
 
-def test_a_table_gives_the_predictions_of_the_form_for_one_file(corpus, film, tmp_path):
+def test_a_table_gives_the_stream_s_predictions(corpus, film, tmp_path):
     from bertkit.inference.files import predict_stream
 
     predict_folder(film, str(corpus / "part" / "c.jsonl"), str(tmp_path / "out"))
@@ -87,7 +87,7 @@ def test_a_changed_command_is_refused(corpus, film, fine_tuned, tmp_path):
         predict_folder(film, str(corpus), out, shard_rows=8)
 
 
-def test_the_output_may_lie_in_the_folder_of_the_input(corpus, film):
+def test_the_output_may_lie_in_the_input(corpus, film):
     for computed in (12, 0):
         assert predict_folder(film, str(corpus), str(corpus / "out"), shard_rows=8).computed == computed
 
@@ -118,7 +118,7 @@ def test_bad_rows_are_skipped_with_their_reasons(film, tmp_path):
     assert (again.computed, again.rows, again.rejected) == (0, 2, 3)
 
 
-def test_a_bad_row_stops_the_run_with_file_and_row(film, tmp_path):
+def test_a_bad_row_stops_the_run(film, tmp_path):
     (tmp_path / "x.jsonl").write_text(BAD)
     with pytest.raises(DataError, match=r"x\.jsonl, line 2: no value for 'text'"):
         predict_folder(film, str(tmp_path / "x.jsonl"), str(tmp_path / "out"), shard_rows=2)
@@ -126,7 +126,7 @@ def test_a_bad_row_stops_the_run_with_file_and_row(film, tmp_path):
     assert (found.rows, found.rejected) == (2, 3)
 
 
-def test_a_shard_without_a_readable_row_is_finished_too(film, tmp_path):
+def test_a_shard_without_readable_rows_is_finished(film, tmp_path):
     (tmp_path / "x.jsonl").write_text('{"text": "a"}\n1\n2\n')
     for computed in (2, 0):
         found = predict_folder(film, str(tmp_path / "x.jsonl"), str(tmp_path / "out"), on_error="skip", shard_rows=2)
@@ -136,7 +136,7 @@ def test_a_shard_without_a_readable_row_is_finished_too(film, tmp_path):
         predict_folder(film, str(tmp_path / "y.jsonl"), str(tmp_path / "out y"), on_error="skip")
 
 
-def test_an_input_folder_may_have_the_name_of_rejected_rows(film, tmp_path):
+def test_an_input_folder_may_be_named_rejected(film, tmp_path):
     """No row loses its result to the rejected rows of another file."""
     given, out = tmp_path / "in", str(tmp_path / "out")
     (given / "rejected").mkdir(parents=True)
@@ -213,7 +213,7 @@ def test_changed_shards_are_named(corpus, film, tmp_path):
         predict_folder(film, str(corpus / "e.txt"), str(out))
 
 
-def test_links_do_not_lead_results_out_of_the_folder(corpus, film, tmp_path):
+def test_links_do_not_lead_out(corpus, film, tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()
     predict_folder(film, str(corpus), str(tmp_path / "out"))
@@ -245,7 +245,7 @@ def test_names_that_are_not_utf8_are_kept(film, tmp_path, processes):
     assert "café.jsonl" in (tmp_path / "out" / "command.json").read_text()
 
 
-def test_empty_parts_and_files_passed_over_are_counted_aloud(corpus, film, tmp_path, capsys):
+def test_empty_and_passed_over_files_are_counted(corpus, film, tmp_path, capsys):
     (corpus / "header.csv").write_text("text\n")
     (corpus / "empty.txt").touch()
     pq.write_table(pq.read_table(corpus / "part" / "d.parquet").slice(0, 0), corpus / "none.parquet")

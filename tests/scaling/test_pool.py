@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import pytest
 
 from bertkit.errors import DataError, PlacementError
 from bertkit.scaling.inputs import InputFile, Shard
 from bertkit.scaling.output import FileRecord, Finished
-from bertkit.scaling.pool import WorkerDiedError, answer, compute_shards
+from bertkit.scaling.pool import WorkerDiedError, compute_shards
 
 FILE = InputFile("x.csv", "x.csv", ".csv", "", 1, "")
 SHARDS = [Shard(FILE, number, 1, number) for number in range(12)]
@@ -34,13 +32,10 @@ class Fake:
                 self.log.append(shard.number)
             raise WorkerDiedError("by SIGKILL")
 
-        def work():
-            if shard.number == self.fails_at:
-                raise DataError("x.csv, line 9: no")
-            self.log.append(shard.number)
-            return asdict(record(shard.number))
-
-        return answer(work)
+        if shard.number == self.fails_at:
+            raise DataError("x.csv, line 9: no")
+        self.log.append(shard.number)
+        return record(shard.number)
 
     def end(self):
         self.log.append("ended")
@@ -59,7 +54,7 @@ def test_every_shard_is_computed_once_though_workers_die(count, capsys):
     assert "by SIGKILL; another one takes its place" in capsys.readouterr().err
 
 
-def test_a_shard_is_not_repeated_whose_worker_died_after_writing_its_results():
+def test_a_written_shard_of_a_dead_worker_counts():
     log, written = [], {}
 
     def finished(shards):
@@ -71,12 +66,12 @@ def test_a_shard_is_not_repeated_whose_worker_died_after_writing_its_results():
     assert {each.shard: each.finished for each in found if each.shard in written} == written
 
 
-def test_a_shard_that_kills_its_workers_ends_the_run():
+def test_a_shard_that_kills_workers_ends_the_run():
     with pytest.raises(PlacementError, match=r"x\.csv\.000005: 3 workers have died"):
         list(compute_shards(lambda number: Fake([], dies_at=5), 2, SHARDS, unfinished))
 
 
-def test_workers_that_die_at_the_start_end_the_run():
+def test_workers_that_cannot_start_end_the_run():
     def make(number):
         raise WorkerDiedError("with exit code 1")
 
@@ -84,7 +79,7 @@ def test_workers_that_die_at_the_start_end_the_run():
         list(compute_shards(make, 1, SHARDS, unfinished))
 
 
-def test_an_error_of_a_worker_ends_the_run_and_the_workers():
+def test_a_worker_s_error_ends_the_run():
     log = []
     with pytest.raises(DataError, match="line 9"):
         list(compute_shards(lambda number: Fake(log, fails_at=3), 2, SHARDS, unfinished))

@@ -131,7 +131,7 @@ def test_a_link_that_leads_nowhere_is_a_fault(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a/../../x.csv", "../x.csv", "a/../x.csv", "x\0.csv"])
-def test_names_at_a_url_do_not_leave_the_folder(monkeypatch, tmp_path, name):
+def test_names_at_a_url_stay_below(monkeypatch, tmp_path, name):
     """Stores of objects take any name; results are written below the output folder under the same one."""
     found = {f"/bucket/in/{name}": {"size": 3, "type": "file", "name": name}}
     monkeypatch.setattr(inputs, "_listed", lambda fs, path: (found, "/bucket/in"))

@@ -111,14 +111,14 @@ def test_a_process_without_bertkit_computes_the_same(head, checkpoints, stranger
         torch.testing.assert_close(one, torch.tensor(other), rtol=0, atol=1e-5)
 
 
-def test_the_text_classification_pipeline_names_the_label_and_its_probability(checkpoints, stranger):
+def test_the_text_classification_pipeline_names_the_label(checkpoints, stranger):
     (probabilities,) = ours(checkpoints, "BertForSequenceClassification", TEXT)[0].softmax(-1).tolist()
     (found,) = stranger["text-classification"]
     assert found["label"] == ["bad", "good", "neither"][int(np.argmax(probabilities))]
     assert found["score"] == pytest.approx(max(probabilities), abs=1e-5)
 
 
-def test_the_token_classification_pipeline_finds_the_same_labels_at_the_right_characters(checkpoints, stranger):
+def test_the_token_classification_pipeline_finds_the_labels(checkpoints, stranger):
     labels = ours(checkpoints, "BertForTokenClassification", TEXT)[0][0].argmax(-1).tolist()
     encoded = load_tokenizer(checkpoints / "BertForTokenClassification")(TEXT, return_offsets_mapping=True)
     expected = [
@@ -138,7 +138,7 @@ def test_the_fill_mask_pipeline_finds_the_same_words(checkpoints, stranger):
     assert [each["score"] for each in stranger["fill-mask"]] == pytest.approx(scores.tolist(), abs=1e-5)
 
 
-def test_nothing_of_ours_is_left_but_what_the_checkpoint_is_for(checkpoints, tmp_path):
+def test_nothing_of_ours_is_left_but_the_task(checkpoints, tmp_path):
     folder = shutil.copytree(checkpoints / "BertForSequenceClassification", tmp_path / "run")
     settings = {"text_columns": ["text"], "label_column": "label", "label_names": ["bad", "good", "neither"]}
     task = {"kind": "classification", "task": settings, "data": {"max_seq_length": 32, "long_text": "chunk"}}
@@ -190,7 +190,7 @@ def test_a_difference_is_an_error_and_leaves_nothing(checkpoints, tmp_path, monk
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_in_use_is_refused_before_anything_is_loaded(tmp_path, monkeypatch):
+def test_a_folder_in_use_is_refused_first(tmp_path, monkeypatch):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("mine")
     monkeypatch.setattr(export_module, "load_config", lambda *_, **__: pytest.fail("it was loaded"))
@@ -199,7 +199,7 @@ def test_a_folder_in_use_is_refused_before_anything_is_loaded(tmp_path, monkeypa
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_an_architecture_that_is_no_head_of_bert_is_refused(checkpoint, tmp_path):
+def test_an_unknown_architecture_is_refused(checkpoint, tmp_path):
     folder = shutil.copytree(checkpoint, tmp_path / "run")
     config = {**json.loads((folder / "config.json").read_text()), "architectures": ["BertLMHeadModel"]}
     (folder / "config.json").write_text(json.dumps(config))

@@ -57,12 +57,12 @@ def test_metadata_names_data_metric_split_and_base_model():
     assert result["metrics"][0] == {"type": "accuracy", "value": 0.9123}
 
 
-def test_local_data_make_no_claim_about_a_hub_set():
+def test_local_data_name_no_hub_set():
     metadata, _ = card(dataset=None, base_model=None)
     assert not {"datasets", "model-index", "base_model"} & metadata.keys()
 
 
-def test_the_text_tells_scores_seed_cuts_recipe_and_how_to_load():
+def test_the_text_has_scores_recipe_and_loading():
     _, text = card()
     for needed in (
         "Beware.",
@@ -80,7 +80,7 @@ def test_the_text_tells_scores_seed_cuts_recipe_and_how_to_load():
     assert "More information needed" not in text
 
 
-def test_licence_and_language_are_there_only_where_somebody_gave_them():
+def test_licence_and_language_only_where_given():
     assert not {"license", "language"} & card()[0].keys()
     metadata, _ = card(license="mit", language=("en", "de"))
     assert (metadata["license"], metadata["language"]) == ("mit", ["en", "de"])
@@ -114,7 +114,7 @@ def cited(name, dataset, **changes):
         ("bert-tiny", None, []),
     ],
 )
-def test_a_recipe_cites_its_own_data_and_no_other(recipe, dataset, keys):
+def test_a_recipe_cites_its_own_data_only(recipe, dataset, keys):
     assert re.findall(r"^@\w+{(\w+),$", cited(recipe, dataset), re.M) == ["devlin2019bert", *keys]
 
 
@@ -140,7 +140,7 @@ def test_how_it_was_trained_stands_in_one_line():
     assert "3 epochs of 32 inputs" in card()[1]
 
 
-def test_the_stock_form_needs_no_bertkit_to_be_loaded():
+def test_the_stock_form_loads_without_bertkit():
     _, text = card(is_stock=True, address="ada/film")
     assert "import bertkit" not in text
     assert "trust_remote_code" not in text
@@ -157,7 +157,7 @@ HOSTILE_RECIPE = {
 
 
 @pytest.mark.parametrize("name", ["hostile", *list_recipes()])
-def test_what_a_run_recorded_fills_the_same_card_again(name, tmp_path):
+def test_recorded_facts_fill_the_same_card(name, tmp_path):
     """Each shipped recipe: keys that are numbers, such as those of data.phases, stay numbers."""
     if name.startswith("placement/"):
         return
@@ -178,21 +178,12 @@ def test_a_card_of_another_version_is_known_too(tmp_path, monkeypatch):
     assert is_as_recorded(tmp_path, written)
 
 
-def test_a_record_whose_recipe_is_json_is_read_with_the_recipe_of_the_run(tmp_path):
-    recipe = load_recipe("bert-mini")
-    facts = dataclasses.replace(FACTS, recipe=recipe.to_dict())
-    (tmp_path / "run.json").write_text(json.dumps({"card": dataclasses.asdict(facts)}))
-    recipe.save(tmp_path / "recipe.yaml", "Resolved from bert-mini")
-    assert recorded_facts(tmp_path) == facts
-    assert is_as_recorded(tmp_path, model_card(facts))
-
-
 def test_without_a_run_there_are_no_facts(tmp_path):
     assert recorded_facts(tmp_path / "nowhere") is None
     assert not is_as_recorded(tmp_path, "mine")
 
 
-def test_the_report_is_shown_escaped_and_survives_the_record():
+def test_the_report_is_shown_escaped():
     """The figure, the table of classes and the link; a label cannot break the table."""
     rows = (("class", "F1", "examples"), ("<b>|a", 0.51234, 7), ("b", None, 1))
     report = CardReport("figures/confusion.png", "Confusion [of] 2 classes", rows)

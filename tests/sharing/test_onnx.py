@@ -130,7 +130,7 @@ def test_predict_and_evaluate_take_the_folder(classifier, tmp_path):
 
 
 @pytest.mark.slow
-def test_int8_is_smaller_scored_before_and_after_and_close(extra, make, tmp_path):
+def test_int8_is_smaller_and_scored_before_and_after(extra, make, tmp_path):
     folder, table = make(SEQUENCE), tmp_path / "dev.csv"
     rows = ["film is bad,bad", "film is ok,good", "plot is bad,bad", "plot is ok,good"]
     table.write_text("\n".join(["text,label", *rows]) + "\n")
@@ -146,7 +146,7 @@ def test_int8_is_smaller_scored_before_and_after_and_close(extra, make, tmp_path
     assert 0 < difference < 0.1
 
 
-def test_what_cannot_be_exported_is_refused_and_nothing_is_left(extra, make, tmp_path):
+def test_what_cannot_be_exported_is_refused(extra, make, tmp_path):
     folder = make(SEQUENCE)
     config = json.loads((folder / "config.json").read_text())
     config["bertkit_task"] = {**TASK, "data": {"max_seq_length": 32, "long_text": "chunk"}}

@@ -14,7 +14,7 @@ from bertkit.sharing.same_outputs import compare, comparison_inputs
 BATCH = {"attention_mask": torch.tensor([[1, 1, 1], [1, 0, 0]])}
 
 
-def test_the_largest_difference_is_of_tokens_and_not_of_padding():
+def test_the_difference_is_not_of_padding():
     """Only the first position of the second text is a token; 5.0 and 9.0 are computed for padding."""
     one = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 9.0]])
     other = np.array([[1.0, 2.0, 3.25], [4.0, 0.0, 0.0]])
@@ -34,7 +34,7 @@ def test_values_that_are_no_numbers_never_agree():
         compare(lambda _: [nothing], lambda _: [nothing], [BATCH], 0.1, "x")
 
 
-def test_inputs_are_short_and_long_padded_and_of_two_segments(checkpoint):
+def test_inputs_are_short_long_padded_and_pairs(checkpoint):
     """The checkpoint has 64 positions."""
     tokenizer, config = load_tokenizer(checkpoint), load_config(str(checkpoint))
     batches = comparison_inputs(tokenizer, bertkit.BertModel(config))

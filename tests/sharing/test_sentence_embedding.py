@@ -42,7 +42,7 @@ def test_vectors_are_those_of_embed(library, checkpoint, tmp_path, pooling, norm
     assert (done.folder / "2_Normalize").is_dir() == normalize
 
 
-def test_a_fine_tuned_checkpoint_is_exported_without_its_head(library, fine_tuned, tmp_path):
+def test_a_fine_tuned_checkpoint_loses_its_head(library, fine_tuned, tmp_path):
     done = bertkit.export(fine_tuned("film"), tmp_path / "out", to="sentence-transformers")
     expected = bertkit.load(fine_tuned("film")).embed(TEXTS)
     theirs = vectors(library, done.folder)
@@ -72,7 +72,7 @@ def test_what_sentence_transformers_saved_keeps_its_pooling(library, checkpoint,
     np.testing.assert_allclose(*both, rtol=0, atol=1e-6)
 
 
-def test_a_checkpoint_without_a_record_has_the_pooling_of_embed(checkpoint):
+def test_without_a_record_embed_s_pooling_is_used(checkpoint):
     assert recorded_pooling(str(checkpoint)) == SentencePooling("mean", False, None)
 
 

@@ -370,16 +370,6 @@ class ClassificationTask(TableTask, TextClassification):
             raise RecipeError(f"--{faults[0].removeprefix('task.')}")
         return changed
 
-    @property
-    def stock_note(self) -> str | None:
-        own = [super().stock_note]
-        if self.task.threshold != 0.5 or self.task.temperature is not None:
-            own.append(
-                "thresholds of labels and the temperature of probabilities are applied by bertkit only; plain "
-                "transformers predicts the most probable class, or labels from a probability of 0.5"
-            )
-        return "; ".join(filter(None, own)) or None
-
     def write_predictions(
         self, split: str, outputs: Outputs, features: Columns, examples: Columns, folder: Path
     ) -> Path:

@@ -180,31 +180,6 @@ class TextClassification(ServedClassification, Task):
                 "but this placement needs a fixed shape; cut long texts, or use another placement"
             )
 
-    @property
-    def stock_note(self) -> str | None:
-        if self.data.long_text == "cut":
-            return None
-        return (
-            f"this model reads long texts in windows of {self.data.max_seq_length} tokens and pools them; plain "
-            "transformers reads one window. Texts that fit get the same prediction, longer ones only with bertkit "
-            "predict"
-        )
-
-    @property
-    def window_note(self) -> str | None:
-        if self.data.long_text == "cut":
-            return None
-        return (
-            f"Texts of any length: windows of {self.data.max_seq_length} tokens that share {self.data.overlap}, whose "
-            f"[CLS] vectors are pooled ({self.data.pooling or 'mean'}) to one prediction, in training as in use."
-        )
-
-    @property
-    def onnx_obstacle(self) -> str | None:
-        if self.data.long_text == "cut":
-            return None
-        return "pools the windows of long texts, and an ONNX model reads one window"
-
     # ---- decode → score ---------------------------------------------------------------------------------------------
 
     def decode(self, outputs: Outputs, features: Columns, examples: Columns) -> list[dict[str, Any]]:

@@ -84,13 +84,6 @@ class NerTask(ServedEntities, TableTask):
     def config(self) -> dict[str, Any]:
         return label_fields(self.task.label_names)
 
-    @property
-    def window_note(self) -> str:
-        return (
-            f"Sentences of any length: windows of {self.data.max_seq_length} tokens that share {self.data.overlap}; "
-            "each word is labelled in one of them."
-        )
-
     # ---- load -------------------------------------------------------------------------------------------------------
 
     def load(self, splits: Sequence[str] | None = None) -> tuple[Self, dict[str, Split]]:

@@ -75,13 +75,6 @@ class QuestionAnsweringTask(ServedAnswers, Task):
     def remedy(self) -> str:
         return "a larger --max-query-length keeps more of the questions; contexts are read completely, in windows"
 
-    @property
-    def window_note(self) -> str:
-        return (
-            f"Contexts of any length: windows of {self.data.max_seq_length} tokens that share {self.data.doc_stride}; "
-            "the answer is the best one of all windows."
-        )
-
     def config(self) -> dict[str, Any]:
         return {"num_labels": 2}  # start and end: sets the size of the head in other families than BERT
 

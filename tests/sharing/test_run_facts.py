@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from bertkit import BertConfig
-from bertkit.run.card import base_model, finetuned_card
+from bertkit.sharing.run_facts import base_model, finetuned_card
 from bertkit.tasks.construction import task_of_recipe
 from bertkit.tasks.registry import load_recipe
 
 
 def card(name, **overrides):
     recipe = load_recipe(name, {key.replace("__", "."): value for key, value in overrides.items()})
-    record = SimpleNamespace(truncation={}, collapse=None)
     config = BertConfig(vocab_size=9, hidden_size=4, num_hidden_layers=1, num_attention_heads=1, intermediate_size=4)
-    return finetuned_card(task_of_recipe(recipe), {}, recipe, config, {}, record, "")
+    return finetuned_card(task_of_recipe(recipe), {}, recipe, config, {}, {}, None, "")
 
 
 def test_lora_is_described_with_rank_scale_and_layers():
@@ -44,7 +41,7 @@ def test_a_distilled_model_names_its_teacher():
     )
 
 
-def test_a_folder_is_no_base_model_even_if_it_was_removed_during_the_run(tmp_path, monkeypatch):
+def test_a_folder_is_no_base_model(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bert").mkdir()
 
@@ -67,5 +64,5 @@ def test_a_folder_is_no_base_model_even_if_it_was_removed_during_the_run(tmp_pat
         ("finetune/classification", {"data__train_file": "mine.csv"}, ()),
     ],
 )
-def test_only_data_of_the_hub_that_were_trained_on_are_linked(name, overrides, expected):
+def test_only_training_data_of_the_hub_are_linked(name, overrides, expected):
     assert card(name, **overrides).training_sets == expected

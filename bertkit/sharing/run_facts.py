@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from transformers import PreTrainedConfig
 
@@ -12,12 +14,12 @@ from bertkit.progress import counted, is_score
 from bertkit.recipe.distillation import distillation_settings
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.tuning import KEEP, LORA, LoraSettings
-from bertkit.run.directory import RunRecord
 from bertkit.sharing.card_facts import CardFacts
+from bertkit.sharing.kinds import shared
 from bertkit.sharing.markdown import code, escape
 from bertkit.sharing.model_card import without_paths
 from bertkit.tasks.base import Task
-from bertkit.tasks.splits import Split
+from bertkit.tasks.splits import Split, Truncation
 from bertkit.training.pretraining.initialization import StartingPoint
 
 _TOKEN_TASKS = {"masked_lm": "masked LM", "next_token": "prediction of the next token (left to right)"}
@@ -30,7 +32,8 @@ def finetuned_card(
     recipe: Recipe,
     config: PreTrainedConfig,
     metrics: dict[str, float],
-    record: RunRecord,
+    truncation: Mapping[str, Truncation],
+    collapse: str | None,
     note: str,
 ) -> CardFacts:
     """Returns the facts that the model card of a fine-tuning shows.
@@ -41,7 +44,8 @@ def finetuned_card(
         recipe: recipe of the run.
         config: configuration of the fine-tuned model.
         metrics: results on held-out data, ``eval_…``.
-        record: facts of the run.
+        truncation: what was cut of each split.
+        collapse: description of predictions that are all the same; None if they are not.
         note: a sentence for the top of the card.
     """
     source = recipe.model.get("name_or_path")
@@ -49,7 +53,7 @@ def finetuned_card(
     encoder = "BERT" if family in BERT else family
     suffixes = tuple(name.removeprefix("validation") for name in splits if name.startswith("validation_"))
     scores = [key for key in metrics if is_score(key) and not key.startswith("eval_loss")]
-    collapse = f"The model has collapsed: {escape(record.collapse)} on the validation set." if record.collapse else ""
+    warning = f"The model has collapsed: {escape(collapse)} on the validation set." if collapse else ""
     has_own_train_file = getattr(recipe.data, "train_file", None) is not None
     return CardFacts(
         title=f"{encoder} fine-tuned on {task.name}",
@@ -63,14 +67,12 @@ def finetuned_card(
         other_metrics=tuple(key for key in scores if key.endswith(suffixes)),
         recipe=recipe.to_dict(),
         seed=recipe.train["seed"],
-        truncation={
-            name: f"{cut}; {task.remedy}" if cut.examples else str(cut) for name, cut in record.truncation.items()
-        },
+        truncation={name: f"{cut}; {task.remedy}" if cut.examples else str(cut) for name, cut in truncation.items()},
         base_model=base_model(recipe),
         dataset=task.dataset,
         training_sets=() if task.dataset is None or has_own_train_file else task.dataset[:1],
         family=family,
-        note=" ".join(filter(None, (note, collapse))),
+        note=" ".join(filter(None, (note, warning))),
     )
 
 
@@ -85,7 +87,7 @@ def _about_training(task: Task, recipe: Recipe, encoder: str) -> list[str]:
             f"Trained with LoRA: adapters of {escape(str(lora))} of the encoder, and the weights above its layers. "
             "The adapters are merged into the weights, so the checkpoint loads without PEFT."
         )
-    if (windows := task.window_note) is not None:
+    if (windows := shared(task).window_note()) is not None:
         sentences.append(windows)
     return sentences
 
@@ -115,18 +117,17 @@ def about_teacher(recipe: Recipe) -> list[str]:
 
 
 def pretrained_card(
-    recipe: Recipe, record: RunRecord, metrics: dict[str, float], start: StartingPoint, note: str
+    recipe: Recipe, corpus: Mapping[str, Any], metrics: dict[str, float], start: StartingPoint, note: str
 ) -> CardFacts:
     """Returns the facts of the model card of a pre-training.
 
     Args:
         recipe: recipe of the run.
-        record: its record, with the facts of the corpus.
+        corpus: facts of the corpus, as the run records them.
         metrics: results on the held-out documents.
         start: tokenizer, configuration and head.
         note: a sentence for the top of the card.
     """
-    corpus = record.data["corpus"]
     pair_objective = recipe.task.pair_objective
     objectives = _TOKEN_TASKS[start.token_objective] + _PAIR_TASKS[pair_objective]
     names = [f"eval_{name}" for name in score_names(pair_objective, start.token_objective)]
