@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from bertkit.checkpoint.encoders import BERT, model_inputs
 from bertkit.checks.findings import Finding, error, note, warning
 from bertkit.checks.registry import rule
-from bertkit.checks.subject import Subject
+from bertkit.checks.subject import Subject, checked
 from bertkit.tasks.splits import ColumnsOf
 
 _FEW_WORDS = 200
@@ -45,10 +45,10 @@ def casing(subject: Subject) -> Iterator[Finding]:
 
 def _lost_case(subject: Subject) -> Iterator[Finding]:
     """Finds labels that depend on upper case, which an uncased vocabulary removes."""
-    if subject.task is None or not subject.task.relies_on_case or "train" not in (subject.splits or {}):
+    if subject.task is None or "train" not in (subject.splits or {}):
         return
-    examples = ColumnsOf(subject.splits["train"].examples)
-    spans = subject.task.spans_of(examples)
+    kind, examples = checked(subject.task), ColumnsOf(subject.splits["train"].examples)
+    spans = kind.spans(examples) if kind.relies_on_case else None
     if spans is None:
         return
     inside, outside = [0, 0], [0, 0]  # capitalized words, all words

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from bertkit.checks.findings import Finding, note, warning
 from bertkit.checks.registry import rule
-from bertkit.checks.subject import Subject
+from bertkit.checks.subject import Subject, checked
 from bertkit.progress import inflected
 from bertkit.tasks.splits import ColumnsOf
 
@@ -41,7 +41,7 @@ def entity_disagreement(subject: Subject) -> Iterator[Finding]:
     """Finds words that are labelled as entities of different types in different places of the training set."""
     split = subject.splits.get("train")
     examples = None if split is None else ColumnsOf(split.examples)
-    spans = None if examples is None else subject.task.spans_of(examples)
+    spans = None if examples is None else checked(subject.task).spans(examples)
     if spans is None or examples is None:
         return
     types: dict[tuple[str, ...], Counter[str]] = {}

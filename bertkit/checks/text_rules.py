@@ -11,7 +11,7 @@ from itertools import chain
 from bertkit.checks.extras import extra
 from bertkit.checks.findings import Finding, note, warning
 from bertkit.checks.registry import rule
-from bertkit.checks.subject import Subject, Texts
+from bertkit.checks.subject import Subject, Texts, checked
 from bertkit.progress import inflected
 from bertkit.tasks.splits import ColumnsOf
 
@@ -75,7 +75,7 @@ def truncation(subject: Subject) -> Iterator[Finding]:
 def lost_labels(subject: Subject) -> Iterator[Finding]:
     """Reports labels in a part of the text that no input contains as a whole."""
     for name, features in subject.features.items():
-        lost = subject.task.lost_labels(ColumnsOf(features), ColumnsOf(subject.splits[name].examples))
+        lost = checked(subject.task).lost_labels(ColumnsOf(features), ColumnsOf(subject.splits[name].examples))
         if lost and lost[0]:
             yield warning(
                 name,
