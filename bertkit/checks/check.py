@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.checkpoint.load import load_config, load_tokenizer
-from bertkit.checks.findings import Finding, Report, error, in_order, note
-from bertkit.checks.label_noise import check_installed
+from bertkit.checks.corpus_rules import Sample, sample
+from bertkit.checks.findings import Finding, Report, error, in_order, note, rules
+from bertkit.checks.label_rules import check_installed
 from bertkit.checks.plan import evaluated_batches, memory, micro_batches, plan
-from bertkit.checks.registry import rules
-from bertkit.checks.sample import Sample, sample
 from bertkit.checks.subject import Subject
 from bertkit.checks.trial import make_trial
 from bertkit.corpus.sources import Source
@@ -73,7 +72,7 @@ def check(
     The run is prepared by its own code: data are read and encoded, the model is loaded, and the longest batches are
     passed through it once. No weight is trained for later use, and nothing is written but temporary files, which are
     removed. (Hub data sets and checkpoints are downloaded to the cache of the Hub, as by a run.) Of a corpus of more
-    than 8 MiB a sample is read: see `bertkit.checks.sample`.
+    than 8 MiB a sample is read: see `bertkit.checks.corpus_rules`.
 
     Args:
         recipe: as for `finetune` and `pretrain`; ``None`` is the default of `pretrain`.

@@ -12,9 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from bertkit.checks.extras import extra
-from bertkit.checks.findings import Finding, note, warning
-from bertkit.checks.registry import rule
+from bertkit.checks.findings import Finding, extra, note, rule, warning
 from bertkit.checks.subject import Subject
 from bertkit.progress import inflected
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast, TrainingArguments
 
-    from bertkit.checks.sample import Sample
+    from bertkit.checks.corpus_rules import Sample
     from bertkit.checks.trial import Trial
     from bertkit.corpus.sources import Source
     from bertkit.placement.resolve import Placement

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -236,27 +237,24 @@ def test_pairs_for_a_family_without_segments(table, no_trial, tmp_path):
     assert codes_of(table.report()) == {"checkpoint-family"}
 
 
-@pytest.mark.parametrize(
-    ("target", "value", "expected"),
-    [
-        ("bertkit.checks.plan.free_space", lambda folder: 10, "disk"),
-        ("bertkit.checks.plan._available_memory", lambda device: 10, "memory"),
-        ("bertkit.checks.extras.import_module", None, "extra"),
-    ],
-)
-def test_what_the_machine_lacks(table, no_trial, monkeypatch, target, value, expected):
-    from bertkit.checks.extras import extra
+@pytest.mark.parametrize(("function", "code"), [("free_space", "disk"), ("_available_memory", "memory")])
+def test_what_the_machine_lacks(table, no_trial, monkeypatch, function, code):
+    monkeypatch.setattr(f"bertkit.checks.plan.{function}", lambda place: 10)
+    assert codes_of(table.report()) == {code}
+
+
+def test_packages_that_are_missing(table, no_trial, monkeypatch):
+    from bertkit.checks.findings import extra
 
     extra.cache_clear()
-    monkeypatch.setattr(target, value or _raise_import_error)
+    for module in ("datasketch", "ftfy.badness"):
+        monkeypatch.setitem(sys.modules, module, None)
     try:
-        assert codes_of(table.report()) == {expected}
+        report = table.report()
+        assert codes_of(report) == {"extra"}
+        assert [finding.message.split()[-4] for finding in report.findings] == ["datasketch", "ftfy"]
     finally:
         extra.cache_clear()
-
-
-def _raise_import_error(name: str) -> None:
-    raise ImportError(name)
 
 
 def test_a_push_without_login(table, no_trial, monkeypatch):

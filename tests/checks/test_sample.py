@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bertkit.checks import sample as sample_module
-from bertkit.checks.sample import Sample, sample
+from bertkit.checks import corpus_rules
+from bertkit.checks.corpus_rules import Sample, sample
 from bertkit.corpus.documents import DocumentForm
 from bertkit.corpus.sources import find_sources
 from bertkit.training.pretraining import pretrain as pretrain_module
@@ -22,8 +22,8 @@ LINE = "a line of text that has sixty-four characters with its newline.\n"
 @pytest.fixture
 def small_parts(monkeypatch):
     """Samples of 64 KiB, in four parts."""
-    monkeypatch.setattr(sample_module, "SAMPLED_BYTES", 1 << 16)
-    monkeypatch.setattr(sample_module, "_PART", 1 << 14)
+    monkeypatch.setattr(corpus_rules, "SAMPLED_BYTES", 1 << 16)
+    monkeypatch.setattr(corpus_rules, "_PART", 1 << 14)
     monkeypatch.setattr("bertkit.reading.text_files.read_blocks.__defaults__", (1 << 14,))
 
 
@@ -104,7 +104,7 @@ def test_the_plan_of_a_sample_is_near_that_of_the_whole(large, no_trial, monkeyp
     [finding] = sampled.findings
     assert (finding.code, finding.level) == ("sample", "note")
     assert sum(source.size for source in read[0]) <= 1 << 16 < size
-    monkeypatch.setattr(sample_module, "SAMPLED_BYTES", 1 << 30)
+    monkeypatch.setattr(corpus_rules, "SAMPLED_BYTES", 1 << 30)
     whole = large.report()
     assert whole.findings == ()
     for name in ("steps", "tokens", "store_bytes"):
