@@ -1,23 +1,20 @@
 """Rules on duplicates, within and between splits.
 
-Near duplicates are found by MinHash (Broder 1997) with locality-sensitive hashing, by the library datasketch, on the
-character 5-grams of the texts. Candidates count if the Jaccard similarity of every column is at least 0.8, so that
-pairs that share only one text are not duplicates.
+Near duplicates are found as those of a corpus (`bertkit.corpus.building.filters`), in lower case. Candidates count if
+the exact Jaccard similarity of every column is at least 0.8, so that pairs that share only one text are not duplicates.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
 from bertkit.checks.findings import Finding, extra, note, rule, warning
 from bertkit.checks.subject import Subject
+from bertkit.corpus.building.filters import SIMILAR, SimilarTexts, grams
 from bertkit.progress import inflected
 
-_SIMILAR = 0.8  # Jaccard similarity, as in Lee et al. 2022 (arXiv:2107.06499)
-_PERMUTATIONS, _GRAM = 64, 5
 _MANY = 0.01  # share above which a note becomes a warning
 _MOST_CHARACTERS = 2_000  # of a text; longer ones are compared by their beginnings
 _MOST_TEXTS = 400_000
@@ -143,14 +140,11 @@ def _similar(subject: Subject) -> list[tuple[Member, Member]]:
     keys = list(groups)
     if datasketch is None or len(keys) > _MOST_TEXTS:
         return found
-    empty = datasketch.MinHash(num_perm=_PERMUTATIONS, hashfunc=zlib.crc32)
-    # More bands than datasketch's default for the threshold: candidates are compared exactly anyway.
-    index = datasketch.MinHashLSH(num_perm=_PERMUTATIONS, params=(9, 7))
+    index = SimilarTexts(datasketch)
     for number, key in enumerate(keys):
-        sketch = empty.copy()
-        sketch.update_batch([gram.encode() for gram in _grams("\n".join(key))])
-        candidates = index.query(sketch)
-        for candidate in sorted(candidates):
+        sketch = index.sketch()
+        index.add_grams(sketch, _grams("\n".join(key)))
+        for candidate in index.candidates(sketch):
             if _is_similar(key, keys[candidate]):
                 found += [(groups[keys[candidate]][0], member) for member in groups[key][:1]]
                 found += [
@@ -160,7 +154,7 @@ def _similar(subject: Subject) -> list[tuple[Member, Member]]:
                     if earlier.split != member.split and "train" in (earlier.split, member.split)
                 ]
                 break  # one earlier example is enough
-        index.insert(number, sketch, check_duplication=False)
+        index.insert(number, sketch)
     return found
 
 
@@ -168,14 +162,13 @@ def _is_similar(one: Key, other: Key) -> bool:
     for texts in zip(one, other, strict=True):
         first, second = map(_grams, texts)
         # A similarity of at least s needs sizes whose ratio is at least s.
-        if min(len(first), len(second)) < _SIMILAR * max(len(first), len(second)):
+        if min(len(first), len(second)) < SIMILAR * max(len(first), len(second)):
             return False
-        if len(first & second) < _SIMILAR * len(first | second):
+        if len(first & second) < SIMILAR * len(first | second):
             return False
     return True
 
 
 @lru_cache(maxsize=4096)
 def _grams(text: str) -> frozenset[str]:
-    text = f" {text.lower()[:_MOST_CHARACTERS]} "
-    return frozenset(text[start : start + _GRAM] for start in range(max(1, len(text) - _GRAM + 1)))
+    return grams(f" {text.lower()[:_MOST_CHARACTERS]} ")

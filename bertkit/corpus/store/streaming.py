@@ -21,8 +21,7 @@ from bertkit.corpus.documents import DocumentForm, Paragraph
 from bertkit.corpus.examples.phases import EPOCHS_OF_A_PHASE
 from bertkit.corpus.sources import Source
 from bertkit.corpus.store.encoding import SentenceEncoder, Splitter
-from bertkit.corpus.store.metadata import read_metadata, write_metadata
-from bertkit.corpus.store.token_store import FORMAT, StoreView, TokenStore
+from bertkit.corpus.store.token_store import FORMAT, StoreView, TokenStore, read_metadata, write_metadata
 from bertkit.corpus.store.writer import intact_store, splitter_id, write_token_store
 from bertkit.errors import DataError
 from bertkit.files import UNFINISHED

@@ -8,8 +8,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from bertkit.corpus.building.duplicates import repeated_documents, without_documents
-from bertkit.corpus.building.filters import without_short
+from bertkit.corpus.building.filters import repeated_documents, without_documents, without_short
 from bertkit.corpus.building.settings import DocumentFilter, Workers
 from bertkit.corpus.documents import Paragraph
 from bertkit.corpus.store.encoding import EncodedBatch

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertkit.corpus.examples import objectives, truncation
+from bertkit.corpus.examples import objectives
+from bertkit.corpus.examples import pairs as pairs_module
 from bertkit.corpus.examples.pairs import PairPlan, plan_epoch
 from bertkit.corpus.examples.randomness import Stream, uniform
 from bertkit.corpus.store.token_store import StoreView
@@ -306,7 +307,7 @@ def test_how_much_is_done_at_once_does_not_matter(
     monkeypatch.setattr(objectives, "_EXAMPLES_AT_ONCE", examples)
     monkeypatch.setattr(objectives, "_DOCUMENTS_AT_ONCE", documents)
     monkeypatch.setattr(objectives, "_DRAWS_AT_ONCE", draws)
-    monkeypatch.setattr(truncation, "_WORDS_AT_ONCE", words)
+    monkeypatch.setattr(pairs_module, "_WORDS_AT_ONCE", words)
     assert spans(plan_epoch(view, 1, 0, 32, 0.5, pair_objective)) == expected
 
 

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from bertkit.corpus.vocabulary.byte_level import train_byte_level
-from bertkit.corpus.vocabulary.tokenizer import train_vocabulary
+from bertkit.corpus.vocabulary.tokenizer import train_byte_level, train_vocabulary
 from bertkit.errors import DataError, RecipeError
 
 TEXTS = ["The cat sees the dog near the old river.", "A small red house; 42 trees, Zoë's café 日本語"] * 5
@@ -51,7 +50,7 @@ def test_it_loads_with_auto_classes(tokenizer, tmp_path):
 @pytest.mark.slow
 def test_every_process_trains_the_same(tokenizer):
     program = (
-        "import json, sys; from bertkit.corpus.vocabulary.byte_level import train_byte_level as train;"
+        "import json, sys; from bertkit.corpus.vocabulary.tokenizer import train_byte_level as train;"
         "print(json.dumps(train(json.loads(sys.argv[1]), 300).get_vocab()))"
     )
     command = [sys.executable, "-c", program, json.dumps(TEXTS)]
