@@ -202,7 +202,7 @@ def test_clean_tables_have_no_finding(table):
     assert 0 < plan["memory_bytes"] < plan["memory_available_bytes"]
 
 
-def test_texts_and_labels_in_lower_case_for_a_cased_checkpoint(table, cased, no_trial):
+def test_lower_case_for_a_cased_checkpoint(table, cased, no_trial):
     table.model = cased
     assert codes_of(table.report()) == {"casing"}
 
@@ -275,7 +275,7 @@ def test_faults_of_several_parts_are_reported_together(table, no_trial):
     assert codes_of(table.report()) == {"output-dir", "checkpoint", "data"}
 
 
-def test_a_fault_of_data_at_a_relative_path_is_reported_once(table, no_trial, monkeypatch):
+def test_data_at_a_relative_path_have_one_fault(table, no_trial, monkeypatch):
     bad_label(table)
     table.write()
     monkeypatch.chdir(table.folder)

@@ -57,7 +57,7 @@ def test_parts_are_at_equal_distances(tmp_path, small_parts):
     assert text_of(parts) == {"1.txt": 1 << 14, "3.txt": 3 << 14}
 
 
-def test_a_sample_has_two_sources_if_there_are_two(tmp_path, small_parts):
+def test_a_sample_has_two_sources(tmp_path, small_parts):
     parts = sample(find_sources(write(tmp_path, 2000, 1, 20)))
     assert text_of(parts) == {"0.txt": 4 << 14, "2.txt": 1 << 14}
 
@@ -88,7 +88,7 @@ def write_files(case, number: int) -> int:
 
 
 @pytest.mark.parametrize("number", [1, 8])
-def test_the_plan_of_a_sample_is_near_that_of_the_whole(large, no_trial, monkeypatch, number):
+def test_plan_of_a_sample_is_near_the_whole(large, no_trial, monkeypatch, number):
     size = write_files(large, number)
     monkeypatch.setattr(large, "write", lambda: None)
     del large.overrides["train.max_steps"]
@@ -113,7 +113,7 @@ def test_the_plan_of_a_sample_is_near_that_of_the_whole(large, no_trial, monkeyp
         assert sampled.plan["examples"][name] == pytest.approx(examples, rel=0.25), name
 
 
-def test_few_documents_of_a_sample_are_those_of_the_corpus(large, no_trial, monkeypatch):
+def test_few_documents_of_a_sample(large, no_trial, monkeypatch):
     files = [large.folder / "long.txt", large.folder / "short.txt"]
     for file, texts in zip(files, (large.train, large.train[:20]), strict=True):
         file.write_text("\n\n".join(texts))  # a document of these paragraphs

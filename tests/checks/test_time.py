@@ -98,7 +98,7 @@ def test_the_sentence_on_time(plan, expected):
     assert _time({"device": "cpu", **plan}) == expected
 
 
-def test_the_first_and_long_batches_do_not_stand_for_all(table, monkeypatch):
+def test_first_and_long_batches_are_weighed(table, monkeypatch):
     """Steps of known durations: the estimate is that of the run, though the first steps take far longer."""
     computed = 0
     step = BertkitTrainer.training_step

@@ -125,7 +125,7 @@ def test_text_without_any_stop_is_cut(letter, longest):
     assert "".join(sentences) == letter * 3001
 
 
-def test_a_letter_keeps_its_marks_where_text_is_cut():
+def test_cuts_keep_letters_and_their_marks():
     assert [len(sentence) for sentence in split_sentences("ก\u0e31\u0e48" * 100)] == [249, 51]
     assert [len(sentence) for sentence in split_sentences("\u0e31" * 300)] == [250, 50]  # marks of no letter
 
@@ -235,7 +235,7 @@ def test_the_version_is_that_of_function_and_file(own):
     assert version("split_at_semicolons") == first
 
 
-def test_the_version_counts_the_file_where_the_function_is_defined(own, monkeypatch):
+def test_the_version_is_of_the_defining_file(own, monkeypatch):
     monkeypatch.syspath_prepend(own.parent)
     (own.parent / "front_of_own.py").write_text("from own import split_at_semicolons\n")
     first = OwnSplitter("front_of_own:split_at_semicolons").version

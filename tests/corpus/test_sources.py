@@ -96,7 +96,7 @@ class TestFiles:
         assert source.position == source.size == path.stat().st_size
 
     @pytest.mark.parametrize("form", FORMS)
-    def test_lines_are_those_of_the_texts_without_white_space(self, tmp_path, form):
+    def test_lines_are_stripped_texts(self, tmp_path, form):
         [source] = find_sources(
             [written(tmp_path, f"corpus{form}", stored(form, [" One \r\n\r\n two.", "\t", "Three."]))]
         )
@@ -144,7 +144,7 @@ class TestFiles:
 
 
 class TestFingerprints:
-    def test_names_and_dates_do_not_count_but_content_and_column_do(self, tmp_path):
+    def test_content_and_column_determine_the_fingerprint(self, tmp_path):
         a = written(tmp_path, "a.jsonl", json_lines(["a"]))
         b = written(tmp_path, "sub/b.JSONL", json_lines(["a"]))
         os.utime(b, (1, 1))
@@ -153,7 +153,7 @@ class TestFingerprints:
         assert one == two != other
         assert find_sources([a], text_column="id")[0].fingerprint() != one
 
-    def test_the_same_bytes_as_another_form_are_another_content(self, tmp_path):
+    def test_another_form_is_another_content(self, tmp_path):
         files = [written(tmp_path, name, json_lines(["a"])) for name in ("a.jsonl", "a.txt")]
         one, two = (source.fingerprint() for source in find_sources(files))
         assert one != two
@@ -184,7 +184,7 @@ class TestFindSources:
         assert self.names(tmp_path, f"{tmp_path}/[ab].*") == ["a.txt", "b.jsonl", "b.txt"]
         assert self.names(tmp_path, f"{tmp_path}/su?") == ["sub/c.txt"]
 
-    def test_a_pattern_that_matches_a_folder_and_its_files_gives_each_once_without_a_word(self, tmp_path, caplog):
+    def test_a_pattern_of_a_folder_and_its_files(self, tmp_path, caplog):
         written(tmp_path, "sub/c.txt")
         assert self.names(tmp_path, f"{tmp_path}/**") == ["sub/c.txt"]
         assert not caplog.text
@@ -197,7 +197,7 @@ class TestFindSources:
         written(tmp_path, "texts/a.txt")
         assert self.names(tmp_path, "~/texts") == self.names(tmp_path, "~/t*/*.txt") == ["texts/a.txt"]
 
-    def test_given_order_is_kept_and_a_file_counts_once(self, tmp_path, caplog):
+    def test_order_is_kept_and_repetitions_dropped(self, tmp_path, caplog):
         b, a = written(tmp_path, "b.txt"), written(tmp_path, "a.txt")
         (tmp_path / "c.txt").symlink_to(a)
         assert self.names(tmp_path, b, tmp_path, str(a)) == ["b.txt", "a.txt"]
@@ -224,7 +224,7 @@ class TestFindSources:
         assert f"{tmp_path}/*.jsonl: this pattern matches no file or folder" in message
 
     @pytest.mark.parametrize("missing", ["absent.txt", "./absent", "a/b/absent", "~/absent", "absent.jsonl.zst", "a b"])
-    def test_what_looks_like_a_path_is_not_sought_on_the_hub(self, tmp_path, monkeypatch, missing):
+    def test_paths_are_not_sought_on_the_hub(self, tmp_path, monkeypatch, missing):
         monkeypatch.chdir(tmp_path)
         monkeypatch.setenv("HOME", str(tmp_path))
         with pytest.raises(DataError, match=r"absent.*|a b: no such file or folder$"):
@@ -236,7 +236,7 @@ class TestFindSources:
 
 
 class TestFaultsOfFiles:
-    def test_text_that_is_not_utf8_by_its_offset_in_the_unpacked_file(self, tmp_path):
+    def test_not_utf8_at_its_unpacked_offset(self, tmp_path):
         data = b"line\n" * 300_000 + b"caf\xe9\n"  # beyond the first block
         for packing in PACKINGS:
             message = refusal(written(tmp_path, f"a.txt{packing}", packed(data, packing)))
@@ -383,7 +383,7 @@ def ask(hub, with_hub):
 
 @pytest.mark.slow
 class TestHub:
-    def test_kept_streamed_and_from_the_cache_are_the_same(self, ask, tmp_path):
+    def test_kept_streamed_and_cached_are_equal(self, ask, tmp_path):
         written(tmp_path, "a.txt", "A file.")
         [streamed] = ask([["org/plain"], {"streaming": True}])
         assert not list((tmp_path / "hf").rglob("*.arrow"))
@@ -430,7 +430,7 @@ class TestHub:
         assert numbers == "org/languages: row 1: column 'id' contains int64; expected strings"
         assert damaged.startswith("org/damaged: cannot be read from the Hub or the cache (")
 
-    def test_what_is_not_there_is_named_together_and_nothing_is_downloaded(self, ask, hub, tmp_path):
+    def test_missing_names_come_before_any_download(self, ask, hub, tmp_path):
         hub.requests.clear()
         [message] = ask([["org/plain", "org/none", "absent.txt", "text"], {}])
         assert message.startswith("3 faults:\n")

@@ -88,7 +88,7 @@ def test_settings_out_of_range(settings, fault):
         settings()
 
 
-def test_ray_that_is_missing_is_named_with_its_extra(corpus, monkeypatch):
+def test_missing_ray_is_named_with_its_extra(corpus, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(PlacementError, match=r"pip install 'bertkit\[ray\]'"):
         build(corpus, corpus.write(one="t1"), engine="ray")

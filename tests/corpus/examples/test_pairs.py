@@ -299,9 +299,7 @@ def test_a_plan_depends_on_seed_and_epoch_alone(store_of):
 @pytest.mark.parametrize(
     ("examples", "documents", "draws", "words"), [(1, 1, 1, 1), (7, 2, 3, 5), (100, 1, 10, 64), (3, 50, 1000, 2)]
 )
-def test_how_much_is_done_at_once_does_not_matter(
-    store_of, monkeypatch, pair_objective, examples, documents, draws, words
-):
+def test_sizes_of_blocks_do_not_matter(store_of, monkeypatch, pair_objective, examples, documents, draws, words):
     view = store_of([[5, 6, 7, 8, 100] * 40, [1], [3, 90], [5, 6, 7, 8] * 50, [200], [2] * 30]).whole()
     expected = spans(plan_epoch(view, 1, 0, 32, 0.5, pair_objective))
     monkeypatch.setattr(objectives, "_EXAMPLES_AT_ONCE", examples)
