@@ -72,10 +72,10 @@ def sample(sources: Sequence[Source]) -> Sample | None:
     parts = max(1, SAMPLED_BYTES // _PART)
     ends = np.cumsum(sizes)
     at = (np.arange(parts) + 0.5) * (total / parts)
-    chosen = Counter(np.searchsorted(ends, at, side="right").tolist())
-    if len(chosen) == 1 and len(sizes) > 1:  # next sentence prediction needs several documents
-        chosen[max(set(range(len(sizes))) - set(chosen), key=sizes.__getitem__)] = 1
-    lengths = {number: min(count * _PART, sizes[number]) for number, count in sorted(chosen.items())}
+    parts_of_source = Counter(np.searchsorted(ends, at, side="right").tolist())
+    if len(parts_of_source) == 1 and len(sizes) > 1:  # next sentence prediction needs several documents
+        parts_of_source[max(set(range(len(sizes))) - set(parts_of_source), key=sizes.__getitem__)] = 1
+    lengths = {number: min(count * _PART, sizes[number]) for number, count in sorted(parts_of_source.items())}
     beginnings: list[Source] = [_Beginning(sources[number], length) for number, length in lengths.items()]
     return Sample(beginnings, sum(lengths.values()), total, len(sources))
 

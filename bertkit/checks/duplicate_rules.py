@@ -32,11 +32,11 @@ Key = tuple[str, ...]
 
 def _groups(subject: Subject) -> dict[Key, list[Member]]:
     """Groups the examples of all splits by their texts, with white space at the ends removed."""
-    found: dict[Key, list[Member]] = {}
+    by_texts: dict[Key, list[Member]] = {}
     for texts in subject.texts:
         for row, values in enumerate(texts.rows()):
-            found.setdefault(tuple(text.strip() for text in values), []).append(Member(texts.name, row))
-    return found
+            by_texts.setdefault(tuple(text.strip() for text in values), []).append(Member(texts.name, row))
+    return by_texts
 
 
 @rule("duplicates", "splits")
@@ -77,24 +77,24 @@ def near_duplicates(subject: Subject) -> Iterator[Finding]:
             f"since it takes too long for more than {_MOST_TEXTS:,}",
             "check a part of the data, such as --set data.max_train_samples=100000",
         )
-    found: dict[str, dict[Member, Member]] = {}
+    of_splits: dict[str, dict[Member, Member]] = {}
     for earlier, later in subject.once(_similar):
         if earlier.split == later.split:
-            found.setdefault(earlier.split, {}).setdefault(later, earlier)
-    pairs = {split: [(earlier, later) for later, earlier in of_split.items()] for split, of_split in found.items()}
+            of_splits.setdefault(earlier.split, {}).setdefault(later, earlier)
+    pairs = {split: [(earlier, later) for later, earlier in of_split.items()] for split, of_split in of_splits.items()}
     yield from _within(subject, pairs, "nearly the same text as an earlier example")
 
 
 @rule("near-split-overlap", "splits")
 def near_split_overlap(subject: Subject) -> Iterator[Finding]:
     """Counts the examples of the other splits that are nearly the same as one of the training set."""
-    found: dict[str, dict[Member, Member]] = {}
+    of_splits: dict[str, dict[Member, Member]] = {}
     for pair in subject.once(_similar):
         splits = [member.split for member in pair]
         if splits.count("train") == 1:
             known, other = pair if splits[0] == "train" else pair[::-1]
-            found.setdefault(other.split, {}).setdefault(other, known)
-    pairs = {split: [(known, other) for other, known in of_split.items()] for split, of_split in found.items()}
+            of_splits.setdefault(other.split, {}).setdefault(other, known)
+    pairs = {split: [(known, other) for other, known in of_split.items()] for split, of_split in of_splits.items()}
     yield from _between(subject, pairs, "nearly the same text as an example of the training set")
 
 
@@ -111,12 +111,12 @@ def _within(subject: Subject, pairs: Mapping[str, list[tuple[Member, Member]]], 
 
 
 def _between(subject: Subject, pairs: Mapping[str, list[tuple[Member, Member]]], what: str) -> Iterator[Finding]:
-    for split, found in pairs.items():
-        total, have = _size(subject, split), inflected(len(found), "has", "have")
+    for split, shared in pairs.items():
+        total, have = _size(subject, split), inflected(len(shared), "has", "have")
         yield warning(
-            _place(subject, found[0][1]),
-            f"{len(found):,} of {total:,} examples ({100 * len(found) / total:.1f} %) of {split} {have} {what}, so "
-            f"scores are too high; the first is like {_place(subject, found[0][0])}",
+            _place(subject, shared[0][1]),
+            f"{len(shared):,} of {total:,} examples ({100 * len(shared) / total:.1f} %) of {split} {have} {what}, so "
+            f"scores are too high; the first is like {_place(subject, shared[0][0])}",
             f"remove these examples from train, or from {split}",
         )
 
@@ -134,20 +134,20 @@ def _similar(subject: Subject) -> list[tuple[Member, Member]]:
 
     Examples with exactly the same texts count once.
     """
-    found: list[tuple[Member, Member]] = []
+    similar: list[tuple[Member, Member]] = []
     datasketch = extra("datasketch")
     groups = subject.once(_groups)
     keys = list(groups)
     if datasketch is None or len(keys) > _MOST_TEXTS:
-        return found
+        return similar
     index = SimilarTexts(datasketch)
     for number, key in enumerate(keys):
         sketch = index.sketch()
         index.add_grams(sketch, _grams("\n".join(key)))
         for candidate in index.candidates(sketch):
             if _is_similar(key, keys[candidate]):
-                found += [(groups[keys[candidate]][0], member) for member in groups[key][:1]]
-                found += [
+                similar += [(groups[keys[candidate]][0], member) for member in groups[key][:1]]
+                similar += [
                     (earlier, member)
                     for earlier in groups[keys[candidate]][1:]
                     for member in groups[key]
@@ -155,7 +155,7 @@ def _similar(subject: Subject) -> list[tuple[Member, Member]]:
                 ]
                 break  # one earlier example is enough
         index.insert(number, sketch)
-    return found
+    return similar
 
 
 def _is_similar(one: Key, other: Key) -> bool:

@@ -237,14 +237,14 @@ def find_suspects(vectors: np.ndarray, labels: np.ndarray) -> list[Suspect]:
             pred_probs=probabilities, issue_types={"label": {"n_jobs": 1}}
         )  # without forks of a process with threads
     issues = lab.get_issues("label")
-    found = [
+    suspects = [
         Suspect(int(rows[row]), int(labels[rows[row]]), int(kept[predicted]), float(score))
         for row, (wrong, score, predicted) in enumerate(
             zip(issues["is_label_issue"], issues["label_score"], issues["predicted_label"], strict=True)
         )
         if wrong
     ]
-    return sorted(found, key=lambda suspect: suspect.score)
+    return sorted(suspects, key=lambda suspect: suspect.score)
 
 
 def vectors_of(checkpoint: str, columns: Sequence[Sequence[str]], max_seq_length: int) -> np.ndarray:

@@ -36,11 +36,11 @@ def micro_batches(subject: Subject) -> list[tuple[int, list[int]]]:
     """Returns the micro-batches to measure: length in tokens and examples, the longest first."""
     size = subject.placement.per_device_train_batch_size
     if subject.features is None:  # the last phase is the longest; its examples are packed to its length
-        found, first = [], 0
+        by_phase, first = [], 0
         for phase in subject.trainer.phases:
-            found.append((phase.max_seq_length, list(range(first, first + size))))
+            by_phase.append((phase.max_seq_length, list(range(first, first + size))))
             first += phase.steps * subject.recipe.train["global_train_batch_size"]
-        return sorted(found, reverse=True)
+        return sorted(by_phase, reverse=True)
     return _of_several_lengths(subject.features["train"], size)
 
 
@@ -55,11 +55,11 @@ def evaluated_batches(subject: Subject) -> tuple[Any, list[tuple[int, list[int]]
         return None if largest is None else (largest, _of_several_lengths(largest, size))
     if not subject.trainer.eval_sets:
         return None
-    found, first = [], 0
+    by_phase, first = [], 0
     for phase, examples in zip(subject.trainer.phases, subject.trainer.eval_sets, strict=True):
-        found.append((phase.max_seq_length, list(range(first, first + min(size, len(examples))))))
+        by_phase.append((phase.max_seq_length, list(range(first, first + min(size, len(examples))))))
         first += len(examples)
-    return ConcatDataset(subject.trainer.eval_sets), sorted(found, reverse=True)
+    return ConcatDataset(subject.trainer.eval_sets), sorted(by_phase, reverse=True)
 
 
 def _of_several_lengths(inputs: Any, size: int) -> list[tuple[int, list[int]]]:
@@ -82,8 +82,8 @@ def memory(subject: Subject) -> Need:
         length = min(length, longest)
     speed_ups = cpu_speed_ups(subject.placement, compiles=subject.trainer.args.torch_compile)
     with speed_ups.applied(subject.network):
-        found = estimate_memory(subject.network, subject.placement, length, logits)
-    needed = found.states + (found.activations or 0) + subject.trainer.teacher_bytes
+        estimate = estimate_memory(subject.network, subject.placement, length, logits)
+    needed = estimate.states + (estimate.activations or 0) + subject.trainer.teacher_bytes
     return Need(needed, _available_memory(subject.placement.device))
 
 

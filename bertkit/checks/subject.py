@@ -165,16 +165,20 @@ class Subject:
 
     def _sample(self, source: Source) -> Texts | None:
         """Reads the first paragraphs of a source."""
-        found: list[str] = []
+        paragraph_texts: list[str] = []
         size = 0
         with iterating(source.paragraphs(self.recipe.data.form())) as paragraphs:
             for paragraph in islice(paragraphs, _SAMPLED_PARAGRAPHS):
-                found.append(paragraph.text)
+                paragraph_texts.append(paragraph.text)
                 size += len(paragraph.text)
                 if size > _SAMPLED_CHARACTERS:
                     break
         name = Path(source.name).name
-        return Texts(name, {"text": found}, lambda row: f"{name}, paragraph {row + 1}") if found else None
+        return (
+            Texts(name, {"text": paragraph_texts}, lambda row: f"{name}, paragraph {row + 1}")
+            if paragraph_texts
+            else None
+        )
 
     @cached_property
     def words(self) -> Counter[str]:

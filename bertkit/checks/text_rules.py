@@ -133,12 +133,12 @@ def id_column(subject: Subject) -> Iterator[Finding]:
     """Finds text columns that hold numbers, hashes or addresses."""
     for texts in subject.texts[:1]:
         for column, values in texts.columns.items():
-            found = [text for text in values if _IDENTIFIER.fullmatch(text.strip())]
-            if len(found) > _SHARE_OF_IDENTIFIERS * len(values):
+            matching = [text for text in values if _IDENTIFIER.fullmatch(text.strip())]
+            if len(matching) > _SHARE_OF_IDENTIFIERS * len(values):
                 yield warning(
                     f"{texts.name}, column {column}",
-                    f"{_share(len(found), texts, 'is', 'are')} numbers, identifiers or addresses, such as "
-                    f"{found[0].strip()[:40]!r}",
+                    f"{_share(len(matching), texts, 'is', 'are')} numbers, identifiers or addresses, such as "
+                    f"{matching[0].strip()[:40]!r}",
                     "give the column of the text with --text-column",
                 )
 

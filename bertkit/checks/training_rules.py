@@ -88,14 +88,14 @@ def attention_mask(subject: Subject) -> Iterator[Finding]:
     batch = subject.trainer.data_collator([dataset[row] for row in rows])
     mask, padding = batch.get("attention_mask"), subject.tokenizer.pad_token_id
     if mask is None:
-        found = f"a batch has {', '.join(batch)}, and no attention_mask"
+        fault = f"a batch has {', '.join(batch)}, and no attention_mask"
     elif padding is not None and bool((mask[batch["input_ids"] == padding] != 0).any()):
-        found = "the attention_mask of a batch is 1 at padding tokens"
+        fault = "the attention_mask of a batch is 1 at padding tokens"
     else:
         return
     yield error(
         f"{subject.recipe.kind}.collate",
-        f"{found}: predictions depend on the length of the other inputs of the batch",
+        f"{fault}: predictions depend on the length of the other inputs of the batch",
         "return the attention mask of the tokenizer, 0 at padding",
     )
 

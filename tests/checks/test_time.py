@@ -62,24 +62,24 @@ def test_the_time_is_that_of_steps_and_evaluations(subject):
     assert seconds(subject)[0] == pytest.approx(steps + 2 + 0.3 * 40 / size)  # 40 examples, evaluated once
 
 
+UNEVEN = Speed((10, 40), np.array([[0.1, 0.1]] * 3 + [[0.5, 0.5]] * 3))
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"waiting": 0.6}, "other work holds the processor for 60 % of the time"),
-        ({"steps": Speed((10, 40), np.array([[0.1, 0.1]] * 3 + [[0.5, 0.5]] * 3))}, "equal steps took up to 5.0 times"),
+        ({"trial": None}, "no step was measured"),
+        ({"trial": replace(STEADY, waiting=0.6)}, "other work holds the processor for 60 % of the time"),
+        ({"trial": replace(STEADY, steps=UNEVEN)}, "equal steps took up to 5.0 times"),
+        ({"num_processes": 2}, "the run has 2 processes, and one was measured"),
     ],
 )
-def test_what_is_not_known_is_not_shown(subject, changes, reason):
-    subject.trial = replace(STEADY, **changes)
-    found, unknown = seconds(subject)
-    assert found is None
+def test_times_that_are_not_estimated(subject, changes, reason):
+    for name, value in {"trial": STEADY, **changes}.items():
+        setattr(subject, name, value)
+    estimate, unknown = seconds(subject)
+    assert estimate is None
     assert unknown.startswith(reason)
-
-
-def test_other_processes_are_not_measured(subject):
-    subject.trial = STEADY
-    subject.num_processes = 2
-    assert seconds(subject)[0] is None
 
 
 @pytest.mark.parametrize(

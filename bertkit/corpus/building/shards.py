@@ -146,10 +146,10 @@ def _repeated(reading: Reading, chosen: DocumentFilter, work: Path) -> frozenset
     file = work / _REPEATED_FILE
     with contextlib.suppress(DataError, OSError):
         return frozenset(read_metadata(file)["documents"])
-    found = repeated_documents(reading, chosen.deduplicate)
-    write_metadata(file, {"documents": sorted(found)})
-    say(f"duplicates: {counted(len(found), 'document')} left out")
-    return found
+    repeated = repeated_documents(reading, chosen.deduplicate)
+    write_metadata(file, {"documents": sorted(repeated)})
+    say(f"duplicates: {counted(len(repeated), 'document')} left out")
+    return repeated
 
 
 def _write_shards(

@@ -163,7 +163,7 @@ def _heads(tosses: NDArray[np.int64], seed: int, epoch: int, first: int) -> NDAr
             random_words = words(seed, Stream.TRUNCATION, epoch, first + rows, size)
             bits = np.clip(tosses[rows, None] - 64 * np.arange(size), 0, 64).astype(np.uint64)
             # A shift by 64 is undefined, so 64 bits are a separate case.
-            wanted = np.where(bits == 64, _ALL_BITS, (np.uint64(1) << (bits & np.uint64(63))) - np.uint64(1))
-            heads[rows] = np.bitwise_count(random_words & wanted).sum(axis=1)
+            counted_bits = np.where(bits == 64, _ALL_BITS, (np.uint64(1) << (bits & np.uint64(63))) - np.uint64(1))
+            heads[rows] = np.bitwise_count(random_words & counted_bits).sum(axis=1)
         size *= 2
     return heads
