@@ -235,6 +235,21 @@ class TestFindSources:
             find_sources([])
 
 
+NO_PARQUET = "not a Parquet file, damaged or truncated ("
+
+
+def with_another_checksum() -> bytes:
+    data = bytearray(gzip.compress(b"some text\n", mtime=0))
+    data[-8] ^= 0xFF
+    return bytes(data)
+
+
+def not_utf8() -> bytes:
+    import pyarrow as pa
+
+    return parquet(pa.array([b"a", b"caf\xe9"]).view(pa.string()))  # as a careless writer makes it
+
+
 class TestFaultsOfFiles:
     def test_not_utf8_at_its_unpacked_offset(self, tmp_path):
         data = b"line\n" * 300_000 + b"caf\xe9\n"  # beyond the first block
@@ -253,12 +268,6 @@ class TestFaultsOfFiles:
         path = written(tmp_path, f"a{form}{packing}", cut)
         assert refusal(path).startswith(f"{path}: damaged or truncated (")
 
-    def test_a_gzip_whose_bytes_were_changed(self, tmp_path):
-        data = bytearray(gzip.compress(b"some text\n", mtime=0))
-        data[-8] ^= 0xFF  # of the checksum
-        path = written(tmp_path, "a.txt.gz", bytes(data))
-        assert refusal(path).startswith(f"{path}: damaged or truncated (CRC check failed")
-
     def test_json_lines_by_number_with_those_that_follow(self, tmp_path):
         lines = ['{"text": "fine"}', "", '{"text": 7}', "[1]", '{"text": "a"', '{"txt": "b"}', r'{"text": "\ud800"}']
         path = written(tmp_path, "a.jsonl", "\n".join(lines))
@@ -270,30 +279,28 @@ class TestFaultsOfFiles:
         assert f"{path}: line 6: no column 'text'; available: 'txt'; did you mean 'txt'?" in message
         assert f"{path}: line 7: 'text' contains an unpaired surrogate, \\ud800," in message
 
-    def test_json_that_is_nested_too_deep(self, tmp_path):
-        assert "line 1: not valid JSON" in refusal(written(tmp_path, "a.jsonl", "[" * 200_000))
-
     def test_a_column_that_is_not_there(self, tmp_path):
         for name, data in (("a.parquet", parquet(TEXTS)), ("a.jsonl", json_lines(TEXTS))):
             message = refusal(written(tmp_path, name, data), text_column="texts")
             assert "no column 'texts'; available: 'id', 'text'; did you mean 'text'?" in message
             assert "(--text-column)" in refusal(tmp_path / name, text_column="body")
 
-    def test_a_column_of_numbers(self, tmp_path):
-        path = written(tmp_path, "a.parquet", parquet(TEXTS))
-        assert refusal(path, text_column="id") == f"{path}: row 1: column 'id' contains int64; expected strings"
-
-    def test_a_row_that_is_not_utf8(self, tmp_path):
-        import pyarrow as pa
-
-        texts = pa.array([b"a", b"caf\xe9"]).view(pa.string())  # as a careless writer makes them
-        path = written(tmp_path, "a.parquet", parquet(texts))
-        assert refusal(path) == f"{path}: row 2: 'text' is not UTF-8 at byte 3"
-
-    @pytest.mark.parametrize("data", [b"", b"no Parquet", parquet(["a" * 1000])[:-20], parquet(["a"])[20:]])
-    def test_no_parquet(self, tmp_path, data):
-        path = written(tmp_path, "a.parquet", data)
-        assert refusal(path).startswith(f"{path}: not a Parquet file, damaged or truncated (")
+    @pytest.mark.parametrize(
+        ("name", "data", "column", "message"),
+        [
+            ("a.txt.gz", with_another_checksum, "text", "damaged or truncated (CRC check failed"),
+            ("a.jsonl", lambda: "[" * 200_000, "text", "line 1: not valid JSON"),
+            ("a.parquet", lambda: parquet(TEXTS), "id", "row 1: column 'id' contains int64; expected strings"),
+            ("a.parquet", not_utf8, "text", "row 2: 'text' is not UTF-8 at byte 3"),
+            ("a.parquet", lambda: b"", "text", NO_PARQUET),
+            ("a.parquet", lambda: b"no Parquet", "text", NO_PARQUET),
+            ("a.parquet", lambda: parquet(["a" * 1000])[:-20], "text", NO_PARQUET),
+            ("a.parquet", lambda: parquet(["a"])[20:], "text", NO_PARQUET),
+        ],
+    )
+    def test_content_that_cannot_be_read(self, tmp_path, name, data, column, message):
+        path = written(tmp_path, name, data())
+        assert refusal(path, **({} if column == "text" else {"text_column": column})).startswith(f"{path}: {message}")
 
     @pytest.mark.parametrize("form", FORMS)
     def test_a_file_that_goes_away(self, tmp_path, form):

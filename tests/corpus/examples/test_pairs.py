@@ -165,21 +165,21 @@ class TestByEye:
         # A random B fills what A leaves: one sentence.
         assert all(len(a) == len(b) == 4 for a, b, label in pairs if label == 1)
 
-    def test_a_sentence_longer_than_the_sequence(self, store_of):
-        """Ten tokens for the pair: five of each are left, some dropped at the front, some at the back."""
-        store = store_of([[50], [70]])
-        [(a, b, _), (c, d, _)] = spans(plan_epoch(store.whole(), 0, 0, 13, 0.0))
-        assert [len(part) for part in (a, b, c, d)] == [5, 5, 5, 5]
-        assert 0 < a.start < a.stop < 50 < b.start < b.stop < 120
-
-    def test_an_odd_token_is_left_to_a(self, store_of):
-        [(a, b, _), (c, d, _)] = spans(plan_epoch(store_of([[50], [70]]).whole(), 0, 0, 14, 0.0))
-        assert [len(part) for part in (a, b, c, d)] == [6, 5, 6, 5]
-
-    def test_a_short_segment_is_left_whole(self, store_of):
-        [(a, b, _), (c, d, _)] = spans(plan_epoch(store_of([[2], [70]]).whole(), 0, 0, 13, 0.0))
-        assert (a, len(b)) == (range(0, 2), 8)
-        assert (len(c), d) == (8, range(0, 2))
+    @pytest.mark.parametrize(
+        ("sentence", "max_seq_length", "lengths"),
+        [
+            (50, 13, [5, 5, 5, 5]),  # ten tokens for the pair
+            (50, 14, [6, 5, 6, 5]),  # the odd token is left to A
+            (2, 13, [2, 8, 8, 2]),  # a short segment is left whole
+        ],
+    )
+    def test_a_sentence_longer_than_the_sequence(self, store_of, sentence, max_seq_length, lengths):
+        """Some tokens are dropped at the front, some at the back."""
+        store = store_of([[sentence], [70]])
+        [(a, b, _), (c, d, _)] = spans(plan_epoch(store.whole(), 0, 0, max_seq_length, 0.0))
+        assert [len(part) for part in (a, b, c, d)] == lengths
+        assert 0 <= a.start < a.stop <= sentence < b.start < b.stop < sentence + 70
+        assert (a.start > 0) == (a.stop < sentence) == (sentence == 50)
 
 
 @settings(deadline=None)
