@@ -430,3 +430,25 @@ def test_the_place_of_a_held_out_row(table, no_trial, tmp_path: Path):
     }
     [finding] = table.report().findings
     assert finding.where.endswith("(train.csv, line 9)")
+
+
+def test_other_packages_register_what_they_know(monkeypatch):
+    from datasets import Dataset
+
+    from bertkit.checks.label_rules import rare_class
+    from bertkit.checks.subject import Checked, Subject, checked
+    from bertkit.tasks.splits import Split
+
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "third_party")
+    from acme_levels import LevelData, LevelSettings, LevelTask
+
+    class CheckedLevels(Checked):
+        def classes(self, examples):
+            return [[f"level {level}"] for level in examples["level"]]
+
+    task = LevelTask(LevelSettings(), LevelData())
+    splits = {"train": Split(Dataset.from_dict({"level": [1] * 20 + [2] * 3}), "levels.csv", "")}
+    assert list(rare_class(Subject(recipe=None, task=task, splits=splits))) == []
+    checked.register(LevelTask)(CheckedLevels)
+    [finding] = rare_class(Subject(recipe=None, task=task, splits=splits))
+    assert finding.message.endswith("'level 2' 3")
