@@ -12,7 +12,7 @@ from bertkit.checks import corpus_rules
 from bertkit.checks.corpus_rules import Sample, sample
 from bertkit.corpus.documents import DocumentForm
 from bertkit.corpus.sources import find_sources
-from bertkit.training.pretraining import pretrain as pretrain_module
+from bertkit.run import pretrain as pretrain_module
 
 from .conftest import sentence
 
