@@ -13,7 +13,7 @@ import time
 
 import numpy as np
 
-from bertkit.checks.label_noise import find_suspects, vectors_of
+from bertkit.checks.label_rules import find_suspects, vectors_of
 from bertkit.tasks.construction import task_of_recipe
 from bertkit.tasks.registry import load_recipe
 

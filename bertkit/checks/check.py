@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bertkit.checkpoint.load import load_config, load_tokenizer
-from bertkit.checks.findings import Finding, Report, error, in_order, note
-from bertkit.checks.label_noise import check_installed
+from bertkit.checks.corpus_rules import Sample, sample
+from bertkit.checks.findings import Finding, Report, error, in_order, note, rules
+from bertkit.checks.label_rules import check_installed
 from bertkit.checks.plan import evaluated_batches, memory, micro_batches, plan
-from bertkit.checks.registry import rules
-from bertkit.checks.sample import Sample, sample
 from bertkit.checks.subject import Subject
 from bertkit.checks.trial import make_trial
 from bertkit.corpus.sources import Source
@@ -73,7 +72,7 @@ def check(
     The run is prepared by its own code: data are read and encoded, the model is loaded, and the longest batches are
     passed through it once. No weight is trained for later use, and nothing is written but temporary files, which are
     removed. (Hub data sets and checkpoints are downloaded to the cache of the Hub, as by a run.) Of a corpus of more
-    than 8 MiB a sample is read: see `bertkit.checks.sample`.
+    than 8 MiB a sample is read: see `bertkit.checks.corpus_rules`.
 
     Args:
         recipe: as for `finetune` and `pretrain`; ``None`` is the default of `pretrain`.
@@ -127,8 +126,7 @@ def _recipe(
     """Resolves the recipe as `pretrain` does for a recipe of pre-training, else as `finetune` does."""
     if recipe is None or corpus:
         return pretraining_recipe(recipe, corpus, model, overrides)
-    given = load_recipe(recipe, overrides)
-    if isinstance(given.data, FineTuningData):
+    if isinstance(load_recipe(recipe, overrides).data, FineTuningData):
         return finetuning_recipe(recipe, model, data_dir, overrides)
     return pretraining_recipe(recipe, corpus, model, overrides)
 
@@ -156,19 +154,19 @@ def _subject(
         try:
             if place == folder:
                 check_place(place)
-            prepared = _prepared(recipe, place, resume, hub, scratch)
+            data, subject = _prepared(recipe, place, resume, hub, scratch)
             if resume and folder is not None:
-                check_same_data(folder, prepared.run_data)
-            return replace(prepared.subject(folder), num_processes=num_processes)
+                check_same_data(folder, data)
+            return replace(subject, output_dir=folder, num_processes=num_processes)
         except ProcessesNeeded as needed:
-            found = note(
+            of_one_process = note(
                 "placement",
                 f"the run has {needed.num_processes} processes, and this check has one: the memory is that of one "
                 "process with the whole batch, and the time is not estimated",
                 "start the run: it prints the remaining time after its first steps",
             )
             num_processes = needed.num_processes
-            findings.append(replace(found, code=PROCESSES))
+            findings.append(replace(of_one_process, code=PROCESSES))
             single = replace(recipe.placement, num_processes=1, strategy="auto")
             recipe = replace(recipe, placement=single)
         except OutputError as refused:
@@ -182,43 +180,44 @@ def _subject(
             return _parts(recipe, findings)
 
 
-class _Prepared:
-    """A prepared run of either kind, with the function that makes a `Subject` of it."""
-
-    def __init__(self, run_data: Mapping[str, Any], subject: Callable[[Path | None], Subject]):
-        self.run_data = run_data
-        self.subject = subject
-
-
-def _prepared(recipe: Recipe, place: Path, resume: bool, push_to_hub: str | None, scratch: Path) -> _Prepared:
-    given: dict[str, Any] = {"resume": resume, "push_to_hub": push_to_hub, "scratch": scratch / "trainer"}
+def _prepared(
+    recipe: Recipe, place: Path, resume: bool, push_to_hub: str | None, scratch: Path
+) -> tuple[Mapping[str, Any], Subject]:
+    """Prepares a run of either kind; returns the record of its data too."""
+    arguments = {"resume": resume, "push_to_hub": push_to_hub, "scratch": scratch / "trainer"}
     if isinstance(recipe.data, FineTuningData):
-        ready = prepare_finetuning(recipe, place, **given)
-        source = recipe.model.get("name_or_path")
+        return _prepared_finetuning(recipe, place, arguments)
+    return _prepared_pretraining(recipe, place, arguments, scratch)
 
-        def finetuning(folder: Path | None) -> Subject:
-            return Subject(
-                recipe=ready.run.recipe,
-                output_dir=folder,
-                tokenizer=ready.tokenizer,
-                config=ready.trainer.model.config,
-                stored=None if source is None else load_config(str(source), any_encoder=True),
-                placement=ready.run.placement,
-                arguments=ready.trainer.args,
-                trainer=ready.trainer,
-                new_weights=ready.new_weights,
-                task=ready.task,
-                splits=ready.splits,
-                features=ready.features,
-                truncation=ready.run.record.truncation,
-            )
 
-        return _Prepared(ready.run.record.data, finetuning)
+def _prepared_finetuning(recipe: Recipe, place: Path, arguments: dict[str, Any]) -> tuple[Mapping[str, Any], Subject]:
+    ready = prepare_finetuning(recipe, place, **arguments)
+    source = recipe.model.get("name_or_path")
+    return ready.run.record.data, Subject(
+        recipe=ready.run.recipe,
+        tokenizer=ready.tokenizer,
+        config=ready.trainer.model.config,
+        stored=None if source is None else load_config(str(source), any_encoder=True),
+        placement=ready.run.placement,
+        arguments=ready.trainer.args,
+        trainer=ready.trainer,
+        new_weights=ready.new_weights,
+        task=ready.task,
+        splits=ready.splits,
+        features=ready.features,
+        truncation=ready.run.record.truncation,
+    )
+
+
+def _prepared_pretraining(
+    recipe: Recipe, place: Path, arguments: dict[str, Any], scratch: Path
+) -> tuple[Mapping[str, Any], Subject]:
     sampled: list[Sample] = []
 
     def sample_of(sources: list[Source]) -> tuple[list[Source], float]:
         # A run that is resumed has tokenized its corpus, and streams are read as far as their first block.
-        parts = None if resume or recipe.data.streaming or recipe.data.max_train_samples else sample(sources)
+        is_whole = arguments["resume"] or recipe.data.streaming or recipe.data.max_train_samples
+        parts = None if is_whole else sample(sources)
         if parts is None:
             return sources, 1.0
         sampled.append(parts)
@@ -226,26 +225,21 @@ def _prepared(recipe: Recipe, place: Path, resume: bool, push_to_hub: str | None
         return parts.sources, parts.share
 
     with _cache(scratch) as cache:
-        begun = prepare_pretraining(recipe, place, **given, cache_dir=cache, sample=sample_of)
-
-    def pretraining(folder: Path | None) -> Subject:
-        checkpoint = begun.start.checkpoint
-        return Subject(
-            recipe=begun.run.recipe,
-            output_dir=folder,
-            tokenizer=begun.start.tokenizer,
-            config=begun.start.config,
-            stored=None if checkpoint is None else load_config(checkpoint, any_encoder=True),
-            placement=begun.run.placement,
-            arguments=begun.trainer.args,
-            trainer=begun.trainer,
-            logits_per_sequence=begun.logits_per_sequence,
-            sources=begun.sources,
-            corpora=begun.corpora,
-            sample=sampled[0] if sampled else None,
-        )
-
-    return _Prepared(begun.run.record.data, pretraining)
+        begun = prepare_pretraining(recipe, place, **arguments, cache_dir=cache, sample=sample_of)
+    checkpoint = begun.start.checkpoint
+    return begun.run.record.data, Subject(
+        recipe=begun.run.recipe,
+        tokenizer=begun.start.tokenizer,
+        config=begun.start.config,
+        stored=None if checkpoint is None else load_config(checkpoint, any_encoder=True),
+        placement=begun.run.placement,
+        arguments=begun.trainer.args,
+        trainer=begun.trainer,
+        logits_per_sequence=begun.logits_per_sequence,
+        sources=begun.sources,
+        corpora=begun.corpora,
+        sample=sampled[0] if sampled else None,
+    )
 
 
 @contextmanager

@@ -1,25 +1,20 @@
 """Rules on duplicates, within and between splits.
 
-Near duplicates are found by MinHash (Broder 1997) with locality-sensitive hashing, by the library datasketch, on the
-character 5-grams of the texts. Candidates count if the Jaccard similarity of every column is at least 0.8, so that
-pairs that share only one text are not duplicates.
+Near duplicates are found as those of a corpus (`bertkit.corpus.building.filters`), in lower case. Candidates count if
+the exact Jaccard similarity of every column is at least 0.8, so that pairs that share only one text are not duplicates.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from bertkit.checks.extras import extra
-from bertkit.checks.findings import Finding, note, warning
-from bertkit.checks.registry import rule
+from bertkit.checks.findings import Finding, extra, note, rule, warning
 from bertkit.checks.subject import Subject
+from bertkit.corpus.building.filters import SIMILAR, SimilarTexts, grams
 from bertkit.progress import inflected
 
-_SIMILAR = 0.8  # Jaccard similarity, as in Lee et al. 2022 (arXiv:2107.06499)
-_PERMUTATIONS, _GRAM = 64, 5
 _MANY = 0.01  # share above which a note becomes a warning
 _MOST_CHARACTERS = 2_000  # of a text; longer ones are compared by their beginnings
 _MOST_TEXTS = 400_000
@@ -37,11 +32,11 @@ Key = tuple[str, ...]
 
 def _groups(subject: Subject) -> dict[Key, list[Member]]:
     """Groups the examples of all splits by their texts, with white space at the ends removed."""
-    found: dict[Key, list[Member]] = {}
+    by_texts: dict[Key, list[Member]] = {}
     for texts in subject.texts:
         for row, values in enumerate(texts.rows()):
-            found.setdefault(tuple(text.strip() for text in values), []).append(Member(texts.name, row))
-    return found
+            by_texts.setdefault(tuple(text.strip() for text in values), []).append(Member(texts.name, row))
+    return by_texts
 
 
 @rule("duplicates", "splits")
@@ -82,24 +77,24 @@ def near_duplicates(subject: Subject) -> Iterator[Finding]:
             f"since it takes too long for more than {_MOST_TEXTS:,}",
             "check a part of the data, such as --set data.max_train_samples=100000",
         )
-    found: dict[str, dict[Member, Member]] = {}
+    of_splits: dict[str, dict[Member, Member]] = {}
     for earlier, later in subject.once(_similar):
         if earlier.split == later.split:
-            found.setdefault(earlier.split, {}).setdefault(later, earlier)
-    pairs = {split: [(earlier, later) for later, earlier in of_split.items()] for split, of_split in found.items()}
+            of_splits.setdefault(earlier.split, {}).setdefault(later, earlier)
+    pairs = {split: [(earlier, later) for later, earlier in of_split.items()] for split, of_split in of_splits.items()}
     yield from _within(subject, pairs, "nearly the same text as an earlier example")
 
 
 @rule("near-split-overlap", "splits")
 def near_split_overlap(subject: Subject) -> Iterator[Finding]:
     """Counts the examples of the other splits that are nearly the same as one of the training set."""
-    found: dict[str, dict[Member, Member]] = {}
+    of_splits: dict[str, dict[Member, Member]] = {}
     for pair in subject.once(_similar):
         splits = [member.split for member in pair]
         if splits.count("train") == 1:
             known, other = pair if splits[0] == "train" else pair[::-1]
-            found.setdefault(other.split, {}).setdefault(other, known)
-    pairs = {split: [(known, other) for other, known in of_split.items()] for split, of_split in found.items()}
+            of_splits.setdefault(other.split, {}).setdefault(other, known)
+    pairs = {split: [(known, other) for other, known in of_split.items()] for split, of_split in of_splits.items()}
     yield from _between(subject, pairs, "nearly the same text as an example of the training set")
 
 
@@ -116,12 +111,12 @@ def _within(subject: Subject, pairs: Mapping[str, list[tuple[Member, Member]]], 
 
 
 def _between(subject: Subject, pairs: Mapping[str, list[tuple[Member, Member]]], what: str) -> Iterator[Finding]:
-    for split, found in pairs.items():
-        total, have = _size(subject, split), inflected(len(found), "has", "have")
+    for split, shared in pairs.items():
+        total, have = _size(subject, split), inflected(len(shared), "has", "have")
         yield warning(
-            _place(subject, found[0][1]),
-            f"{len(found):,} of {total:,} examples ({100 * len(found) / total:.1f} %) of {split} {have} {what}, so "
-            f"scores are too high; the first is like {_place(subject, found[0][0])}",
+            _place(subject, shared[0][1]),
+            f"{len(shared):,} of {total:,} examples ({100 * len(shared) / total:.1f} %) of {split} {have} {what}, so "
+            f"scores are too high; the first is like {_place(subject, shared[0][0])}",
             f"remove these examples from train, or from {split}",
         )
 
@@ -139,45 +134,41 @@ def _similar(subject: Subject) -> list[tuple[Member, Member]]:
 
     Examples with exactly the same texts count once.
     """
-    found: list[tuple[Member, Member]] = []
+    similar: list[tuple[Member, Member]] = []
     datasketch = extra("datasketch")
     groups = subject.once(_groups)
     keys = list(groups)
     if datasketch is None or len(keys) > _MOST_TEXTS:
-        return found
-    empty = datasketch.MinHash(num_perm=_PERMUTATIONS, hashfunc=zlib.crc32)
-    # More bands than datasketch's default for the threshold: candidates are compared exactly anyway.
-    index = datasketch.MinHashLSH(num_perm=_PERMUTATIONS, params=(9, 7))
+        return similar
+    index = SimilarTexts(datasketch)
     for number, key in enumerate(keys):
-        sketch = empty.copy()
-        sketch.update_batch([gram.encode() for gram in _grams("\n".join(key))])
-        candidates = index.query(sketch)
-        for candidate in sorted(candidates):
+        sketch = index.sketch()
+        index.add_grams(sketch, _grams("\n".join(key)))
+        for candidate in index.candidates(sketch):
             if _is_similar(key, keys[candidate]):
-                found += [(groups[keys[candidate]][0], member) for member in groups[key][:1]]
-                found += [
+                similar += [(groups[keys[candidate]][0], member) for member in groups[key][:1]]
+                similar += [
                     (earlier, member)
                     for earlier in groups[keys[candidate]][1:]
                     for member in groups[key]
                     if earlier.split != member.split and "train" in (earlier.split, member.split)
                 ]
                 break  # one earlier example is enough
-        index.insert(number, sketch, check_duplication=False)
-    return found
+        index.insert(number, sketch)
+    return similar
 
 
 def _is_similar(one: Key, other: Key) -> bool:
     for texts in zip(one, other, strict=True):
         first, second = map(_grams, texts)
         # A similarity of at least s needs sizes whose ratio is at least s.
-        if min(len(first), len(second)) < _SIMILAR * max(len(first), len(second)):
+        if min(len(first), len(second)) < SIMILAR * max(len(first), len(second)):
             return False
-        if len(first & second) < _SIMILAR * len(first | second):
+        if len(first & second) < SIMILAR * len(first | second):
             return False
     return True
 
 
 @lru_cache(maxsize=4096)
 def _grams(text: str) -> frozenset[str]:
-    text = f" {text.lower()[:_MOST_CHARACTERS]} "
-    return frozenset(text[start : start + _GRAM] for start in range(max(1, len(text) - _GRAM + 1)))
+    return grams(f" {text.lower()[:_MOST_CHARACTERS]} ")

@@ -1,10 +1,15 @@
-"""Findings and reports of `bertkit.check`."""
+"""Findings, the registry of the rules that yield them, and reports of `bertkit.check`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib import import_module
+from types import ModuleType
 from typing import Any, Literal
+
+from bertkit.checks.subject import Subject
 
 Level = Literal["error", "warning", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")
@@ -104,3 +109,68 @@ def merged(reports: Mapping[str, Report]) -> Report:
         for finding in report.findings
     ]
     return Report(in_order(findings), {name: report.plan for name, report in reports.items()})
+
+
+Function = Callable[[Subject], Iterable[Finding]]
+
+# Modules with rules; findings of a level are in this order.
+_MODULES = ("training_rules", "text_rules", "duplicate_rules", "label_rules", "corpus_rules", "plan")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule.
+
+    Attributes:
+        code: stable name of its findings.
+        needs: attributes of the `Subject` that must not be ``None``.
+        function: yields the findings, without code.
+    """
+
+    code: str
+    needs: tuple[str, ...]
+    function: Function
+
+    def findings(self, subject: Subject) -> Iterator[Finding]:
+        """Yields the findings of the rule; none if the subject lacks what the rule needs."""
+        if all(getattr(subject, name) is not None for name in self.needs):
+            for finding in self.function(subject):
+                yield replace(finding, code=self.code)
+
+
+_RULES: dict[str, Rule] = {}
+
+
+def rule(code: str, *needs: str) -> Callable[[Function], Function]:
+    """Returns a decorator that registers a function as the rule with this code.
+
+    Args:
+        code: stable name of its findings, with an entry in docs/guides/checks.md.
+        needs: attributes of the `Subject` that the rule reads and that may be ``None``.
+    """
+
+    def register(function: Function) -> Function:
+        if code in _RULES:
+            raise ValueError(f"{code}: two rules have this code")
+        _RULES[code] = Rule(code, needs, function)
+        return function
+
+    return register
+
+
+def rules() -> list[Rule]:
+    """Returns all rules, in the order of their modules."""
+    order = {import_module(f"bertkit.checks.{name}").__name__: number for number, name in enumerate(_MODULES)}
+    return sorted(_RULES.values(), key=lambda each: order.get(each.function.__module__, len(order)))
+
+
+INSTALL = "pip install 'bertkit[checks]'"
+
+
+@cache
+def extra(module: str) -> ModuleType | None:
+    """Imports a module of an optional package; returns ``None`` if the package is not installed."""
+    try:
+        return import_module(module)
+    except ImportError:
+        return None

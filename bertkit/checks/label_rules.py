@@ -1,19 +1,35 @@
-"""Rules on the classes of the examples."""
+"""Rules on the labels of the examples: classes, entities and answers, and labels that are probably wrong.
+
+For ``--check-labels`` each training example is classified by a logistic regression on the vectors of the checkpoint,
+trained on the other folds of a cross-validation; cleanlab's confident learning (Northcutt et al. 2021,
+arXiv:1911.00068) finds the labels that disagree with these predictions.
+"""
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import redirect_stdout
+from io import StringIO
 from itertools import chain
+from typing import NamedTuple
 
-from bertkit.checks.findings import Finding, note, warning
-from bertkit.checks.registry import rule
-from bertkit.checks.subject import Subject
+import numpy as np
+
+from bertkit.checks.findings import INSTALL, Finding, extra, note, rule, warning
+from bertkit.checks.subject import Subject, checked
+from bertkit.errors import RecipeError
 from bertkit.progress import counted, inflected
 from bertkit.tables.spelling import look_alikes
+from bertkit.tasks.splits import ColumnsOf
 
 _RARE, _IMBALANCE = 10, 10.0
-_MANY = 0.001  # share of conflicting texts above which a note becomes a warning
+_MANY_TEXTS = 0.001  # share of conflicting texts above which a note becomes a warning
+_MANY_MENTIONS = 0.05  # share of mentions above which a note becomes a warning
+_FOLDS = 5
+_LISTED = 20
+_MOST_ITERATIONS = 300
 
 
 def _counts(subject: Subject, split: str) -> Counter[str]:
@@ -111,10 +127,171 @@ def label_conflict(subject: Subject) -> Iterator[Finding]:
                 conflicts.setdefault(key, (before[1], texts.place(row)))
     if conflicts:
         (text, *_), (first, second) = next(iter(conflicts.items()))
-        level = warning if len(conflicts) > _MANY * total else note
+        level = warning if len(conflicts) > _MANY_TEXTS * total else note
         yield level(
             second,
             f"{counted(len(conflicts), 'text has', 'different texts have', form=',')} several labels in {total:,} "
             f"examples; the first is {text[:60]!r}, also in {first}",
             "correct the labels, or remove the texts: no model can predict both",
+        )
+
+
+@rule("impossible-tags", "splits")
+def impossible_tags(subject: Subject) -> Iterator[Finding]:
+    """Reports tags that violate the rules of their scheme."""
+    yield from _doubts(
+        subject, "impossible-tags", "correct these tags; scores depend on how such sequences are interpreted"
+    )
+
+
+@rule("misplaced-answers", "splits")
+def misplaced_answers(subject: Subject) -> Iterator[Finding]:
+    """Reports answers that are not in the context at their offset."""
+    yield from _doubts(
+        subject, "misplaced-answers", "correct answer_start: it counts characters (code points) from 0, not bytes"
+    )
+
+
+def _doubts(subject: Subject, code: str, remedy: str) -> Iterator[Finding]:
+    for name, split in subject.splits.items():
+        if code in split.doubts:
+            yield warning(f"{name} ({split.source})", split.doubts[code], remedy)
+
+
+@rule("entity-disagreement", "splits", "task")
+def entity_disagreement(subject: Subject) -> Iterator[Finding]:
+    """Finds words that are labelled as entities of different types in different places of the training set."""
+    split = subject.splits.get("train")
+    examples = None if split is None else ColumnsOf(split.examples)
+    spans = None if examples is None else checked(subject.task).spans(examples)
+    if spans is None or examples is None:
+        return
+    types: dict[tuple[str, ...], Counter[str]] = {}
+    for words, of_example in zip(examples["tokens"], spans, strict=True):
+        for kind, start, end in of_example:
+            types.setdefault(tuple(words[start:end]), Counter())[kind] += 1
+    mentions = sum(sum(kinds.values()) for kinds in types.values())
+    disagree = {words: kinds for words, kinds in types.items() if len(kinds) > 1}
+    minority = sum(sum(kinds.values()) - max(kinds.values()) for kinds in disagree.values())
+    if minority:
+        words, kinds = max(disagree.items(), key=lambda item: sum(item[1].values()) - max(item[1].values()))
+        by_type = ", ".join(f"{kind!r} {count}" for kind, count in kinds.most_common(3))
+        level = warning if minority > _MANY_MENTIONS * mentions else note
+        yield level(
+            "train",
+            f"{len(disagree):,} of {len(types):,} different spans {inflected(len(disagree), 'has', 'have')} several "
+            f"types; {minority:,} of {mentions:,} mentions {inflected(minority, 'differs', 'differ')} from the usual "
+            f"type of their span. The most frequent: {' '.join(words)[:60]!r} ({by_type})",
+            "check these spans against the annotation guideline; words with several meanings are no error",
+        )
+
+
+class Suspect(NamedTuple):
+    """A label that is probably wrong.
+
+    Attributes:
+        row: the example, from 0.
+        given, predicted: ids of its label and of the most probable class.
+        score: quality of the label, 0 to 1; the lower, the more suspicious.
+    """
+
+    row: int
+    given: int
+    predicted: int
+    score: float
+
+
+def check_installed() -> None:
+    """Checks that cleanlab is installed.
+
+    Raises:
+        RecipeError: it is not.
+    """
+    if extra("cleanlab") is None:
+        raise RecipeError(f"--check-labels: the package cleanlab is not installed; {INSTALL}")
+
+
+def find_suspects(vectors: np.ndarray, labels: np.ndarray) -> list[Suspect]:
+    """Returns the labels that are probably wrong, the most suspicious first.
+
+    Args:
+        vectors: (N, H) float32, vectors of the texts.
+        labels: (N,) int64, ids of the classes; classes with fewer examples than folds are left out.
+    """
+    from cleanlab import Datalab
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import cross_val_predict
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    classes, counts = np.unique(labels, return_counts=True)
+    rows = np.flatnonzero(np.isin(labels, classes[counts >= _FOLDS]))
+    kept, given = np.unique(labels[rows], return_inverse=True)
+    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=_MOST_ITERATIONS))
+    probabilities = cross_val_predict(model, vectors[rows], given, cv=_FOLDS, method="predict_proba")
+    # Datalab prints its progress, and uses deprecated functions of pandas.
+    with redirect_stdout(StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        lab = Datalab({"label": given.tolist()}, label_name="label", verbosity=1)
+        lab.find_issues(
+            pred_probs=probabilities, issue_types={"label": {"n_jobs": 1}}
+        )  # without forks of a process with threads
+    issues = lab.get_issues("label")
+    suspects = [
+        Suspect(int(rows[row]), int(labels[rows[row]]), int(kept[predicted]), float(score))
+        for row, (wrong, score, predicted) in enumerate(
+            zip(issues["is_label_issue"], issues["label_score"], issues["predicted_label"], strict=True)
+        )
+        if wrong
+    ]
+    return sorted(suspects, key=lambda suspect: suspect.score)
+
+
+def vectors_of(checkpoint: str, columns: Sequence[Sequence[str]], max_seq_length: int) -> np.ndarray:
+    """Returns a vector for each example, (N, H) float32: the mean of its tokens' vectors in the last layer.
+
+    The vectors u and v of a pair become u, v, |u - v| and u · v by element, as in InferSent (Conneau et al. 2017).
+    """
+    from bertkit.inference.loaded import load
+
+    encoder = load(checkpoint)
+    parts = [encoder.embed(list(texts), max_seq_length=max_seq_length) for texts in columns]
+    if len(parts) == 1:
+        return parts[0]
+    first, second = parts
+    return np.concatenate([first, second, abs(first - second), first * second], axis=1)
+
+
+@rule("label-noise", "check_labels", "splits", "stored")
+def label_noise(subject: Subject) -> Iterator[Finding]:
+    """Finds training labels that are probably wrong; only with ``--check-labels``."""
+    classes = subject.classes.get("train", [])
+    texts = subject.texts[0]
+    if not classes or any(len(names) != 1 for names in classes) or len(texts.columns) > 2:
+        yield note(
+            "--check-labels",
+            "the labels were not checked: this is for tasks with one class per text or pair of texts",
+            "remove --check-labels",
+        )
+        return
+    names, labels = np.unique([names[0] for names in classes], return_inverse=True)
+    vectors = vectors_of(
+        str(subject.checkpoint), list(texts.columns.values()), min(128, subject.recipe.data.max_seq_length)
+    )
+    suspects = find_suspects(vectors, labels)
+    if suspects:
+        yield note(
+            "train",
+            f"{len(suspects):,} of {len(labels):,} labels ({100 * len(suspects) / len(labels):.1f} %) "
+            f"{inflected(len(suspects), 'is', 'are')} probably wrong, by cross-validated logistic regression on the "
+            f"vectors of {subject.checkpoint}; the most suspicious follow",
+            "read these rows first; some of them are right, but difficult",
+        )
+    for suspect in suspects[:_LISTED]:
+        text = next(iter(texts.columns.values()))[suspect.row]
+        given, predicted = str(names[suspect.given]), str(names[suspect.predicted])
+        yield warning(
+            texts.place(suspect.row),
+            f"label {given!r} (score {suspect.score:.3f}), predicted {predicted!r}: {text.strip()[:80]!r}",
+            "correct the label, or keep it if it is right",
         )

@@ -1,8 +1,9 @@
-"""The plan of a run: its steps and what it needs: memory, time and disk space."""
+"""The plan of a run: its steps and what it needs: memory, time, disk space and packages; and the rules on these."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,11 @@ import psutil
 import torch
 from torch.utils.data import ConcatDataset
 
-from bertkit.checks.counts import checkpoint_size, checkpoints, held_out
-from bertkit.checks.duration import seconds
+from bertkit.checks.estimates import checkpoint_size, checkpoints, held_out, seconds
+from bertkit.checks.findings import INSTALL, Finding, error, extra, note, rule, warning
 from bertkit.checks.subject import Subject
+from bertkit.files import readable_size
+from bertkit.progress import counted, memory_size
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.estimate import estimate_memory
 
@@ -33,11 +36,11 @@ def micro_batches(subject: Subject) -> list[tuple[int, list[int]]]:
     """Returns the micro-batches to measure: length in tokens and examples, the longest first."""
     size = subject.placement.per_device_train_batch_size
     if subject.features is None:  # the last phase is the longest; its examples are packed to its length
-        found, first = [], 0
+        by_phase, first = [], 0
         for phase in subject.trainer.phases:
-            found.append((phase.max_seq_length, list(range(first, first + size))))
+            by_phase.append((phase.max_seq_length, list(range(first, first + size))))
             first += phase.steps * subject.recipe.train["global_train_batch_size"]
-        return sorted(found, reverse=True)
+        return sorted(by_phase, reverse=True)
     return _of_several_lengths(subject.features["train"], size)
 
 
@@ -52,11 +55,11 @@ def evaluated_batches(subject: Subject) -> tuple[Any, list[tuple[int, list[int]]
         return None if largest is None else (largest, _of_several_lengths(largest, size))
     if not subject.trainer.eval_sets:
         return None
-    found, first = [], 0
+    by_phase, first = [], 0
     for phase, examples in zip(subject.trainer.phases, subject.trainer.eval_sets, strict=True):
-        found.append((phase.max_seq_length, list(range(first, first + min(size, len(examples))))))
+        by_phase.append((phase.max_seq_length, list(range(first, first + min(size, len(examples))))))
         first += len(examples)
-    return ConcatDataset(subject.trainer.eval_sets), sorted(found, reverse=True)
+    return ConcatDataset(subject.trainer.eval_sets), sorted(by_phase, reverse=True)
 
 
 def _of_several_lengths(inputs: Any, size: int) -> list[tuple[int, list[int]]]:
@@ -79,8 +82,8 @@ def memory(subject: Subject) -> Need:
         length = min(length, longest)
     speed_ups = cpu_speed_ups(subject.placement, compiles=subject.trainer.args.torch_compile)
     with speed_ups.applied(subject.network):
-        found = estimate_memory(subject.network, subject.placement, length, logits)
-    needed = found.states + (found.activations or 0) + subject.trainer.teacher_bytes
+        estimate = estimate_memory(subject.network, subject.placement, length, logits)
+    needed = estimate.states + (estimate.activations or 0) + subject.trainer.teacher_bytes
     return Need(needed, _available_memory(subject.placement.device))
 
 
@@ -159,3 +162,58 @@ def plan(subject: Subject) -> dict[str, Any]:
         "disk_free_bytes": None if space is None else space.available,
         "store_bytes": None if stored is None else stored.needed // 2,
     }
+
+
+@rule("memory", "trainer")
+def memory_of_device(subject: Subject) -> Iterator[Finding]:
+    """Compares the memory estimate with the memory of the device."""
+    need = memory(subject)
+    if need.needed > need.available:
+        size = subject.placement.per_device_train_batch_size
+        yield warning(
+            "placement.per_device_train_batch_size",
+            f"a step of {counted(size, 'sequence')} per device needs about {memory_size(need.needed)}, and the "
+            f"{subject.placement.device} has {memory_size(need.available)}; no forward and backward pass was made",
+            f"set placement.per_device_train_batch_size={max(1, size // 2)} (the results stay the same), "
+            "placement.gradient_checkpointing=true, or a smaller --max-seq-length",
+        )
+
+
+@rule("disk", "trainer")
+def disk_space(subject: Subject) -> Iterator[Finding]:
+    """Compares the size of the run directory with the free disk space."""
+    need = disk(subject)
+    if need is not None and need.needed > need.available:
+        kept = counted(checkpoints(subject), "checkpoint")
+        yield error(
+            "--output-dir",
+            f"the final weights and {kept} need {readable_size(need.needed)}, and "
+            f"{subject.output_dir} has {readable_size(need.available)} free",
+            "set train.save_total_limit=1 or train.save_strategy=no, or give another --output-dir",
+        )
+
+
+@rule("store", "corpora")
+def store_space(subject: Subject) -> Iterator[Finding]:
+    """Compares the size of the tokenized corpus with the free space of the cache."""
+    need = store(subject)
+    if need is not None and need.needed > need.available:
+        yield error(
+            "HF_HOME",
+            f"building the tokenized corpus needs {readable_size(need.needed)}, and the cache has "
+            f"{readable_size(need.available)} free",
+            "set HF_HOME to a folder with more space, or give --streaming",
+        )
+
+
+@rule("extra")
+def extra_packages(subject: Subject) -> Iterator[Finding]:
+    """Reports checks that are left out because a package is not installed."""
+    left_out = {
+        "datasketch": "near duplicates are not looked for, only exact ones",
+        "ftfy.badness": "texts decoded with a wrong encoding are not looked for",
+    }
+    for module, what in left_out.items():
+        if extra(module) is None:
+            package = module.partition(".")[0]
+            yield note("environment", f"{what}: the package {package} is not installed", INSTALL)

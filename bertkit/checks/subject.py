@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from bertkit.reading.text_files import iterating
 from bertkit.recipe.load import Recipe
-from bertkit.tasks.splits import ColumnsOf, Split, Truncation
+from bertkit.tasks.rooms import by_kind_of_task
+from bertkit.tasks.splits import Columns, ColumnsOf, Split, Truncation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast, TrainingArguments
 
-    from bertkit.checks.sample import Sample
+    from bertkit.checks.corpus_rules import Sample
     from bertkit.checks.trial import Trial
     from bertkit.corpus.sources import Source
     from bertkit.placement.resolve import Placement
@@ -29,6 +30,37 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 _SAMPLED_PARAGRAPHS, _SAMPLED_CHARACTERS = 20_000, 4_000_000  # of each source of a corpus
+
+
+class Checked:
+    """What rules know of a kind of task; another kind overrides what differs.
+
+    Attributes:
+        relies_on_case: whether upper case usually distinguishes the labels, as it does for names.
+    """
+
+    relies_on_case = False
+
+    def __init__(self, task: Any):
+        self.task = task
+
+    def classes(self, examples: Columns) -> list[list[str]] | None:
+        """Returns the names of the classes of each example, in order; ``None`` if there are no classes."""
+        return None
+
+    def spans(self, examples: Columns) -> list[list[tuple[str, int, int]]] | None:
+        """Returns the labelled spans of the words in ``tokens`` of each example as (type, start, exclusive end)."""
+        return None
+
+    def lost_labels(self, features: Columns, examples: Columns) -> tuple[int, int] | None:
+        """Counts the labels that no input of `Task.encode` contains, and all labels; ``None`` if all are kept."""
+        return None
+
+
+@by_kind_of_task
+def checked(task: Task) -> Checked:
+    """Returns what rules know of the kind of a task."""
+    return Checked(task)
 
 
 @dataclass(frozen=True)
@@ -133,16 +165,20 @@ class Subject:
 
     def _sample(self, source: Source) -> Texts | None:
         """Reads the first paragraphs of a source."""
-        found: list[str] = []
+        paragraph_texts: list[str] = []
         size = 0
         with iterating(source.paragraphs(self.recipe.data.form())) as paragraphs:
             for paragraph in islice(paragraphs, _SAMPLED_PARAGRAPHS):
-                found.append(paragraph.text)
+                paragraph_texts.append(paragraph.text)
                 size += len(paragraph.text)
                 if size > _SAMPLED_CHARACTERS:
                     break
         name = Path(source.name).name
-        return Texts(name, {"text": found}, lambda row: f"{name}, paragraph {row + 1}") if found else None
+        return (
+            Texts(name, {"text": paragraph_texts}, lambda row: f"{name}, paragraph {row + 1}")
+            if paragraph_texts
+            else None
+        )
 
     @cached_property
     def words(self) -> Counter[str]:
@@ -154,8 +190,9 @@ class Subject:
         """Names of the classes of each example, by split; without splits that have no classes."""
         if self.task is None or self.splits is None:
             return {}
-        found = {name: self.task.classes_of(ColumnsOf(split.examples)) for name, split in self.splits.items()}
-        return {name: classes for name, classes in found.items() if classes is not None}
+        kind = checked(self.task)
+        by_split = {name: kind.classes(ColumnsOf(split.examples)) for name, split in self.splits.items()}
+        return {name: classes for name, classes in by_split.items() if classes is not None}
 
     @property
     def share_of_corpus(self) -> float:

@@ -1,4 +1,5 @@
-"""Rules on the texts: empty, short and truncated ones, damaged characters, identifiers, and leaks of the label."""
+"""Rules on the texts: empty, short and truncated ones, damaged characters, identifiers, leaks of the label, and words
+that the vocabulary does not have."""
 
 from __future__ import annotations
 
@@ -6,12 +7,12 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 
-from bertkit.checks.extras import extra
-from bertkit.checks.findings import Finding, note, warning
-from bertkit.checks.registry import rule
-from bertkit.checks.subject import Subject, Texts
+from bertkit.checks.findings import Finding, extra, note, rule, warning
+from bertkit.checks.subject import Subject, Texts, checked
 from bertkit.progress import inflected
 from bertkit.tasks.splits import ColumnsOf
 
@@ -20,6 +21,12 @@ _IDENTIFIER = re.compile(r"[\W\d_]*\d[\W\d_]*|[0-9a-f]{8}[0-9a-f-]*|(https?|www)
 _SHARE_OF_IDENTIFIERS = 0.9
 _CUT, _ONE_WORD = 0.01, 0.5  # shares above which a note becomes a warning
 _LEAK_PRECISION, _LEAK_RECALL, _LEAK_EXAMPLES = 0.98, 0.9, 10
+_SYMBOLS = "symbols"
+_MOST_WORDS = 100_000  # different words that are tokenized, the most frequent ones
+_UNKNOWN, _UNKNOWN_SCRIPT = 0.005, 0.5  # shares of words with an unknown piece
+_MANY_OF_SCRIPT = 0.001  # share of all words above which a note becomes a warning
+_LEAST_WORDS, _LEAST_OF_LANGUAGE = 20, 200
+_MANY_PIECES = 2.5  # mean per word; English words in BERT's English vocabulary have about 1.2, in other languages' 3
 
 
 @rule("empty-text")
@@ -75,7 +82,7 @@ def truncation(subject: Subject) -> Iterator[Finding]:
 def lost_labels(subject: Subject) -> Iterator[Finding]:
     """Reports labels in a part of the text that no input contains as a whole."""
     for name, features in subject.features.items():
-        lost = subject.task.lost_labels(ColumnsOf(features), ColumnsOf(subject.splits[name].examples))
+        lost = checked(subject.task).lost_labels(ColumnsOf(features), ColumnsOf(subject.splits[name].examples))
         if lost and lost[0]:
             yield warning(
                 name,
@@ -111,18 +118,14 @@ def mojibake(subject: Subject) -> Iterator[Finding]:
         bad = {text for text in texts.unique() if not text.isascii() and ftfy.is_bad(text)}
         rows = [row for row, values in enumerate(texts.rows()) if not bad.isdisjoint(values)] if bad else []
         if rows:
-            found = next(text for text in next(iter(_row(texts, rows[0]))) if text in bad)
-            sign = next((place for place, sign in enumerate(found) if not sign.isascii()), 0)
+            text = next(values[rows[0]] for values in texts.columns.values() if values[rows[0]] in bad)
+            sign = next(place for place, sign in enumerate(text) if not sign.isascii())
             yield warning(
                 texts.place(rows[0]),
                 f"{_share(len(rows), texts, 'looks', 'look')} as if decoded with a wrong encoding; the first has "
-                f"{found[max(0, sign - 20) : sign + 20].strip()!r}",
+                f"{text[max(0, sign - 20) : sign + 20].strip()!r}",
                 "read the source in its own encoding and write UTF-8; the Python library ftfy repairs most such texts",
             )
-
-
-def _row(texts: Texts, row: int) -> Iterator[tuple[str, ...]]:
-    yield tuple(values[row] for values in texts.columns.values())
 
 
 @rule("id-column", "splits")
@@ -130,12 +133,12 @@ def id_column(subject: Subject) -> Iterator[Finding]:
     """Finds text columns that hold numbers, hashes or addresses."""
     for texts in subject.texts[:1]:
         for column, values in texts.columns.items():
-            found = [text for text in values if _IDENTIFIER.fullmatch(text.strip())]
-            if len(found) > _SHARE_OF_IDENTIFIERS * len(values):
+            matching = [text for text in values if _IDENTIFIER.fullmatch(text.strip())]
+            if len(matching) > _SHARE_OF_IDENTIFIERS * len(values):
                 yield warning(
                     f"{texts.name}, column {column}",
-                    f"{_share(len(found), texts, 'is', 'are')} numbers, identifiers or addresses, such as "
-                    f"{found[0].strip()[:40]!r}",
+                    f"{_share(len(matching), texts, 'is', 'are')} numbers, identifiers or addresses, such as "
+                    f"{matching[0].strip()[:40]!r}",
                     "give the column of the text with --text-column",
                 )
 
@@ -183,3 +186,107 @@ def _share(count: int, texts: Texts, singular: str, plural: str) -> str:
     """Returns how many of the texts they are, and the verb that follows."""
     total = len(next(iter(texts.columns.values())))
     return f"{count:,} of {total:,} texts ({100 * count / total:.1f} %) {inflected(count, singular, plural)}"
+
+
+@dataclass
+class ScriptCount:
+    """Counts of the words of a script.
+
+    Attributes:
+        words: occurrences of words.
+        unknown: occurrences of words with an unknown piece.
+        pieces: pieces of the words without an unknown piece.
+        example: the most frequent word with an unknown piece.
+    """
+
+    words: int = 0
+    unknown: int = 0
+    pieces: int = 0
+    example: str = ""
+
+
+@cache
+def script_of(sign: str) -> str:
+    """Returns the script of a letter, by its Unicode name; ``symbols`` for other characters.
+
+    >>> script_of("a"), script_of("я"), script_of("語"), script_of("7")
+    ('Latin', 'Cyrillic', 'Cjk', 'symbols')
+    """
+    return unicodedata.name(sign, "other").split()[0].capitalize() if sign.isalpha() else _SYMBOLS
+
+
+def count_scripts(subject: Subject) -> dict[str, ScriptCount]:
+    """Tokenizes the different words of the data and counts their pieces, by script."""
+    known = subject.words.most_common(_MOST_WORDS)
+    tokenizer = subject.tokenizer
+    scripts: dict[str, ScriptCount] = {}
+    if not known:
+        return scripts
+    # The space makes byte-level tokenizers read each as a word within a text.
+    encoded = tokenizer([f" {word}" for word, _ in known], add_special_tokens=False)["input_ids"]
+    unknown = tokenizer.unk_token_id
+    for (word, count), pieces in zip(known, encoded, strict=True):
+        letter = next(filter(str.isalpha, word), word[0])
+        of_script = scripts.setdefault(script_of(letter), ScriptCount())
+        of_script.words += count
+        if unknown is not None and unknown in pieces:
+            of_script.unknown += count
+            of_script.example = of_script.example or word
+        elif word.isalpha():
+            of_script.pieces += count * len(pieces)
+        else:
+            of_script.pieces += count  # punctuation is split off, which says nothing about the language
+    return scripts
+
+
+@rule("unknown-script", "tokenizer")
+def unknown_script(subject: Subject) -> Iterator[Finding]:
+    """Finds scripts whose words are mostly unknown to the vocabulary."""
+    total = sum(subject.words.values())
+    for script, counts in subject.once(count_scripts).items():
+        if _is_unknown(script, counts):
+            level = warning if counts.words >= _MANY_OF_SCRIPT * total else note
+            yield level(
+                "data",
+                f"{counts.unknown:,} of {counts.words:,} words {_in(script)} "
+                f"({100 * counts.unknown / counts.words:.1f} %) have pieces that the vocabulary of "
+                f"{subject.checkpoint or 'the tokenizer'} does not have, such as {counts.example[:40]!r}",
+                "use a checkpoint for these languages, such as google-bert/bert-base-multilingual-cased",
+            )
+
+
+@rule("unknown-tokens", "tokenizer")
+def unknown_tokens(subject: Subject) -> Iterator[Finding]:
+    """Reports the share of words with unknown pieces, by script; without the scripts of `unknown_script`."""
+    for script, counts in subject.once(count_scripts).items():
+        if counts.unknown > max(_LEAST_WORDS, _UNKNOWN * counts.words) and not _is_unknown(script, counts):
+            yield warning(
+                "data",
+                f"{counts.unknown:,} of {counts.words:,} words {_in(script)} "
+                f"({100 * counts.unknown / counts.words:.1f} %) have a piece {subject.tokenizer.unk_token}, the most "
+                f"frequent is {counts.example[:40]!r}",
+                "check the encoding of the text, or use a checkpoint whose vocabulary has these characters",
+            )
+
+
+def _in(script: str) -> str:
+    return "without letters" if script == _SYMBOLS else f"in {script} script"
+
+
+def _is_unknown(script: str, counts: ScriptCount) -> bool:
+    return script != _SYMBOLS and counts.unknown >= _LEAST_WORDS and counts.unknown > _UNKNOWN_SCRIPT * counts.words
+
+
+@rule("fragmented-words", "tokenizer")
+def fragmented_words(subject: Subject) -> Iterator[Finding]:
+    """Finds scripts whose words are split into many pieces, as those of a language without a vocabulary are."""
+    for script, counts in subject.once(count_scripts).items():
+        known = counts.words - counts.unknown
+        if script == _SYMBOLS or known < _LEAST_OF_LANGUAGE or counts.pieces <= _MANY_PIECES * known:
+            continue
+        yield warning(
+            "data",
+            f"words in {script} script have {counts.pieces / known:.1f} pieces on average; in the language of a "
+            "vocabulary they have 1.1 to 1.6, so this text is probably in another language",
+            "use a checkpoint for the language of the text",
+        )

@@ -53,7 +53,6 @@ class Task(PerExample, Served, ABC):
         label_columns: the tensors of a batch that hold labels. -100 (integers) and NaN (floats) mark a missing label.
         columns_of_tables: settings that name columns, which another table may have under other names.
         reads_whole_texts: whether `encode` reads texts to their end, in windows; an input then has as many tokens.
-        relies_on_case: whether upper case usually distinguishes the labels of the task, as it does for names.
         splits: the names of all supported splits.
         main_metric: the key of `score` by which checkpoints are compared; larger is better.
         all_probabilities: whether predictions hold the probability of every label, however many there are; see
@@ -72,7 +71,6 @@ class Task(PerExample, Served, ABC):
     label_columns: ClassVar[tuple[str, ...]] = ("labels",)
     columns_of_tables: ClassVar[frozenset[str]] = frozenset()
     reads_whole_texts: bool = False
-    relies_on_case: ClassVar[bool] = False
     splits: Sequence[str] = ("train", "validation", "test")
     main_metric: str
     all_probabilities: bool = False
@@ -405,23 +403,11 @@ class Task(PerExample, Served, ABC):
         kept, full = (features.data.column(name).to_numpy() for name in ("length", "full_length"))
         return features.remove_columns("full_length"), Truncation.of_lengths(kept, full)
 
-    # ---- what `bertkit.checks` looks at -----------------------------------------------------------------------------
-
     def texts_of(self, examples: Columns) -> dict[str, list[str]]:
         """Returns the texts that the model reads, one per example, by column; by default the columns of strings."""
         columns = {name: examples[name] for name in examples}
         return {name: list(each) for name, each in columns.items() if len(each) and isinstance(each[0], str)}
 
-    def classes_of(self, examples: Columns) -> list[list[str]] | None:
-        """Returns the names of the classes of each example, in order; ``None`` if there are no classes."""
-        return None
-
-    def spans_of(self, examples: Columns) -> list[list[tuple[str, int, int]]] | None:
-        """Returns the labelled spans of the words in ``tokens`` of each example as (type, start, exclusive end)."""
-        return None
-
-    def lost_labels(self, features: Columns, examples: Columns) -> tuple[int, int] | None:
-        """Counts the labels that no input of `encode` contains, and all labels; ``None`` if every label is kept."""
         return None
 
     def describe(self) -> dict[str, Any]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from functools import singledispatch
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from bertkit.errors import DataError
+from bertkit.errors import DataError, did_you_mean
 from bertkit.tasks.splits import Split, is_scored
 
 if TYPE_CHECKING:
@@ -50,10 +51,37 @@ def _is_read(name: str, wanted: Sequence[str]) -> bool:
     return name in wanted and name != "train" and not is_scored(name)
 
 
+@singledispatch
+def strata(task: Task, examples: Dataset) -> Sequence[Hashable] | None:
+    """Returns the class of each example, for folds with the same shares of classes; ``None`` if there are none.
+
+    By default the integers of the column ``labels``. A kind of task with other classes registers its own function.
+    """
+    labels = examples["labels"][:] if "labels" in examples.column_names else []
+    return labels if labels and all(isinstance(label, int) for label in labels) else None
+
+
+@singledispatch
+def groups(task: Task, examples: Dataset) -> Sequence[Hashable]:
+    """Returns the group of each training example, its value in ``data.group_column``; a group stays in one fold.
+
+    Raises:
+        DataError: the column does not exist.
+    """
+    column = str(task.data.group_column)
+    known = examples.column_names
+    if column not in known:
+        raise DataError(
+            f"data.group_column: the training data of {task.name} have no column {column!r}; expected one of "
+            f"{', '.join(known)}{did_you_mean(column, known)}"
+        )
+    return list(map(str, examples[column][:]))
+
+
 def fold_of_each(task: Task, examples: Dataset) -> np.ndarray:
     """Returns the fold of each training example, (N,) int64: the same for the same data and ``data.split_seed``.
 
-    The folds have about the same size and the same shares of the classes of `Task.strata`. With ``data.group_column``
+    The folds have about the same size and the same shares of the classes of `strata`. With ``data.group_column``
     all examples of a group are in one fold.
 
     Raises:
@@ -63,15 +91,15 @@ def fold_of_each(task: Task, examples: Dataset) -> np.ndarray:
 
     number, rows = int(task.data.folds or 0), len(examples)
     grouped = task.data.group_column is not None
-    groups = task.groups(examples) if grouped else None
-    units = len(set(groups)) if groups is not None else rows
+    group_of_each = groups(task, examples) if grouped else None
+    units = len(set(group_of_each)) if group_of_each is not None else rows
     if units < number:
         what = f"groups in {task.data.group_column}" if grouped else "training examples"
         raise DataError(f"data.folds: {number} folds of {units} {what}; give at most {units}")
-    strata = task.strata(examples)
-    if strata is not None and max(Counter(strata).values()) < number:
-        strata = None  # scikit-learn refuses folds of classes that are all smaller
-    if strata is not None:
+    classes = strata(task, examples)
+    if classes is not None and max(Counter(classes).values()) < number:
+        classes = None  # scikit-learn refuses folds of classes that are all smaller
+    if classes is not None:
         kind = StratifiedGroupKFold if grouped else StratifiedKFold
     else:
         kind = GroupKFold if grouped else KFold
@@ -79,7 +107,7 @@ def fold_of_each(task: Task, examples: Dataset) -> np.ndarray:
     found = np.zeros(rows, dtype=np.int64)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The least populated class")  # it is missing from some folds
-        for fold, (_, held_out) in enumerate(folds.split(np.zeros(rows), strata, groups)):
+        for fold, (_, held_out) in enumerate(folds.split(np.zeros(rows), classes, group_of_each)):
             found[held_out] = fold
     if len(np.unique(found)) < number:  # groups of very different sizes
         raise DataError(f"data.folds: the groups of {task.data.group_column} do not fill {number} folds; give fewer")

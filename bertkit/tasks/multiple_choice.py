@@ -253,9 +253,6 @@ class MultipleChoiceTask(TableTask):
     def texts_of(self, examples: Columns) -> dict[str, list[str]]:
         return {"context": list(examples["context"]), "endings": ["\n".join(row) for row in examples["endings"]]}
 
-    def classes_of(self, examples: Columns) -> list[list[str]] | None:
-        return [[f"ending {label}"] for label in examples["labels"]] if "labels" in examples else None
-
     def decode(self, outputs: Outputs, features: Columns, examples: Columns) -> list[dict[str, Any]]:
         """Returns ``choice``, the index of the predicted ending from 0, its ``probability``, and all
         ``probabilities``."""

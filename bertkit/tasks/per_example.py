@@ -1,47 +1,19 @@
-"""Hooks of a task that concern single examples: classes, groups, and predictions beside references."""
+"""Hooks of a task that concern single examples: predictions beside references."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-from bertkit.errors import DataError, did_you_mean
+from bertkit.errors import DataError
 from bertkit.tasks.arrays import Outputs
-from bertkit.tasks.splits import Columns, FineTuningData
-
-if TYPE_CHECKING:
-    from datasets import Dataset
+from bertkit.tasks.splits import Columns
 
 
 class PerExample:
-    """Base class of `bertkit.tasks.base.Task` with the hooks of `bertkit.tasks.folds`, `bertkit.compare` and
-    `bertkit.report`."""
+    """Base class of `bertkit.tasks.base.Task` with the hooks of `bertkit.compare` and `bertkit.report`."""
 
-    data: FineTuningData
     name: Any
-
-    def strata(self, examples: Dataset) -> Sequence[Hashable] | None:
-        """Returns the class of each example, for folds with the same shares of classes; ``None`` if there are none.
-
-        By default the integers of the column ``labels``.
-        """
-        labels = examples["labels"][:] if "labels" in examples.column_names else []
-        return labels if labels and all(isinstance(label, int) for label in labels) else None
-
-    def groups(self, examples: Dataset) -> Sequence[Hashable]:
-        """Returns the group of each training example, its value in ``data.group_column``; a group stays in one fold.
-
-        Raises:
-            DataError: the column does not exist.
-        """
-        column = str(self.data.group_column)
-        known = examples.column_names
-        if column not in known:
-            raise DataError(
-                f"data.group_column: the training data of {self.name} have no column {column!r}; expected one of "
-                f"{', '.join(known)}{did_you_mean(column, known)}"
-            )
-        return list(map(str, examples[column][:]))
 
     def predictions_and_references(
         self, outputs: Outputs, features: Columns, examples: Columns

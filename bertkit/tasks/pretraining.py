@@ -18,13 +18,13 @@ import numpy as np
 
 from bertkit.corpus.building.stores import names_store
 from bertkit.corpus.documents import DocumentForm
+from bertkit.corpus.examples.masking import unigram_loss
 from bertkit.corpus.examples.phases import Phase, check_phases, phase_lengths
 from bertkit.corpus.examples.randomness import Stream, uniform
 from bertkit.corpus.sentences import check_splitter_name, find_splitter
 from bertkit.corpus.settings import ExampleSettings, PairObjective, PretrainingData, TokenObjective
 from bertkit.corpus.sources import Source, find_sources
 from bertkit.corpus.store.encoding import SentenceEncoder
-from bertkit.corpus.store.frequencies import token_counts, unigram_loss
 from bertkit.corpus.store.streaming import StreamedBlocks
 from bertkit.corpus.store.token_store import StoreView, TokenStore
 from bertkit.corpus.store.writer import build_token_store
@@ -317,7 +317,7 @@ def curve_facts(
     """
     of_tokens = {"uniform": math.log(vocab_size)}
     if isinstance(corpora.train, StoreView) and corpora.validation is not None:
-        counts = (token_counts(view, vocab_size) for view in (corpora.train, corpora.validation))
+        counts = (view.token_counts(vocab_size) for view in (corpora.train, corpora.validation))
         of_tokens["unigram"] = unigram_loss(*counts)
     baselines = {
         f"{token_objective}_loss": of_tokens,

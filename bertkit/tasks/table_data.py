@@ -13,6 +13,7 @@ from bertkit.files import write_json_lines
 from bertkit.tables import Table, check_disjoint, hub_splits, load_hub_table, read_table
 from bertkit.tables.splitting import hold_out
 from bertkit.tasks.base import Task
+from bertkit.tasks.folds import groups
 from bertkit.tasks.hub_data import HubData
 from bertkit.tasks.splits import Split
 
@@ -144,14 +145,16 @@ class TableTask(Task):
         task.scored_split = "train"
         return task, loaded | self.data.held_out(loaded["train"], classes)
 
-    def groups(self, examples: Dataset) -> Sequence[Hashable]:
-        """Returns the values of any column of the training table, also of one that is no input."""
-        rows = self.data.tables(["train"])["train"].column(str(self.data.group_column))
-        return list(map(str, rows[: len(examples)]))
-
     def _limited(self, splits: Sequence[str], loaded: Mapping[str, Split]) -> dict[str, Split]:
         """Returns the requested splits, limited to the number of examples in the settings."""
         return {name: self.data.limited(name, loaded[name]) for name in splits if name in loaded}
+
+
+@groups.register(TableTask)
+def _(task: TableTask, examples: Dataset) -> list[str]:
+    """Returns the values of any column of the training table, also of one that is no input."""
+    rows = task.data.tables(["train"])["train"].column(str(task.data.group_column))
+    return list(map(str, rows[: len(examples)]))
 
 
 def write_numbered(folder: Path, predictions: Sequence[Mapping[str, Any]]) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -136,57 +137,121 @@ def bad_label(case: Case) -> None:
     case.train[5]["label"] = ""
 
 
-TABLE = {
-    "duplicates": (repeated, {"duplicates"}),
-    "near-duplicates": (nearly_repeated, {"near-duplicates"}),
-    "split-overlap": (shared, {"split-overlap"}),
-    "near-split-overlap": (nearly_shared, {"near-split-overlap"}),
-    "label-conflict": (conflicting, {"label-conflict", "duplicates"}),
-    "labels-in-one-split": (third_class(60, 0), {"labels-in-one-split"}),
-    "rare-class": (third_class(5, 2), {"rare-class"}),
-    "imbalance": (third_class(15, 2), {"imbalance"}),
-    "label-spelling": (misspelt, {"label-spelling"}),
-    "label-spelling by Unicode": (unlike_in_bytes, {"label-spelling"}),
-    "empty-text": (edit(3, lambda text: "\u200b"), {"empty-text"}),
-    "one-word-text": (edit(3, lambda text: text.split()[0]), {"one-word-text"}),
-    "control-characters": (edit(3, lambda text: f"{text} \x07"), {"control-characters"}),
-    "mojibake": (edit(3, lambda text: f"{text} cafÃ©"), {"mojibake"}),
-    "unknown-tokens": (strange_words(40, "bala☃"), {"unknown-tokens"}),
-    "unknown-script": (strange_words(40, "слово"), {"unknown-script"}),
-    "fragmented-words": (other_language, {"fragmented-words"}),
-    "truncation": (long_texts, {"truncation"}),
-    "id-column": (identifiers, {"id-column", "one-word-text"}),
-    "leak": (leaking, {"leak"}),
-    "leaking column": (label_as_text, {"leak", "duplicates"}),
-    "learning-rate": (change("train.learning_rate", 1e-2), {"learning-rate"}),
-    "epochs": (change("train.num_train_epochs", 10), {"epochs"}),
-    "few-steps": (change("train.max_steps", 20), {"few-steps"}),
-    "warmup": (change("train.warmup_steps", 0), {"warmup"}),
-    "new-pooler": (without_pooler, {"new-pooler"}),
-    "new-head": (with_a_head, {"new-head"}),
-    "processes": (change("placement.num_processes", 2), {"processes"}),
-    "output-dir": (with_other_outputs, {"output-dir"}),
-    "data": (bad_label, {"data"}),
-    "recipe": (change("train.learning_rat", 1e-5), {"recipe"}),
-    "checkpoint": (lambda case: setattr(case, "model", str(case.folder)), {"checkpoint"}),
-    "positions": (change("data.max_seq_length", 1000), {"recipe"}),
-    "placement": (change("placement.per_device_train_batch_size", 3), {"placement"}),
-    "training": (with_infinite_weights, {"training"}),
+def impossible(case: Case) -> None:
+    word, _ = case.train[0][9]
+    case.train[0][9] = (word, "I-PER")
+
+
+def disagreeing(case: Case) -> None:
+    for row in range(2, 40, 2):
+        case.train[row][4:6] = [(WORDS[0], "B-PER"), (WORDS[1], "I-PER")]
+        case.train[row + 1][4:6] = [(WORDS[0], "B-LOC"), (WORDS[1], "I-LOC")]
+
+
+def misspelt_tags(case: Case) -> None:
+    for rows in (case.train[1:60:2], case.validation[1:20:2]):
+        for words in rows:
+            words[4:6] = [(word, tag.replace("LOC", "Loc")) for word, tag in words[4:6]]
+
+
+def capitalized(case: Case) -> None:
+    for words in case.train + case.validation:
+        words[4:6] = [(word.title(), tag) for word, tag in words[4:6]]
+
+
+def misplaced(case: Case) -> None:
+    case.validation[0]["answers"]["answer_start"] = [2]
+
+
+def split_by_windows(case: Case) -> None:
+    for row in case.train[:5]:
+        row["context"] = sentence(RNG, 80)
+        row["answers"] = {"text": [row["context"]], "answer_start": [0]}
+
+
+def few(case: Case) -> None:
+    case.train = case.train[:30]
+
+
+def tiny(case: Case) -> None:
+    case.train += [sentence(RNG, 10).capitalize() + "." for _ in range(40)]
+
+
+def copied(case: Case) -> None:
+    case.train += case.train[:10]
+
+
+def damaged(case: Case) -> None:
+    case.train[0] += " \ufffd"
+
+
+# Name → fixture, fault, codes of the findings.
+PLANTS = {
+    "duplicates": ("table", repeated, {"duplicates"}),
+    "near-duplicates": ("table", nearly_repeated, {"near-duplicates"}),
+    "split-overlap": ("table", shared, {"split-overlap"}),
+    "near-split-overlap": ("table", nearly_shared, {"near-split-overlap"}),
+    "label-conflict": ("table", conflicting, {"label-conflict", "duplicates"}),
+    "labels-in-one-split": ("table", third_class(60, 0), {"labels-in-one-split"}),
+    "rare-class": ("table", third_class(5, 2), {"rare-class"}),
+    "imbalance": ("table", third_class(15, 2), {"imbalance"}),
+    "label-spelling": ("table", misspelt, {"label-spelling"}),
+    "label-spelling by Unicode": ("table", unlike_in_bytes, {"label-spelling"}),
+    "empty-text": ("table", edit(3, lambda text: "\u200b"), {"empty-text"}),
+    "one-word-text": ("table", edit(3, lambda text: text.split()[0]), {"one-word-text"}),
+    "control-characters": ("table", edit(3, lambda text: f"{text} \x07"), {"control-characters"}),
+    "mojibake": ("table", edit(3, lambda text: f"{text} cafÃ©"), {"mojibake"}),
+    "unknown-tokens": ("table", strange_words(40, "bala☃"), {"unknown-tokens"}),
+    "unknown-script": ("table", strange_words(40, "слово"), {"unknown-script"}),
+    "fragmented-words": ("table", other_language, {"fragmented-words"}),
+    "truncation": ("table", long_texts, {"truncation"}),
+    "id-column": ("table", identifiers, {"id-column", "one-word-text"}),
+    "leak": ("table", leaking, {"leak"}),
+    "leaking column": ("table", label_as_text, {"leak", "duplicates"}),
+    "learning-rate": ("table", change("train.learning_rate", 1e-2), {"learning-rate"}),
+    "epochs": ("table", change("train.num_train_epochs", 10), {"epochs"}),
+    "few-steps": ("table", change("train.max_steps", 20), {"few-steps"}),
+    "warmup": ("table", change("train.warmup_steps", 0), {"warmup"}),
+    "new-pooler": ("table", without_pooler, {"new-pooler"}),
+    "new-head": ("table", with_a_head, {"new-head"}),
+    "processes": ("table", change("placement.num_processes", 2), {"processes"}),
+    "output-dir": ("table", with_other_outputs, {"output-dir"}),
+    "data": ("table", bad_label, {"data"}),
+    "recipe": ("table", change("train.learning_rat", 1e-5), {"recipe"}),
+    "checkpoint": ("table", lambda case: setattr(case, "model", str(case.folder)), {"checkpoint"}),
+    "positions": ("table", change("data.max_seq_length", 1000), {"recipe"}),
+    "placement": ("table", change("placement.per_device_train_batch_size", 3), {"placement"}),
+    "training": ("table", with_infinite_weights, {"training"}),
+    "clean tags": ("ner", lambda case: None, set()),
+    "impossible-tags": ("ner", impossible, {"impossible-tags"}),
+    "entity-disagreement": ("ner", disagreeing, {"entity-disagreement"}),
+    "label-spelling of tags": ("ner", misspelt_tags, {"label-spelling", "entity-disagreement"}),
+    "casing of entities": ("ner", capitalized, {"casing"}),
+    "clean questions": ("questions", lambda case: None, set()),
+    "misplaced-answers": ("questions", misplaced, {"misplaced-answers"}),
+    "lost-labels": ("questions", split_by_windows, {"lost-labels"}),
+    "clean corpus": ("corpus", lambda case: None, set()),
+    "few-documents": ("corpus", few, {"few-documents"}),
+    "tiny-documents": ("corpus", tiny, {"tiny-documents"}),
+    "repeated-documents": ("corpus", copied, {"repeated-documents"}),
+    "control-characters of a corpus": ("corpus", damaged, {"control-characters"}),
+    "epochs of a corpus": ("corpus", change("train.max_steps", 20000), {"epochs"}),
+    "warmup of a corpus": ("corpus", change("train.warmup_steps", 0), {"warmup"}),
 }
 
 
-@pytest.mark.parametrize("name", TABLE)
-def test_a_fault_in_a_table_is_found(table, name, request):
+@pytest.mark.parametrize("name", PLANTS)
+def test_a_planted_fault_is_found(name, request):
     if name != "training":
         request.getfixturevalue("no_trial")
-    plant, expected = TABLE[name]
-    plant(table)
-    before = sorted(table.folder.rglob("*"))
-    report = table.report()
+    fixture, plant, expected = PLANTS[name]
+    case = request.getfixturevalue(fixture)
+    plant(case)
+    before = set(case.folder.rglob("*"))
+    report = case.report()
     assert codes_of(report) == expected, report.findings
     assert all(finding.where and finding.message and finding.remedy for finding in report.findings)
-    written = {path.name for path in set(table.folder.rglob("*")) - set(before)}
-    assert written <= {"train.csv", "validation.csv"}
+    assert {path.stem for path in set(case.folder.rglob("*")) - before} <= {"train", "validation", "corpus", "text"}
 
 
 def test_clean_tables_have_no_finding(table):
@@ -201,7 +266,7 @@ def test_clean_tables_have_no_finding(table):
     assert 0 < plan["memory_bytes"] < plan["memory_available_bytes"]
 
 
-def test_texts_and_labels_in_lower_case_for_a_cased_checkpoint(table, cased, no_trial):
+def test_lower_case_for_a_cased_checkpoint(table, cased, no_trial):
     table.model = cased
     assert codes_of(table.report()) == {"casing"}
 
@@ -236,27 +301,24 @@ def test_pairs_for_a_family_without_segments(table, no_trial, tmp_path):
     assert codes_of(table.report()) == {"checkpoint-family"}
 
 
-@pytest.mark.parametrize(
-    ("target", "value", "expected"),
-    [
-        ("bertkit.checks.plan.free_space", lambda folder: 10, "disk"),
-        ("bertkit.checks.plan._available_memory", lambda device: 10, "memory"),
-        ("bertkit.checks.extras.import_module", None, "extra"),
-    ],
-)
-def test_what_the_machine_lacks(table, no_trial, monkeypatch, target, value, expected):
-    from bertkit.checks.extras import extra
+@pytest.mark.parametrize(("function", "code"), [("free_space", "disk"), ("_available_memory", "memory")])
+def test_what_the_machine_lacks(table, no_trial, monkeypatch, function, code):
+    monkeypatch.setattr(f"bertkit.checks.plan.{function}", lambda place: 10)
+    assert codes_of(table.report()) == {code}
+
+
+def test_packages_that_are_missing(table, no_trial, monkeypatch):
+    from bertkit.checks.findings import extra
 
     extra.cache_clear()
-    monkeypatch.setattr(target, value or _raise_import_error)
+    for module in ("datasketch", "ftfy.badness"):
+        monkeypatch.setitem(sys.modules, module, None)
     try:
-        assert codes_of(table.report()) == {expected}
+        report = table.report()
+        assert codes_of(report) == {"extra"}
+        assert [finding.message.split()[-4] for finding in report.findings] == ["datasketch", "ftfy"]
     finally:
         extra.cache_clear()
-
-
-def _raise_import_error(name: str) -> None:
-    raise ImportError(name)
 
 
 def test_a_push_without_login(table, no_trial, monkeypatch):
@@ -277,7 +339,7 @@ def test_faults_of_several_parts_are_reported_together(table, no_trial):
     assert codes_of(table.report()) == {"output-dir", "checkpoint", "data"}
 
 
-def test_a_fault_of_data_at_a_relative_path_is_reported_once(table, no_trial, monkeypatch):
+def test_data_at_a_relative_path_have_one_fault(table, no_trial, monkeypatch):
     bad_label(table)
     table.write()
     monkeypatch.chdir(table.folder)
@@ -285,101 +347,6 @@ def test_a_fault_of_data_at_a_relative_path_is_reported_once(table, no_trial, mo
     [finding] = table.report().findings
     assert finding.code == "data"
     assert str(table.folder / "train.csv") in finding.message
-
-
-# ---- entities, questions, corpora -----------------------------------------------------------------------------------
-
-
-def impossible(case: Case) -> None:
-    word, _ = case.train[0][9]
-    case.train[0][9] = (word, "I-PER")
-
-
-def disagreeing(case: Case) -> None:
-    for row in range(2, 40, 2):
-        case.train[row][4:6] = [(WORDS[0], "B-PER"), (WORDS[1], "I-PER")]
-        case.train[row + 1][4:6] = [(WORDS[0], "B-LOC"), (WORDS[1], "I-LOC")]
-
-
-def misspelt_tags(case: Case) -> None:
-    for rows in (case.train[1:60:2], case.validation[1:20:2]):
-        for words in rows:
-            words[4:6] = [(word, tag.replace("LOC", "Loc")) for word, tag in words[4:6]]
-
-
-def capitalized(case: Case) -> None:
-    for words in case.train + case.validation:
-        words[4:6] = [(word.title(), tag) for word, tag in words[4:6]]
-
-
-@pytest.mark.parametrize(
-    ("plant", "expected"),
-    [
-        (lambda case: None, set()),
-        (impossible, {"impossible-tags"}),
-        (disagreeing, {"entity-disagreement"}),
-        (misspelt_tags, {"label-spelling", "entity-disagreement"}),
-        (capitalized, {"casing"}),
-    ],
-)
-def test_a_fault_in_tags_is_found(ner, no_trial, plant, expected):
-    plant(ner)
-    assert codes_of(ner.report()) == expected
-
-
-def misplaced(case: Case) -> None:
-    case.validation[0]["answers"]["answer_start"] = [2]
-
-
-def split_by_windows(case: Case) -> None:
-    for row in case.train[:5]:
-        row["context"] = sentence(RNG, 80)
-        row["answers"] = {"text": [row["context"]], "answer_start": [0]}
-
-
-@pytest.mark.parametrize(
-    ("plant", "expected"),
-    [(lambda case: None, set()), (misplaced, {"misplaced-answers"}), (split_by_windows, {"lost-labels"})],
-)
-def test_a_fault_in_answers_is_found(questions, no_trial, plant, expected):
-    plant(questions)
-    assert codes_of(questions.report()) == expected
-
-
-def few(case: Case) -> None:
-    case.train = case.train[:30]
-
-
-def tiny(case: Case) -> None:
-    case.train += [sentence(RNG, 10).capitalize() + "." for _ in range(40)]
-
-
-def copied(case: Case) -> None:
-    case.train += case.train[:10]
-
-
-def damaged(case: Case) -> None:
-    case.train[0] += " \ufffd"
-
-
-@pytest.mark.parametrize(
-    ("plant", "expected"),
-    [
-        (lambda case: None, set()),
-        (few, {"few-documents"}),
-        (tiny, {"tiny-documents"}),
-        (copied, {"repeated-documents"}),
-        (damaged, {"control-characters"}),
-        (change("train.max_steps", 20000), {"epochs"}),
-        (change("train.warmup_steps", 0), {"warmup"}),
-    ],
-)
-def test_a_fault_in_a_corpus_is_found(corpus, no_trial, plant, expected):
-    plant(corpus)
-    before = sorted(path for path in corpus.folder.rglob("*") if "corpus" not in str(path.relative_to(corpus.folder)))
-    assert codes_of(corpus.report()) == expected
-    after = sorted(path for path in corpus.folder.rglob("*") if "corpus" not in str(path.relative_to(corpus.folder)))
-    assert before == after
 
 
 @pytest.mark.parametrize(("change_name", "value"), [("train.max_steps", 20), ("train.warmup_steps", 0)])
@@ -406,11 +373,9 @@ def test_a_full_cache(corpus, no_trial, monkeypatch):
 
 
 def test_every_code_has_a_plant():
-    planted = set.union(*(expected for _, expected in TABLE.values()))
-    planted |= {"casing", "attention-mask", "checkpoint-family", "disk", "memory", "extra", "hub", "impossible-tags"}
-    planted |= {"entity-disagreement", "misplaced-answers", "lost-labels", "few-documents", "tiny-documents"}
-    planted |= {"repeated-documents", "store", "label-noise", "sample"}
-    assert planted == set(codes())
+    planted = set.union(*(expected for _, _, expected in PLANTS.values()))
+    elsewhere = {"attention-mask", "checkpoint-family", "disk", "memory", "store", "extra", "hub"}
+    assert planted | elsewhere | {"label-noise", "sample"} == set(codes())
 
 
 def test_the_place_of_a_row_is_its_line(table, no_trial):
@@ -465,3 +430,25 @@ def test_the_place_of_a_held_out_row(table, no_trial, tmp_path: Path):
     }
     [finding] = table.report().findings
     assert finding.where.endswith("(train.csv, line 9)")
+
+
+def test_other_packages_register_what_they_know(monkeypatch):
+    from datasets import Dataset
+
+    from bertkit.checks.label_rules import rare_class
+    from bertkit.checks.subject import Checked, Subject, checked
+    from bertkit.tasks.splits import Split
+
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "third_party")
+    from acme_levels import LevelData, LevelSettings, LevelTask
+
+    class CheckedLevels(Checked):
+        def classes(self, examples):
+            return [[f"level {level}"] for level in examples["level"]]
+
+    task = LevelTask(LevelSettings(), LevelData())
+    splits = {"train": Split(Dataset.from_dict({"level": [1] * 20 + [2] * 3}), "levels.csv", "")}
+    assert list(rare_class(Subject(recipe=None, task=task, splits=splits))) == []
+    checked.register(LevelTask)(CheckedLevels)
+    [finding] = rare_class(Subject(recipe=None, task=task, splits=splits))
+    assert finding.message.endswith("'level 2' 3")

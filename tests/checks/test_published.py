@@ -46,7 +46,7 @@ def model(tmp_path_factory) -> str:
 
 
 @pytest.mark.parametrize("name", WARNINGS)
-def test_published_sets_have_no_error_and_only_explained_warnings(real_data, model, name, tmp_path, monkeypatch):
+def test_published_sets_have_only_explained_warnings(real_data, model, name, tmp_path, monkeypatch):
     monkeypatch.setattr("bertkit.checks.check.make_trial", lambda *_: None)
     given = {"model": model, "output_dir": tmp_path / "run"}
     if name in FILES:

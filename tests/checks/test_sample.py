@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bertkit.checks import sample as sample_module
-from bertkit.checks.sample import Sample, sample
+from bertkit.checks import corpus_rules
+from bertkit.checks.corpus_rules import Sample, sample
 from bertkit.corpus.documents import DocumentForm
 from bertkit.corpus.sources import find_sources
 from bertkit.run import pretrain as pretrain_module
@@ -22,8 +22,8 @@ LINE = "a line of text that has sixty-four characters with its newline.\n"
 @pytest.fixture
 def small_parts(monkeypatch):
     """Samples of 64 KiB, in four parts."""
-    monkeypatch.setattr(sample_module, "SAMPLED_BYTES", 1 << 16)
-    monkeypatch.setattr(sample_module, "_PART", 1 << 14)
+    monkeypatch.setattr(corpus_rules, "SAMPLED_BYTES", 1 << 16)
+    monkeypatch.setattr(corpus_rules, "_PART", 1 << 14)
     monkeypatch.setattr("bertkit.reading.text_files.read_blocks.__defaults__", (1 << 14,))
 
 
@@ -57,7 +57,7 @@ def test_parts_are_at_equal_distances(tmp_path, small_parts):
     assert text_of(parts) == {"1.txt": 1 << 14, "3.txt": 3 << 14}
 
 
-def test_a_sample_has_two_sources_if_there_are_two(tmp_path, small_parts):
+def test_a_sample_has_two_sources(tmp_path, small_parts):
     parts = sample(find_sources(write(tmp_path, 2000, 1, 20)))
     assert text_of(parts) == {"0.txt": 4 << 14, "2.txt": 1 << 14}
 
@@ -88,7 +88,7 @@ def write_files(case, number: int) -> int:
 
 
 @pytest.mark.parametrize("number", [1, 8])
-def test_the_plan_of_a_sample_is_near_that_of_the_whole(large, no_trial, monkeypatch, number):
+def test_plan_of_a_sample_is_near_the_whole(large, no_trial, monkeypatch, number):
     size = write_files(large, number)
     monkeypatch.setattr(large, "write", lambda: None)
     del large.overrides["train.max_steps"]
@@ -104,7 +104,7 @@ def test_the_plan_of_a_sample_is_near_that_of_the_whole(large, no_trial, monkeyp
     [finding] = sampled.findings
     assert (finding.code, finding.level) == ("sample", "note")
     assert sum(source.size for source in read[0]) <= 1 << 16 < size
-    monkeypatch.setattr(sample_module, "SAMPLED_BYTES", 1 << 30)
+    monkeypatch.setattr(corpus_rules, "SAMPLED_BYTES", 1 << 30)
     whole = large.report()
     assert whole.findings == ()
     for name in ("steps", "tokens", "store_bytes"):
@@ -113,7 +113,7 @@ def test_the_plan_of_a_sample_is_near_that_of_the_whole(large, no_trial, monkeyp
         assert sampled.plan["examples"][name] == pytest.approx(examples, rel=0.25), name
 
 
-def test_few_documents_of_a_sample_are_those_of_the_corpus(large, no_trial, monkeypatch):
+def test_few_documents_of_a_sample(large, no_trial, monkeypatch):
     files = [large.folder / "long.txt", large.folder / "short.txt"]
     for file, texts in zip(files, (large.train, large.train[:20]), strict=True):
         file.write_text("\n\n".join(texts))  # a document of these paragraphs

@@ -11,7 +11,7 @@ import pytest
 
 import bertkit
 from bertkit.checks import trial as trial_module
-from bertkit.checks.duration import seconds
+from bertkit.checks.estimates import seconds
 from bertkit.checks.trial import Speed, Trial, are_enough
 from bertkit.cli.reports import _time
 from bertkit.training.trainer import BertkitTrainer
@@ -62,24 +62,24 @@ def test_the_time_is_that_of_steps_and_evaluations(subject):
     assert seconds(subject)[0] == pytest.approx(steps + 2 + 0.3 * 40 / size)  # 40 examples, evaluated once
 
 
+UNEVEN = Speed((10, 40), np.array([[0.1, 0.1]] * 3 + [[0.5, 0.5]] * 3))
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"waiting": 0.6}, "other work holds the processor for 60 % of the time"),
-        ({"steps": Speed((10, 40), np.array([[0.1, 0.1]] * 3 + [[0.5, 0.5]] * 3))}, "equal steps took up to 5.0 times"),
+        ({"trial": None}, "no step was measured"),
+        ({"trial": replace(STEADY, waiting=0.6)}, "other work holds the processor for 60 % of the time"),
+        ({"trial": replace(STEADY, steps=UNEVEN)}, "equal steps took up to 5.0 times"),
+        ({"num_processes": 2}, "the run has 2 processes, and one was measured"),
     ],
 )
-def test_what_is_not_known_is_not_shown(subject, changes, reason):
-    subject.trial = replace(STEADY, **changes)
-    found, unknown = seconds(subject)
-    assert found is None
+def test_times_that_are_not_estimated(subject, changes, reason):
+    for name, value in {"trial": STEADY, **changes}.items():
+        setattr(subject, name, value)
+    estimate, unknown = seconds(subject)
+    assert estimate is None
     assert unknown.startswith(reason)
-
-
-def test_other_processes_are_not_measured(subject):
-    subject.trial = STEADY
-    subject.num_processes = 2
-    assert seconds(subject)[0] is None
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_the_sentence_on_time(plan, expected):
     assert _time({"device": "cpu", **plan}) == expected
 
 
-def test_the_first_and_long_batches_do_not_stand_for_all(table, monkeypatch):
+def test_first_and_long_batches_are_weighed(table, monkeypatch):
     """Steps of known durations: the estimate is that of the run, though the first steps take far longer."""
     computed = 0
     step = BertkitTrainer.training_step
@@ -111,7 +111,7 @@ def test_the_first_and_long_batches_do_not_stand_for_all(table, monkeypatch):
 
     monkeypatch.setattr(BertkitTrainer, "training_step", slow_step)
     monkeypatch.setattr(trial_module, "_running_and_waiting", lambda: None)
-    monkeypatch.setattr("bertkit.checks.duration._MOST_SPREAD", 100.0)  # this machine may be busy
+    monkeypatch.setattr("bertkit.checks.estimates._MOST_SPREAD", 100.0)  # this machine may be busy
     for row in table.train[::2]:
         row["text"] = " ".join(row["text"].split()[:3])
     table.overrides |= {"train.num_train_epochs": 4, "train.save_strategy": "no", "train.eval_strategy": "no"}

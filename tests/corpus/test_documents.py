@@ -55,7 +55,7 @@ class TestReadText:
         with pytest.raises(DataError, match=r"UTF-16.*iconv -f utf-16 -t utf-8"):
             read_text(written(tmp_path, "plain".encode(encoding)))
 
-    def test_nul_byte_is_named_by_its_offset_in_the_file(self, tmp_path):
+    def test_nul_bytes_have_an_offset(self, tmp_path):
         with pytest.raises(DataError, match=r"NUL byte at byte offset 5"):
             read_text(written(tmp_path, b"\xef\xbb\xbfab\0"))
 
@@ -77,7 +77,7 @@ class TestDecodeLines:
     @given(st.binary(max_size=30).map(lambda data: data.replace(b"\0", b"\n")), st.integers(1, 9))
     @example(b"ab\xe4\xba\n", 3)
     @example(b"a\nb\n\xff\n\xff", 2)
-    def test_the_offset_is_that_of_the_file_whatever_the_size_of_the_blocks(self, data, size):
+    def test_offsets_do_not_depend_on_blocks(self, data, size):
         try:
             data.decode()
         except UnicodeDecodeError as error:
@@ -90,7 +90,7 @@ class TestDecodeLines:
         with pytest.raises(DataError, match="x: NUL byte at byte offset 7"):
             list(decode_lines([b"\xef\xbb\xbfa\n", b"b\n\0\n"], "x"))
 
-    def test_lines_are_given_before_the_next_block_is_asked_for(self):
+    def test_lines_come_before_the_next_block(self):
         asked = []
 
         def blocks():
@@ -154,7 +154,7 @@ class TestFileParagraphs:
         st.booleans(),
         st.sampled_from([None, "blank-line", "-+", "|-+"]),
     )
-    def test_nothing_is_lost_and_the_first_paragraph_starts_a_document(self, lines, per_line, separator):
+    def test_paragraphs_hold_all_text(self, lines, per_line, separator):
         form = DocumentForm(sentence_per_line=per_line, document_separator=separator)
         found = list(file_paragraphs(lines, form))
         words = [line.strip() for line in lines if line.strip() and not form.parts_documents(line.strip())]
@@ -172,7 +172,7 @@ class TestRowParagraphs:
     TEXT = "One is\r\nhard-wrapped.\r\n\r\n= Title =\rTwo.\n"
 
     @pytest.mark.parametrize("separator", [None, "blank-line", "= .* ="])
-    def test_a_row_is_one_document_whatever_parts_those_of_text_files(self, separator):
+    def test_a_row_is_one_document(self, separator):
         form = DocumentForm(document_separator=separator)
         assert documents(row_paragraphs(self.TEXT, form)) == [["One is hard-wrapped.", "= Title = Two."]]
 
@@ -184,7 +184,7 @@ class TestRowParagraphs:
         assert list(row_paragraphs(" \n\t\n", DocumentForm())) == []
 
 
-def test_lines_without_a_blank_one_between_them_are_not_held_whole(monkeypatch):
+def test_long_runs_of_lines_are_cut(monkeypatch):
     monkeypatch.setattr("bertkit.corpus.documents._LONGEST_PARAGRAPH", 20)
     read = []
 

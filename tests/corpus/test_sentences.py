@@ -125,7 +125,7 @@ def test_text_without_any_stop_is_cut(letter, longest):
     assert "".join(sentences) == letter * 3001
 
 
-def test_a_letter_keeps_its_marks_where_text_is_cut():
+def test_cuts_keep_letters_and_their_marks():
     assert [len(sentence) for sentence in split_sentences("ก\u0e31\u0e48" * 100)] == [249, 51]
     assert [len(sentence) for sentence in split_sentences("\u0e31" * 300)] == [250, 50]  # marks of no letter
 
@@ -198,19 +198,15 @@ def test_splitters_by_name():
     assert find_splitter("none").version == RULES_VERSION
 
 
-def test_a_function_of_a_module():
-    assert find_splitter("textwrap:wrap")("He rose. He left.") == ["He rose. He left."]
-
-
-def test_a_function_of_a_file(own):
-    assert find_splitter(f"{own}:split_at_semicolons")("a;b; c.") == ["a", "b", " c."]
-
-
-def test_a_relative_path(own, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "sentences"),
+    [("textwrap:wrap", ["a;b; c."]), ("own.py:split_at_semicolons", ["a", "b", " c."])],
+)
+def test_functions_of_modules_and_files(own, monkeypatch, name, sentences):
     monkeypatch.chdir(own.parent)
-    splitter = find_splitter("own.py:split_at_semicolons")
+    splitter = find_splitter(name)
     monkeypatch.chdir("/")
-    assert pickle.loads(pickle.dumps(splitter))("a;b") == ["a", "b"]
+    assert splitter("a;b; c.") == pickle.loads(pickle.dumps(splitter))("a;b; c.") == sentences
 
 
 def test_it_is_loaded_anew_in_another_process(own):
@@ -235,7 +231,7 @@ def test_the_version_is_that_of_function_and_file(own):
     assert version("split_at_semicolons") == first
 
 
-def test_the_version_counts_the_file_where_the_function_is_defined(own, monkeypatch):
+def test_the_version_is_of_the_defining_file(own, monkeypatch):
     monkeypatch.syspath_prepend(own.parent)
     (own.parent / "front_of_own.py").write_text("from own import split_at_semicolons\n")
     first = OwnSplitter("front_of_own:split_at_semicolons").version
@@ -273,18 +269,14 @@ def test_what_a_function_returns_is_checked(own, function, fault):
         ("own.py:TABLE", r"expected a function, got list: \[1\]"),
         ("broken.py:split", r"cannot be imported: SyntaxError: .*broken\.py, line 1"),
         ("asks.py:split", "cannot be imported: ModuleNotFoundError: No module named 'no_such_module'"),
+        ("asks_for_more:split", "cannot be imported: ModuleNotFoundError: No module named 'no_such_module'"),
     ],
 )
 def test_a_wrong_name(own, monkeypatch, name, fault):
     monkeypatch.chdir(own.parent)
+    monkeypatch.syspath_prepend(own.parent)
     Path("broken.py").write_text("def split(:\n")
-    Path("asks.py").write_text("import no_such_module\n")
+    for file in ("asks.py", "asks_for_more.py"):
+        Path(file).write_text("import no_such_module\n")
     with pytest.raises(RecipeError, match=f"sentence_splitter: .*{fault}"):
         find_splitter(name)
-
-
-def test_a_module_that_lacks_another_is_told_apart(own, monkeypatch):
-    monkeypatch.syspath_prepend(own.parent)
-    (own.parent / "asks_for_more.py").write_text("import no_such_module\n")
-    with pytest.raises(RecipeError, match="cannot be imported: ModuleNotFoundError: No module named 'no_such_module'"):
-        find_splitter("asks_for_more:split")

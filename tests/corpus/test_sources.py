@@ -96,7 +96,7 @@ class TestFiles:
         assert source.position == source.size == path.stat().st_size
 
     @pytest.mark.parametrize("form", FORMS)
-    def test_lines_are_those_of_the_texts_without_white_space(self, tmp_path, form):
+    def test_lines_are_stripped_texts(self, tmp_path, form):
         [source] = find_sources(
             [written(tmp_path, f"corpus{form}", stored(form, [" One \r\n\r\n two.", "\t", "Three."]))]
         )
@@ -144,7 +144,7 @@ class TestFiles:
 
 
 class TestFingerprints:
-    def test_names_and_dates_do_not_count_but_content_and_column_do(self, tmp_path):
+    def test_content_and_column_determine_the_fingerprint(self, tmp_path):
         a = written(tmp_path, "a.jsonl", json_lines(["a"]))
         b = written(tmp_path, "sub/b.JSONL", json_lines(["a"]))
         os.utime(b, (1, 1))
@@ -153,7 +153,7 @@ class TestFingerprints:
         assert one == two != other
         assert find_sources([a], text_column="id")[0].fingerprint() != one
 
-    def test_the_same_bytes_as_another_form_are_another_content(self, tmp_path):
+    def test_another_form_is_another_content(self, tmp_path):
         files = [written(tmp_path, name, json_lines(["a"])) for name in ("a.jsonl", "a.txt")]
         one, two = (source.fingerprint() for source in find_sources(files))
         assert one != two
@@ -184,7 +184,7 @@ class TestFindSources:
         assert self.names(tmp_path, f"{tmp_path}/[ab].*") == ["a.txt", "b.jsonl", "b.txt"]
         assert self.names(tmp_path, f"{tmp_path}/su?") == ["sub/c.txt"]
 
-    def test_a_pattern_that_matches_a_folder_and_its_files_gives_each_once_without_a_word(self, tmp_path, caplog):
+    def test_a_pattern_of_a_folder_and_its_files(self, tmp_path, caplog):
         written(tmp_path, "sub/c.txt")
         assert self.names(tmp_path, f"{tmp_path}/**") == ["sub/c.txt"]
         assert not caplog.text
@@ -197,7 +197,7 @@ class TestFindSources:
         written(tmp_path, "texts/a.txt")
         assert self.names(tmp_path, "~/texts") == self.names(tmp_path, "~/t*/*.txt") == ["texts/a.txt"]
 
-    def test_given_order_is_kept_and_a_file_counts_once(self, tmp_path, caplog):
+    def test_order_is_kept_and_repetitions_dropped(self, tmp_path, caplog):
         b, a = written(tmp_path, "b.txt"), written(tmp_path, "a.txt")
         (tmp_path / "c.txt").symlink_to(a)
         assert self.names(tmp_path, b, tmp_path, str(a)) == ["b.txt", "a.txt"]
@@ -224,7 +224,7 @@ class TestFindSources:
         assert f"{tmp_path}/*.jsonl: this pattern matches no file or folder" in message
 
     @pytest.mark.parametrize("missing", ["absent.txt", "./absent", "a/b/absent", "~/absent", "absent.jsonl.zst", "a b"])
-    def test_what_looks_like_a_path_is_not_sought_on_the_hub(self, tmp_path, monkeypatch, missing):
+    def test_paths_are_not_sought_on_the_hub(self, tmp_path, monkeypatch, missing):
         monkeypatch.chdir(tmp_path)
         monkeypatch.setenv("HOME", str(tmp_path))
         with pytest.raises(DataError, match=r"absent.*|a b: no such file or folder$"):
@@ -235,8 +235,23 @@ class TestFindSources:
             find_sources([])
 
 
+NO_PARQUET = "not a Parquet file, damaged or truncated ("
+
+
+def with_another_checksum() -> bytes:
+    data = bytearray(gzip.compress(b"some text\n", mtime=0))
+    data[-8] ^= 0xFF
+    return bytes(data)
+
+
+def not_utf8() -> bytes:
+    import pyarrow as pa
+
+    return parquet(pa.array([b"a", b"caf\xe9"]).view(pa.string()))  # as a careless writer makes it
+
+
 class TestFaultsOfFiles:
-    def test_text_that_is_not_utf8_by_its_offset_in_the_unpacked_file(self, tmp_path):
+    def test_not_utf8_at_its_unpacked_offset(self, tmp_path):
         data = b"line\n" * 300_000 + b"caf\xe9\n"  # beyond the first block
         for packing in PACKINGS:
             message = refusal(written(tmp_path, f"a.txt{packing}", packed(data, packing)))
@@ -253,12 +268,6 @@ class TestFaultsOfFiles:
         path = written(tmp_path, f"a{form}{packing}", cut)
         assert refusal(path).startswith(f"{path}: damaged or truncated (")
 
-    def test_a_gzip_whose_bytes_were_changed(self, tmp_path):
-        data = bytearray(gzip.compress(b"some text\n", mtime=0))
-        data[-8] ^= 0xFF  # of the checksum
-        path = written(tmp_path, "a.txt.gz", bytes(data))
-        assert refusal(path).startswith(f"{path}: damaged or truncated (CRC check failed")
-
     def test_json_lines_by_number_with_those_that_follow(self, tmp_path):
         lines = ['{"text": "fine"}', "", '{"text": 7}', "[1]", '{"text": "a"', '{"txt": "b"}', r'{"text": "\ud800"}']
         path = written(tmp_path, "a.jsonl", "\n".join(lines))
@@ -270,30 +279,28 @@ class TestFaultsOfFiles:
         assert f"{path}: line 6: no column 'text'; available: 'txt'; did you mean 'txt'?" in message
         assert f"{path}: line 7: 'text' contains an unpaired surrogate, \\ud800," in message
 
-    def test_json_that_is_nested_too_deep(self, tmp_path):
-        assert "line 1: not valid JSON" in refusal(written(tmp_path, "a.jsonl", "[" * 200_000))
-
     def test_a_column_that_is_not_there(self, tmp_path):
         for name, data in (("a.parquet", parquet(TEXTS)), ("a.jsonl", json_lines(TEXTS))):
             message = refusal(written(tmp_path, name, data), text_column="texts")
             assert "no column 'texts'; available: 'id', 'text'; did you mean 'text'?" in message
             assert "(--text-column)" in refusal(tmp_path / name, text_column="body")
 
-    def test_a_column_of_numbers(self, tmp_path):
-        path = written(tmp_path, "a.parquet", parquet(TEXTS))
-        assert refusal(path, text_column="id") == f"{path}: row 1: column 'id' contains int64; expected strings"
-
-    def test_a_row_that_is_not_utf8(self, tmp_path):
-        import pyarrow as pa
-
-        texts = pa.array([b"a", b"caf\xe9"]).view(pa.string())  # as a careless writer makes them
-        path = written(tmp_path, "a.parquet", parquet(texts))
-        assert refusal(path) == f"{path}: row 2: 'text' is not UTF-8 at byte 3"
-
-    @pytest.mark.parametrize("data", [b"", b"no Parquet", parquet(["a" * 1000])[:-20], parquet(["a"])[20:]])
-    def test_no_parquet(self, tmp_path, data):
-        path = written(tmp_path, "a.parquet", data)
-        assert refusal(path).startswith(f"{path}: not a Parquet file, damaged or truncated (")
+    @pytest.mark.parametrize(
+        ("name", "data", "column", "message"),
+        [
+            ("a.txt.gz", with_another_checksum, "text", "damaged or truncated (CRC check failed"),
+            ("a.jsonl", lambda: "[" * 200_000, "text", "line 1: not valid JSON"),
+            ("a.parquet", lambda: parquet(TEXTS), "id", "row 1: column 'id' contains int64; expected strings"),
+            ("a.parquet", not_utf8, "text", "row 2: 'text' is not UTF-8 at byte 3"),
+            ("a.parquet", lambda: b"", "text", NO_PARQUET),
+            ("a.parquet", lambda: b"no Parquet", "text", NO_PARQUET),
+            ("a.parquet", lambda: parquet(["a" * 1000])[:-20], "text", NO_PARQUET),
+            ("a.parquet", lambda: parquet(["a"])[20:], "text", NO_PARQUET),
+        ],
+    )
+    def test_content_that_cannot_be_read(self, tmp_path, name, data, column, message):
+        path = written(tmp_path, name, data())
+        assert refusal(path, **({} if column == "text" else {"text_column": column})).startswith(f"{path}: {message}")
 
     @pytest.mark.parametrize("form", FORMS)
     def test_a_file_that_goes_away(self, tmp_path, form):
@@ -383,7 +390,7 @@ def ask(hub, with_hub):
 
 @pytest.mark.slow
 class TestHub:
-    def test_kept_streamed_and_from_the_cache_are_the_same(self, ask, tmp_path):
+    def test_kept_streamed_and_cached_are_equal(self, ask, tmp_path):
         written(tmp_path, "a.txt", "A file.")
         [streamed] = ask([["org/plain"], {"streaming": True}])
         assert not list((tmp_path / "hf").rglob("*.arrow"))
@@ -430,7 +437,7 @@ class TestHub:
         assert numbers == "org/languages: row 1: column 'id' contains int64; expected strings"
         assert damaged.startswith("org/damaged: cannot be read from the Hub or the cache (")
 
-    def test_what_is_not_there_is_named_together_and_nothing_is_downloaded(self, ask, hub, tmp_path):
+    def test_missing_names_come_before_any_download(self, ask, hub, tmp_path):
         hub.requests.clear()
         [message] = ask([["org/plain", "org/none", "absent.txt", "text"], {}])
         assert message.startswith("3 faults:\n")

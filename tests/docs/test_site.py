@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 
 import bertkit
-from bertkit.checks.registry import rules
+from bertkit.checks.findings import rules
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

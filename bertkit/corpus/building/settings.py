@@ -11,7 +11,7 @@ Engine = Literal["local", "ray"]
 """Processes that split and tokenize: those of this machine, or those of Ray."""
 
 Deduplication = Literal["exact", "minhash"]
-"""Rule by which a document is left out because of an earlier one: see `bertkit.corpus.building.duplicates`."""
+"""Rule by which a document is left out because of an earlier one: see `bertkit.corpus.building.filters`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,13 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bertkit.corpus.building.duplicates import repeated_documents, without_documents
-from bertkit.corpus.building.filters import without_short
+from bertkit.corpus.building.filters import repeated_documents, without_documents, without_short
 from bertkit.corpus.building.settings import DocumentFilter, Workers
 from bertkit.corpus.store import encoding
 from bertkit.corpus.store.encoding import Batch, EncodedBatch, SentenceEncoder, Splitter, batched, encode_batches
-from bertkit.corpus.store.metadata import read_metadata, write_metadata
-from bertkit.corpus.store.token_store import TokenStore
+from bertkit.corpus.store.token_store import TokenStore, read_metadata, write_metadata
 from bertkit.corpus.store.writer import Progress, Reading, origin_key, store_origin, write_store
 from bertkit.errors import DataError, OutputError
 from bertkit.files import new_folder, remove_unfinished, unlocked, write_whole
@@ -148,10 +146,10 @@ def _repeated(reading: Reading, chosen: DocumentFilter, work: Path) -> frozenset
     file = work / _REPEATED_FILE
     with contextlib.suppress(DataError, OSError):
         return frozenset(read_metadata(file)["documents"])
-    found = repeated_documents(reading, chosen.deduplicate)
-    write_metadata(file, {"documents": sorted(found)})
-    say(f"duplicates: {counted(len(found), 'document')} left out")
-    return found
+    repeated = repeated_documents(reading, chosen.deduplicate)
+    write_metadata(file, {"documents": sorted(repeated)})
+    say(f"duplicates: {counted(len(repeated), 'document')} left out")
+    return repeated
 
 
 def _write_shards(

@@ -215,13 +215,13 @@ class PretrainingExamples(Dataset[Arrays]):
     def _segments(self, epochs: NDArray[np.int64], pairs: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
         """Returns start and length of A and of B, each ``(B, 1)``, and next_sentence_label, ``(B,)``."""
         fields = ("a_start", "a_length", "b_start", "b_length", "next_sentence_label")
-        found = np.empty((len(fields), len(pairs)), np.int64)
+        columns = np.empty((len(fields), len(pairs)), np.int64)
         for epoch in np.unique(epochs).tolist():
             rows = epochs == epoch
             plan = self._plan(epoch)
-            for values, field in zip(found, fields, strict=True):
+            for values, field in zip(columns, fields, strict=True):
                 values[rows] = getattr(plan, field)[pairs[rows]]
-        return (*found[:4, :, None], found[4])
+        return (*columns[:4, :, None], columns[4])
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_plans": {}, "_orders": {}}  # planning again is faster than sending the plans

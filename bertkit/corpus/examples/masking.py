@@ -183,3 +183,19 @@ def _those_that_fit(sizes: NDArray[np.int64], room: NDArray[np.int64]) -> NDArra
         if not passed_over.any():
             return taken
         open_ &= ~passed_over
+
+
+def unigram_loss(train: NDArray[np.int64], held_out: NDArray[np.int64]) -> float:
+    """Returns the cross-entropy of held-out tokens under the frequencies of the training text, in nats per token.
+
+    Every count of the training text is increased by one. Since [MASK] hides tokens evenly, this is the masked LM loss
+    of a model that knows frequencies alone.
+
+    Args:
+        train, held_out: counts of each id, (V,).
+
+    >>> round(unigram_loss(np.array([1, 0]), np.array([1, 1])), 4)
+    0.752
+    """
+    smoothed = (train + 1) / (train + 1).sum()
+    return float(-(held_out * np.log(smoothed)).sum() / held_out.sum())

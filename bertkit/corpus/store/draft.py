@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertkit.corpus.store.encoding import EncodedBatch
-from bertkit.corpus.store.metadata import write_metadata
-from bertkit.corpus.store.token_store import COLUMN, DOCUMENTS_FILE, METADATA_FILE
+from bertkit.corpus.store.token_store import COLUMN, DOCUMENTS_FILE, METADATA_FILE, write_metadata
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,7 +13,6 @@ import multiprocessing
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +20,8 @@ from bertkit.corpus.documents import DocumentForm, Paragraph
 from bertkit.corpus.examples.phases import EPOCHS_OF_A_PHASE
 from bertkit.corpus.sources import Source
 from bertkit.corpus.store.encoding import SentenceEncoder, Splitter
-from bertkit.corpus.store.metadata import read_metadata, write_metadata
-from bertkit.corpus.store.token_store import FORMAT, StoreView, TokenStore
-from bertkit.corpus.store.writer import intact_store, splitter_id, write_token_store
+from bertkit.corpus.store.token_store import StoreView, TokenStore, read_metadata, write_metadata
+from bertkit.corpus.store.writer import intact_store, store_origin, write_token_store
 from bertkit.errors import DataError
 from bertkit.files import UNFINISHED
 from bertkit.json_text import dumps
@@ -95,11 +93,7 @@ class StreamedBlocks:
         chosen = held_out(self._documents_of_first_block())
         self._skipped = frozenset(chosen.tolist())
         origin = {
-            "format": FORMAT,
-            "sources": [source.fingerprint() for source in sources],
-            "form": asdict(form),
-            "splitter": "" if form.sentence_per_line else splitter_id(splitter),
-            "tokenizer": SentenceEncoder(tokenizer, None).tokenizer_digest,
+            **store_origin(sources, form, SentenceEncoder(tokenizer, None), splitter),
             "held_out": sorted(self._skipped),
             "max_documents": max_documents,
             "block_characters": self.block_characters,

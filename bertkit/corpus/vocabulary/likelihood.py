@@ -79,16 +79,16 @@ def learn_pieces(words: Mapping[str, int], num_pieces: int, min_frequency: int |
     """
     segmentation = _Segmentation({word: count for word, count in words.items() if len(word) <= LONGEST_WORD})
     bounds = _falling(segmentation.pair_counts) if min_frequency is None else [min_frequency]
-    found: list[str] = []
+    learned: list[str] = []
     for bound in bounds:
-        if len(found) == num_pieces:
+        if len(learned) == num_pieces:
             break
         candidates = _Candidates(segmentation, bound)
-        while len(found) < num_pieces and (pair := candidates.best()) is not None:
+        while len(learned) < num_pieces and (pair := candidates.best()) is not None:
             known = len(segmentation.pieces)
             candidates.update(segmentation.merge(pair))
-            found += segmentation.pieces[known:]
-    return found
+            learned += segmentation.pieces[known:]
+    return learned
 
 
 def _falling(pair_counts: Mapping[Pair, int]) -> list[int]:

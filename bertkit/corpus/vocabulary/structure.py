@@ -54,11 +54,11 @@ class WordMarks(NamedTuple):
 
     def continues(self, input_ids: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Returns whether each token of ``(B, S)`` inputs continues the word of the token before it, ``(B, S)``."""
-        found: NDArray[np.bool_] = self.continuation[input_ids]
+        continued: NDArray[np.bool_] = self.continuation[input_ids]
         if self.kinds is not None:
             first, before = self.kinds[input_ids[:, 1:], 0], self.kinds[input_ids[:, :-1], 1]
-            found[:, 1:] &= (first == before) | (before == _ANY)
-        return found
+            continued[:, 1:] &= (first == before) | (before == _ANY)
+        return continued
 
 
 def special_tokens(tokenizer: PreTrainedTokenizerFast | Any, pairs: bool) -> SpecialTokens:

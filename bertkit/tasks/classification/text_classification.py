@@ -256,14 +256,6 @@ class TextClassification(ServedClassification, Task):
     def texts_of(self, examples: Columns) -> dict[str, list[str]]:
         return {column: list(examples[column]) for column in self.task.text_columns}
 
-    def classes_of(self, examples: Columns) -> list[list[str]] | None:
-        names = self.task.label_names
-        if "labels" not in examples or self.problem_type == "regression":
-            return None
-        if self.problem_type == "single_label_classification":
-            return [[names[label]] for label in examples["labels"]]
-        return [[name for name, chosen in zip(names, row, strict=True) if chosen] for row in examples["labels"]]
-
     def read_input(self, lines: Sequence[str], first: int = 1) -> dict[str, list[str]]:
         columns = self.task.text_columns
         if len(columns) == 1:

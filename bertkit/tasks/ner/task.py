@@ -41,7 +41,7 @@ from bertkit.tasks.ner.served import ServedEntities
 from bertkit.tasks.ner.settings import DataSettings, TaskSettings
 from bertkit.tasks.ner.spans import Span, highlight
 from bertkit.tasks.ner.words import split_words
-from bertkit.tasks.splits import Columns, ColumnsOf, Split
+from bertkit.tasks.splits import Columns, Split
 from bertkit.tasks.table_data import TableTask
 
 if TYPE_CHECKING:
@@ -64,7 +64,6 @@ class NerTask(ServedEntities, TableTask):
     pipeline_tag = "token-classification"
     reads_whole_texts = True
     columns_of_tables = frozenset({"token_column", "tag_column"})
-    relies_on_case = True
     task: TaskSettings
     data: DataSettings
 
@@ -123,10 +122,11 @@ class NerTask(ServedEntities, TableTask):
 
     def _line_on_labels(self, train: Split) -> str:
         """Returns the sentence on the labels of a training set; empty if it has none."""
-        classes = self.classes_of(ColumnsOf(train.examples))
-        if classes is None:
+        if "labels" not in train.examples.column_names:
             return ""
-        counts = Counter(chain.from_iterable(classes))
+        tags = [self._tags(labels) for labels in train.examples["labels"]]
+        types = tags if self._plain else [[kind for kind, _, _ in find_entities(each)] for each in tags]
+        counts = Counter(chain.from_iterable(types))
         names = self.task.label_names if self._plain else sorted(counts)
         return line_on_labels(self.task.scheme or "plain", {name: counts[name] for name in names})
 
@@ -227,20 +227,6 @@ class NerTask(ServedEntities, TableTask):
 
     def texts_of(self, examples: Columns) -> dict[str, list[str]]:
         return {"tokens": [" ".join(words) for words in examples["tokens"]]}
-
-    def spans_of(self, examples: Columns) -> list[list[tuple[str, int, int]]] | None:
-        if "labels" not in examples or self._plain:
-            return None
-        return [list(find_entities(self._tags(labels))) for labels in examples["labels"]]
-
-    def classes_of(self, examples: Columns) -> list[list[str]] | None:
-        """Returns the types of the entities of each sentence; for plain tags the tags of its words."""
-        if "labels" not in examples:
-            return None
-        spans = self.spans_of(examples)
-        if spans is None:
-            return [self._tags(labels) for labels in examples["labels"]]
-        return [[kind for kind, _, _ in of_sentence] for of_sentence in spans]
 
     # ---- decode → score ---------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from bertkit.tables import Table, check_disjoint, load_hub_table
 from bertkit.tables.json_rows import JSON
 from bertkit.tasks.arrays import Outputs
 from bertkit.tasks.base import Task
+from bertkit.tasks.folds import strata
 from bertkit.tasks.question_answering.decoding import Decoded, answer_at, decode_spans, write_answers
 from bertkit.tasks.question_answering.questions import ColumnNames, questions_of, read_questions, texts_of
 from bertkit.tasks.question_answering.served import ServedAnswers
@@ -175,15 +176,6 @@ class QuestionAnsweringTask(ServedAnswers, Task):
     def texts_of(self, examples: Columns) -> dict[str, list[str]]:
         return {"question": list(examples["question"]), "context": list(examples["context"])}
 
-    def lost_labels(self, features: Columns, examples: Columns) -> tuple[int, int] | None:
-        """Counts the questions whose answer is in no window as a whole, and those that have an answer."""
-        if "start_positions" not in features:
-            return None
-        owners, starts, cls = (np.asarray(features[name]) for name in ("example", "start_positions", "cls"))
-        kept = np.unique(owners[(starts != cls) & (starts != IGNORE_INDEX)])
-        answered = [row for row, answers in enumerate(examples["answers"]) if answers["text"]]
-        return len(np.setdiff1d(answered, kept)), len(answered)
-
     # ---- decode → score ---------------------------------------------------------------------------------------------
 
     def _decoded(self, outputs: Outputs, features: Columns, examples: Columns) -> list[Decoded]:
@@ -222,12 +214,6 @@ class QuestionAnsweringTask(ServedAnswers, Task):
                 row["no_answer_probability"] = decoded.null_probability
             found.append(row)
         return found
-
-    def strata(self, examples: Dataset) -> list[bool] | None:
-        """Returns whether each question has an answer, if some may have none."""
-        if not self.task.version_2_with_negative:
-            return None
-        return [bool(answers["text"]) for answers in examples["answers"]]
 
     def predictions_and_references(
         self, outputs: Outputs, features: Columns, examples: Columns
@@ -324,3 +310,11 @@ class QuestionAnsweringTask(ServedAnswers, Task):
 
     def line(self, prediction: Mapping[str, Any]) -> str:
         return f"{prediction['answer'] or '(no answer)'}\t{prediction['probability']:.4f}"
+
+
+@strata.register(QuestionAnsweringTask)
+def _(task: QuestionAnsweringTask, examples: Dataset) -> list[bool] | None:
+    """Returns whether each question has an answer, if some may have none."""
+    if not task.task.version_2_with_negative:
+        return None
+    return [bool(answers["text"]) for answers in examples["answers"]]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from importlib.util import find_spec
 
 import numpy as np
 import pytest
 
-from bertkit.corpus.building.duplicates import repeated_documents, without_documents
-from bertkit.corpus.building.filters import without_short
+from bertkit.corpus.building.filters import grams, repeated_documents, without_documents, without_short
 from bertkit.corpus.building.settings import DocumentFilter, Workers
 from bertkit.corpus.documents import Paragraph
 from bertkit.corpus.store.encoding import EncodedBatch
@@ -62,6 +62,30 @@ def test_near_duplicates_are_left_out():
     assert repeated_documents([Paragraph(each, True) for each in texts], "minhash") == {1, 3}
 
 
+@pytest.mark.skipif(find_spec("datasketch") is None, reason="needs datasketch")
+def test_most_near_duplicates_are_found():
+    """Of copies with replaced words, those well above the similarity of 0.8 are found and those well below are not."""
+    rng = random.Random(0)
+    words = ["".join(rng.choices("abcdefghij", k=6)) for _ in range(2000)]
+    texts = [rng.choices(words, k=60) for _ in range(200)]
+    copies = [
+        [rng.choice(words) if rng.random() < row / 1000 else word for word in text] for row, text in enumerate(texts)
+    ]
+    joined = [" ".join(text) for text in [*texts, *copies]]
+    repeated = repeated_documents([Paragraph(text, True) for text in joined], "minhash")
+    similarity = [jaccard(*map(grams, pair)) for pair in zip(joined[:200], joined[200:], strict=True)]
+    near = [row for row in range(200) if similarity[row] > 0.87]
+    far = [row for row in range(200) if similarity[row] < 0.6]
+    assert min(len(near), len(far)) > 30
+    assert sum(200 + row in repeated for row in near) >= 0.9 * len(near)
+    assert not any(200 + row in repeated for row in far)
+    assert min(repeated) >= 200
+
+
+def jaccard(one: frozenset[str], other: frozenset[str]) -> float:
+    return len(one & other) / len(one | other)
+
+
 def test_the_package_of_near_duplicates_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasketch", None)
     with pytest.raises(RecipeError, match=r"pip install 'bertkit\[checks\]'"):
@@ -89,7 +113,7 @@ def test_settings_out_of_range(settings, fault):
         settings()
 
 
-def test_ray_that_is_missing_is_named_with_its_extra(corpus, monkeypatch):
+def test_missing_ray_is_named_with_its_extra(corpus, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(PlacementError, match=r"pip install 'bertkit\[ray\]'"):
         build(corpus, corpus.write(one="t1"), engine="ray")

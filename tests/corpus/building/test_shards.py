@@ -59,7 +59,7 @@ def files(corpus, monkeypatch):
     return corpus.write(one="\n\n".join(texts[:half]), two="\n\n".join(texts[half:]))
 
 
-def test_a_store_has_the_bytes_of_the_one_that_pretraining_builds(corpus, files):
+def test_a_store_has_the_bytes_of_pretraining(corpus, files):
     store = build(corpus, files)
     assert contents(store) == contents(corpus.build(files, BLANK))
     assert not (corpus.folder / "store.building").exists()
@@ -76,7 +76,7 @@ def test_the_number_of_processes_does_not_show(corpus, files, workers):
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("ray") is None, reason="needs the extra ray")
 @pytest.mark.filterwarnings("ignore")  # Ray leaves files and sockets to the end of the process
-def test_ray_gives_the_same_bytes_also_when_a_worker_is_killed(corpus, files):
+def test_ray_with_a_killed_worker(corpus, files):
     import psutil
 
     def killing(paragraph: str) -> list[str]:
@@ -99,7 +99,7 @@ def test_ray_gives_the_same_bytes_also_when_a_worker_is_killed(corpus, files):
 
 
 @pytest.mark.parametrize("after", [1, 2, 5])
-def test_a_build_that_ended_continues_after_its_last_shard(corpus, files, monkeypatch, after):
+def test_a_build_continues_after_its_last_shard(corpus, files, monkeypatch, after):
     expected = contents(corpus.build(files, BLANK))
     write, written = shards._write_shard, []
 
@@ -133,7 +133,7 @@ def interrupted(corpus, files, monkeypatch) -> Path:
     return corpus.folder / "store.building"
 
 
-def test_a_damaged_shard_and_those_after_it_are_built_again(corpus, files, monkeypatch):
+def test_shards_from_a_damaged_one_are_rebuilt(corpus, files, monkeypatch):
     work = interrupted(corpus, files, monkeypatch)
     shard = work / "shard-000002.npz"
     data = bytearray(shard.read_bytes())
@@ -148,7 +148,7 @@ def test_shards_of_another_text_are_not_used(corpus, files, monkeypatch):
     assert contents(build(corpus, files)) == contents(corpus.build(files, BLANK))
 
 
-def test_a_finished_store_is_opened_and_another_one_is_kept(corpus, files):
+def test_a_finished_store_is_opened(corpus, files):
     first = build(corpus, files)
     assert build(corpus, files).fingerprint == first.fingerprint
     with pytest.raises(OutputError, match="store of another text"):
@@ -182,7 +182,7 @@ def test_text_that_cannot_be_read_leaves_nothing(corpus, files):
     assert not list(corpus.folder.glob("store*"))
 
 
-def test_joined_batches_are_appended_as_they_are_one_by_one(tmp_path):
+def test_joined_batches_append_as_single_ones(tmp_path):
     rng = np.random.default_rng(0)
     batches = []
     for _ in range(20):

@@ -65,7 +65,7 @@ def test_a_damaged_copy_is_copied_again(url, tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["documents.arrow", "store.json", "tokenizer/tokenizer.json"])
-def test_a_store_that_is_not_complete_leaves_no_copy(url, tmp_path, damage):
+def test_an_incomplete_store_leaves_no_copy(url, tmp_path, damage):
     import fsspec
 
     fsspec.filesystem("memory").rm(f"/bucket/store/{damage}")
@@ -83,7 +83,7 @@ HEX = "0123456789abcdef" * 4
     + [("fingerprint", f"{HEX}\n"), ("fingerprint", "\0" * 64), ("fingerprint", 7)]
     + [("checksum", "7"), ("checksum", -1), ("checksum", 1.5), ("bytes", "9"), ("bytes", None)],
 )
-def test_a_store_at_a_url_removes_no_other_folder(url, folder, tmp_path, key, value):
+def test_a_url_removes_no_other_folder(url, folder, tmp_path, key, value):
     """Its metadata become the name of the folder of its copy."""
     import fsspec
 

@@ -113,7 +113,7 @@ def test_every_example_is_well_formed(run):
         assert not np.isin(example["labels"][used], [CLS, SEP, PAD, MASK]).any()
 
 
-def test_a_true_next_follows_and_a_random_one_is_from_elsewhere(run, store):
+def test_true_and_random_next_segments(run, store):
     ends = store.sentence_offsets[store.document_offsets][1:]
     labels = set()
     for number in range(len(run)):
@@ -140,7 +140,7 @@ def test_a_number_is_one_example_whoever_asks(run, store, vocabulary):
         assert same(in_batch, other[number])
 
 
-def test_each_epoch_holds_each_of_its_pairs_once_in_an_order_of_its_own(run, store):
+def test_each_epoch_shuffles_all_its_pairs(run, store):
     start = 0
     orders = []
     for epoch in range(3):
@@ -304,7 +304,7 @@ class TestWholeWords:
 
 
 class TestFirstEpoch:
-    def test_the_run_is_the_later_part_of_one_from_0(self, run, store, vocabulary):
+    def test_a_run_from_a_later_epoch(self, run, store, vocabulary):
         skipped = sum(
             len(plan_epoch(store.whole(), DATA.seed, epoch, DATA.max_seq_length, DATA.short_seq_prob))
             for epoch in range(2)

@@ -134,7 +134,7 @@ def test_shares():
     assert all(within(int(count), rows, 15 / 98) for count in chosen[1:99])
 
 
-def test_what_becomes_of_a_token_does_not_depend_on_where_it_stands():
+def test_replacement_does_not_depend_on_the_position():
     rows = 6000
     ids, candidates, lengths = batch([22] * rows, 22)
     masked = mask_tokens(ids, candidates, lengths, rules(), 0, np.arange(rows))

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertkit.corpus.examples import objectives, truncation
+from bertkit.corpus.examples import objectives
+from bertkit.corpus.examples import pairs as pairs_module
 from bertkit.corpus.examples.pairs import PairPlan, plan_epoch
 from bertkit.corpus.examples.randomness import Stream, uniform
 from bertkit.corpus.store.token_store import StoreView
@@ -164,21 +165,21 @@ class TestByEye:
         # A random B fills what A leaves: one sentence.
         assert all(len(a) == len(b) == 4 for a, b, label in pairs if label == 1)
 
-    def test_a_sentence_longer_than_the_sequence(self, store_of):
-        """Ten tokens for the pair: five of each are left, some dropped at the front, some at the back."""
-        store = store_of([[50], [70]])
-        [(a, b, _), (c, d, _)] = spans(plan_epoch(store.whole(), 0, 0, 13, 0.0))
-        assert [len(part) for part in (a, b, c, d)] == [5, 5, 5, 5]
-        assert 0 < a.start < a.stop < 50 < b.start < b.stop < 120
-
-    def test_an_odd_token_is_left_to_a(self, store_of):
-        [(a, b, _), (c, d, _)] = spans(plan_epoch(store_of([[50], [70]]).whole(), 0, 0, 14, 0.0))
-        assert [len(part) for part in (a, b, c, d)] == [6, 5, 6, 5]
-
-    def test_a_short_segment_is_left_whole(self, store_of):
-        [(a, b, _), (c, d, _)] = spans(plan_epoch(store_of([[2], [70]]).whole(), 0, 0, 13, 0.0))
-        assert (a, len(b)) == (range(0, 2), 8)
-        assert (len(c), d) == (8, range(0, 2))
+    @pytest.mark.parametrize(
+        ("sentence", "max_seq_length", "lengths"),
+        [
+            (50, 13, [5, 5, 5, 5]),  # ten tokens for the pair
+            (50, 14, [6, 5, 6, 5]),  # the odd token is left to A
+            (2, 13, [2, 8, 8, 2]),  # a short segment is left whole
+        ],
+    )
+    def test_a_sentence_longer_than_the_sequence(self, store_of, sentence, max_seq_length, lengths):
+        """Some tokens are dropped at the front, some at the back."""
+        store = store_of([[sentence], [70]])
+        [(a, b, _), (c, d, _)] = spans(plan_epoch(store.whole(), 0, 0, max_seq_length, 0.0))
+        assert [len(part) for part in (a, b, c, d)] == lengths
+        assert 0 <= a.start < a.stop <= sentence < b.start < b.stop < sentence + 70
+        assert (a.start > 0) == (a.stop < sentence) == (sentence == 50)
 
 
 @settings(deadline=None)
@@ -298,15 +299,13 @@ def test_a_plan_depends_on_seed_and_epoch_alone(store_of):
 @pytest.mark.parametrize(
     ("examples", "documents", "draws", "words"), [(1, 1, 1, 1), (7, 2, 3, 5), (100, 1, 10, 64), (3, 50, 1000, 2)]
 )
-def test_how_much_is_done_at_once_does_not_matter(
-    store_of, monkeypatch, pair_objective, examples, documents, draws, words
-):
+def test_sizes_of_blocks_do_not_matter(store_of, monkeypatch, pair_objective, examples, documents, draws, words):
     view = store_of([[5, 6, 7, 8, 100] * 40, [1], [3, 90], [5, 6, 7, 8] * 50, [200], [2] * 30]).whole()
     expected = spans(plan_epoch(view, 1, 0, 32, 0.5, pair_objective))
     monkeypatch.setattr(objectives, "_EXAMPLES_AT_ONCE", examples)
     monkeypatch.setattr(objectives, "_DOCUMENTS_AT_ONCE", documents)
     monkeypatch.setattr(objectives, "_DRAWS_AT_ONCE", draws)
-    monkeypatch.setattr(truncation, "_WORDS_AT_ONCE", words)
+    monkeypatch.setattr(pairs_module, "_WORDS_AT_ONCE", words)
     assert spans(plan_epoch(view, 1, 0, 32, 0.5, pair_objective)) == expected
 
 

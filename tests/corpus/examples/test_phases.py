@@ -25,7 +25,7 @@ def test_shares_that_make_no_run_are_refused(shares, fault):
 
 
 @given(st.lists(st.integers(1, 100), min_size=1, max_size=4), st.integers(1, 10_000))
-def test_the_phases_are_all_steps_once_and_in_order(weights, steps):
+def test_phases_are_all_steps_in_order(weights, steps):
     lengths = [(10 * number + 10, weight / sum(weights)) for number, weight in enumerate(weights)]
     phases = plan_phases(lengths, steps)
     covered = [step for phase in phases for step in range(phase.first_step, phase.first_step + phase.steps)]
@@ -35,7 +35,7 @@ def test_the_phases_are_all_steps_once_and_in_order(weights, steps):
         assert abs(phase.steps - lengths[phase.number][1] * steps) <= 1
 
 
-def test_a_phase_too_short_for_a_step_falls_away_and_keeps_its_number():
+def test_a_phase_below_one_step_is_dropped():
     (only,) = plan_phases([(128, 0.1), (512, 0.9)], 1)
     assert (only.number, only.max_seq_length) == (1, 512)
     assert [phase.steps for phase in plan_phases(phase_lengths({128: 0.9, 512: 0.1}, 512), 300)] == [270, 30]
@@ -57,7 +57,7 @@ class Part:
         return {"example": np.array([[self.name, index] for index in indices])}
 
 
-def test_the_examples_of_a_phase_follow_those_of_the_one_before():
+def test_examples_of_phases_follow_each_other():
     examples = PhasedExamples([Part(0, 4), Part(1, 2)])
     assert len(examples) == 6
     assert [examples[index]["example"].tolist() for index in range(6)] == [
@@ -66,7 +66,7 @@ def test_the_examples_of_a_phase_follow_those_of_the_one_before():
     assert examples.__getitems__([4, 5])["example"].tolist() == [[1, 0], [1, 1]]
 
 
-def test_a_batch_across_phases_and_numbers_beyond_the_run_are_refused():
+def test_batches_across_phases_are_refused():
     examples = PhasedExamples([Part(0, 4), Part(1, 2)])
     with pytest.raises(ValueError, match="examples 3 to 4 are from 2 phases"):
         examples.__getitems__([3, 4])

@@ -39,7 +39,7 @@ def test_known_answers_of_random123(counter, key, expected):
     n=st.integers(0, 9),
     data=st.data(),
 )
-def test_a_row_depends_on_its_own_index_and_epoch_alone(seed, epochs, n, data):
+def test_a_row_depends_on_index_and_epoch_alone(seed, epochs, n, data):
     size = len(epochs)
     index = data.draw(st.lists(st.integers(0, 2**63 - 1), min_size=size, max_size=size))
     together = uniform(seed, Stream.PAIRS, epochs, index, n)
@@ -93,7 +93,7 @@ def test_order_of_nothing_and_its_type():
 
 
 @pytest.mark.parametrize(("counters", "keys"), [(1, 1), (7, 3), (64, 1000)])
-def test_how_much_is_drawn_at_once_does_not_matter(monkeypatch, counters, keys):
+def test_rows_drawn_at_once_do_not_matter(monkeypatch, counters, keys):
     def draw() -> list[bytes]:
         index, epochs = np.arange(50), np.arange(50) % 3
         drawn = [words(7, Stream.PAIRS, epochs, index, n).tobytes() for n in (0, 1, 5, 20)]

@@ -105,13 +105,13 @@ class TestPairs:
         assert (segments.labels[alone] == 1).all()
         assert expected_share(int(segments.labels[~alone].sum()), int((~alone).sum()), 0.5)
 
-    def test_a_true_b_follows_and_a_random_one_is_of_another_document(self, view, segments):
+    def test_true_and_random_segments_b(self, view, segments):
         random = segments.labels == 1
         a, b = (document_of(view, segments.starts[:, side]) for side in (0, 1))
         assert ((a != b) == random).all()
         assert (segments.starts[~random, 1] == (segments.starts + segments.lengths)[~random, 0]).all()
 
-    def test_random_documents_and_the_sentences_they_start_at_are_even(self, view, segments):
+    def test_random_documents_and_starts_are_even(self, view, segments):
         """Each of D documents is drawn for a pair of another document with probability 1 / (D - 1)."""
         random = segments.labels == 1
         a, b = (document_of(view, segments.starts[random, side]) for side in (0, 1))
@@ -122,7 +122,7 @@ class TestPairs:
         sentences = np.diff(offsets)[b]
         assert not unlikely(place.sum(), ((sentences - 1) / 2).sum(), ((sentences**2 - 1) / 12).sum())
 
-    def test_each_token_dropped_is_a_toss_of_a_coin(self, view, segments):
+    def test_truncation_tosses_coins(self, view, segments):
         plans = [plan_epoch(view, SEED, epoch, 128, 0.0) for epoch in range(4)]
         start = np.concatenate([np.stack([plan.a_start, plan.b_start], axis=1) for plan in plans])
         left = np.concatenate([np.stack([plan.a_length, plan.b_length], axis=1) for plan in plans])
@@ -267,7 +267,7 @@ class TestMasks:
             assert (sizes[taken == 0] > left[taken == 0]).all()
         assert cut < 10
 
-    def test_pieces_of_a_word_are_replaced_each_on_its_own(self, view, vocabulary):
+    def test_pieces_of_a_word_are_replaced_independently(self, view, vocabulary):
         """Neighbours that are both hidden are both [MASK] with 0.8²."""
         n = both = 0
         for batch in batches(view, vocabulary, PretrainingData(seed=SEED, whole_word_mask=True)):

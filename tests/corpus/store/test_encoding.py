@@ -61,9 +61,7 @@ DOCUMENTS = st.lists(st.lists(SENTENCES.filter(bool), min_size=1, max_size=4), m
 
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(documents=DOCUMENTS, characters=st.integers(1, 40))
-def test_batches_of_any_size_give_what_plain_lists_give(
-    documents, characters, tmp_path_factory, small_tokenizer, monkeypatch
-):
+def test_batches_of_any_size_equal_plain_lists(documents, characters, tmp_path_factory, small_tokenizer, monkeypatch):
     ids = {f"t{number}": [1 + number] for number in range(5)} | {"z": [0], "\u200b": []}
     expected = []
     for document in documents:
@@ -153,7 +151,7 @@ class TestSeveralProcesses:
             corpus.build(files, splitter=marked, num_workers=2)
         assert list(corpus.cache.iterdir()) == []
 
-    def test_an_error_that_cannot_be_sent_is_not_taken_for_a_killed_process(self, corpus, files):
+    def test_an_unpicklable_error_is_no_killed_process(self, corpus, files):
         files += corpus.write(four="unsendable")
         with pytest.raises(BrokenProcessPool) as raised:
             corpus.build(files, splitter=marked, num_workers=2)
@@ -282,7 +280,7 @@ PARAGRAPH = "The cat sees the dog. It likes (a small) house! \u201cWhy?\u201d sa
 
 
 @pytest.mark.parametrize("family", ["roberta", "modernbert", "xlm-roberta", "albert", "bert"])
-def test_sentences_have_the_tokens_that_they_have_in_their_paragraph(family):
+def test_sentences_have_the_tokens_of_their_paragraph(family):
     """Byte-level BPE reads the space in front of a word as part of it."""
     from bertkit.corpus.sentences import find_splitter
     from tests.stock_models import _tokenizer

@@ -67,7 +67,7 @@ def documents(view, tokenizer):
 ALL = [str(ord(file) * 100 + number) for file in "abc" for number in range(10)]
 
 
-def test_the_blocks_of_a_pass_are_all_documents_once_and_then_it_begins_again(stream, tokenizer):
+def test_blocks_of_a_pass_are_all_documents(stream, tokenizer):
     blocks = [documents(stream().of_epoch(number), tokenizer) for number in range(12)]
     first = next(number for number in range(1, 12) if blocks[number] == blocks[0])
     assert first > 2
@@ -75,7 +75,7 @@ def test_the_blocks_of_a_pass_are_all_documents_once_and_then_it_begins_again(st
     assert blocks[first : 2 * first] == blocks[: len(blocks[first : 2 * first])]
 
 
-def test_a_block_is_the_same_in_whatever_order_blocks_are_asked_for(stream, tokenizer):
+def test_blocks_do_not_depend_on_their_order(stream, tokenizer):
     in_order = stream("one")
     expected = [documents(in_order.of_epoch(number), tokenizer) for number in range(6)]
     other = stream("two")
@@ -96,7 +96,7 @@ def test_few_blocks_are_kept_on_disk(stream):
     assert not list(blocks.folder.glob(".unfinished-*"))
 
 
-def test_held_out_documents_are_of_the_first_block_and_in_no_block(stream, tokenizer):
+def test_held_out_documents_are_in_no_block(stream, tokenizer):
     blocks = stream(held_out=lambda documents: np.array([1, documents - 1]))
     held_out = documents(blocks.held_out(), tokenizer)
     assert held_out[0] == ALL[1]
@@ -112,7 +112,7 @@ def test_a_last_document_alone_is_left_out(stream, tokenizer):
     assert set(itertools.chain.from_iterable(seen)) <= set(ALL[:9])
 
 
-def test_two_streams_over_the_same_folder_share_their_blocks(stream, tokenizer):
+def test_streams_of_a_folder_share_blocks(stream, tokenizer):
     one, two = stream(), stream()
     assert one.folder == two.folder
     for number in range(6):
@@ -139,7 +139,7 @@ def test_another_text_or_another_cut_is_another_stream(stream):
     assert stream().fingerprint != stream(max_documents=8).fingerprint
 
 
-def test_examples_of_a_stream_depend_on_their_number_alone(stream, tokenizer):
+def test_examples_depend_on_their_number_alone(stream, tokenizer):
     data = PretrainingData(max_seq_length=32, seed=1)
     vocabulary = Vocabulary.of(tokenizer)
     straight = PretrainingExamples(stream("one"), vocabulary, data, 400)
@@ -154,7 +154,7 @@ def test_examples_of_a_stream_depend_on_their_number_alone(stream, tokenizer):
         assert (batch["input_ids"][row] == expected[index]["input_ids"]).all()
 
 
-def test_a_killed_build_leaves_nothing_that_passes_for_a_block(stream, tokenizer, monkeypatch):
+def test_a_killed_build_leaves_no_block(stream, tokenizer, monkeypatch):
     from bertkit.corpus.store.draft import StoreDraft
 
     blocks = stream()

@@ -85,7 +85,7 @@ def test_special_tokens_in_the_text_are_text(corpus):
     assert store.tokens[0] == 5
 
 
-def test_the_tokenizer_is_neither_followed_nor_changed_in_what_it_cuts(corpus):
+def test_truncation_of_the_tokenizer_is_ignored(corpus):
     tokenizer = pickle.loads(pickle.dumps(corpus.tokenizer))
     tokenizer.backend_tokenizer.enable_truncation(4)
     tokenizer.backend_tokenizer.enable_padding(length=8)
@@ -185,7 +185,7 @@ class TestCache:
         assert not corpus.was_built
         assert again.folder == first.folder
 
-    def test_other_text_order_form_splitter_or_tokenizer_is_not(self, corpus):
+    def test_another_origin_is_built(self, corpus):
         from transformers import BertTokenizer
 
         files = corpus.write(one="t0 | t1. T2", two="t2")
@@ -257,7 +257,7 @@ class TestCache:
         assert corpus.build(files).tokens.tolist() == tokens
         assert "tokenizing the text again" in caplog.text
 
-    def test_a_store_with_any_changed_byte_is_built_again(self, corpus):
+    def test_any_changed_byte_rebuilds_the_store(self, corpus):
         """Flipped bits change tokens, lengths, or metadata such as the fingerprint; few of them break the format."""
         files = corpus.write(one="t0 t1. T2\n\nt3 t4", two="t5")
         folder = corpus.build(files).folder
@@ -315,7 +315,7 @@ for kill in (False, True) if Path({str(corpus.cache)!r}).exists() else (True,):
         again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
         assert again.stdout.split() == ["80000", "80000"], again.stderr
 
-    def test_a_store_that_another_process_finished_first_is_used(self, corpus, monkeypatch):
+    def test_a_store_finished_first_elsewhere_is_used(self, corpus, monkeypatch):
         files = corpus.write(one="t0 t1")
         rename = os.rename
 
@@ -328,7 +328,7 @@ for kill in (False, True) if Path({str(corpus.cache)!r}).exists() else (True,):
         assert corpus.build(files).tokens.tolist() == [5, 6]
         assert len(list(corpus.cache.iterdir())) == 1
 
-    def test_what_a_killed_build_left_is_removed_by_the_next(self, corpus):
+    def test_remains_of_killed_builds_are_removed(self, corpus):
         killed, at_work = (corpus.cache / f".unfinished-{name}" for name in ("killed", "at-work"))
         for draft in (killed, at_work):
             draft.mkdir(parents=True)
@@ -346,7 +346,7 @@ class TestWithoutTheCache:
             write_token_store([Paragraph("t0", True)], DocumentForm(), numbered_tokenizer, folder=tmp_path)
         assert tmp_path.is_dir()
 
-    def test_what_the_paragraphs_raise_comes_through_and_nothing_is_left(self, tmp_path, numbered_tokenizer):
+    def test_errors_of_paragraphs_leave_nothing(self, tmp_path, numbered_tokenizer):
         def paragraphs():
             yield Paragraph("t0", True)
             raise DataError("the network is gone")

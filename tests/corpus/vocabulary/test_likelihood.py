@@ -30,7 +30,7 @@ def test_only_pairs_that_occur_often_enough():
     assert learn_pieces(HUGS, 10, min_frequency=21) == []
 
 
-def test_the_bound_falls_by_half_where_none_is_given():
+def test_the_bound_is_halved_by_default():
     # 20: ##u ##g. 10: as above. 5: p ##ug 5 / (5 · 5), hug ##s 5 / (15 · 5). 2: b ##un. Then every word is whole.
     assert learn_pieces(HUGS, 10) == ["##ug", "##un", "hug", "pun", "pug", "hugs", "bun"]
     assert learn_pieces(HUGS, 3) == ["##ug", "##un", "hug"]
@@ -47,7 +47,7 @@ def test_overlapping_pairs_are_merged_from_the_left():
     assert learn_pieces({"aaaaa": 2}, 9, min_frequency=6) == ["##aa"]
 
 
-def test_words_that_the_tokenizer_gives_up_on_teach_nothing():
+def test_too_long_words_teach_nothing():
     assert learn_pieces({"ab": 9, "xy" * LONGEST_WORD: 99}, 5) == ["ab"]
     assert learn_pieces({"x" * LONGEST_WORD: 1}, 1) == ["##xx"]
     assert learn_pieces({"x" * (LONGEST_WORD + 1): 1}, 1) == []

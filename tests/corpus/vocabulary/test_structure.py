@@ -41,7 +41,7 @@ def test_words_are_those_of_the_pre_tokenizer(tokenizer, text):
         assert found[number] == (words[number - 1] == words[number]), (number, encoded.tokens())
 
 
-def test_without_a_template_the_special_tokens_are_those_of_bert():
+def test_special_tokens_without_a_template():
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 

@@ -1,4 +1,4 @@
-"""Text → a WordPiece vocabulary."""
+"""Text → a vocabulary, WordPiece or byte-level BPE."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import AutoTokenizer
 
 from bertkit.checkpoint.load import load_tokenizer
-from bertkit.corpus.vocabulary.tokenizer import SPECIAL_TOKENS, train_tokenizer
+from bertkit.corpus.vocabulary.tokenizer import SPECIAL_TOKENS, train_byte_level, train_tokenizer, train_vocabulary
 from bertkit.errors import DataError, RecipeError
 
 TEXT = [
@@ -183,3 +184,55 @@ def test_wrong_settings_are_named_together():
         train_tokenizer(TEXT, 200, merge_score="likely", min_frequency=0)
     assert "merge_score: 'likely' is not one of frequency, likelihood" in str(error.value)
     assert "min_frequency: 0 is not at least 1" in str(error.value)
+
+
+BYTE_LEVEL_TEXTS = ["The cat sees the dog near the old river.", "A small red house; 42 trees, Zoë's café 日本語"] * 5
+
+
+@pytest.fixture(scope="module")
+def byte_level():
+    return train_byte_level(BYTE_LEVEL_TEXTS, 300, model_max_length=64)
+
+
+@given(st.text(max_size=40))
+@settings(max_examples=50, deadline=None)
+def test_any_text_comes_back(byte_level, text):
+    ids = byte_level(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+    assert byte_level.unk_token_id not in ids
+    assert byte_level.decode(ids, clean_up_tokenization_spaces=False) == text
+
+
+def test_special_tokens_are_those_of_roberta(byte_level):
+    assert byte_level.convert_tokens_to_ids(["<s>", "<pad>", "</s>", "<unk>", "<mask>"]) == [0, 1, 2, 3, 4]
+    assert byte_level("a", "b")["input_ids"][0] == 0
+    assert byte_level("the <mask>")["input_ids"] == byte_level("the<mask>")["input_ids"]  # it takes the place of " dog"
+    assert len(byte_level) == 300
+    assert byte_level.model_max_length == 64
+
+
+def test_it_loads_with_auto_classes(byte_level, tmp_path):
+    byte_level.save_pretrained(tmp_path)
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    for text in BYTE_LEVEL_TEXTS[:2]:
+        assert loaded(text)["input_ids"] == byte_level(text)["input_ids"]
+    assert loaded("the <mask>")["input_ids"] == byte_level("the <mask>")["input_ids"]
+
+
+@pytest.mark.slow
+def test_every_process_trains_the_same(byte_level):
+    program = (
+        "import json, sys; from bertkit.corpus.vocabulary.tokenizer import train_byte_level as train;"
+        "print(json.dumps(train(json.loads(sys.argv[1]), 300).get_vocab()))"
+    )
+    command = [sys.executable, "-c", program, json.dumps(BYTE_LEVEL_TEXTS)]
+    done = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == byte_level.get_vocab()
+
+
+def test_what_is_impossible_is_refused():
+    with pytest.raises(RecipeError, match="need 261"):
+        train_byte_level(BYTE_LEVEL_TEXTS, 260)
+    with pytest.raises(DataError, match="empty"):
+        train_byte_level([" ", ""], 300)
+    with pytest.raises(RecipeError, match="merges by frequency"):
+        train_vocabulary("byte_level_bpe", BYTE_LEVEL_TEXTS, 300, merge_score="likelihood")

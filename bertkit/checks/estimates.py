@@ -1,8 +1,10 @@
-"""The estimate of the time of a run, from the measured steps and evaluations of `bertkit.checks.trial`."""
+"""Estimates of a run: its epochs, evaluations and checkpoints, and its time from the batches that
+`bertkit.checks.trial` measures."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import tempfile
 import time
@@ -10,14 +12,69 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from bertkit.checks.counts import checkpoint_size, evaluations, held_out, saves
 from bertkit.checks.subject import Subject
 from bertkit.checks.trial import Speed, Trial
 
+_CHECKPOINT = 3  # a checkpoint has the weights and the two moments of AdamW, in float32
 # Limits of an estimate that is right within a factor of two: the ratio of repeated measurements, and the share of the
 # time in which other work holds the processor: when it ends, a run that waited for half of its time takes half as long.
 _MOST_SPREAD, _MOST_WAITING = 2.0, 0.5
 _MEASURED_BYTES = 1 << 26  # written to measure the time of a checkpoint
+
+
+def checkpoints(subject: Subject) -> int:
+    """Returns the number of checkpoints that are on the disk at the same time."""
+    arguments = subject.arguments
+    assert arguments is not None
+    number, limit = saves(subject), arguments.save_total_limit
+    # The new checkpoint is complete before an old one is removed.
+    return number if limit is None else min(number, limit + 1)
+
+
+def saves(subject: Subject) -> int:
+    """Returns the number of checkpoints that the run writes."""
+    arguments = subject.arguments
+    assert arguments is not None
+    strategy = str(arguments.save_strategy.value)
+    by_strategy = {"no": 0, "steps": _times(subject, arguments.save_steps), "best": evaluations(subject)}
+    return by_strategy.get(strategy, epochs(subject))
+
+
+def checkpoint_size(subject: Subject) -> int:
+    """Returns the bytes of a checkpoint: the weights, and AdamW's moments of the trained ones."""
+    parameters = list(subject.network.parameters())
+    trained = sum(parameter.nbytes for parameter in parameters if parameter.requires_grad)
+    return sum(parameter.nbytes for parameter in parameters) + (_CHECKPOINT - 1) * trained
+
+
+def epochs(subject: Subject) -> int:
+    """Returns the number of epochs that the run begins."""
+    batch = subject.recipe.train["global_train_batch_size"]
+    return max(1, math.ceil(subject.total_steps / max(1, -(-len(subject.trainer.train_dataset) // batch))))
+
+
+def _times(subject: Subject, every: float) -> int:
+    """Returns how often something happens every so many steps, or shares of all steps, and after the last step."""
+    steps = subject.total_steps
+    return math.ceil(steps / (every if every >= 1 else max(1, math.ceil(every * steps)))) if every else 1
+
+
+def evaluations(subject: Subject) -> int:
+    """Returns the number of evaluations during the training."""
+    arguments = subject.arguments
+    assert arguments is not None
+    strategy = str(arguments.eval_strategy.value)
+    if strategy == "no":
+        return 0
+    if strategy == "epoch":
+        return epochs(subject)
+    return _times(subject, arguments.eval_steps or arguments.logging_steps)
+
+
+def held_out(subject: Subject) -> list[int]:
+    """Returns the numbers of held-out examples of a pre-training, by phase."""
+    most = subject.recipe.data.max_eval_samples or math.inf
+    return [int(min(len(each) / subject.share_of_corpus, most)) for each in subject.trainer.eval_sets]
 
 
 def seconds(subject: Subject) -> tuple[float | None, str]:
