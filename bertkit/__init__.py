@@ -34,7 +34,7 @@ _PUBLIC = {
     "check": "bertkit.checks.check:check",
     "compare": "bertkit.grids.compare:compare",
     "copy_recipe": "bertkit.recipe.find:copy_recipe",
-    "demo": "bertkit.demo.demo:demo",
+    "demo": "bertkit.serving.demo:demo",
     "distill": "bertkit.training.distillation.distill:distill",
     "embed": "bertkit.inference.embedding_files:embed_texts",
     "embed_folder": "bertkit.scaling.folders:embed_folder",

@@ -35,7 +35,6 @@ LAYERS = {
     "scaling": 10,
     "serving": 10,
     "tour": 10,
-    "demo": 11,
     "cli": 12,
     "__main__": 13,
 }

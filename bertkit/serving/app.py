@@ -16,8 +16,8 @@ from starlette.requests import ClientDisconnect
 from bertkit import __version__
 from bertkit.json_text import dumps
 from bertkit.progress import say
-from bertkit.serving.batching import Batcher, report
-from bertkit.serving.errors import (
+from bertkit.serving.batching import Batcher, Metrics, report
+from bertkit.serving.requests import (
     BodyTooLarge,
     InvalidRequest,
     Overloaded,
@@ -27,10 +27,9 @@ from bertkit.serving.errors import (
     Unauthorized,
     Unavailable,
     WrongContentType,
+    parsed,
 )
-from bertkit.serving.limits import Limits
-from bertkit.serving.metrics import Metrics
-from bertkit.serving.schemas import parsed
+from bertkit.serving.server import Limits
 from bertkit.serving.services import Route, Service, not_served
 
 # All POST routes that some checkpoint answers; those of others are refused with the reason.

@@ -20,7 +20,7 @@ from bertkit.inference.embedding import Embedder
 from bertkit.inference.fill_mask import MaskFiller
 from bertkit.inference.predictor import Predictor
 from bertkit.progress import unreported
-from bertkit.serving.errors import RequestError, TooLong
+from bertkit.serving.requests import RequestError, TooLong
 from bertkit.tasks.arrays import Outputs
 from bertkit.tasks.splits import Columns
 from bertkit.tasks.truncation import first_part
@@ -64,7 +64,7 @@ class Engine(ABC):
 
     Args:
         model: the network, with a ``device``.
-        most_tokens: of a request, see `bertkit.serving.limits.Limits.max_request_tokens`.
+        most_tokens: of a request, see `bertkit.serving.server.Limits.max_request_tokens`.
     """
 
     def __init__(self, model: Any, most_tokens: int):

@@ -18,7 +18,6 @@ from bertkit.errors import DataError, RecipeError
 from bertkit.progress import without_library_bars
 from bertkit.tasks.arrays import Outputs, labelled_items, labels_of, padded
 from bertkit.tasks.per_example import PerExample
-from bertkit.tasks.served import Served
 from bertkit.tasks.splits import Columns, FineTuningData, Split, Truncation, is_labelled
 from bertkit.tasks.taught import Taught
 
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 _ROWS_IN_MEMORY = 200_000  # rows of an encoded split; of 128 tokens they take about 150 MB
 
 
-class Task(PerExample, Served, Taught, ABC):
+class Task(PerExample, Taught, ABC):
     """Abstract base class of fine-tuning tasks.
 
     Loading and predicting do not change a task: `load` returns a task with the values learnt from its data.

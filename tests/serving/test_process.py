@@ -157,7 +157,7 @@ def test_sigterm_answers_what_was_taken_and_ends_with_0(start, fine_tuned):
 SLOW = """
 import sys, time, bertkit
 from bertkit.serving.engines import PredictEngine
-from bertkit.serving.limits import Limits
+from bertkit.serving.server import Limits
 run = PredictEngine.run
 PredictEngine.run = lambda self, jobs: time.sleep(0.2) or run(self, jobs)
 bertkit.serve(sys.argv[1], port=0, device="cpu", limits=Limits(max_batch_tokens=1, shutdown_timeout=1))

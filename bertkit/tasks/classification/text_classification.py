@@ -21,7 +21,6 @@ from bertkit.tables.labels import texts
 from bertkit.tasks.arrays import MOST_PROBABLE, Outputs, labels_of, largest, one_array, padded, softmax
 from bertkit.tasks.base import Task
 from bertkit.tasks.classification.decisions import sigmoid
-from bertkit.tasks.classification.served import ServedClassification
 from bertkit.tasks.report_parts import Mistake, Section, surest
 from bertkit.tasks.splits import Columns, WindowedData
 from bertkit.tasks.truncation import cut_rows
@@ -64,7 +63,7 @@ class TextData(WindowedData):
             self.check_overlap()
 
 
-class TextClassification(ServedClassification, Task):
+class TextClassification(Task):
     """Classification or regression of a text or a pair of texts.
 
     ``task`` has ``name``, ``text_columns`` (one or two), ``label_names`` (none for regression), ``label_column`` and
@@ -245,6 +244,11 @@ class TextClassification(ServedClassification, Task):
         if self.problem_type == "multi_label_classification":
             return (logits >= 0).astype(np.int64)
         return logits.argmax(axis=-1)
+
+    @property
+    def has_thresholds(self) -> bool:
+        """Returns whether the most probable label may differ from the predicted one."""
+        return self.problem_type == "multi_label_classification"
 
     @property
     def leaves_out_labels(self) -> bool:

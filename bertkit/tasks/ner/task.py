@@ -35,7 +35,6 @@ from bertkit.tasks.ner.labels import find_labels, label_ids, line_on_labels, not
 from bertkit.tasks.ner.neighbours import neighbours
 from bertkit.tasks.ner.pieces import word_pieces
 from bertkit.tasks.ner.schemes import inside
-from bertkit.tasks.ner.served import ServedEntities
 from bertkit.tasks.ner.settings import DataSettings, TaskSettings
 from bertkit.tasks.ner.span_tables import SpanTable, with_words
 from bertkit.tasks.ner.words import split_words
@@ -54,7 +53,7 @@ _NEIGHBOURS = ("before", "after")
 _IDS = ("id", DOCUMENT_ID)  # of texts; predictions keep them, so that they can be matched and trained on
 
 
-class NerTask(ServedEntities, TableTask):
+class NerTask(TableTask):
     """Sequence labelling with one tag per word."""
 
     kind = "ner"

@@ -26,7 +26,6 @@ from bertkit.tasks.question_answering.files import answer_at, write_answers
 from bertkit.tasks.question_answering.nested import JSON
 from bertkit.tasks.question_answering.padding import mask_padding
 from bertkit.tasks.question_answering.questions import ColumnNames, questions_of, read_questions, texts_of
-from bertkit.tasks.question_answering.served import ServedAnswers
 from bertkit.tasks.question_answering.settings import DataSettings, TaskSettings
 from bertkit.tasks.question_answering.windows import encode_windows
 from bertkit.tasks.report_parts import Mistake, Section
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 _POSITIONS = ("start_positions", "end_positions")
 
 
-class QuestionAnsweringTask(ServedAnswers, Task):
+class QuestionAnsweringTask(Task):
     """Extractive question answering, including detection of unanswerable questions."""
 
     kind: ClassVar[str] = "question_answering"
