@@ -40,7 +40,7 @@ _PUBLIC = {
     "embed_folder": "bertkit.scaling.folders:embed_folder",
     "ensemble": "bertkit.grids.ensemble:ensemble",
     "environment": "bertkit.placement.environment:environment",
-    "evaluate": "bertkit.inference.predictor:evaluate",
+    "evaluate": "bertkit.inference.evaluation:evaluate",
     "export": "bertkit.sharing.export:export",
     "find_recipe": "bertkit.recipe.find:find_recipe",
     "finetune": "bertkit.training.finetune:finetune",

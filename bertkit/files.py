@@ -68,7 +68,7 @@ def check_links(path: Path, name: str) -> None:
 
 
 def partial_name(path: Path) -> Path:
-    """Returns the name of a file of results while it grows, see `bertkit.inference.growing_file`.
+    """Returns the name of a file of results while it grows, see `bertkit.inference.writing`.
 
     >>> partial_name(Path("labels.csv")).name
     'labels.csv.partial'

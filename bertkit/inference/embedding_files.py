@@ -12,10 +12,9 @@ import numpy as np
 
 from bertkit.errors import DataError, OutputError
 from bertkit.inference.embedding import TEXTS_AT_ONCE, Pooling, TokenEmbeddings
-from bertkit.inference.growing_file import GrowingFile, check_growing_file
-from bertkit.inference.inputs import BLOCK, Block, blocks_of, process_blocks, read_inputs
+from bertkit.inference.inputs import BLOCK, Block, blocks_of, list_of_texts, process_blocks, read_inputs
 from bertkit.inference.loaded import load
-from bertkit.inference.texts import list_of_texts
+from bertkit.inference.writing import GrowingFile, check_growing_file
 from bertkit.json_text import dumps
 from bertkit.placement.resolve import Precision
 from bertkit.progress import Reached, unreported

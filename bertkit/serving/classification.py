@@ -53,9 +53,9 @@ class ServedClassification(Served):
 
     def __init__(self, task: TextClassification):
         super().__init__(task)
-        is_regression = task.problem_type == "regression"
         self.fields = self._columns_of_texts()
-        self.shows = "line" if is_regression else "bars"
+        self.shows = "line" if task.problem_type == "regression" else "bars"
+        self.reads_whole_texts = task.data.long_text == "chunk"
         self.ranks_texts = len(self.fields) == 2 and len(task.task.label_names) <= 1
 
     def _columns_of_texts(self) -> Sequence[str]:

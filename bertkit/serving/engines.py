@@ -18,9 +18,11 @@ import numpy as np
 from bertkit.checkpoint.encoders import longest_input
 from bertkit.inference.embedding import Embedder
 from bertkit.inference.fill_mask import MaskFiller
+from bertkit.inference.predicted import predicted
 from bertkit.inference.predictor import Predictor
 from bertkit.progress import unreported
 from bertkit.serving.requests import RequestError, TooLong
+from bertkit.serving.served import served
 from bertkit.tasks.arrays import Outputs
 from bertkit.tasks.splits import Columns
 from bertkit.tasks.truncation import first_part
@@ -110,6 +112,8 @@ class PredictEngine(Engine):
     def __init__(self, predictor: Predictor, most_tokens: int):
         super().__init__(predictor.model, most_tokens)
         self.predictor = predictor
+        self._predicted = predicted(predictor.task)
+        self._reads_whole_texts = served(predictor.task).reads_whole_texts
 
     @property
     def longest(self) -> int:
@@ -117,8 +121,8 @@ class PredictEngine(Engine):
 
     def run(self, jobs: Sequence[Job]) -> list[Answer]:
         task, tokenizer = self.predictor.task, self.predictor.tokenizer
-        texts = [task.cut_texts(job.columns, tokenizer) for job in jobs]
-        far_too_many = self._far_too_many if task.reads_whole_texts else lambda *_: None
+        texts = [self._predicted.cut_texts(job.columns, tokenizer) for job in jobs]
+        far_too_many = self._far_too_many if self._reads_whole_texts else lambda *_: None
         answers: list[Answer] = [far_too_many(columns, tokenizer) for columns in texts]
         chosen = [number for number, answer in enumerate(answers) if answer is None]
         if not chosen:

@@ -35,6 +35,7 @@ class ServedEntities(Served):
     task: NerTask
     parameters = Parameters
     shows = "marks"
+    reads_whole_texts = True
 
     def answers(self, outputs: Outputs, features: Columns, examples: Columns, parameters: Parameters) -> list[Any]:
         """Returns for each text its entities: ``entity_group``, ``score``, ``word``, ``start`` and ``end``; with the

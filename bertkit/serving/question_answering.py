@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bertkit.inference.predicted import predicted
 from bertkit.serving.served import Mark, Served, View, served
 from bertkit.tasks.arrays import Outputs
 from bertkit.tasks.question_answering.decoding import Decoded
@@ -53,12 +54,15 @@ class ServedAnswers(Served):
     parameters = Parameters
     fields = ("question", "context")
     shows = "marks"
+    reads_whole_texts = True
 
     def input_of(self, texts: Sequence[str]) -> Question:
         return Question(*texts)
 
     def columns(self, inputs: Sequence[Question]) -> dict[str, list[Any]]:
-        return self.task.read_fields({name: [getattr(each, name) for each in inputs] for name in self.fields})
+        return predicted(self.task).read_fields(
+            {name: [getattr(each, name) for each in inputs] for name in self.fields}
+        )
 
     def answers(self, outputs: Outputs, features: Columns, examples: Columns, parameters: Parameters) -> list[Any]:
         """Returns ``answer``, ``score``, ``start`` and ``end`` for each question, or a list of them.

@@ -57,6 +57,7 @@ class Served:
         nests: whether the answer to a single input is a list with the answer, as in text classification.
         classifies_texts: whether the task gives scores of labels to a text or a pair of texts.
         ranks_texts: whether the task gives a pair of texts one score, which can rank texts for a query.
+        reads_whole_texts: whether `Task.encode` reads texts to their end, in windows; an input then has as many tokens.
         fields: names of the texts of one input, on a page.
         shows: the part of a `View` that a page shows besides the title.
     """
@@ -66,6 +67,7 @@ class Served:
     nests: ClassVar[bool] = False
     classifies_texts: ClassVar[bool] = False
     ranks_texts: bool = False
+    reads_whole_texts: bool = False
     fields: Sequence[str] = ("text",)
     shows: Literal["line", "bars", "marks"] = "line"
 

@@ -15,14 +15,14 @@ import pytest
 from bertkit.errors import DataError, OutputError
 from bertkit.inference import files
 from bertkit.inference.files import predict_stream
+from bertkit.inference.predicted import Predicted
+from bertkit.inference.writing import CsvRows, with_prediction
 
 
 class Echo:
     """Stands for a checkpoint and its task: predicts the length of each text."""
 
     name = "echo"
-    reads_neighbours = False
-    leaves_out_labels = False
 
     @property
     def task(self):
@@ -33,14 +33,8 @@ class Echo:
             raise DataError(f"input {first + lines.index('broken')}: expected something else")
         return {"text": list(lines)}
 
-    def read_file(self, path):
-        return None
-
     def columns_of(self, table):
         return {"review": table.column("review")}
-
-    def shown(self, columns):
-        return columns
 
     def line(self, prediction):
         return prediction["label"]
@@ -154,12 +148,12 @@ def test_a_column_named_as_a_prediction_is_kept(tmp_path, monkeypatch, name, out
 )
 def test_no_column_of_an_input_is_lost(given, kept):
     prediction = {"label": "a", "probabilities": {"a": 1.0}}
-    assert files.with_prediction(given, prediction) == kept | prediction
+    assert with_prediction(given, prediction) == kept | prediction
 
 
 def test_csv_has_the_same_columns_when_rows_have_other_labels(tmp_path, monkeypatch):
     rows = [{"label": "x", "probabilities": {"x": 0.75, "y": 0.2}}, {"label": "z", "probabilities": {"z": 0.5}}]
-    monkeypatch.setattr(Echo, "leaves_out_labels", True)
+    monkeypatch.setattr(Predicted, "leaves_out_labels", True)
     monkeypatch.setattr(Echo, "predict_columns", lambda self, columns, reached: rows)
     list(predict_stream("x", ["a", "b"], output_file=tmp_path / "out.csv"))
     with (tmp_path / "out.csv").open(newline="") as file:
@@ -234,7 +228,7 @@ class TestBlocks:
             next(stream)
 
     def test_a_row_that_depends_on_others_is_read_with_all_of_them(self, tmp_path, small_blocks, monkeypatch):
-        monkeypatch.setattr(Echo, "reads_neighbours", True)
+        monkeypatch.setattr(Predicted, "reads_neighbours", True)
         (tmp_path / "in.csv").write_text("review\na\nb\nc\n")
         assert [len(block.rows) for block in predict_stream("x", input_file=tmp_path / "in.csv")] == [3]
 
@@ -272,7 +266,7 @@ def test_csv_for_spreadsheets_has_no_formula_and_is_otherwise_the_same(tmp_path,
 
 def test_names_of_columns_are_cells_too_and_numbers_stay():
     rows = [{"=x": -0.5, "probabilities": {"@y": -1.0, "z": 2}, "labels": ["=a"]}]
-    header, values = csv.reader(files._CsvRows(True)(rows).splitlines())
+    header, values = csv.reader(CsvRows(True)(rows).splitlines())
     assert header == ["'=x", "probabilities.@y", "probabilities.z", "labels"]
     assert values == ["-0.5", "-1.0", "2", '["=a"]']
 
@@ -302,28 +296,3 @@ def test_an_output_of_an_unknown_form_is_refused(tmp_path, name):
 def test_texts_and_a_file_are_refused_together(tmp_path):
     with pytest.raises(DataError, match="not both"):
         predict_stream("x", ["a"], input_file=tmp_path / "t.csv")
-
-
-def test_evaluation_encodes_in_batches(fine_tuned, tmp_path, monkeypatch):
-    """A large split is not tokenized in one call; scores are those of the predictions."""
-    from bertkit.inference import predictor
-    from bertkit.inference.predictor import evaluate, load
-    from bertkit.tasks.classification.text_classification import TextClassification
-
-    texts = [" ".join(["film"] * (row % 9 + 1)) for row in range(1500)]
-    rows = [f"{text},{('bad', 'good')[row % 2]}\n" for row, text in enumerate(texts)]
-    (tmp_path / "dev.csv").write_text("text,label\n" + "".join(rows))
-    labels = [each["label"] for each in load(fine_tuned("film")).predict(texts)]
-    sizes, encode = [], TextClassification.encode
-
-    def noted(self, examples, tokenizer):
-        sizes.append(len(examples["text"]))
-        return encode(self, examples, tokenizer)
-
-    monkeypatch.setattr(predictor, "_ENCODED_AT_ONCE", 1200)
-    monkeypatch.setattr(TextClassification, "encode", noted)
-    found = evaluate(fine_tuned("film"), validation_file=tmp_path / "dev.csv")
-    assert sizes == [1000, 500]
-    right = sum(label == ("bad", "good")[row % 2] for row, label in enumerate(labels))
-    assert found.metrics["eval_accuracy"] == pytest.approx(right / 1500)
-    assert found.truncation["of_examples"] == 1500

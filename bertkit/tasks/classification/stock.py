@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-from bertkit.errors import CheckpointError, DataError
+from bertkit.errors import CheckpointError
 from bertkit.tables import Table
 from bertkit.tables.columns import text_columns
 from bertkit.tables.labels import Problem, names_of_labels, other_spellings, texts
@@ -98,9 +98,6 @@ class StockClassification(ClassificationTask):
         """Encodes every column of ``examples`` except the labels: one of texts, or two of pairs."""
         return ClassificationTask.encode(self._reading(examples), examples, tokenizer)
 
-    def cut_texts(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> Columns:
-        return ClassificationTask.cut_texts(self._reading(examples), examples, tokenizer)
-
     def _reading(self, examples: Columns) -> ClassificationTask:
         return self.with_settings(text_columns=[name for name in examples if name != "labels"])
 
@@ -109,15 +106,6 @@ class StockClassification(ClassificationTask):
     def read_input(self, lines: Sequence[str], first: int = 1) -> dict[str, list[str]]:
         columns = list(_PAIR if self.reads_pairs else _TEXT)
         return ClassificationTask.read_input(self.with_settings(text_columns=columns), lines, first)
-
-    def read_fields(self, fields: Mapping[str, str | Sequence[str]]) -> dict[str, list[str]]:
-        """Converts ``text``, and for pairs ``text_pair``, to columns."""
-        if tuple(sorted(fields)) not in (_TEXT, _PAIR):
-            raise DataError(f"{self.name}: expected text, or text and text_pair, got {', '.join(fields)}")
-        found = {name: [each] if isinstance(each, str) else list(each) for name, each in sorted(fields.items())}
-        if len({len(values) for values in found.values()}) > 1:
-            raise DataError(f"{len(found['text'])} texts, {len(found['text_pair'])} second texts; expected as many")
-        return found
 
     def columns_of(self, table: Table) -> dict[str, list[str]]:
         given = self.task.text_columns

@@ -373,6 +373,11 @@ class ClassificationTask(TableTask, TextClassification):
         return self.with_settings(temperature=None) if self.task.calibrate else self
 
     def with_threshold(self, threshold: float) -> Self:
+        """Returns a copy of the task that predicts a label from this probability on.
+
+        Raises:
+            RecipeError: the value is not valid.
+        """
         try:
             changed = self.with_settings(threshold=threshold)
         except ValueError as error:

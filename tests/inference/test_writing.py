@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from bertkit.errors import OutputError
-from bertkit.inference.growing_file import GrowingFile
+from bertkit.inference.writing import GrowingFile
 
 
 def add(file, *rows):

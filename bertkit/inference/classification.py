@@ -1,0 +1,80 @@
+"""Predictions of text classification and regression."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from bertkit.errors import DataError
+from bertkit.inference.predicted import Predicted, predicted
+from bertkit.tasks.base import Task
+from bertkit.tasks.classification.stock import StockClassification
+from bertkit.tasks.classification.task import ClassificationTask
+from bertkit.tasks.classification.text_classification import TextClassification
+from bertkit.tasks.splits import Columns
+from bertkit.tasks.truncation import cut_rows
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+_FIELDS = (["text"], ["text", "text_pair"])
+
+
+class PredictedClassification(Predicted):
+    """Labels of texts or pairs, or numbers."""
+
+    task: TextClassification
+
+    def __init__(self, task: TextClassification):
+        super().__init__(task)
+        self.leaves_out_labels = task.leaves_out_labels
+
+    @property
+    def needs_transformers(self) -> bool:
+        return self.task.data.long_text == "chunk"
+
+    def with_all_probabilities(self) -> Task:
+        return self.task.with_all_probabilities()
+
+    def cut_texts(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> Columns:
+        if self.task.data.long_text == "chunk":
+            return examples
+        names = self._columns_of_texts(examples)
+        texts = list(zip(*(examples[name] for name in names), strict=True))
+        rows = cut_rows(texts, tokenizer, self.task.data.max_seq_length)
+        return {**examples, **{name: [row[at] for row in rows] for at, name in enumerate(names)}}
+
+    def _columns_of_texts(self, examples: Columns) -> Sequence[str]:
+        names: Sequence[str] = self.task.task.text_columns
+        return names
+
+
+class PredictedWithThresholds(PredictedClassification):
+    """Labels of texts from thresholds of their probabilities on."""
+
+    task: ClassificationTask
+
+    def with_threshold(self, threshold: float) -> Task:
+        return self.task.with_threshold(threshold)
+
+
+class PredictedStockClassification(PredictedWithThresholds):
+    """Classification by a checkpoint that does not record its columns."""
+
+    def _columns_of_texts(self, examples: Columns) -> Sequence[str]:
+        return [name for name in examples if name != "labels"]
+
+    def read_fields(self, fields: Mapping[str, str | Sequence[str]]) -> dict[str, list[str]]:
+        """Converts ``text``, and for pairs ``text_pair``, to columns."""
+        if sorted(fields) not in _FIELDS:
+            raise DataError(f"{self.task.name}: expected text, or text and text_pair, got {', '.join(fields)}")
+        columns = {name: [each] if isinstance(each, str) else list(each) for name, each in sorted(fields.items())}
+        if len({len(texts) for texts in columns.values()}) > 1:
+            texts, pairs = columns.values()
+            raise DataError(f"{len(texts)} texts, {len(pairs)} second texts; expected as many")
+        return columns
+
+
+predicted.register(TextClassification, PredictedClassification)
+predicted.register(ClassificationTask, PredictedWithThresholds)
+predicted.register(StockClassification, PredictedStockClassification)
