@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from bertkit.errors import DataError
+from bertkit.errors import DataError, RecipeError
 from bertkit.inference.predicted import Predicted, predicted
+from bertkit.progress import counted
 from bertkit.tasks.base import Task
 from bertkit.tasks.classification.stock import StockClassification
 from bertkit.tasks.classification.task import ClassificationTask
@@ -49,16 +50,30 @@ class PredictedClassification(Predicted):
         return names
 
 
-class PredictedWithThresholds(PredictedClassification):
-    """Labels of texts from thresholds of their probabilities on."""
+class PredictedTables(PredictedClassification):
+    """Classification of the rows of tables, with thresholds of labels."""
 
     task: ClassificationTask
+    column_settings = frozenset({"text_columns", "label_column"})
+
+    def with_columns(self, columns: Mapping[str, Any]) -> Task:
+        settings = self.task.task
+        names, trained = columns.get("text_columns") or settings.text_columns, settings.text_columns
+        if trained and len(names) != len(trained):
+            raise RecipeError(
+                f"task.text_columns: {', '.join(names)}; {self.task.name} reads {counted(len(trained), 'column')} of "
+                f"texts, such as {', '.join(trained)} in training"
+            )
+        labels = {columns.get("label_column", settings.label_column), "labels"} & set(names)
+        if labels:
+            raise RecipeError(f"task.text_columns: {min(labels)} is the column of the labels; give another")
+        return super().with_columns(columns)
 
     def with_threshold(self, threshold: float) -> Task:
         return self.task.with_threshold(threshold)
 
 
-class PredictedStockClassification(PredictedWithThresholds):
+class PredictedStockClassification(PredictedTables):
     """Classification by a checkpoint that does not record its columns."""
 
     def _columns_of_texts(self, examples: Columns) -> Sequence[str]:
@@ -76,5 +91,5 @@ class PredictedStockClassification(PredictedWithThresholds):
 
 
 predicted.register(TextClassification, PredictedClassification)
-predicted.register(ClassificationTask, PredictedWithThresholds)
+predicted.register(ClassificationTask, PredictedTables)
 predicted.register(StockClassification, PredictedStockClassification)

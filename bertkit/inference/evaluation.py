@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bertkit.checkpoint.revision import at_revision
 from bertkit.errors import DataError
 from bertkit.inference.ensemble import is_ensemble
+from bertkit.inference.predicted import predicted
 from bertkit.inference.predictor import build_predictor, load_task
 from bertkit.placement.resolve import Precision
 from bertkit.progress import say
@@ -82,7 +83,7 @@ def evaluate(
     name = at_revision(checkpoint, revision, trust_remote_code)
     task, config = load_task(name, data_of_run(name, given) | given)
     if columns:
-        task = task.with_columns(columns)
+        task = predicted(task).with_columns(columns)
     if split not in task.splits:
         raise DataError(f"--split {split}: expected one of {', '.join(sorted(task.splits))}")
     task, loaded = load_splits(task, [split])

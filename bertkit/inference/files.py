@@ -147,7 +147,7 @@ def load_configured_task(
     """
     task, config = load_task(name, {} if aggregation is None else {"aggregation": aggregation})
     if text_columns:
-        task = task.with_columns({"text_columns": list(text_columns)})
+        task = predicted(task).with_columns({"text_columns": list(text_columns)})
     if all_probabilities:
         task = predicted(task).with_all_probabilities()
     if threshold is not None:

@@ -21,6 +21,7 @@ class PredictedEntities(Predicted):
     """Entities of texts, or with plain tags the tags of words."""
 
     task: NerTask
+    column_settings = frozenset({"token_column", "tag_column"})
 
     def __init__(self, task: NerTask):
         super().__init__(task)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from bertkit.errors import DataError, RecipeError
 from bertkit.tasks.base import Task
@@ -24,11 +24,13 @@ class Predicted:
         task: the task of a checkpoint.
 
     Attributes:
+        column_settings: settings that name columns, which another table may have under other names.
         forms: names of the forms of other tools in which predictions can be written, see `in_form`.
         reads_neighbours: whether the prediction for a table row also depends on neighbouring rows.
         leaves_out_labels: whether predictions hold the probabilities of some labels only, which differ between rows.
     """
 
+    column_settings: ClassVar[frozenset[str]] = frozenset()
     forms: Sequence[str] = ()
     reads_neighbours: bool = False
     leaves_out_labels: bool = False
@@ -40,6 +42,21 @@ class Predicted:
     def needs_transformers(self) -> bool:
         """Returns whether `Task.prepare` needs a model of transformers, and not just the layer of its head."""
         return type(self.task).prepare is not Task.prepare
+
+    def with_columns(self, columns: Mapping[str, Any]) -> Task:
+        """Returns the task that reads other columns of tables, given by the names of the settings.
+
+        Raises:
+            RecipeError: the task always reads the same columns, or has no such setting, or a name is impossible.
+        """
+        unknown = columns.keys() - self.column_settings
+        if unknown:
+            why = "not a column" if self.column_settings else "the columns are always the same"
+            raise RecipeError(f"task.{min(unknown)}: {why} of {self.task.name}; remove it")
+        try:
+            return self.task.with_settings(**columns)
+        except ValueError as error:
+            raise RecipeError(f"task.{error}") from error
 
     def with_all_probabilities(self) -> Task:
         """Returns the task with predictions that hold the probability of every label, however many there are."""

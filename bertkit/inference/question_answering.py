@@ -23,6 +23,7 @@ class PredictedAnswers(Predicted):
     """Answers to questions, with the questions: contexts may be long and shared by many questions."""
 
     task: QuestionAnsweringTask
+    column_settings = frozenset({"id_column", "question_column", "context_column", "answers_column"})
     needs_transformers = False
 
     def read_file(self, path: Path) -> Table | None:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from bertkit.errors import DataError, RecipeError
+from bertkit.errors import DataError
 from bertkit.progress import without_library_bars
 from bertkit.tasks.arrays import Outputs, labelled_items, labels_of, padded
 from bertkit.tasks.per_example import PerExample
@@ -51,7 +51,6 @@ class Task(PerExample, Taught, ABC):
         head: the name of the model class in ``bertkit.model.modeling_bert``.
         pipeline_tag: the Hub's name of the checkpoint's task.
         label_columns: the tensors of a batch that hold labels. -100 (integers) and NaN (floats) mark a missing label.
-        columns_of_tables: settings that name columns, which another table may have under other names.
         relies_on_case: whether upper case usually distinguishes the labels of the task, as it does for names.
         splits: the names of all supported splits.
         main_metric: the key of `score` by which checkpoints are compared; larger is better.
@@ -65,7 +64,6 @@ class Task(PerExample, Taught, ABC):
     head: ClassVar[str]
     pipeline_tag: ClassVar[str]
     label_columns: ClassVar[tuple[str, ...]] = ("labels",)
-    columns_of_tables: ClassVar[frozenset[str]] = frozenset()
     relies_on_case: ClassVar[bool] = False
     splits: Sequence[str] = ("train", "validation", "test")
     main_metric: str
@@ -80,21 +78,6 @@ class Task(PerExample, Taught, ABC):
         changed = copy.copy(self)
         changed.task = dataclasses.replace(self.task, **changes)
         return changed
-
-    def with_columns(self, columns: Mapping[str, Any]) -> Self:
-        """Returns a copy of the task that reads other columns of tables, given by the names of the settings.
-
-        Raises:
-            RecipeError: the task always reads the same columns, or has no such setting, or a name is impossible.
-        """
-        unknown = columns.keys() - self.columns_of_tables
-        if unknown:
-            why = "not a column" if self.columns_of_tables else "the columns are always the same"
-            raise RecipeError(f"task.{min(unknown)}: {why} of {self.name}; remove it")
-        try:
-            return self.with_settings(**columns)
-        except ValueError as error:
-            raise RecipeError(f"task.{error}") from error
 
     @property
     def name(self) -> str:

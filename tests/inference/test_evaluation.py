@@ -20,7 +20,7 @@ def run(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["", "checkpoint-5"])
-def test_a_run_and_its_checkpoints_have_the_data_of_the_run(run, name):
+def test_checkpoints_of_a_run_have_its_data(run, name):
     assert data_of_run(str(run / name), {"max_eval_samples": 3}) == {
         "train_file": "/a/rows.csv",
         "validation_fraction": 0.2,

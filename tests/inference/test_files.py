@@ -81,7 +81,7 @@ def test_texts_are_taken_as_they_are():
     assert labels(predict_stream("x", ["two words", ""])) == [("two words", "9"), ("", "0")]
 
 
-def test_an_output_that_exists_or_cannot_be_is_refused_before_any_work(tmp_path, monkeypatch):
+def test_impossible_outputs_are_refused_before_any_work(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "load", lambda checkpoint, **_: pytest.fail("the model was loaded"))
     (tmp_path / "out.jsonl").write_text("mine")
     with pytest.raises(OutputError, match="exists"):
@@ -97,7 +97,7 @@ def test_jsonl_has_one_object_a_line(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["out.jsonl"]
 
 
-def test_a_table_is_read_by_the_columns_of_the_task(tmp_path):
+def test_tables_are_read_by_the_tasks_columns(tmp_path):
     path = tmp_path / "in.csv"
     path.write_text('id,review\n1,"one, two"\n2,NA\n')
     ((rows, lines),) = predict_stream("x", input_file=path)
@@ -151,7 +151,7 @@ def test_no_column_of_an_input_is_lost(given, kept):
     assert with_prediction(given, prediction) == kept | prediction
 
 
-def test_csv_has_the_same_columns_when_rows_have_other_labels(tmp_path, monkeypatch):
+def test_csv_columns_do_not_depend_on_labels(tmp_path, monkeypatch):
     rows = [{"label": "x", "probabilities": {"x": 0.75, "y": 0.2}}, {"label": "z", "probabilities": {"z": 0.5}}]
     monkeypatch.setattr(Predicted, "leaves_out_labels", True)
     monkeypatch.setattr(Echo, "predict_columns", lambda self, columns, reached: rows)
@@ -171,7 +171,7 @@ def test_blocks_are_smaller_with_very_many_labels(tmp_path, monkeypatch):
 
 
 class TestBlocks:
-    def test_a_block_is_written_before_the_next_is_read(self, tmp_path, small_blocks):
+    def test_blocks_are_written_one_by_one(self, tmp_path, small_blocks):
         (tmp_path / "in.txt").write_text("a\nbb\nccc\n")
         for output, header in (("out.csv", 1), ("out.jsonl", 0)):
             stream = predict_stream("x", input_file=tmp_path / "in.txt", output_file=tmp_path / output)
@@ -183,7 +183,7 @@ class TestBlocks:
             assert len((tmp_path / output).read_text().splitlines()) == header + 3
         assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.csv", "out.jsonl"]
 
-    def test_a_fault_in_the_middle_says_what_is_done_and_keeps_it(self, tmp_path, small_blocks, capsys):
+    def test_a_fault_keeps_the_blocks_before(self, tmp_path, small_blocks, capsys):
         (tmp_path / "in.txt").write_text("a\nbb\nccc\nbroken\n")
         output = tmp_path / "out.jsonl"
         with pytest.raises(DataError) as caught:
@@ -194,19 +194,19 @@ class TestBlocks:
         assert [json.loads(line)["text"] for line in kept.splitlines()] == ["a", "bb"]
         assert capsys.readouterr().err == f"{output}.partial: 2 complete rows\n"
 
-    def test_what_a_broken_off_run_has_done_is_not_overwritten(self, tmp_path):
+    def test_an_interrupted_run_is_not_overwritten(self, tmp_path):
         (tmp_path / "out.csv.partial").write_text("mine")
         with pytest.raises(
             OutputError, match=r"out\.csv\.partial holds the results of an interrupted run; move or delete it"
         ):
             predict_stream("x", ["a"], output_file=tmp_path / "out.csv")
 
-    def test_a_fault_in_the_first_block_leaves_no_file(self, tmp_path):
+    def test_a_fault_at_once_leaves_no_file(self, tmp_path):
         with pytest.raises(DataError, match=r"input 1: expected something else$"):
             list(predict_stream("x", ["broken"], output_file=tmp_path / "out.csv"))
         assert list(tmp_path.iterdir()) == []
 
-    def test_a_byte_that_is_not_utf8_is_named_when_the_lines_before_are_answered(self, monkeypatch):
+    def test_invalid_bytes_are_named_after_the_lines_before(self, monkeypatch):
         """The lines come in two writes; the second holds a Latin-1 é as the third byte of line 4."""
         parts = iter([b"one\ntwo\n", b"three\nab\xe9\n"])
 
@@ -227,14 +227,14 @@ class TestBlocks:
         ):
             next(stream)
 
-    def test_a_row_that_depends_on_others_is_read_with_all_of_them(self, tmp_path, small_blocks, monkeypatch):
+    def test_rows_with_neighbours_are_one_block(self, tmp_path, small_blocks, monkeypatch):
         monkeypatch.setattr(Predicted, "reads_neighbours", True)
         (tmp_path / "in.csv").write_text("review\na\nb\nc\n")
         assert [len(block.rows) for block in predict_stream("x", input_file=tmp_path / "in.csv")] == [3]
 
 
 @pytest.mark.parametrize("name", ["x.json", "x.conll", "x.IOB.gz"])
-def test_a_form_that_the_task_does_not_read_is_not_taken_for_lines(tmp_path, name):
+def test_files_of_other_formats_are_no_lines(tmp_path, name):
     (tmp_path / name).write_bytes(b"{}")
     with pytest.raises(DataError, match=f"{name}: echo does not read this kind of file; give a table"):
         predict_stream("checkpoint", input_file=tmp_path / name)
@@ -252,7 +252,7 @@ def hostile_texts(number):
 
 
 @pytest.mark.parametrize("safe", [True, False])
-def test_csv_for_spreadsheets_has_no_formula_and_is_otherwise_the_same(tmp_path, safe):
+def test_safe_csv_has_no_formulas(tmp_path, safe):
     texts = [*SIGNS, *hostile_texts(60), '=HYPERLINK("http://x")', "-0.5"]
     list(predict_stream("x", texts, output_file=tmp_path / "out.csv", csv_safe=safe))
     with (tmp_path / "out.csv").open(newline="", encoding="utf-8") as stream:
@@ -264,7 +264,7 @@ def test_csv_for_spreadsheets_has_no_formula_and_is_otherwise_the_same(tmp_path,
         assert not safe or not cell.startswith(tuple(SIGNS))
 
 
-def test_names_of_columns_are_cells_too_and_numbers_stay():
+def test_column_names_are_cells_and_numbers_stay():
     rows = [{"=x": -0.5, "probabilities": {"@y": -1.0, "z": 2}, "labels": ["=a"]}]
     header, values = csv.reader(CsvRows(True)(rows).splitlines())
     assert header == ["'=x", "probabilities.@y", "probabilities.z", "labels"]

@@ -52,7 +52,7 @@ def test_lines_are_those_of_the_whole_text(tmp_path_factory, lines, ending, ende
 
 
 @pytest.mark.parametrize("name", ["in.csv", "in.tsv", "in.jsonl", "in.parquet"])
-def test_parts_of_a_table_are_the_table_and_rows_keep_their_places(tmp_path, name):
+def test_parts_of_a_table_keep_rows_and_places(tmp_path, name):
     path, texts = tmp_path / name, [f"text {number}" for number in range(5000)]
     if name == "in.parquet":
         pyarrow.parquet.write_table(pyarrow.table({"text": texts}), path)
@@ -71,7 +71,7 @@ def test_parts_of_a_table_are_the_table_and_rows_keep_their_places(tmp_path, nam
     assert blocks[-1].total == 5000
 
 
-def test_faults_of_a_part_are_told_together_after_the_parts_before(tmp_path):
+def test_faults_of_a_part_are_reported_together(tmp_path):
     path = tmp_path / "in.csv"
     path.write_text("text,id\n" + "a,1\n" * 4 + "b\nc,1\nd,1,2\n")
     blocks = read_inputs(path, 2)
@@ -80,7 +80,7 @@ def test_faults_of_a_part_are_told_together_after_the_parts_before(tmp_path):
         next(blocks)
 
 
-def test_a_file_that_is_wrong_from_the_start_is_refused_before_the_first_block_is_asked_for(tmp_path):
+def test_unreadable_files_are_refused_before_the_first_block(tmp_path):
     with pytest.raises(DataError, match="cannot be read: No such file"):
         read_inputs(tmp_path / "missing.txt")
     (tmp_path / "in.txt").write_bytes(b"\xff\xfea\0")

@@ -59,7 +59,6 @@ class NerTask(TableTask):
     data_settings = DataSettings
     head = "BertForTokenClassification"
     pipeline_tag = "token-classification"
-    columns_of_tables = frozenset({"token_column", "tag_column"})
     relies_on_case = True
     task: TaskSettings
     data: DataSettings

@@ -44,7 +44,6 @@ class QuestionAnsweringTask(Task):
     kind: ClassVar[str] = "question_answering"
     settings = TaskSettings
     data_settings = DataSettings
-    columns_of_tables = frozenset({"id_column", "question_column", "context_column", "answers_column"})
     command = "squad"
     head = "BertForQuestionAnswering"
     pipeline_tag = "question-answering"

@@ -443,6 +443,6 @@ def test_words_of_a_published_set_that_a_tokenizer_drops_are_tagged_too(real_dat
 
 def test_columns_that_are_one_column_are_refused():
     task = NerTask(TaskSettings(), DataSettings())
-    assert task.with_columns({"token_column": 1, "tag_column": 2}).task.tag_column == 2
+    assert predicted(task).with_columns({"token_column": 1, "tag_column": 2}).task.tag_column == 2
     with pytest.raises(RecipeError, match=r"task\.tag_column: 1 is the column of the tokens"):
-        task.with_columns({"token_column": 1, "tag_column": 1})
+        predicted(task).with_columns({"token_column": 1, "tag_column": 1})
