@@ -71,35 +71,35 @@ def evaluate(
             not record them.
         precision: ``auto`` is float32 on CPUs and fp16 on GPUs.
         revision: branch, tag or commit of a Hub id; ``None`` for ``main``.
-        trust_remote_code: run the code that the checkpoint brings; the revision is said on stderr.
+        trust_remote_code: run the code that the checkpoint brings; the revision is printed on stderr.
         data: values of the task's ``data`` block: ``data_dir``, ``validation_file``, ``max_seq_length``, …; ``None`` is
             not given. Without a file, a folder or a Hub data set, a run directory is scored on the data of its run.
 
     Raises:
         BertkitError: the checkpoint or the data are not usable.
     """
-    given = {"max_train_samples" if split == "train" else "max_eval_samples": max_samples, **data}
-    given = {key: str(value) if isinstance(value, Path) else value for key, value in given.items() if value is not None}
+    data = {"max_train_samples" if split == "train" else "max_eval_samples": max_samples, **data}
+    data = {key: str(value) if isinstance(value, Path) else value for key, value in data.items() if value is not None}
     name = at_revision(checkpoint, revision, trust_remote_code)
-    task, config = load_task(name, data_of_run(name, given) | given)
+    task, config = load_task(name, data_of_run(name, data) | data)
     if columns:
         task = predicted(task).with_columns(columns)
     if split not in task.splits:
         raise DataError(f"--split {split}: expected one of {', '.join(sorted(task.splits))}")
     task, loaded = load_splits(task, [split])
-    found = loaded.get(split)
-    if found is None:
+    labelled = loaded.get(split)
+    if labelled is None:
         raise DataError(f"--split {split}: the data have no such split")
-    if not task.is_labelled(found.examples):
-        raise DataError(f"{found.source}: no labels to score against; `bertkit predict` takes inputs without labels")
-    for note in found.notes:
-        say(f"{found.source}: {note}")
+    if not task.is_labelled(labelled.examples):
+        raise DataError(f"{labelled.source}: no labels to score against; `bertkit predict` takes inputs without labels")
+    for note in labelled.notes:
+        say(f"{labelled.source}: {note}")
     predictor = build_predictor(name, task, config, precision=precision)
-    columns_of_rows = ColumnsOf(found.examples)
-    features, cut = _encoded(task, found, predictor.tokenizer)
+    columns_of_rows = ColumnsOf(labelled.examples)
+    features, cut = _encoded(task, labelled, predictor.tokenizer)
     results = predictor.outputs(features), features, columns_of_rows
     metrics = {f"eval_{name}": value for name, value in task.score(*results).items()}
-    return Evaluation(metrics, len(found.examples), found.source, asdict(cut), task.collapse(*results))
+    return Evaluation(metrics, len(labelled.examples), labelled.source, asdict(cut), task.collapse(*results))
 
 
 def _encoded(task: Task, split: Split, tokenizer: PreTrainedTokenizerBase) -> tuple[Columns, Truncation]:
@@ -111,12 +111,12 @@ def _encoded(task: Task, split: Split, tokenizer: PreTrainedTokenizerBase) -> tu
     return features, Truncation.of_lengths(features["length"], features["full_length"])
 
 
-def data_of_run(checkpoint: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def data_of_run(checkpoint: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the values of the ``data`` block that a run was trained with.
 
     Args:
         checkpoint: a run directory or a checkpoint in it, ``checkpoint-…``, or any other name of a checkpoint.
-        given: values of the ``data`` block that the caller has.
+        overrides: values of the ``data`` block that the caller has.
 
     Returns:
         The values; none if the checkpoint is not of a run, if its recipe has paths without their folders, as those of
@@ -130,7 +130,7 @@ def data_of_run(checkpoint: str, given: Mapping[str, Any]) -> dict[str, Any]:
     recipe = folder / "recipe.yaml"
     if folder.is_dir() and not recipe.is_file() and _STEP.fullmatch(folder.name):
         recipe = folder.resolve().parent / "recipe.yaml"
-    if any(key.endswith(("_dir", "_file")) or key == "dataset_name" for key in given) or not recipe.is_file():
+    if any(key.endswith(("_dir", "_file")) or key == "dataset_name" for key in overrides) or not recipe.is_file():
         return {}
     data = read_recipe_file(recipe)[0].get("data")
     if not isinstance(data, Mapping) or any(str(value).startswith("…") for value in data.values()):

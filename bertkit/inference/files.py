@@ -185,10 +185,10 @@ def _read(input_file: Path, task: Task, at_once: int) -> Iterator[Block]:
 
 def _columns(task: Task, block: Block) -> tuple[Columns, Columns]:
     """Returns the columns that the task encodes and those that are repeated beside the predictions."""
-    if isinstance(block.given, Table):
-        columns = task.columns_of(block.given)
+    if isinstance(block.inputs, Table):
+        columns = task.columns_of(block.inputs)
         return columns, predicted(task).repeated(columns)
-    return task.read_input(block.given, block.first + 1), {"text": block.given}
+    return task.read_input(block.inputs, block.first + 1), {"text": block.inputs}
 
 
 def _stream(
@@ -230,6 +230,6 @@ def _stream(
             yield each
 
 
-def _line(prediction: str, given: Iterable[Any]) -> str:
-    texts = [" | ".join(each) if isinstance(each, list) else str(each) for each in given]
+def _line(prediction: str, inputs: Iterable[Any]) -> str:
+    texts = [" | ".join(each) if isinstance(each, list) else str(each) for each in inputs]
     return printable("\t".join([prediction, *texts]).replace("\n", " "))

@@ -81,9 +81,9 @@ def _column_names(table: Any) -> Sequence[str] | None:
 
 
 def _described(value: Any) -> str:
-    shown = repr(value)
-    shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
-    return "None" if value is None else f"{shown} ({type(value).__name__})"
+    text = repr(value)
+    text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return "None" if value is None else f"{text} ({type(value).__name__})"
 
 
 def _remedy(value: Any) -> str:
@@ -101,19 +101,19 @@ class Block(NamedTuple):
     """Consecutive inputs.
 
     Attributes:
-        given: lines, or rows of a table.
+        inputs: lines, or rows of a table.
         first: number of inputs before them.
         total: estimate of the number of all inputs, by the share of the file that was read; ``None`` for a pipe.
     """
 
-    given: list[str] | Table
+    inputs: list[str] | Table
     first: int
     total: int | None
 
 
-def one_block(given: list[str] | Table) -> Iterator[Block]:
+def one_block(inputs: list[str] | Table) -> Iterator[Block]:
     """Returns inputs that are in memory as one block."""
-    return iter([Block(given, 0, len(given))])
+    return iter([Block(inputs, 0, len(inputs))])
 
 
 def blocks_of(texts: Sequence[str], size: int = BLOCK) -> Iterator[Block]:
@@ -156,9 +156,9 @@ def _read(input_file: Path, size: int) -> Iterator[Block]:
 
     first = 0
     with iterating(_parts(input_file, size, reached)) as parts:
-        for given in parts:
-            done = first + len(given)
-            yield Block(given, first, round(done / share) if share else None)
+        for inputs in parts:
+            done = first + len(inputs)
+            yield Block(inputs, first, round(done / share) if share else None)
             first = done
     if not first:
         say(f"--input {input_file}: contains no texts")
@@ -219,7 +219,7 @@ def process_blocks(blocks: Iterable[Block], what: str, work: Callable[[Block, Re
                     result = work(block, partial(_tell, bar, block))
                     bar.clear()
                     yield result
-                    done = block.first + len(block.given)
+                    done = block.first + len(block.inputs)
         except DataError as error:
             if not done:
                 raise
@@ -227,4 +227,4 @@ def process_blocks(blocks: Iterable[Block], what: str, work: Callable[[Block, Re
 
 
 def _tell(bar: Bar, block: Block, done: int, of: int) -> None:
-    bar(block.first + len(block.given) * done // of, block.total)
+    bar(block.first + len(block.inputs) * done // of, block.total)

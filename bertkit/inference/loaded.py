@@ -43,7 +43,7 @@ def load(
         batch_size: inputs per batch; does not change any result.
         precision: ``auto`` is float32 on CPUs and fp16 on GPUs.
         revision: branch, tag or commit of a Hub id; ``None`` for ``main``.
-        trust_remote_code: run the code that the checkpoint brings; the revision is said on stderr.
+        trust_remote_code: run the code that the checkpoint brings; the revision is printed on stderr.
         data: values of the task's ``data`` block, such as ``data_dir``; only for a fine-tuned checkpoint.
 
     Raises:
@@ -169,10 +169,10 @@ class LoadedCheckpoint:
             BertkitError: a layer, a length or the pooling is impossible, the checkpoint has no complete encoder, or a
                 value is no text.
         """
-        given = list_of_texts(texts)
+        all_texts = list_of_texts(texts)
         if pooling == "none":
-            return self.embedder.tokens(given, layers, max_seq_length, stride)
-        return self.embedder.pooled(given, pooling, layers, max_seq_length, stride)
+            return self.embedder.tokens(all_texts, layers, max_seq_length, stride)
+        return self.embedder.pooled(all_texts, pooling, layers, max_seq_length, stride)
 
     def fill_mask(self, texts: str | Sequence[str], *, top_k: int = 5) -> list[list[list[MaskPrediction]]]:
         """Predicts the token in place of each mask.

@@ -123,8 +123,8 @@ class Predictor:
                 rows = [{name: column[row] for name, column in columns.items()} for row in chosen]
             return self.task.collate(rows, self.tokenizer, self.inputs)
 
-        def keep(_: list[int], given: Mapping[str, Tensor]) -> Iterator[tuple[np.ndarray, ...]]:
-            arrays = [values.float().cpu().numpy() for name, values in given.items() if name not in ignored]
+        def keep(_: list[int], outputs: Mapping[str, Tensor]) -> Iterator[tuple[np.ndarray, ...]]:
+            arrays = [values.float().cpu().numpy() for name, values in outputs.items() if name not in ignored]
             return zip(*arrays, strict=True)
 
         with Bar("predicting", "inputs") if reached is None else nullcontext(reached) as progress:
@@ -164,7 +164,7 @@ def load(
         batch_size: inputs per batch; does not change any result.
         precision: ``auto`` is float32 on CPUs and fp16 on GPUs.
         revision: branch, tag or commit of a Hub id; ``None`` for ``main``.
-        trust_remote_code: run the code that the checkpoint brings; the revision is said on stderr.
+        trust_remote_code: run the code that the checkpoint brings; the revision is printed on stderr.
         data: values of the task's ``data`` block, such as ``data_dir``.
 
     Raises:

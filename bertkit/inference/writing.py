@@ -96,10 +96,10 @@ class GrowingFile:
             raise output_error(self.partial, error) from error
 
 
-def with_prediction(given: Mapping[str, Any], prediction: Mapping[str, Any]) -> Row:
+def with_prediction(columns: Mapping[str, Any], prediction: Mapping[str, Any]) -> Row:
     """Returns the columns of an input and those of its prediction, which no column of the input has.
 
-    A given column with the name of a prediction, or of a class beside its probability in CSV, becomes ``input_NAME``,
+    A column with the name of a prediction, or of a class beside its probability in CSV, becomes ``input_NAME``,
     and one that is called so already ``input_input_NAME``, whether both are there or not: so a column has the same name
     in all rows of all files, and predictions of predictions lose nothing.
 
@@ -113,7 +113,7 @@ def with_prediction(given: Mapping[str, Any], prediction: Mapping[str, Any]) -> 
             name = name.removeprefix(_GIVEN)
         return name in prediction or name.startswith(nested)
 
-    return {f"{_GIVEN}{name}" if is_taken(name) else name: value for name, value in given.items()} | dict(prediction)
+    return {f"{_GIVEN}{name}" if is_taken(name) else name: value for name, value in columns.items()} | dict(prediction)
 
 
 def json_lines(rows: Sequence[Row]) -> str:

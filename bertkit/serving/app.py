@@ -126,9 +126,9 @@ class _Server:
     def _authorize(self, request: Request) -> None:
         if self._token is None:
             return
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
         # Compared in constant time, so that the time of an answer tells nothing about the token.
-        same = hmac.compare_digest(given.strip().encode("utf-8", "surrogateescape"), self._token)
+        same = hmac.compare_digest(token.strip().encode("utf-8", "surrogateescape"), self._token)
         if scheme.lower() != "bearer" or not same:
             raise Unauthorized("a bearer token is needed: Authorization: Bearer TOKEN")
 

@@ -135,7 +135,7 @@ served.register(TextClassification, ServedClassification)
 served.register(StockClassification, ServedStockClassification)
 
 
-def _texts(given: str | TextPair, columns: int) -> list[str]:
-    if isinstance(given, str):
-        return given.split("\t") if columns == 2 else [given]
-    return [given.text] if given.text_pair is None else [given.text, given.text_pair]
+def _texts(one_input: str | TextPair, columns: int) -> list[str]:
+    if isinstance(one_input, str):
+        return one_input.split("\t") if columns == 2 else [one_input]
+    return [one_input.text] if one_input.text_pair is None else [one_input.text, one_input.text_pair]

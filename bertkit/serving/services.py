@@ -146,10 +146,10 @@ class EmbedService(Service):
         self._size = int(loaded.embedder.model.config.hidden_size)
 
     def routes(self) -> Mapping[str, Route]:
-        found = dict.fromkeys(("/v1/embeddings", "/embeddings"), Route(requests.OpenAIBody, self._openai))
-        found["/embed"] = Route(requests.EmbedBody, self._embed)
-        found["/similarity"] = Route(requests.SimilarityBody, self._similarity)
-        return {"/": Route(_feature_or_similarity, self._infer), **found}
+        routes = dict.fromkeys(("/v1/embeddings", "/embeddings"), Route(requests.OpenAIBody, self._openai))
+        routes["/embed"] = Route(requests.EmbedBody, self._embed)
+        routes["/similarity"] = Route(requests.SimilarityBody, self._similarity)
+        return {"/": Route(_feature_or_similarity, self._infer), **routes}
 
     def model_type(self) -> dict[str, Any]:
         return {"embedding": {"pooling": "mean"}}
@@ -157,11 +157,11 @@ class EmbedService(Service):
     async def _infer(self, body: Any, submit: Submit) -> Any:
         if isinstance(body, requests.SimilarityBody):
             return await self._similarity(body, submit)
-        found = await self._embed(body, submit)
-        return found[0] if isinstance(body.inputs, str) else found
+        vectors = await self._embed(body, submit)
+        return vectors[0] if isinstance(body.inputs, str) else vectors
 
-    async def _vectors(self, given: Any, dimensions: int | None, normalize: bool, submit: Submit) -> Any:
-        texts = [given] if isinstance(given, str) else given
+    async def _vectors(self, inputs: Any, dimensions: int | None, normalize: bool, submit: Submit) -> Any:
+        texts = [inputs] if isinstance(inputs, str) else inputs
         self._checked(len(texts))
         if dimensions not in (None, self._size):
             raise InvalidRequest(f"dimensions: the vectors of this checkpoint have {self._size}; remove it")
@@ -215,11 +215,11 @@ class FillService(Service):
         answers = await submit(Job(columns={"text": texts}, finish=self._form, options=options, truncate=truncate))
         return answers if is_list else answers[0]
 
-    def _form(self, found: Sequence[Sequence[Sequence[MaskPrediction]]]) -> list[Any]:
+    def _form(self, of_texts: Sequence[Sequence[Sequence[MaskPrediction]]]) -> list[Any]:
         """Returns the guesses for the mask of each text, or for several masks a list for each."""
         tokenizer = self._filler.tokenizer
         answers = []
-        for masks in found:
+        for masks in of_texts:
             of_text = [
                 [
                     {
@@ -258,15 +258,15 @@ def _base64(vector: np.ndarray) -> str:
 def _feature_or_similarity(body: bytes) -> type[BaseModel]:
     """Returns the form of a body by its ``inputs``: texts, or an object with sentences to compare."""
     try:
-        found = from_json(body)
+        content = from_json(body)
     except ValueError:  # also refused, with the place, when it is parsed
         return requests.FeatureBody
-    compares = isinstance(found, dict) and isinstance(found.get("inputs"), dict)
+    compares = isinstance(content, dict) and isinstance(content.get("inputs"), dict)
     return requests.SimilarityBody if compares else requests.FeatureBody
 
 
-def _or_invalid(convert: Callable[[Any], Any], given: Any) -> Any:
+def _or_invalid(convert: Callable[[Any], Any], inputs: Any) -> Any:
     try:
-        return convert(given)
+        return convert(inputs)
     except BertkitError as error:
         raise InvalidRequest(str(error)) from None
