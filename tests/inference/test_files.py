@@ -81,13 +81,33 @@ def test_texts_are_taken_as_they_are():
     assert labels(predict_stream("x", ["two words", ""])) == [("two words", "9"), ("", "0")]
 
 
-def test_impossible_outputs_are_refused_before_any_work(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "load", lambda checkpoint, **_: pytest.fail("the model was loaded"))
-    (tmp_path / "out.jsonl").write_text("mine")
-    with pytest.raises(OutputError, match="exists"):
-        predict_stream("x", ["a"], output_file=tmp_path / "out.jsonl")
-    with pytest.raises(OutputError, match=r"the folder .*missing does not exist"):
-        predict_stream("x", ["a"], output_file=tmp_path / "missing" / "out.jsonl")
+# Options of a prediction for one text, and what is said of them.
+IMPOSSIBLE = [
+    ({"output_file": "there.jsonl"}, "exists"),
+    ({"output_file": "missing/out.jsonl"}, "the folder .*missing does not exist"),
+    ({"output_file": "begun.csv"}, r"begun\.csv\.partial holds the results of an interrupted run; move or delete it"),
+    *[
+        ({"output_file": name}, r"expected a name that ends in \.csv, \.jsonl")
+        for name in ("out.tsv", "out.xlsx", "out.csv.gz", "out")
+    ],
+    ({"input_file": "t.csv"}, "not both"),
+    ({"csv_safe": True}, r"--csv-safe is for --output FILE\.csv"),
+    ({"csv_safe": True, "output_file": "out.jsonl"}, r"--csv-safe is for --output FILE\.csv"),
+    *[
+        ({"texts": None, "input_file": name}, f"{name}: echo does not read this kind of file; give a table")
+        for name in ("x.json", "x.conll", "x.IOB.gz")
+    ],
+]
+
+
+@pytest.mark.parametrize(("options", "message"), IMPOSSIBLE)
+def test_impossible_options_are_refused_before_any_work(tmp_path, monkeypatch, options, message):
+    monkeypatch.setattr(files, "build_predictor", lambda *_, **__: pytest.fail("the model was loaded"))
+    for name in ("there.jsonl", "begun.csv.partial", "x.json", "x.conll", "x.IOB.gz"):
+        (tmp_path / name).write_text("{}")
+    paths = {key: tmp_path / value for key, value in options.items() if isinstance(value, str)}
+    with pytest.raises((DataError, OutputError), match=message):
+        predict_stream("x", **{"texts": ["a"], **options, **paths})
 
 
 def test_jsonl_has_one_object_a_line(tmp_path):
@@ -194,13 +214,6 @@ class TestBlocks:
         assert [json.loads(line)["text"] for line in kept.splitlines()] == ["a", "bb"]
         assert capsys.readouterr().err == f"{output}.partial: 2 complete rows\n"
 
-    def test_an_interrupted_run_is_not_overwritten(self, tmp_path):
-        (tmp_path / "out.csv.partial").write_text("mine")
-        with pytest.raises(
-            OutputError, match=r"out\.csv\.partial holds the results of an interrupted run; move or delete it"
-        ):
-            predict_stream("x", ["a"], output_file=tmp_path / "out.csv")
-
     def test_a_fault_at_once_leaves_no_file(self, tmp_path):
         with pytest.raises(DataError, match=r"input 1: expected something else$"):
             list(predict_stream("x", ["broken"], output_file=tmp_path / "out.csv"))
@@ -231,13 +244,6 @@ class TestBlocks:
         monkeypatch.setattr(Predicted, "reads_neighbours", True)
         (tmp_path / "in.csv").write_text("review\na\nb\nc\n")
         assert [len(block.rows) for block in predict_stream("x", input_file=tmp_path / "in.csv")] == [3]
-
-
-@pytest.mark.parametrize("name", ["x.json", "x.conll", "x.IOB.gz"])
-def test_files_of_other_formats_are_no_lines(tmp_path, name):
-    (tmp_path / name).write_bytes(b"{}")
-    with pytest.raises(DataError, match=f"{name}: echo does not read this kind of file; give a table"):
-        predict_stream("checkpoint", input_file=tmp_path / name)
 
 
 # ---- text of strangers --------------------------------------------------------------------------------------------
@@ -271,12 +277,6 @@ def test_column_names_are_cells_and_numbers_stay():
     assert values == ["-0.5", "-1.0", "2", '["=a"]']
 
 
-@pytest.mark.parametrize("output", [None, "out.jsonl"])
-def test_only_csv_has_formulas(tmp_path, output):
-    with pytest.raises(DataError, match=r"--csv-safe is for --output FILE\.csv"):
-        predict_stream("x", ["a"], output_file=output and tmp_path / output, csv_safe=True)
-
-
 def test_lines_for_a_terminal_have_no_control_characters():
     texts = hostile_texts(60)
     lines = [line for block in predict_stream("x", texts) for line in block.lines]
@@ -285,14 +285,3 @@ def test_lines_for_a_terminal_have_no_control_characters():
         assert label == str(len(text))
         assert not re.search(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]", shown)
         assert re.sub(r"\\u([0-9a-f]{4})", lambda code: chr(int(code[1], 16)), shown) == text
-
-
-@pytest.mark.parametrize("name", ["out.tsv", "out.xlsx", "out.csv.gz", "out"])
-def test_an_output_of_an_unknown_form_is_refused(tmp_path, name):
-    with pytest.raises(OutputError, match=r"expected a name that ends in \.csv, \.jsonl"):
-        predict_stream("x", ["a"], output_file=tmp_path / name)
-
-
-def test_texts_and_a_file_are_refused_together(tmp_path):
-    with pytest.raises(DataError, match="not both"):
-        predict_stream("x", ["a"], input_file=tmp_path / "t.csv")
