@@ -127,8 +127,8 @@ SIDES = {"grouped": stock, "padded": stock, "bertkit": bertkit}
 
 def train_tokenizer(args: argparse.Namespace, recipe: str, folder: Path) -> None:
     """Trains the tokenizer of a recipe on the books."""
+    from bertkit.run.tokenizer import train_tokenizer_on
     from bertkit.tasks.registry import load_recipe
-    from bertkit.training.pretraining.tokenizer import train_tokenizer_on
 
     kind = load_recipe(recipe).data.tokenizer_type
     train_tokenizer_on(book_files(args.corpus), args.vocab_size, folder, tokenizer_type=kind)

@@ -32,14 +32,15 @@ from bertkit.files import is_temporary, readable_size
 from bertkit.placement.resolve import ProcessesNeeded
 from bertkit.progress import say
 from bertkit.recipe.load import Recipe
+from bertkit.run.directory import check_place, check_same_data
+from bertkit.run.finetune import finetuning_recipe, prepare_finetuning, with_absolute_paths
+from bertkit.run.pretrain import prepare_pretraining
 from bertkit.tasks.construction import task_of_recipe
 from bertkit.tasks.folds import load_splits
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import FineTuningData
-from bertkit.training.finetune import finetuning_recipe, prepare_finetuning, with_absolute_paths
-from bertkit.training.pretraining.pretrain import cache_folder, prepare_pretraining
+from bertkit.training.pretraining.initialization import cache_folder
 from bertkit.training.pretraining.recipe import pretraining_recipe
-from bertkit.training.run_directory import check_place, check_same_data
 
 # Code and place of the errors with which a run would end before its first step.
 ERRORS: dict[type[BertkitError], tuple[str, str]] = {
@@ -210,7 +211,6 @@ def _prepared(recipe: Recipe, place: Path, resume: bool, push_to_hub: str | None
                 splits=ready.splits,
                 features=ready.features,
                 truncation=ready.run.record.truncation,
-                has_teacher_outputs=ready.teaching is not None,
             )
 
         return _Prepared(ready.run.record.data, finetuning)

@@ -31,8 +31,6 @@ def seconds(subject: Subject) -> tuple[float | None, str]:
         return None, "no step was measured"
     if subject.num_processes > 1:
         return None, f"the run has {subject.num_processes} processes, and one was measured"
-    if subject.has_teacher_outputs:
-        return None, "the outputs of the teacher, which are computed before the training, were not measured"
     waiting = (trial.waiting or 0.0) if subject.placement.device == "cpu" else 0.0
     if waiting > _MOST_WAITING:
         return None, f"other work holds the processor for {100 * waiting:.0f} % of the time"

@@ -71,7 +71,6 @@ class Subject:
         sources, corpora: of pre-training.
         sample: the part of the corpus that they are; ``None`` if they are the whole.
         num_processes: number of processes of the run, which the check does not start.
-        has_teacher_outputs: the run computes the outputs of a teacher before its training.
         trial: measured steps; ``None`` if none was made.
         check_labels: True to look for wrong labels.
     """
@@ -96,7 +95,6 @@ class Subject:
     corpora: PretrainingCorpus = None  # type: ignore[assignment]
     sample: Sample | None = None
     num_processes: int = 1
-    has_teacher_outputs: bool = False
     trial: Trial = None  # type: ignore[assignment]
     _computed: dict[Callable[[Subject], Any], Any] = field(default_factory=dict, init=False, repr=False)
 

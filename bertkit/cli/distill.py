@@ -168,7 +168,7 @@ def distill(
         "overrides": run.overrides(),
     }
     if run.is_checked:
-        from bertkit.training.distillation.distill import distillation_recipe
+        from bertkit.run.distill import distillation_recipe
 
         print_report(run.report(distillation_recipe(teacher, run.model, layers, **given), model=None), run.json)
         return
@@ -181,7 +181,7 @@ def distill(
         push_to_hub=run.push_to_hub,
         **given,
     )
-    from bertkit.training.pretraining.pretrain import SHOWN
+    from bertkit.run.pretrain import SHOWN
 
     of_text = [(key, name) for key, name in SHOWN if key in done.metrics]
     print_results(done, of_text or runs.scores(done.metrics), run.json)

@@ -52,7 +52,7 @@ def glue(
         reports = {name: run.report(f"finetune/glue/{name}", run.output_dir / name) for name in names}
         print_report(merged(reports), run.json)
         return
-    from bertkit.training.glue_suite import glue_table
+    from bertkit.run.glue_suite import glue_table
 
     # Repeating the command continues where it stopped, so --resume has no effect.
     results = bertkit.finetune_glue(names, output_dir=run.output_dir, model=run.model, overrides=run.overrides())

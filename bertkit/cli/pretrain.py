@@ -64,6 +64,6 @@ def pretrain(
     """Pre-train BERT on text: masked words and next sentences."""
     if run.recipe is not None:
         runs.check_kind(run.recipe, "pretraining")
-    from bertkit.training.pretraining.pretrain import SHOWN
+    from bertkit.run.pretrain import SHOWN
 
     run.start(bertkit.pretrain, run.recipe, lambda metrics: SHOWN, corpus=[*(corpus or []), *(more or [])])

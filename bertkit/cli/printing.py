@@ -14,7 +14,7 @@ from bertkit.json_text import dumps
 from bertkit.progress import printable
 
 if TYPE_CHECKING:
-    from bertkit.training.run_directory import Run
+    from bertkit.run.directory import Run
 
 
 def print_text(text: object, end: str = "\n") -> None:

@@ -25,7 +25,7 @@ from bertkit.tasks.registry import TASKS
 if TYPE_CHECKING:
     from bertkit.checks.findings import Report
     from bertkit.recipe.load import Recipe
-    from bertkit.training import run_directory as training
+    from bertkit.run import directory as training
 
 
 @dataclass(frozen=True, kw_only=True)

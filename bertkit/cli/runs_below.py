@@ -20,7 +20,7 @@ from bertkit.progress import printable, wants_colours
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from bertkit.training.listing import ListedRun
+    from bertkit.run.listing import ListedRun
 
 _WIDEST = 10_000  # characters of a line in files and pipes
 _COLOURS = {"finished": "green", "running": "cyan", "interrupted": "yellow", "failed": "red"}

@@ -19,13 +19,13 @@ from bertkit.metrics.statistics import Test, adjusted
 from bertkit.progress import counted, say
 from bertkit.recipe.find import list_recipes
 from bertkit.recipe.load import Recipe
+from bertkit.run.directory import check_place, check_repeated_run, contents, is_finished, recorded
+from bertkit.run.glue_suite import FAMILY, glue_tasks
+from bertkit.run.pretrain import pretrain
 from bertkit.tasks.construction import task_of_recipe
 from bertkit.tasks.folds import load_splits
 from bertkit.tasks.registry import load_recipe
-from bertkit.training.glue_suite import FAMILY, glue_tasks
-from bertkit.training.pretraining.pretrain import pretrain
 from bertkit.training.pretraining.recipe import checked_recipe, pretraining_recipe
-from bertkit.training.run_directory import check_place, check_repeated_run, contents, is_finished, recorded
 
 VARIANTS = ("full", "no-nsp", "ltr-no-nsp")
 """Recipes in ``pretrain/ablations/``; the others are compared with the first."""

@@ -15,15 +15,15 @@ from bertkit.errors import BertkitError, shortened
 from bertkit.files import write_json
 from bertkit.grids.definition import RUNS, Cell, Definition
 from bertkit.inference.predictor import load_task
+from bertkit.locks import FolderInUseError
 from bertkit.progress import is_score
+from bertkit.run.directory import is_finished, recorded
+from bertkit.run.finetune import finetune
+from bertkit.run.listing import RECORDS as RECORDS
+from bertkit.run.scope import run_scope
+from bertkit.run.tracking.tracking import run_group
 from bertkit.tasks.base import Task
 from bertkit.tasks.splits import is_scored
-from bertkit.training.finetune import finetune
-from bertkit.training.listing import RECORDS as RECORDS
-from bertkit.training.recovery.run_lock import FolderInUseError
-from bertkit.training.recovery.run_scope import run_scope
-from bertkit.training.run_directory import is_finished, recorded
-from bertkit.training.tracking.tracking import run_group
 
 Record = Mapping[str, Any]
 """Result of a cell: ``score``, ``metrics``, ``collapsed``, and ``test_score`` if the task has a labelled test set; or

@@ -17,11 +17,11 @@ from bertkit.files import write_json
 from bertkit.grids.values import Given, Range, grid_of, label, search_of
 from bertkit.json_text import dumps
 from bertkit.recipe.load import Recipe
+from bertkit.run.finetune import with_absolute_paths
+from bertkit.run.listing import GRID_FILE as GRID_FILE
+from bertkit.run.tracking.names import KEYS as TRACKING_KEYS
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import FineTuningData
-from bertkit.training.finetune import with_absolute_paths
-from bertkit.training.listing import GRID_FILE as GRID_FILE
-from bertkit.training.tracking.names import KEYS as TRACKING_KEYS
 
 RUNS = "runs"
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.,=+-]+")

@@ -14,9 +14,9 @@ from bertkit.grids.results import best_cells, collect, limits
 from bertkit.inference.ensemble import ENSEMBLE_FILE
 from bertkit.inference.outcomes import outcome_of
 from bertkit.progress import say
+from bertkit.run.directory import check_output_dir, contents
 from bertkit.sharing.markdown import code, escape
 from bertkit.tasks.construction import task_of_recipe
-from bertkit.training.run_directory import check_output_dir, contents
 
 _MEMBERS = "members"
 # Files of a member that are also those of the ensemble.

@@ -16,9 +16,9 @@ from bertkit.grids.results import BEST, GridResults
 from bertkit.grids.table import aligned, notes
 from bertkit.grids.values import Given, label
 from bertkit.grids.workers import grid_lock
+from bertkit.run.directory import contents
+from bertkit.run.glue_suite import FAMILY, RESULTS, SUBMISSION, glue_tasks, submission_files, write_submission
 from bertkit.tasks.registry import load_recipe
-from bertkit.training.glue_suite import FAMILY, RESULTS, SUBMISSION, glue_tasks, submission_files, write_submission
-from bertkit.training.run_directory import contents
 
 
 @dataclass(frozen=True)

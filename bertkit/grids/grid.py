@@ -19,17 +19,17 @@ from bertkit.grids.values import Given, Range
 from bertkit.grids.worker import ENCODED
 from bertkit.grids.workers import grid_lock, source_of, work, work_on_gpus
 from bertkit.json_text import dumps
+from bertkit.locks import FolderInUseError, RunLock
 from bertkit.placement.resolve import visible_gpus
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.tuning import config_changes
+from bertkit.run.directory import check_place, contents
+from bertkit.run.in_progress import RunInProgress
 from bertkit.tasks.base import Task
 from bertkit.tasks.construction import task_of_recipe
 from bertkit.tasks.folds import load_splits
 from bertkit.tasks.shared_encoding import sharing_encodings
 from bertkit.training.checkpoint_selection import best_checkpoint_arguments
-from bertkit.training.recovery.run_lock import FolderInUseError, RunLock
-from bertkit.training.run import RunInProgress
-from bertkit.training.run_directory import check_place, contents
 
 
 @dataclass(frozen=True)

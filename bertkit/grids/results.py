@@ -24,10 +24,10 @@ from bertkit.metrics import score_limits
 from bertkit.metrics.intervals import mean_interval
 from bertkit.metrics.statistics import expected_best
 from bertkit.progress import counted
+from bertkit.run.directory import contents
+from bertkit.run.listing import GRID_RESULTS
 from bertkit.tasks.base import Task
 from bertkit.tasks.folds import fold_of_each
-from bertkit.training.listing import GRID_RESULTS
-from bertkit.training.run_directory import contents
 
 COLLAPSED = "a run that predicts the same for all examples"
 RESULTS, TABLE, BEST, OUT_OF_FOLD = GRID_RESULTS, "grid_results.csv", "best", "out_of_fold.jsonl"

@@ -15,9 +15,9 @@ from bertkit.grids.cells import RECORDS, record_of, run_cell
 from bertkit.grids.definition import RUNS, Cell, Definition, Setting
 from bertkit.grids.search import Search
 from bertkit.grids.values import label
+from bertkit.locks import FolderInUseError, RunLock
 from bertkit.placement.launched import LAUNCHER, module_command
 from bertkit.progress import duration, say
-from bertkit.training.recovery.run_lock import FolderInUseError, RunLock
 
 _POLL = 1.0  # seconds between two looks at the cells of other workers
 _FOR_THE_LOCK = 60.0  # seconds; workers hold the lock of a grid for less than one

@@ -165,7 +165,13 @@ def sequence_classification_loss(
     Raises:
         ValueError: The problem type is not set and cannot be derived from the labels.
     """
-    kind = problem_type(config, labels)
+    return loss_of_problem(problem_type(config, labels), logits, labels, num_items_in_batch)
+
+
+def loss_of_problem(
+    kind: str, logits: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None = None
+) -> Tensor:
+    """Computes the loss of one of the types of `problem_type`; otherwise as `sequence_classification_loss`."""
     if kind == "single_label_classification":
         return mean_cross_entropy(logits, labels, num_items_in_batch)
     logits = at_least_float32(logits)

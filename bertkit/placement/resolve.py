@@ -49,9 +49,11 @@ class Placement:
         return self.device == "xla" if self.settings.fixed_shapes is None else self.settings.fixed_shapes
 
     @property
-    def autocast_on_xla(self) -> bool:
-        """Returns whether bertkit autocasts to bf16 on XLA instead of accelerate: see `training_arguments`."""
-        return self.device == "xla" and self.mixed_precision == "bf16"
+    def autocast_dtype(self) -> torch.dtype | None:
+        """Returns the dtype in which a run computes outputs; None for float32. Weights are always float32."""
+        import torch
+
+        return {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.mixed_precision)
 
     @property
     def preprocessing_num_workers(self) -> int:
@@ -60,8 +62,8 @@ class Placement:
     def training_arguments(self) -> dict[str, Any]:
         """Returns this placement as arguments of ``transformers.TrainingArguments``.
 
-        On XLA ``bf16`` is False: accelerate would store weights and optimizer state in bf16 there, by XLA_USE_BF16;
-        `bertkit.training.placements.xla` autocasts instead, as on other devices.
+        The Trainer autocasts itself, to `autocast_dtype`. accelerate's bf16 copies all outputs to float32, casts the
+        weights with FSDP, and stores them in bf16 on XLA; its fp16 is needed for the scaler of the gradients.
 
         Raises:
             PlacementError: the CPU is requested, but accelerate would use XLA.
@@ -75,7 +77,6 @@ class Placement:
             "per_device_train_batch_size": self.per_device_train_batch_size,
             "per_device_eval_batch_size": self.settings.per_device_eval_batch_size,
             "gradient_accumulation_steps": self.gradient_accumulation_steps,
-            "bf16": self.mixed_precision == "bf16" and self.device != "xla",
             "fp16": self.mixed_precision == "fp16",
             "use_cpu": self.device == "cpu",
             "dataloader_num_workers": self.settings.dataloader_num_workers,

@@ -86,3 +86,9 @@ def distillation_settings(train: Mapping[str, Any]) -> DistillationSettings | No
     """Returns the settings in the ``train`` block of a checked recipe; ``None`` if it has no teacher."""
     given = train.get(DISTILL)
     return None if given is None else DistillationSettings(**given)
+
+
+def has_teacher(train: Mapping[str, Any]) -> bool:
+    """Returns whether a ``train`` block has a teacher with a weight; without one, a run is one without distillation."""
+    settings = distillation_settings(train)
+    return settings is not None and settings.weight > 0

@@ -16,6 +16,7 @@ from bertkit.checkpoint.revision import at_revision
 from bertkit.errors import DataError, RecipeError, listed, noted
 from bertkit.inference.files import load_configured_task
 from bertkit.inference.predicted import predicted
+from bertkit.locks import RunLock
 from bertkit.placement.ray_cluster import import_ray
 from bertkit.placement.resolve import Precision, visible_gpus
 from bertkit.progress import Bar, counted, say
@@ -27,7 +28,6 @@ from bertkit.scaling.pool import Done, Worker, compute_shards
 from bertkit.scaling.processes import ProcessWorker
 from bertkit.scaling.ray_actors import ray_workers
 from bertkit.scaling.tables import Form
-from bertkit.training.recovery.run_lock import RunLock
 
 Engine = Literal["local", "ray"]
 OnError = Literal["stop", "skip"]

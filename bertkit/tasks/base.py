@@ -19,7 +19,6 @@ from bertkit.progress import without_library_bars
 from bertkit.tasks.arrays import Outputs, labelled_items, labels_of, padded
 from bertkit.tasks.per_example import PerExample
 from bertkit.tasks.splits import Columns, FineTuningData, Split, Truncation, is_labelled
-from bertkit.tasks.taught import Taught
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 _ROWS_IN_MEMORY = 200_000  # rows of an encoded split; of 128 tokens they take about 150 MB
 
 
-class Task(PerExample, Taught, ABC):
+class Task(PerExample, ABC):
     """Abstract base class of fine-tuning tasks.
 
     Loading and predicting do not change a task: `load` returns a task with the values learnt from its data.
@@ -55,6 +54,7 @@ class Task(PerExample, Taught, ABC):
         splits: the names of all supported splits.
         main_metric: the key of `score` by which checkpoints are compared; larger is better.
         assumptions: what was inferred for a checkpoint that does not record its task, in a few words each.
+        labels_are_optional: whether the training set may lack labels, see `with_optional_labels`.
     """
 
     kind: ClassVar[str]
@@ -68,6 +68,7 @@ class Task(PerExample, Taught, ABC):
     splits: Sequence[str] = ("train", "validation", "test")
     main_metric: str
     assumptions: Sequence[str] = ()
+    labels_are_optional: bool = False
 
     def __init__(self, task: Any, data: FineTuningData):
         self.task = task
@@ -78,6 +79,19 @@ class Task(PerExample, Taught, ABC):
         changed = copy.copy(self)
         changed.task = dataclasses.replace(self.task, **changes)
         return changed
+
+    def with_optional_labels(self) -> Self:
+        """Returns a copy of the task whose training set may lack labels, which are learnt from a teacher then.
+
+        Such a task has learnt its labels and columns from other data: it is that of a checkpoint.
+        """
+        changed = copy.copy(self)
+        changed.labels_are_optional = True
+        return changed
+
+    def needs_labels(self, split: str) -> bool:
+        """Returns whether the split of this name must have labels."""
+        return is_labelled(split) and not (split == "train" and self.labels_are_optional)
 
     @property
     def name(self) -> str:
@@ -158,25 +172,30 @@ class Task(PerExample, Taught, ABC):
     def prepare(self, model: PreTrainedModel | nn.Module) -> None:
         """Adapts a loaded model to the additional inputs that `collate` returns."""
 
-    def labelled_items(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """Counts the labelled items of a batch of `collate`, () int64: the denominator of a mean loss."""
+    def count(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """Counts the labelled items of a batch of `collate`, 0-d: the denominator of the mean of `loss`."""
         return labelled_items(batch)
 
-    def stock_loss(
-        self, outputs: Mapping[str, Tensor], labels: Mapping[str, Tensor], num_items_in_batch: Tensor | int | None
-    ) -> Tensor | None:
-        """Computes the loss of a transformers head with the loss function of the corresponding bertkit head.
+    def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], count: Tensor) -> Tensor:
+        """Computes the loss of a batch, 0-d, in training and evaluation: a sum over its items, divided by ``count``.
+
+        By default that of ``logits`` and ``labels``: cross-entropy for class ids; for floats the squared error of one
+        number, the binary cross-entropy of several, or what the ``problem_type`` of `config` selects.
 
         Args:
-            outputs: model outputs computed without labels.
-            labels: the tensors of `label_columns` by name.
-            num_items_in_batch: labelled items in the global batch; ``None`` counts those of this batch.
-
-        Returns:
-            The loss, 0-d; ``None`` for the default loss of ``labels``: cross-entropy, or the loss that the
-            configuration's ``problem_type`` selects.
+            outputs: outputs of the model, which does not get the labels.
+            batch: a batch of `collate`.
+            count: labelled items in the global batch, the sum of `count` over it.
         """
-        return None
+        from bertkit.model.loss_bert import loss_of_problem
+
+        logits, labels = outputs["logits"], batch["labels"]
+        kind = "single_label_classification"
+        if labels.is_floating_point():
+            is_number = logits.shape[-1] == 1
+            inferred = "regression" if is_number else "multi_label_classification"
+            kind = self.config().get("problem_type") or inferred
+        return loss_of_problem(kind, logits, labels, count)
 
     @property
     def weighted_labels(self) -> Sequence[str]:

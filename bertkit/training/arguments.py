@@ -51,9 +51,8 @@ def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, *
         arguments = TrainingArguments(**{**values, **others})
     except Exception as error:  # transformers and the libraries below it check values in many ways
         raise RecipeError(f"{_place(recipe, _rejected(values, others))}: {_reason(error)}") from error
-    # The rest has no argument of its own. The precision would be a launcher's; and on XLA accelerate's is not wanted,
-    # see `Placement.training_arguments`.
-    arguments.mixed_precision = "no" if placement.autocast_on_xla else placement.mixed_precision
+    # The rest has no argument of its own. The precision would be a launcher's.
+    arguments.mixed_precision = "fp16" if arguments.fp16 else "no"
     if placement.strategy == "fsdp":
         from torch.distributed.fsdp import MixedPrecisionPolicy
 

@@ -1,18 +1,19 @@
 """Base Trainer of pre-training and fine-tuning.
 
-It extends transformers' Trainer with losses that are means over the *global* batch, independent of accumulation and
-processes, and with progress on stderr. Additions for single placements, such as FSDP, are in
+It extends transformers' Trainer with one loss for all models, a mean over the *global* batch, independent of
+accumulation and processes, and with progress on stderr. Additions for single placements, such as FSDP, are in
 `bertkit.training.placements`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from accelerate.data_loader import SeedableRandomSampler
@@ -29,11 +30,7 @@ from transformers import (
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, EvalLoopOutput, EvalPrediction, rotate_checkpoints
 
 from bertkit.errors import TrainingError
-from bertkit.model.labels_bert import IGNORE_INDEX
-from bertkit.model.loss_bert import mean_cross_entropy, sequence_classification_loss
-from bertkit.model.modeling_bert import BertPreTrainedModel
 from bertkit.placement.collective import failing_together
-from bertkit.tasks.arrays import labelled_items
 from bertkit.training.batches import GlobalBatches, LengthGroups, num_tokens, part_of_batch, unlabelled
 from bertkit.training.bookkeeping import Bookkeeping
 from bertkit.training.checkpoint_selection import is_better_of_equals
@@ -44,34 +41,48 @@ from bertkit.training.recovery.checkpoints import checkpoints_after, find_fault,
 _LOSSES = "sum_of_losses"  # key in the state of a checkpoint: the sum over all steps of the run
 
 
-class BertkitTrainer(Trainer):
-    """Trainer whose losses are means over the global batch.
+class Objective(Protocol):
+    """What a model is trained for: a `bertkit.tasks.base.Task`, the objective of pre-training, or a wrapper of them."""
 
-    transformers counts the items of ``labels`` over all micro-batches and processes and passes the number to the model
-    as ``num_items_in_batch``. This class also counts the sentence pairs of pre-training, whose loss is a mean over
-    other items, and the items of tasks with other label names. BERT's heads divide by these numbers
-    (``accepts_loss_kwargs``). Heads of other families accept them but divide by the items of their own batch, so their
-    losses are computed here from the logits, with the functions of ``bertkit.model.loss_bert``. The evaluation loss is
+    @property
+    def label_columns(self) -> Sequence[str]:
+        """Names of the tensors of a batch that the loss reads and the model does not."""
+
+    def count(self, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Returns the numbers of items over whose sums over the global batch the loss is a mean, 0-d or 1-d."""
+
+    def loss(
+        self, outputs: Mapping[str, torch.Tensor], batch: Mapping[str, torch.Tensor], count: torch.Tensor
+    ) -> torch.Tensor:
+        """Computes the loss of a batch, 0-d: sums over its items, divided by ``count``."""
+
+
+class BertkitTrainer(Trainer):
+    """Trainer whose loss is the objective's, a mean over the global batch.
+
+    Labels stay out of the model, which computes outputs alone, so that every family of models has the same loss, in
+    training and in evaluation. Items are counted over all micro-batches and processes of a step. The evaluation loss is
     a mean over all items of the data set, not a mean of batch means.
 
     Args:
         what: short name of the run for log lines.
-        label_columns, count_items, stock_loss: `Task.label_columns`, `Task.labelled_items` and `Task.stock_loss` of the
-            task. Without ``stock_loss``, heads of other families use the default loss of ``labels``.
-        replaces_loss: BERT's heads use ``stock_loss`` too.
+        objective: the objective of the training.
+        evaluation: that of the evaluation, whose ``count`` is 0-d; None for the same one.
+        precision: dtype of autocast, for training and its evaluations; None for float32.
         model, args, compute_metrics, kwargs: as for transformers' Trainer.
 
     Attributes:
         batches: the batch sampler of this process.
         evaluated: the data set of the last evaluation; outputs are in its order, see
             `bertkit.training.evaluation`.
-        teacher_bytes: size of the weights of a teacher that stays on the device during the training.
+        teacher_bytes: size of the weights of a teacher of the objective, which is on the device too.
         in_mixed_precision: the model was trained in a precision other than float32; TF32, which ``torch_compile`` turns
             on, is one.
     """
 
     batches: GlobalBatches
     teacher_bytes = 0
+    loss_is_scaled_for_ga = True  # by `count`
     scores_the_loss = False  # whether ``compute_metrics`` returns the evaluation loss
 
     def __init__(
@@ -80,22 +91,20 @@ class BertkitTrainer(Trainer):
         what: str,
         model: PreTrainedModel,
         args: TrainingArguments,
+        objective: Objective,
+        evaluation: Objective | None = None,
+        precision: torch.dtype | None = None,
         callbacks: list[TrainerCallback] | None = None,
         compute_metrics: Callable[[EvalPrediction], dict[str, float]] | None = None,
-        label_columns: Sequence[str] = ("labels",),
-        count_items: Callable[[Mapping[str, torch.Tensor]], torch.Tensor] = labelled_items,
-        stock_loss: Callable[..., torch.Tensor | None] | None = None,
-        replaces_loss: bool = False,
         **kwargs: Any,
     ):
-        self._label_columns, self._count_items, self._loss_of_task = label_columns, count_items, stock_loss
+        self.objective, self._of_evaluation, self._precision = objective, evaluation or objective, precision
         self._scores = compute_metrics
-        self._num_pairs_in_batch: torch.Tensor | None = None
         self._new_tokens: torch.Tensor | None = None
         self._evaluation: EvaluationLoss | None = None
         self.evaluated: Any = None
         self._outputs: Any = None
-        self.in_mixed_precision = bool(args.bf16 or args.fp16 or args.tf32 or args.torch_compile)
+        self.in_mixed_precision = bool(precision or args.tf32 or args.torch_compile)
         self._losses_before = 0.0  # sum of the losses of the steps before the resumption
         self._norm: torch.Tensor | float | None = None  # of the gradients of the last step
         self._learning_rate = 0.0  # of the last step
@@ -105,9 +114,7 @@ class BertkitTrainer(Trainer):
         super().__init__(model=model, args=args, callbacks=with_progress, compute_metrics=in_order, **kwargs)
         self.remove_callback(PrinterCallback)
         self.remove_callback(ProgressCallback)
-        if replaces_loss or not isinstance(model, BertPreTrainedModel):
-            self.compute_loss_func = self._stock_loss
-            self.model_accepts_loss_kwargs = False
+        self.model_accepts_loss_kwargs = False  # transformers would count items of its own
 
     def _init_training_state(self, max_steps: int, *args: Any) -> tuple[int, int]:
         """Restores the state of a checkpoint; returns the epoch to start with and the batches of it to skip."""
@@ -120,6 +127,26 @@ class BertkitTrainer(Trainer):
         # transformers would train one more step, or the rest of the epoch.
         is_trained = self.state.global_step >= max_steps or has_stopped
         return (num_train_epochs, 0) if is_trained else place
+
+    def _prepare_for_training(self, *args: Any) -> Any:
+        # accelerate would wrap the model in its autocast, and copy all outputs, such as logits, to float32.
+        native_amp, self.accelerator.native_amp = self.accelerator.native_amp, False
+        try:
+            return super()._prepare_for_training(*args)
+        finally:
+            self.accelerator.native_amp = native_amp
+
+    def autocast_smart_context_manager(
+        self, cache_enabled: bool | None = True
+    ) -> contextlib.AbstractContextManager[Any]:
+        """Returns the context in which outputs and losses are computed: the one place of mixed precision."""
+        if self._precision is None:
+            return contextlib.nullcontext()
+        return torch.autocast(self.args.device.type, self._precision, cache_enabled=cache_enabled)
+
+    def leave_mixed_precision(self) -> None:
+        """Switches to float32, the precision of a loaded checkpoint, so that scores are reproducible from it."""
+        self._precision = None
 
     def _get_grad_norm(self, model: torch.nn.Module, grad_norm: Any = None) -> Any:
         self._norm, self._learning_rate = super()._get_grad_norm(model, grad_norm), self._get_learning_rate()
@@ -240,16 +267,12 @@ class BertkitTrainer(Trainer):
         steps_per_epoch = -(-len(self.batches) // accumulation)
         first = self.state.global_step % steps_per_epoch * accumulation
         batch_samples = [
-            unlabelled(batch, self._label_columns) if self.batches.is_filler(first + number) else batch
+            unlabelled(batch, self.objective.label_columns) if self.batches.is_filler(first + number) else batch
             for number, batch in enumerate(islice(epoch_iterator, num_batches))
         ]
         if not batch_samples:
             return [], None
-        self._num_pairs_in_batch = None
-        if "next_sentence_label" in batch_samples[0]:
-            counts = [batch["next_sentence_label"].ne(IGNORE_INDEX).sum() for batch in batch_samples]
-            self._num_pairs_in_batch = self._in_global_batch(counts, device)
-        return batch_samples, self._in_global_batch(list(map(self._count_items, batch_samples)), device)
+        return batch_samples, self._in_global_batch(list(map(self.objective.count, batch_samples)), device)
 
     def _in_global_batch(self, counts: list[torch.Tensor], device: torch.device) -> torch.Tensor:
         """Returns the sum over micro-batches and processes, in the shape of each count: 0-d, or several counts."""
@@ -280,44 +303,32 @@ class BertkitTrainer(Trainer):
         model: torch.nn.Module,
         inputs: dict[str, Any],
         return_outputs: bool = False,
-        num_items_in_batch: torch.Tensor | int | None = None,
+        num_items_in_batch: torch.Tensor | None = None,
     ) -> Any:
+        outputs = model(**self._of_model(inputs))
         if self._evaluation is not None:
-            # transformers multiplies the loss by the number of processes, so the result is the sum over the batch.
-            num_items_in_batch = self.args.world_size
-        if num_items_in_batch is not None and self._num_pairs_in_batch is not None:
-            inputs = {**inputs, "num_pairs_in_batch": self._num_pairs_in_batch}
-        if self.compute_loss_func is not None:
-            # transformers passes only the input named labels to a loss function.
-            labels = {name: inputs[name] for name in self._label_columns if name in inputs}
-            inputs = {name: values for name, values in inputs.items() if name not in labels}
-            inputs |= {"labels": labels} if labels else {}
-        return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+            # The sum over the batch; `EvaluationLoss` divides the sum of all batches.
+            loss = self._of_evaluation.loss(outputs, inputs, torch.ones((), device=self.args.device))
+        else:
+            assert num_items_in_batch is not None
+            # DDP averages the gradients of the processes, whose losses are parts of one mean.
+            loss = self.loss(outputs, inputs, num_items_in_batch) * self.args.world_size
+        return (loss, outputs) if return_outputs else loss
 
-    def _stock_loss(
-        self, outputs: Any, labels: dict[str, torch.Tensor], num_items_in_batch: torch.Tensor | int | None = None
-    ) -> torch.Tensor:
-        """Computes the loss from the outputs of a head, 0-d: ``stock_loss``, or that of the corresponding bertkit head.
+    def _of_model(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns a batch without what only the loss reads."""
+        return {name: values for name, values in inputs.items() if name not in self.objective.label_columns}
 
-        Args:
-            outputs: model outputs computed without labels.
-            labels: label tensors by column name.
-            num_items_in_batch: labelled items in the global batch; None counts those of this batch.
-        """
-        loss = None if self._loss_of_task is None else self._loss_of_task(outputs, labels, num_items_in_batch)
-        if loss is not None:
-            return loss
-        (only,) = labels.values()
-        if self.label_smoother is not None:
-            return self.label_smoother(outputs, only, num_items_in_batch=num_items_in_batch)
-        if self.model.loss_type == "ForSequenceClassification":
-            return sequence_classification_loss(self.model.config, outputs["logits"], only, num_items_in_batch)
-        return mean_cross_entropy(outputs["logits"], only, num_items_in_batch)
+    def loss(self, outputs: Any, batch: Mapping[str, torch.Tensor], count: torch.Tensor) -> torch.Tensor:
+        """Computes this process's part of the loss of a training step, 0-d."""
+        return self.objective.loss(outputs, batch, count)
 
     def prediction_step(
         self, model: torch.nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor | None, Any, Any]:
-        loss, logits, labels = super().prediction_step(model, inputs, *args, **kwargs)
+        is_labelled = any(name in inputs for name in self.label_names)
+        given = inputs if is_labelled else self._of_model(inputs)
+        loss, logits, labels = super().prediction_step(model, given, *args, **kwargs)
         if loss is not None and self._evaluation is not None and not self.scores_the_loss:
             own, is_filled_up = self._evaluation.next_batch()
             if is_filled_up:  # all processes do this together, since parameters may be sharded
@@ -325,7 +336,7 @@ class BertkitTrainer(Trainer):
                 with torch.no_grad():
                     loss = self.compute_loss(model, dict(inputs))
             counts = own > 0
-            self._evaluation.add(loss * counts, self._count_items(inputs) * counts)
+            self._evaluation.add(loss * counts, self._of_evaluation.count(inputs) * counts)
         return loss, logits, labels
 
     def evaluation_loop(
@@ -378,12 +389,6 @@ class BertkitTrainer(Trainer):
     def save_weights(self, folder: Path) -> None:
         """Saves configuration and weights; every process takes part."""
         self.model.save_pretrained(folder, is_main_process=self.args.should_save)
-
-    def leave_mixed_precision(self) -> None:
-        """Switches to float32, the precision of a loaded checkpoint, so that scores are reproducible from it."""
-        # accelerate wraps the forward of this instance in autocast; the class still has the original one.
-        for name in ("forward", "_original_forward"):
-            self.model.__dict__.pop(name, None)
 
     def tokens_per_second(self, metrics: dict[str, float]) -> float:
         """Computes the tokens per second over all processes, without padding, since the start or the resumption.

@@ -76,10 +76,9 @@ def test_what_is_not_known_is_not_shown(subject, changes, reason):
     assert unknown.startswith(reason)
 
 
-@pytest.mark.parametrize("name", ["num_processes", "has_teacher_outputs"])
-def test_what_was_not_measured_is_not_shown(subject, name):
+def test_other_processes_are_not_measured(subject):
     subject.trial = STEADY
-    setattr(subject, name, 2)
+    subject.num_processes = 2
     assert seconds(subject)[0] is None
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bertkit.cli.printing import print_results
-from bertkit.training.run_directory import Run
+from bertkit.run.directory import Run
 
 
 @pytest.mark.parametrize("collapse", ["all predictions are 'good'", None])

@@ -21,8 +21,8 @@ from bertkit.errors import BertkitError, OutputError, RecipeError, TrainingError
 from bertkit.grids import cells, workers
 from bertkit.grids.definition import define
 from bertkit.grids.table import grid_table
+from bertkit.locks import FolderInUseError, RunLock
 from bertkit.metrics.intervals import mean_interval
-from bertkit.training.recovery.run_lock import FolderInUseError, RunLock
 
 RATES = {"train.learning_rate": [1e-3, 2e-3]}
 

@@ -12,7 +12,7 @@ from bertkit.grids import cells
 @pytest.fixture
 def begun(monkeypatch):
     """Records the names and groups of the records, in place of a tracker."""
-    from bertkit.training.tracking import names, trackers
+    from bertkit.run.tracking import names, trackers
 
     found = []
 

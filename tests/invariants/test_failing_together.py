@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from bertkit.run.in_progress import RunInProgress
 from bertkit.tasks.registry import load_recipe
-from bertkit.training.run import RunInProgress
 
 SETTINGS = {
     "model.num_hidden_layers": 1,

@@ -6,6 +6,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from bertkit.errors import PlacementError
 from bertkit.placement.resolve import (
@@ -71,8 +72,9 @@ def test_bf16_is_chosen_where_the_cpu_has_instructions_for_it(tmp_path, flags, f
 
 
 def test_the_arguments_say_what_was_decided():
-    arguments = place(PlacementSettings(device="cpu", mixed_precision="bf16"), 8).training_arguments()
-    assert arguments["bf16"]
+    placement = place(PlacementSettings(device="cpu", mixed_precision="bf16"), 8)
+    arguments = placement.training_arguments()
+    assert placement.autocast_dtype == torch.bfloat16
     assert not arguments["fp16"]
     assert arguments["use_cpu"]
     assert arguments["per_device_train_batch_size"] * arguments["gradient_accumulation_steps"] == 8
@@ -197,12 +199,12 @@ def test_xla_is_found_and_bf16_chosen_on_a_tpu(on_xla, device_type, precision):
     assert not place(PlacementSettings(fixed_shapes=False), 32).fixed_shapes
 
 
-def test_bf16_on_xla_is_not_left_to_accelerate_which_would_store_weights_in_it(on_xla):
+def test_bf16_is_not_left_to_accelerate(on_xla):
     on_xla("TPU")
     placement = place(PlacementSettings(), 32)
-    assert placement.autocast_on_xla
-    assert not placement.training_arguments()["bf16"]
-    assert not place(PlacementSettings(mixed_precision="no"), 32).autocast_on_xla
+    assert placement.autocast_dtype == torch.bfloat16
+    assert "bf16" not in placement.training_arguments()
+    assert place(PlacementSettings(mixed_precision="no"), 32).autocast_dtype is None
 
 
 def test_the_cpu_is_refused_where_accelerate_would_take_xla(on_xla):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bertkit import finetune
-from bertkit.training.run_directory import Run
+from bertkit.run.directory import Run
 
 HOSTILE = "<script>alert(1)</script>"
 QUICK = {

@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 from transformers import TrainingArguments
 
+from bertkit.model.loss_bert import loss_of_problem
+from bertkit.tasks.arrays import labelled_items
+
 TINY = {
     "model.num_hidden_layers": 1,
     "model.hidden_size": 32,
@@ -52,6 +55,21 @@ def assert_same_runs(one: Any, other: Any) -> None:
     times = ("runtime", "per_second", "timing", "flos")
     results = [{key: value for key, value in run.metrics.items() if not key.endswith(times)} for run in (one, other)]
     assert results[0] == pytest.approx(results[1], rel=1e-5)
+
+
+class Labels:
+    """Objective of ``logits`` against ``labels``: class ids, or floats of a problem type."""
+
+    label_columns = ("labels",)
+
+    def __init__(self, problem: str = "single_label_classification"):
+        self.problem = problem
+
+    def count(self, batch: Any) -> Any:
+        return labelled_items(batch)
+
+    def loss(self, outputs: Any, batch: Any, count: Any) -> Any:
+        return loss_of_problem(self.problem, outputs["logits"], batch["labels"], count)
 
 
 def arguments_for(folder: Path, **values: Any) -> TrainingArguments:

@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import load_file
 
 from bertkit.errors import TrainingError
-from bertkit.training.finetune import finetune
-from bertkit.training.pretraining.pretrain import pretrain
+from bertkit.run.finetune import finetune
+from bertkit.run.pretrain import pretrain
 from bertkit.training.recovery.checkpoints import find_fault
 from bertkit.training.trainer import BertkitTrainer
 from tests.training.conftest import SMALL, TINY

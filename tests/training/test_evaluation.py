@@ -12,6 +12,7 @@ from bertkit.model.configuration_bert import BertConfig
 from bertkit.model.modeling_bert import BertForTokenClassification
 from bertkit.training.evaluation import evaluation_order, evaluation_sampler, in_dataset_order
 from bertkit.training.trainer import BertkitTrainer
+from tests.training.conftest import Labels
 
 LENGTHS = [3, 9, 4, 9, 1, 7, 2]
 
@@ -71,6 +72,7 @@ def test_predictions_scores_and_loss_are_those_of_any_order(tmp_path):
     trainer = BertkitTrainer(
         what="test",
         model=model,
+        objective=Labels(),
         args=TrainingArguments(
             str(tmp_path), per_device_eval_batch_size=2, report_to="none", use_cpu=True, remove_unused_columns=False
         ),

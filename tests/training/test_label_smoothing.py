@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from bertkit.errors import RecipeError
-from bertkit.training.finetune import finetune
-from bertkit.training.pretraining.pretrain import pretrain
+from bertkit.run.finetune import finetune
+from bertkit.run.pretrain import pretrain
 from tests.training.conftest import SMALL, TINY
 
 TEXTS = [f"the {noun} is {word}" for noun in ("film", "plot") for word in ("good", "bad", "awful", "lovely")]

@@ -44,6 +44,7 @@ PRIVATE: dict[type, dict[str, tuple[str, ...]]] = {
             "learning_rate",
         ),
         "_determine_best_metric": ("metrics", "trial"),
+        "_prepare_for_training": ("max_steps", "train_dataloader", "resume_from_checkpoint"),
     },
     PretrainingTrainer: {},
     MemorySavingTrainer: {},
@@ -60,7 +61,15 @@ PRIVATE: dict[type, dict[str, tuple[str, ...]]] = {
 }
 # Public ones, which transformers documents as hooks: what the Trainer of a run on one device overrides.
 OF_ONE_DEVICE = {
-    BertkitTrainer: {"get_batch_samples", "compute_loss", "prediction_step", "evaluation_loop", "log"},
+    BertkitTrainer: {
+        "get_batch_samples",
+        "compute_loss",
+        "loss_is_scaled_for_ga",
+        "autocast_smart_context_manager",
+        "prediction_step",
+        "evaluation_loop",
+        "log",
+    },
     MemorySavingTrainer: {"get_batch_samples", "compute_loss", "training_step"},
 }
 
@@ -108,11 +117,7 @@ def test_on_one_device_losses_and_batches_are_overridden_and_nothing_else(kind):
 )
 @pytest.mark.parametrize("core", [BertkitTrainer, PretrainingTrainer])
 def test_a_placement_brings_its_parts_and_no_others(core, device, strategy, fixed_shapes, parts):
-    placement: Any = SimpleNamespace(
-        device=device, strategy=strategy, fixed_shapes=fixed_shapes, autocast_on_xla=device == "xla"
-    )
+    placement: Any = SimpleNamespace(device=device, strategy=strategy, fixed_shapes=fixed_shapes)
     made = trainer_class(core, placement)
     expected = [*parts, *dict.fromkeys((core, BertkitTrainer)), Trainer]
     assert list(made.__mro__[1 : 1 + len(expected)]) == expected
-    if device == "xla":
-        assert made.autocast

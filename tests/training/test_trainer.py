@@ -17,8 +17,9 @@ from bertkit.tasks.classification.pooling import pool_windows
 from bertkit.tasks.question_answering.task import QuestionAnsweringTask
 from bertkit.training.batches import LengthGroups
 from bertkit.training.trainer import BertkitTrainer
+from bertkit.training.weighted_task import WeightedTask
 
-from .conftest import arguments_for
+from .conftest import Labels, arguments_for
 
 pytestmark = pytest.mark.numeric
 
@@ -85,13 +86,12 @@ def network(config: Any, head: str) -> torch.nn.Module:
         pytest.skip(str(error))
 
 
-def trained(model, data, folder, at_once: int, accumulated: int, collate=default_data_collator, **arguments: Any):
+def trained(model, data, folder, at_once: int, accumulated: int, collate=default_data_collator, objective=None):
     """Two steps over all examples: the trainer, and the loss and the gradient's norm of each step."""
-    task = QuestionAnsweringTask(None, None)
-    hooks = {"label_columns": task.label_columns, "count_items": task.labelled_items, "stock_loss": task.stock_loss}
+    of_data = QuestionAnsweringTask(None, None) if "start_positions" in data[0] else Labels()
     trainer = BertkitTrainer(
         what="test",
-        **(hooks if "start_positions" in data[0] else {}),
+        objective=objective or of_data,
         model=copy.deepcopy(model),
         args=arguments_for(
             folder,
@@ -103,7 +103,6 @@ def trained(model, data, folder, at_once: int, accumulated: int, collate=default
             lr_scheduler_type="constant",
             save_strategy="no",
             remove_unused_columns=False,
-            **arguments,
         ),
         train_dataset=data,
         eval_dataset=data,
@@ -149,14 +148,14 @@ def test_numbers_and_sets_of_labels_have_the_loss_of_their_problem(encoder, prob
     targets = torch.rand(8, 3, generator=torch.Generator().manual_seed(1))
     for row, target in zip(data, targets, strict=True):
         row["labels"] = target if problem == "regression" else target.round()
-    _, curve = trained(model, data, tmp_path, 2, 4)
+    _, curve = trained(model, data, tmp_path, 2, 4, objective=Labels(problem))
     assert curve[0] == pytest.approx(plain(model, data), rel=1e-5)
 
 
 @roberta
 def test_label_smoothing_is_over_the_global_batch_too(encoder, tmp_path):
     model, data = network(encoder, "SequenceClassification"), examples("SequenceClassification")
-    _, curve = trained(model, data, tmp_path, 2, 4, label_smoothing_factor=0.1)
+    _, curve = trained(model, data, tmp_path, 2, 4, objective=WeightedTask(Labels(), smoothing=0.1))
     batch = default_data_collator(data)
     labels = batch.pop("labels")
     expected = torch.nn.functional.cross_entropy(model(**batch).logits, labels, label_smoothing=0.1)

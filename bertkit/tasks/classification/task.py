@@ -356,9 +356,6 @@ class ClassificationTask(TableTask, TextClassification):
         shown += [f"threshold of {name} {value:.4g}" for name, value in changes.get("threshold", {}).items()]
         return self.with_settings(**changes), f"fitted to the validation set: {shortened(', '.join(shown), 300)}"
 
-    def unfitted(self) -> Self:
-        return self.with_settings(temperature=None) if self.task.calibrate else self
-
     def with_threshold(self, threshold: float) -> Self:
         """Returns a copy of the task that predicts a label from this probability on.
 

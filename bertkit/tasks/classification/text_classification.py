@@ -361,17 +361,6 @@ class TextClassification(Task):
     def columns_of(self, table: Table) -> dict[str, list[str]]:
         return {column: texts(table, column) for column in self.task.text_columns}
 
-    def teacher_loss(self, outputs: Mapping[str, Tensor], teacher: Mapping[str, Tensor], temperature: float) -> Tensor:
-        """Computes the loss as `Task.teacher_loss`; of several labels the binary cross-entropy, of numbers the squared
-        error."""
-        from bertkit.tasks.distillation import soft_binary_cross_entropy, squared_error
-
-        if self.problem_type == "regression":
-            return squared_error(outputs["logits"], teacher["logits"])
-        if self.problem_type == "multi_label_classification":
-            return soft_binary_cross_entropy(outputs["logits"], teacher["logits"], temperature)
-        return super().teacher_loss(outputs, teacher, temperature)
-
     @property
     def weighted_labels(self) -> list[str]:
         return [] if self.problem_type == "regression" else self.task.label_names

@@ -326,9 +326,6 @@ class NerTask(TableTask):
     def weighted_labels(self) -> list[str]:
         return self.task.label_names
 
-    def predicted_tokens(self, row: Mapping[str, Any]) -> Sequence[bool]:
-        return [word != NO_WORD for word in row["word_ids"]]
-
     def collapse(self, outputs: Outputs, features: Columns, examples: Columns) -> str | None:
         """Compares the tags of words, since sentences differ in length."""
         judged = (self.named(values) for values in self.judged(outputs, features, examples))

@@ -70,9 +70,6 @@ class QuestionAnsweringTask(Task):
     def usual_recipe(self) -> str:
         return f"finetune/squad/{'v2' if self.task.version_2_with_negative else 'v1'}"
 
-    def unfitted(self) -> Self:
-        return self.with_settings(predict_threshold=None)
-
     @property
     def remedy(self) -> str:
         return "a larger --max-query-length keeps more of the questions; contexts are read completely, in windows"
@@ -156,30 +153,17 @@ class QuestionAnsweringTask(Task):
         positions = {name: torch.tensor([row[name] for row in rows]) for name in _POSITIONS if name in rows[0]}
         return positions | super().collate(rows, tokenizer, inputs)
 
-    def labelled_items(self, batch: Mapping[str, Tensor]) -> Tensor:
+    def count(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Counts the inputs with an answer position inside the input; the start and end of an answer are one item."""
         starts = batch["start_positions"]
         return ((starts >= 0) & (starts < batch["input_ids"].shape[-1])).sum()
 
-    def stock_loss(
-        self, outputs: Mapping[str, Tensor], labels: Mapping[str, Tensor], num_items_in_batch: Tensor | int | None
-    ) -> Tensor:
+    def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], count: Tensor) -> Tensor:
+        """Computes the mean of the losses of the start and of the end position, 0-d."""
         from bertkit.model.loss_bert import position_loss
 
-        start_loss = position_loss(outputs["start_logits"], labels["start_positions"], num_items_in_batch)
-        return (start_loss + position_loss(outputs["end_logits"], labels["end_positions"], num_items_in_batch)) / 2
-
-    def predicted_tokens(self, row: Mapping[str, Any]) -> Sequence[bool]:
-        return [True] * len(row["input_ids"])
-
-    def teacher_loss(self, outputs: Mapping[str, Tensor], teacher: Mapping[str, Tensor], temperature: float) -> Tensor:
-        """Computes the mean of the cross-entropies of the start and of the end position, summed over the inputs."""
-        from bertkit.tasks.distillation import soft_cross_entropy
-
-        start, end = (
-            soft_cross_entropy(outputs[name], teacher[name], temperature) for name in ("start_logits", "end_logits")
-        )
-        return (start + end) / 2
+        start_loss = position_loss(outputs["start_logits"], batch["start_positions"], count)
+        return (start_loss + position_loss(outputs["end_logits"], batch["end_positions"], count)) / 2
 
     def prepare(self, model: PreTrainedModel) -> None:
         mask_padding(model)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from bertkit.placement.resolve import Placement
 from bertkit.training.trainer import BertkitTrainer
@@ -19,12 +19,10 @@ def trainer_class(core: type[T], placement: Placement) -> type[T]:
             `bertkit.training.placements.fixed_shapes`.
     """
     parts: list[type[BertkitTrainer]] = []
-    members: dict[str, Any] = {}
     if placement.device == "xla":  # steps are executed lazily, so they cannot be retried
         from bertkit.training.placements.xla import XlaTrainer
 
         parts.append(XlaTrainer)
-        members["autocast"] = placement.autocast_on_xla
     else:
         from bertkit.training.placements.oom_retry import MemorySavingTrainer
 
@@ -41,4 +39,4 @@ def trainer_class(core: type[T], placement: Placement) -> type[T]:
         from bertkit.training.placements.fixed_shapes import FixedShapesTrainer
 
         parts.append(FixedShapesTrainer)
-    return type(core.__name__, (*parts, core), members)
+    return type(core.__name__, (*parts, core), {})

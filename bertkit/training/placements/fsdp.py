@@ -37,14 +37,13 @@ _WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
 
 class ShardedTrainer(BertkitTrainer):
-    """BertkitTrainer for FSDP with full checkpoints, and with autocast for mixed precision, as without FSDP.
+    """BertkitTrainer for FSDP with full checkpoints.
 
     Raises:
         PlacementError: the layer classes of the model are unknown.
     """
 
     def __init__(self, *, model: PreTrainedModel, args: TrainingArguments, **kwargs: Any):
-        self._autocast = args.bf16
         # Heads return views, such as the start logits; they are not modified in place.
         warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor")
         args.fsdp_plugin_args["transformer_cls_names_to_wrap"] = ",".join(layer_classes(model))
@@ -89,14 +88,6 @@ class ShardedTrainer(BertkitTrainer):
         """Returns the full weights in the first process; tied weights occur once, as without FSDP."""
         whole = get_model_state_dict(self.model, options=_WHOLE)
         return {name: values for name, values in whole.items() if name not in self.model.all_tied_weights_keys}
-
-    def leave_mixed_precision(self) -> None:
-        self._autocast = False
-
-    def autocast_smart_context_manager(self, cache_enabled: bool | None = True) -> Any:
-        if self._autocast:  # accelerate applies autocast only to models that are not sharded
-            return torch.autocast(self.args.device.type, torch.bfloat16, cache_enabled=cache_enabled)
-        return super().autocast_smart_context_manager(cache_enabled)
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         whole = get_optimizer_state_dict(self.model, self.optimizer, options=_WHOLE)

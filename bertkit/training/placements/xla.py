@@ -7,7 +7,6 @@ graph.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,28 +22,11 @@ from bertkit.training.trainer import BertkitTrainer
 
 
 class XlaTrainer(BertkitTrainer):
-    """BertkitTrainer with additions for XLA that transformers' Trainer lacks.
-
-    Attributes:
-        autocast: compute in bf16 with float32 weights and optimizer state. accelerate's bf16 on a TPU also stores these
-            in bf16, which loses a relative weight update of 1e-5.
-    """
-
-    autocast = False
+    """BertkitTrainer with additions for XLA that transformers' Trainer lacks."""
 
     def __init__(self, *, callbacks: list[TrainerCallback] | None = None, **kwargs: Any):
         self._unscored = 0
         super().__init__(callbacks=[_BetweenGraphs(self), *(callbacks or [])], **kwargs)
-        self.in_mixed_precision = self.autocast
-
-    def autocast_smart_context_manager(self, *args: Any, **kwargs: Any) -> contextlib.AbstractContextManager[Any]:
-        if self.autocast:
-            return torch.autocast("xla", torch.bfloat16)
-        return super().autocast_smart_context_manager(*args, **kwargs)
-
-    def leave_mixed_precision(self) -> None:
-        super().leave_mixed_precision()
-        self.autocast = False
 
     def count_tokens(self) -> None:
         import torch_xla

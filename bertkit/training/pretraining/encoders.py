@@ -1,109 +1,60 @@
-"""Pre-training of transformers' encoders: their own classes, with the inputs and outputs of bertkit's BERT heads.
+"""Pre-training of transformers' encoders: their own classes, which also take ``masked_positions``, as bertkit's BERT.
 
 The head of a masked language model is by far its largest matrix product, and only the masked tokens, a seventh of all,
-have a loss. Heads compute each position on its own, so a hook selects the masked positions where the encoder returns
-its states, and the head computes no others. Losses are means over the global batch, as those of BERT's heads;
-transformers' own are means over the micro-batch.
+have a loss. Heads compute each position on its own, so hooks select the masked positions where the encoder returns
+its states, and the head computes no others.
 
 B is the batch size, S the number of tokens, P of masked tokens, V of the vocabulary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
-from transformers.modeling_outputs import MaskedLMOutput
 
 from bertkit.checkpoint.encoders import check_encoder, longest_input, model_inputs
 from bertkit.checkpoint.pretraining import MODEL_TYPE, field_types, new_architecture
 from bertkit.errors import CheckpointError, RecipeError
-from bertkit.model.loss_bert import mean_cross_entropy
-from bertkit.model.modeling_bert import BertForPreTrainingOutput, BertPreTrainedModel
+from bertkit.model.modeling_bert import BertPreTrainedModel
+from bertkit.training.pretraining.objective import PretrainingObjective, scores_pairs, token_logits
 
-_PAIR_LOGITS = ("seq_relationship_logits", "sop_logits")  # names of different families
 _TOKENS_OF_CHECK = 4
 
 
 class _Selection:
-    """Forward hook of an encoder that selects some positions of its states.
+    """Hooks of a model of transformers that select the positions for its head.
 
-    Attributes:
-        positions: (B, P) int64; None for all positions.
+    Args:
+        inputs: the arguments that the model takes; others of a batch are left out.
     """
 
-    positions: Tensor | None = None
+    def __init__(self, inputs: Sequence[str]):
+        self.inputs = inputs
+        self.positions: Tensor | None = None  # (B, P) int64; None for all
 
-    def __call__(self, encoder: Any, inputs: Any, outputs: Any) -> Any:
+    def begin(self, model: Any, args: Any, batch: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """Takes ``masked_positions`` out of the arguments of a forward pass."""
+        self.positions = batch.get("masked_positions")
+        return args, {name: values for name, values in batch.items() if name in self.inputs}
+
+    def select(self, encoder: Any, inputs: Any, outputs: Any) -> Any:
+        """Selects the positions of the states that the encoder returns, (B, S, H) → (B, P, H)."""
         if self.positions is None:
             return outputs
         states = outputs[0]
-        chosen = states.gather(1, self.positions.unsqueeze(-1).expand(-1, -1, states.shape[-1]))  # (B, P, H)
+        selected = states.gather(1, self.positions.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
         if isinstance(outputs, tuple):
-            return (chosen, *outputs[1:])
-        outputs[next(iter(outputs))] = chosen
+            return (selected, *outputs[1:])
+        outputs[next(iter(outputs))] = selected
         return outputs
 
 
-class PretrainingHead:
-    """Base class, in front of a class of transformers, with the ``forward`` of BERT's pre-training heads."""
-
-    accepts_loss_kwargs = True  # transformers' Trainer then passes the number of items in the global batch
-    config: Any
-    selection: _Selection
-
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        masked_positions: Tensor | None = None,
-        labels: Tensor | None = None,
-        next_sentence_label: Tensor | None = None,
-        num_items_in_batch: Tensor | int | None = None,
-        num_pairs_in_batch: Tensor | int | None = None,
-    ) -> MaskedLMOutput | BertForPreTrainingOutput:
-        """Predicts masked tokens and pairs; arguments and losses as in `bertkit.BertForPreTraining`.
-
-        Logits are (B, P, V) with ``masked_positions``, else (B, S, V), and ``labels`` have the shape of their rows.
-        """
-        given = {"input_ids": input_ids, "attention_mask": attention_mask, "token_type_ids": token_type_ids}
-        self.selection.positions = masked_positions
-        try:
-            outputs = super().forward(**{name: given[name] for name in model_inputs(self.config)})  # type: ignore[misc]
-        finally:
-            self.selection.positions = None
-        logits = token_logits(outputs)
-        loss = None if labels is None else mean_cross_entropy(logits, labels, num_items_in_batch)
-        pairs = next((outputs[name] for name in _PAIR_LOGITS if name in outputs), None)
-        if pairs is None:
-            return MaskedLMOutput(loss=loss, logits=logits)
-        pair_loss = None
-        if next_sentence_label is not None:
-            pair_loss = mean_cross_entropy(pairs, next_sentence_label, num_pairs_in_batch)
-        losses = [each for each in (loss, pair_loss) if each is not None]
-        return BertForPreTrainingOutput(
-            loss=sum(losses[1:], start=losses[0]) if losses else None,
-            masked_lm_loss=loss,
-            next_sentence_loss=pair_loss,
-            prediction_logits=logits,
-            seq_relationship_logits=pairs,
-        )
-
-
-def token_logits(outputs: Any) -> Tensor:
-    """Returns the logits over the vocabulary from the outputs of a pre-training model, (B, P, V) or (B, S, V)."""
-    logits: Tensor = outputs["prediction_logits" if "prediction_logits" in outputs else "logits"]
-    return logits
-
-
 def as_pretraining_model(model: PreTrainedModel, name: str) -> PreTrainedModel:
-    """Gives a model of transformers the ``forward`` of `PretrainingHead`, in place; BERT is returned as it is.
-
-    The class keeps its name, so checkpoints are those of the original class.
+    """Makes a model of transformers take ``masked_positions``, (B, P), in place; BERT is returned as it is.
 
     Args:
         model: an encoder with a masked-LM head, and maybe one for sentence pairs.
@@ -114,13 +65,12 @@ def as_pretraining_model(model: PreTrainedModel, name: str) -> PreTrainedModel:
     """
     if isinstance(model, BertPreTrainedModel):
         return model
-    original = type(model)
-    model.__class__ = type(original.__name__, (PretrainingHead, original), {"__module__": original.__module__})
-    model.selection = _Selection()
-    model.base_model.register_forward_hook(model.selection)
+    selection = _Selection(model_inputs(model.config))
+    model.register_forward_pre_hook(selection.begin, with_kwargs=True)
+    model.base_model.register_forward_hook(selection.select)
     if not _selects(model):
         raise CheckpointError(
-            f"{name}: the head of {original.__name__} does not compute each position on its own, which pre-training "
+            f"{name}: the head of {type(model).__name__} does not compute each position on its own, which pre-training "
             "needs; give another encoder"
         )
     return model
@@ -144,7 +94,11 @@ def reaches_all_weights(model: PreTrainedModel) -> bool:
 
     Takes memory for one gradient of each weight.
     """
-    loss = without_dropout(model, {**few_tokens(model.config), "next_sentence_label": torch.tensor([0])}).loss
+    batch, objective = few_tokens(model.config), PretrainingObjective()
+    outputs = without_dropout(model, inputs_of(batch))
+    if scores_pairs(outputs):
+        batch["next_sentence_label"] = torch.tensor([0])
+    loss = objective.loss(outputs, batch, objective.count(batch))
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     return all(gradient is not None for gradient in torch.autograd.grad(loss, weights, allow_unused=True))
 
@@ -159,6 +113,11 @@ def few_tokens(config: PreTrainedConfig) -> dict[str, Tensor]:
         "masked_positions": torch.tensor(positions),
         "labels": torch.tensor(positions),
     }
+
+
+def inputs_of(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Returns a batch without its labels."""
+    return {name: values for name, values in batch.items() if name not in PretrainingObjective.label_columns}
 
 
 def without_dropout(model: PreTrainedModel, batch: Mapping[str, Tensor | None]) -> Any:

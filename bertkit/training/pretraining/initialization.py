@@ -9,11 +9,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from bertkit import __version__
 from bertkit.checkpoint.encoders import head_class
-from bertkit.checkpoint.load import check_positions, load_config, load_model, load_tokenizer
+from bertkit.checkpoint.load import check_positions, load_config, load_model, load_tokenizer, save_tokenizer
 from bertkit.checkpoint.pretraining import check_pair_objective
 from bertkit.corpus.building.stores import TOKENIZER_FOLDER
 from bertkit.corpus.settings import TokenObjective
@@ -21,14 +21,22 @@ from bertkit.corpus.sources import Source, TextLines
 from bertkit.corpus.store.token_store import TokenStore
 from bertkit.corpus.vocabulary.tokenizer import train_vocabulary
 from bertkit.errors import RecipeError
+from bertkit.files import new_folder
 from bertkit.json_text import dumps
 from bertkit.progress import say, without_library_bars
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.tuning import KEEP
 from bertkit.tasks.pretraining import DataSettings
 from bertkit.training.pretraining.encoders import as_pretraining_model, longest_of_new, new_config
-from bertkit.training.pretraining.tokenizer import save_trained_tokenizer
 from bertkit.training.start import kept_layers, of_layers, with_layers
+
+
+def cache_folder() -> Path:
+    """Returns the cache folder of tokenizers and tokenized corpora: ``bertkit`` in the Hugging Face home
+    (``HF_HOME``)."""
+    from huggingface_hub.constants import HF_HOME
+
+    return Path(HF_HOME) / "bertkit"
 
 
 @dataclass(frozen=True)
@@ -149,6 +157,13 @@ def corpus_tokenizer(
         say(f"training a tokenizer of {data.vocab_size} pieces")
         save_trained_tokenizer(train_vocabulary(kind, TextLines(sources), **settings), place)
     return load_tokenizer(place, for_pretraining=True)
+
+
+def save_trained_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    """Saves a tokenizer to ``folder``, new or empty, atomically."""
+    # Another process may have written the same tokenizer in the meantime.
+    with new_folder(folder, is_there=(folder / "tokenizer.json").is_file) as draft:
+        save_tokenizer(tokenizer, draft)
 
 
 def _stored_tokenizer(store: TokenStore, positions: int) -> PreTrainedTokenizerFast:

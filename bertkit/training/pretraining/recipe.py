@@ -12,10 +12,9 @@ from bertkit.corpus.sentences import resolved_name
 from bertkit.errors import RecipeError
 from bertkit.progress import say
 from bertkit.recipe.load import Recipe
+from bertkit.recipe.paths import absolute, with_absolute_checkpoints
 from bertkit.tasks.pretraining import DataSettings
 from bertkit.tasks.registry import load_recipe
-from bertkit.training.distillation.teaching import with_absolute_checkpoints
-from bertkit.training.run_directory import absolute
 
 
 def pretraining_recipe(

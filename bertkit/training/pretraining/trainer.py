@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -14,11 +14,12 @@ from bertkit.corpus.examples.phases import Phase
 from bertkit.metrics.pretraining import reduce_logits, score, score_names
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.training.cpu import CpuSpeedUps
-from bertkit.training.pretraining.encoders import token_logits
+from bertkit.training.pretraining.objective import PretrainingObjective, pair_logits, token_logits
 from bertkit.training.trainer import BertkitTrainer
 
 # An evaluation batch holds B × P × V logits: 2²⁵ of them are 128 MiB in float32.
 _LOGITS_AT_ONCE = 1 << 25
+_LOGITS = (token_logits, pair_logits)  # of the labels
 
 
 class PretrainingTrainer(BertkitTrainer):
@@ -33,6 +34,7 @@ class PretrainingTrainer(BertkitTrainer):
     """
 
     scores_the_loss = True
+    objective: PretrainingObjective
 
     def __init__(
         self,
@@ -56,11 +58,9 @@ class PretrainingTrainer(BertkitTrainer):
             eval_dataset=eval_sets[-1] if eval_sets else None,
             preprocess_logits_for_metrics=reduce_logits,
             compute_metrics=lambda outcome: score(np.asarray(outcome.predictions), pair_objective, token_objective),
+            evaluation=PretrainingObjective(),
             **kwargs,
         )
-        # Models of other families have the heads' interface of BERT too; see `as_pretraining_model`.
-        self.compute_loss_func = None  # type: ignore[assignment]
-        self.model_accepts_loss_kwargs = True
 
     def evaluate(self, eval_dataset: Any = None, **kwargs: Any) -> dict[str, float]:
         """Evaluates on ``eval_dataset``; by default on the examples of the last step's phase."""
@@ -80,34 +80,22 @@ class PretrainingTrainer(BertkitTrainer):
 
     def forget_step(self) -> None:
         self._sums, self._summed_from = self._sums_before_step
+        self.objective.forget()
 
-    def compute_loss(
-        self,
-        model: torch.nn.Module,
-        inputs: dict[str, Any],
-        return_outputs: bool = False,
-        num_items_in_batch: torch.Tensor | int | None = None,
-    ) -> Any:
-        loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
-        if model.training:
-            self._add(loss, outputs, inputs)
-        return (loss, outputs) if return_outputs else loss
+    def loss(self, outputs: Any, batch: Mapping[str, torch.Tensor], count: torch.Tensor) -> torch.Tensor:
+        losses = self.objective.losses(outputs, batch, count)
+        self._add(losses, outputs, batch)
+        return self.objective.total(losses, outputs, batch, count)
 
     @torch.no_grad()
-    def _add(self, loss: torch.Tensor, outputs: Any, inputs: dict[str, torch.Tensor]) -> None:
-        masked = inputs["labels"] != IGNORE_INDEX
-        logits = token_logits(outputs)
-        # The losses are this micro-batch's parts of the means over the global batch.
-        # On a CPU max takes a third of argmax's time for the same indices.
-        mlm = [((logits.max(dim=-1).indices == inputs["labels"]) & masked).sum(), masked.sum()]
-        if self.pair_objective == "none":
-            # The Trainer multiplies the loss by the number of processes, since DDP averages gradients.
-            values = [loss / self.args.world_size, *mlm]
-        else:
-            labels = inputs["next_sentence_label"]
-            right = (outputs.seq_relationship_logits.argmax(dim=-1) == labels).sum()
-            pairs = torch.tensor(labels.numel(), device=right.device)
-            values = [outputs.masked_lm_loss, *mlm, outputs.next_sentence_loss, right, pairs]
+    def _add(self, losses: Sequence[torch.Tensor], outputs: Any, batch: Mapping[str, torch.Tensor]) -> None:
+        """Adds this micro-batch's parts of the means over the global batch, and its correct predictions."""
+        values = []
+        for loss, name, logits_of in zip(losses, self.objective.label_columns, _LOGITS, strict=False):
+            logits, labelled = logits_of(outputs), batch[name] != IGNORE_INDEX
+            # On a CPU max takes a third of argmax's time for the same indices.
+            correct = (logits.max(dim=-1).indices == batch[name]) & labelled
+            values += [loss, correct.sum(), labelled.sum()]
         sums = torch.stack([value.detach().float() for value in values])
         if self._sums is None:
             self._sums, self._summed_from = sums, self.state.global_step

@@ -144,5 +144,5 @@ def test_an_answer_is_one_item_and_one_outside_its_input_is_none():
     task = QuestionAnsweringTask(TaskSettings(), DataSettings())
     ids = torch.zeros(3, 5, dtype=torch.int64)
     batch = {"start_positions": torch.tensor([0, 5, -1]), "end_positions": torch.tensor([1, 5, -1]), "input_ids": ids}
-    assert task.labelled_items(batch) == 1
+    assert task.count(batch) == 1
     assert set(task.label_columns) < batch.keys()

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
+from bertkit.run.finetune import finetune
 from bertkit.training.cpu import few_lengths as module
 from bertkit.training.cpu.few_lengths import rounded_length, with_few_lengths
-from bertkit.training.finetune import finetune
 from bertkit.training.trainer import BertkitTrainer
 from tests.training.conftest import SMALL, assert_same_runs
 

@@ -11,7 +11,7 @@ from bertkit.model.configuration_bert import BertConfig
 from bertkit.model.modeling_bert import BertForPreTraining
 from bertkit.training.cpu.length_grouping import of_like_length
 from bertkit.training.trainer import BertkitTrainer
-from tests.training.pretraining.test_pretrain import curve, run
+from tests.run.test_pretrain import curve, run
 
 pytestmark = pytest.mark.numeric
 

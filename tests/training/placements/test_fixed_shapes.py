@@ -13,13 +13,12 @@ from torch.nn.utils.rnn import pad_sequence
 from bertkit import BertConfig, pretrain
 from bertkit.errors import PlacementError
 from bertkit.model import modeling_bert
+from bertkit.run.finetune import finetune
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
-from bertkit.tasks.ner.task import NerTask
 from bertkit.tasks.question_answering.task import QuestionAnsweringTask
-from bertkit.training.finetune import finetune
 from bertkit.training.placements.fixed_shapes import FixedShapes, FixedShapesTrainer, check_one_shape
 from bertkit.training.trainer import BertkitTrainer
-from tests.training.conftest import SMALL, TINY, arguments_for, assert_same_runs
+from tests.training.conftest import SMALL, TINY, Labels, arguments_for, assert_same_runs
 
 pytestmark = pytest.mark.numeric
 
@@ -112,8 +111,7 @@ def trained(kind: str, fixed: bool, folder: Any) -> tuple[list[tuple[int, ...]],
     model.register_forward_pre_hook(
         lambda module, args, kwargs: shapes.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
     )
-    # Of a task only how its labels are called and counted matters here, and all but one have these in common.
-    task = QuestionAnsweringTask(None, None) if kind == "spans" else NerTask(None, None)
+    task = QuestionAnsweringTask(None, None) if kind == "spans" else Labels(problem or "single_label_classification")
     shapes_of = {"shapes": FixedShapes(TOKENIZER, LENGTH, task.label_columns)} if fixed else {}
     trainer = (FixedShapesTrainer if fixed else BertkitTrainer)(
         what="test",
@@ -132,8 +130,7 @@ def trained(kind: str, fixed: bool, folder: Any) -> tuple[list[tuple[int, ...]],
         train_dataset=examples(kind),
         eval_dataset=examples(kind),
         data_collator=collate,
-        label_columns=task.label_columns,
-        count_items=task.labelled_items,
+        objective=task,
         **shapes_of,
     )
     trainer.train()

@@ -10,7 +10,7 @@ import torch
 from bertkit import BertForSequenceClassification
 from bertkit.errors import PlacementError
 from bertkit.training.placements.oom_retry import MemorySavingTrainer
-from tests.training.conftest import arguments_for
+from tests.training.conftest import Labels, arguments_for
 
 
 def examples() -> list[dict[str, torch.Tensor]]:
@@ -38,7 +38,7 @@ def trained(config: Any, folder: Any, capacity: int, fails_in: str = "forward", 
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB\nand more")
         outputs = forward(input_ids=input_ids, **rest)
         if not fits:
-            outputs.loss.register_hook(
+            outputs.logits.register_hook(
                 lambda grad: (_ for _ in ()).throw(torch.OutOfMemoryError("CUDA out of memory."))
             )
         return outputs
@@ -47,6 +47,7 @@ def trained(config: Any, folder: Any, capacity: int, fails_in: str = "forward", 
     trainer = MemorySavingTrainer(
         what="test",
         model=model,
+        objective=Labels(),
         args=arguments_for(
             folder,
             learning_rate=1e-2,

@@ -18,10 +18,12 @@ from bertkit.checkpoint.encoders import model_inputs
 from bertkit.checkpoint.load import load_config, load_model
 from bertkit.errors import CheckpointError, RecipeError
 from bertkit.model.modeling_bert import BertForPreTraining
-from bertkit.training.pretraining.encoders import as_pretraining_model, reaches_all_weights
+from bertkit.training.pretraining.encoders import as_pretraining_model, inputs_of, reaches_all_weights
+from bertkit.training.pretraining.objective import PretrainingObjective
 from tests.stock_models import stock_checkpoint
 from tests.training.conftest import SMALL
 
+OBJECTIVE = PretrainingObjective()
 FAMILIES = ["roberta", "distilbert", "albert", "electra", "deberta-v2", "modernbert", "xlm-roberta", "mpnet", "deberta"]
 WITH_PAIRS = {
     "albert": "sentence_order_label",
@@ -87,11 +89,12 @@ def test_loss_and_gradients_are_those_of_transformers(family, tmp_path):
     batch = batch_of(stock.config.vocab_size)
     inputs = {name: batch[name] for name in model_inputs(stock.config)}
     expected = stock(**inputs, labels=of_all_tokens(batch))
-    found = model(**batch)
-    torch.testing.assert_close(found.loss, expected.loss, rtol=1e-5, atol=1e-6)
-    assert found.logits.shape == (3, 4, stock.config.vocab_size)
+    outputs = model(**inputs_of(batch))
+    loss = OBJECTIVE.loss(outputs, batch, OBJECTIVE.count(batch))
+    torch.testing.assert_close(loss, expected.loss, rtol=1e-5, atol=1e-6)
+    assert outputs.logits.shape == (3, 4, stock.config.vocab_size)
     expected.loss.backward()
-    found.loss.backward()
+    loss.backward()
     gradients = dict(model.named_parameters())
     for name, weight in stock.named_parameters():
         if weight.grad is not None:
@@ -110,12 +113,11 @@ def test_the_losses_of_pairs_are_those_of_transformers(family):
     batch, pairs = batch_of(50), torch.tensor([0, 1, 1])
     inputs = {name: batch[name] for name in model_inputs(config)}
     expected = model(**inputs, labels=of_all_tokens(batch), **{WITH_PAIRS[family]: pairs}).loss
-    found = as_pretraining_model(model, family)(**batch, next_sentence_label=pairs)
-    torch.testing.assert_close(found.loss, expected, rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(found.masked_lm_loss + found.next_sentence_loss, found.loss)
+    batch["next_sentence_label"] = pairs
+    outputs, count = as_pretraining_model(model, family)(**inputs_of(batch)), OBJECTIVE.count(batch)
+    torch.testing.assert_close(OBJECTIVE.loss(outputs, batch, count), expected, rtol=1e-5, atol=1e-6)
     # Means over the global batch: 2 micro-batches like this one have twice the items.
-    half = model(**batch, next_sentence_label=pairs, num_items_in_batch=16, num_pairs_in_batch=6)
-    torch.testing.assert_close(half.loss, expected / 2, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(OBJECTIVE.loss(outputs, batch, 2 * count), expected / 2, rtol=1e-5, atol=1e-6)
 
 
 def test_the_class_and_the_checkpoint_stay_those_of_transformers(tmp_path):
@@ -210,7 +212,7 @@ def test_accumulation_does_not_change_the_curve(family, start, corpus, tmp_path)
 
 
 def test_a_killed_run_ends_with_the_same_bits(family, start, corpus, tmp_path):
-    from tests.training.pretraining.test_pretrain import as_if_killed
+    from tests.run.test_pretrain import as_if_killed
 
     go_on(start, corpus, tmp_path / "straight")
     go_on(start, corpus, tmp_path / "killed")

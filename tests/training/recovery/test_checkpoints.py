@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bertkit.errors import BertkitError
-from bertkit.training.finetune import finetune
+from bertkit.run.finetune import finetune
 from bertkit.training.recovery.checkpoints import MANIFEST, find_fault, last_checkpoint, write_manifest
 from tests.training.conftest import SMALL
 

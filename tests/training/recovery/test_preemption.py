@@ -16,9 +16,9 @@ import pytest
 from transformers import TrainerCallback
 
 from bertkit.placement.signals import INTERRUPTED
+from bertkit.run.finetune import finetune
+from bertkit.run.pretrain import pretrain
 from bertkit.training import run as run_module
-from bertkit.training.finetune import finetune
-from bertkit.training.pretraining.pretrain import pretrain
 from bertkit.training.recovery.preemption import Preemption, interruptions_reported
 from tests.training.conftest import TINY
 

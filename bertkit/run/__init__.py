@@ -1,0 +1,1 @@
+"""Runs: fine-tuning, pre-training and distillation, each the story of a run on one page, and its directory."""

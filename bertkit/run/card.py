@@ -1,0 +1,109 @@
+"""Facts of the model card of a fine-tuned checkpoint, and what all cards say about checkpoint and teacher."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from transformers import PreTrainedConfig
+
+from bertkit.checkpoint.encoders import BERT, head_class
+from bertkit.progress import is_score
+from bertkit.recipe.distillation import distillation_settings
+from bertkit.recipe.load import Recipe
+from bertkit.recipe.tuning import KEEP, LORA, LoraSettings
+from bertkit.run.directory import RunRecord
+from bertkit.sharing.card_facts import CardFacts
+from bertkit.sharing.markdown import code, escape
+from bertkit.sharing.model_card import without_paths
+from bertkit.tasks.base import Task
+from bertkit.tasks.splits import Split
+
+
+def finetuned_card(
+    task: Task,
+    splits: dict[str, Split],
+    recipe: Recipe,
+    config: PreTrainedConfig,
+    metrics: dict[str, float],
+    record: RunRecord,
+    note: str,
+) -> CardFacts:
+    """Returns the facts that the model card of a fine-tuning shows.
+
+    Args:
+        task: the task, with the values learnt from its data.
+        splits: its splits by name.
+        recipe: recipe of the run.
+        config: configuration of the fine-tuned model.
+        metrics: results on held-out data, ``eval_…``.
+        record: facts of the run.
+        note: a sentence for the top of the card.
+    """
+    source = recipe.model.get("name_or_path")
+    family = config.model_type
+    encoder = "BERT" if family in BERT else family
+    suffixes = tuple(name.removeprefix("validation") for name in splits if name.startswith("validation_"))
+    scores = [key for key in metrics if is_score(key) and not key.startswith("eval_loss")]
+    collapse = f"The model has collapsed: {escape(record.collapse)} on the validation set." if record.collapse else ""
+    has_own_train_file = getattr(recipe.data, "train_file", None) is not None
+    return CardFacts(
+        title=f"{encoder} fine-tuned on {task.name}",
+        head=head_class(task.head, config, str(source)).__name__,
+        auto_class=task.head.replace("BertFor", "AutoModelFor"),
+        pipeline_tag=task.pipeline_tag,
+        task=" ".join(_about_training(task, recipe, encoder)),
+        data={name: f"{without_paths(split.source)}, {len(split.examples)} examples" for name, split in splits.items()},
+        metrics=metrics,
+        main_metrics=tuple(key for key in scores if not key.endswith(suffixes)),
+        other_metrics=tuple(key for key in scores if key.endswith(suffixes)),
+        recipe=recipe.to_dict(),
+        seed=recipe.train["seed"],
+        truncation={
+            name: f"{cut}; {task.remedy}" if cut.examples else str(cut) for name, cut in record.truncation.items()
+        },
+        base_model=base_model(recipe),
+        dataset=task.dataset,
+        training_sets=() if task.dataset is None or has_own_train_file else task.dataset[:1],
+        family=family,
+        note=" ".join(filter(None, (note, collapse))),
+    )
+
+
+def _about_training(task: Task, recipe: Recipe, encoder: str) -> list[str]:
+    """Returns sentences in Markdown about start, teacher, trained weights, and windows of long texts."""
+    start = about_checkpoint(recipe) or "new weights"
+    sentences = [f"{encoder}, fine-tuned for {escape(task.name)} with bertkit, starting from {start}."]
+    sentences += about_teacher(recipe)
+    if (given := recipe.model.get(LORA)) is not None:
+        lora = LoraSettings(**given)
+        sentences.append(
+            f"Trained with LoRA: adapters of {escape(str(lora))} of the encoder, and the weights above its layers. "
+            "The adapters are merged into the weights, so the checkpoint loads without PEFT."
+        )
+    if (windows := task.window_note) is not None:
+        sentences.append(windows)
+    return sentences
+
+
+def about_checkpoint(recipe: Recipe) -> str | None:
+    """Returns the checkpoint of a run in Markdown, with the layers that it keeps; None for new weights."""
+    source, layers = recipe.model.get("name_or_path"), recipe.model.get(KEEP)
+    if source is None:
+        return None
+    return code(without_paths(str(source))) + (f", layers {', '.join(map(str, layers))} of it" if layers else "")
+
+
+def base_model(recipe: Recipe) -> str | None:
+    """Returns the checkpoint of a run if it is a name on the Hub; None for a folder and for new weights."""
+    source = recipe.model.get("name_or_path")
+    if source is None or Path(source).is_absolute() or Path(source).exists():  # the folder may have been removed since
+        return None
+    return str(source)
+
+
+def about_teacher(recipe: Recipe) -> list[str]:
+    """Returns the sentence in Markdown about the teacher of a run; none without one."""
+    settings = distillation_settings(recipe.train)
+    if settings is None or not settings.weight:
+        return []
+    return [f"Distilled from {code(without_paths(settings.teacher))} with {settings}."]

@@ -1,0 +1,100 @@
+"""Building of a token store ahead of training."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bertkit.checkpoint.load import save_tokenizer
+from bertkit.corpus.building.settings import Deduplication, DocumentFilter, Engine, Workers
+from bertkit.corpus.building.shards import build_store
+from bertkit.corpus.building.stores import TOKENIZER_FOLDER, names_store
+from bertkit.corpus.sentences import find_splitter
+from bertkit.corpus.store.token_store import TokenStore
+from bertkit.errors import DataError, RecipeError
+from bertkit.model.configuration_bert import BertConfig
+from bertkit.placement.resolve import usable_cores
+from bertkit.progress import Bar
+from bertkit.tasks.pretraining import DataSettings
+from bertkit.training.pretraining.initialization import cache_folder, corpus_tokenizer
+from bertkit.training.pretraining.recipe import check_tokenizer_settings
+
+
+def build_corpus(
+    corpus: Sequence[str | Path],
+    output_dir: str | Path,
+    *,
+    engine: Engine = "local",
+    workers: int | None = None,
+    ray_address: str | None = None,
+    min_tokens: int = 1,
+    deduplicate: Deduplication | None = None,
+    **settings: Any,
+) -> TokenStore:
+    """Splits and tokenizes a corpus into a token store, on which `pretrain` trains as on the texts.
+
+    The store has the same bytes for any engine and number of workers. Repeating a killed call continues after its last
+    finished shard, in the folder ``NAME.building`` beside ``output_dir``.
+
+    Args:
+        corpus: text files, folders, patterns and Hub ids.
+        output_dir: folder of the store; new or empty, or the store of an earlier call with the same arguments.
+        engine: ``local``: processes of this machine; ``ray``: tasks of Ray (extra ``ray``).
+        workers: number of processes that split and tokenize, by default one per core of this machine. The
+            text is read and the store is written by the calling process.
+        ray_address: address of a running Ray cluster; ``None`` starts Ray on this machine for this call.
+        min_tokens: leave out documents with fewer tokens.
+        deduplicate: leave out documents that repeat an earlier one: ``exact``, or ``minhash`` for near duplicates too
+            (package datasketch).
+        settings: values of the recipe block ``data``: ``tokenizer`` or ``vocab_size`` with ``cased``,
+            ``merge_score`` and ``min_pair_frequency``; ``text_column``, ``dataset_config``, ``dataset_split``,
+            ``document_separator``, ``sentence_per_line`` and ``sentence_splitter``.
+
+    Returns:
+        The store; its tokenizer is in the folder ``tokenizer``.
+
+    Raises:
+        BertkitError: the arguments or the text are invalid, a worker was killed, or the folder is in use; then
+            ``output_dir`` is unchanged.
+    """
+    data = _data([str(path) for path in corpus], settings)
+    chosen = DocumentFilter(min_tokens=min_tokens, deduplicate=deduplicate)
+    processes = Workers(engine=engine, number=usable_cores() if workers is None else workers, ray_address=ray_address)
+    if names_store(data.corpus):
+        raise DataError(f"{data.corpus[0]}: is a token store already; give texts")
+    sources = data.sources()
+    splitter = find_splitter(data.sentence_splitter)
+    positions = BertConfig().max_position_embeddings
+    tokenizer = corpus_tokenizer(data, sources, positions, cache_folder())
+    with Bar("tokenizing", "B") as progress:
+        return build_store(
+            Path(output_dir),
+            sources,
+            data.form(),
+            tokenizer,
+            splitter,
+            chosen=chosen,
+            workers=processes,
+            add=lambda draft: save_tokenizer(tokenizer, draft / TOKENIZER_FOLDER),
+            progress=progress,
+        )
+
+
+def _data(corpus: list[str], settings: dict[str, Any]) -> DataSettings:
+    """Returns the settings after checking the source of the tokenizer."""
+    known = {field.name for field in dataclasses.fields(DataSettings)}
+    if unknown := sorted(set(settings) - known):
+        raise RecipeError(f"{unknown[0]}: not a setting of pre-training data")
+    try:
+        data = DataSettings(corpus=corpus, **settings)
+    except ValueError as error:
+        raise RecipeError(str(error)) from error
+    if (data.tokenizer is None) == (data.vocab_size is None):
+        raise RecipeError("give either --tokenizer (a folder or a Hub id) or --vocab-size (to train one on the corpus)")
+    check_tokenizer_settings(data)
+    if data.streaming:
+        raise RecipeError("--streaming: a store is built from texts that are read as a whole; remove it")
+    data.run_code()
+    return data

@@ -1,0 +1,313 @@
+"""Files of a run directory other than weights: recipe, results, ``run.json`` and model card."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bertkit import __version__
+from bertkit.errors import DataError, OutputError, RecipeError, TrainingError
+from bertkit.files import check_links, is_temporary, write_json
+from bertkit.locks import LOCK_FILE
+from bertkit.placement.environment import processor
+from bertkit.placement.resolve import EVALUATION_PRECISION
+from bertkit.progress import warnings_said
+from bertkit.recipe.hub import HubSettings
+from bertkit.recipe.load import Recipe
+from bertkit.recipe.yaml_files import read_recipe_file
+from bertkit.run.tracking.names import KEYS as TRACKING_KEYS
+from bertkit.tasks.registry import load_recipe
+from bertkit.training.estimate import device_name
+
+if TYPE_CHECKING:
+    from bertkit.placement.resolve import Placement
+    from bertkit.tasks.splits import Truncation
+
+# Values that a resumed run may change: duration, logging, intermediate checkpoints, the report, and trackers.
+_FREE_ON_RESUME = {
+    "train.max_steps",
+    "train.num_train_epochs",
+    "train.logging_steps",
+    "train.save_steps",
+    "train.save_total_limit",
+    "train.eval_steps",
+    "train.report",
+    *(f"train.{key}" for key in TRACKING_KEYS),
+}
+
+_HEADINGS = (b"# Resolved from ", b"# Resumed, and ")
+"""First lines of a run's ``recipe.yaml``, see `bertkit.run.in_progress`."""
+_PACKAGES = ("torch", "transformers", "datasets", "accelerate", "evaluate", "tokenizers")
+
+
+@dataclass(frozen=True)
+class Run:
+    """Result of `bertkit.pretrain` and `bertkit.finetune`.
+
+    Attributes:
+        output_dir: the run directory; its top level loads with ``AutoModel….from_pretrained``.
+        metrics: the contents of ``all_results.json``.
+        collapse: description of the predictions if they are the same for the whole validation set, such as "all
+            predictions are 'good'"; None for other runs, and for pre-training.
+    """
+
+    output_dir: Path
+    metrics: dict[str, float]
+    collapse: str | None = None
+
+
+@dataclass
+class RunRecord:
+    """Contents of ``run.json``; ``wall_time`` is in seconds, for a resumed run since its resumption.
+
+    ``evaluation_precision`` is that of the scores at the end of the run, of its predictions, and of all later ones of
+    `bertkit.report` and `bertkit.compare`.
+
+    Attributes:
+        recipe, placement: of the run.
+        data: facts of each split, or of the corpus.
+        truncation: what was cut of each split.
+        main_metric: name of the score by which the task compares checkpoints; None if it has none.
+        collapse: as in `Run`.
+        curves: what the report draws in curves: ``baselines``, the values of simple models by metric, and ``phases``.
+        started: time of the start in seconds since 1970.
+    """
+
+    recipe: Recipe
+    placement: Placement
+    data: dict[str, Any] = field(default_factory=dict)
+    truncation: dict[str, Truncation] = field(default_factory=dict)
+    main_metric: str | None = None
+    collapse: str | None = None
+    curves: dict[str, Any] = field(default_factory=dict)
+    started: float = field(default_factory=time.time)
+
+    def versions(self) -> dict[str, str]:
+        """Returns the versions of the packages that results depend on."""
+        return {"bertkit": __version__, **{name: version(name) for name in _PACKAGES}}
+
+    def wall_time(self) -> float:
+        """Returns the seconds since the start, for a resumed run since its resumption."""
+        return round(time.time() - self.started, 1)
+
+    def write(self, output_dir: Path, **facts: Any) -> None:
+        """Writes ``run.json``."""
+        record = {
+            "recipe": self.recipe.name,
+            "versions": {**self.versions(), "python": platform.python_version()},
+            "placement": {
+                "device": self.placement.device,
+                "num_processes": self.placement.num_processes,
+                "strategy": self.placement.strategy,
+                "mixed_precision": self.placement.mixed_precision,
+                "per_device_train_batch_size": self.placement.per_device_train_batch_size,
+                "gradient_accumulation_steps": self.placement.gradient_accumulation_steps,
+                "evaluation_precision": EVALUATION_PRECISION,
+            },
+            "hardware": {"device": device_name(self.placement.device), "processor": processor()},
+            "seed": self.recipe.train["seed"],
+            "data": self.data,
+            "truncation": {split: vars(cut) for split, cut in self.truncation.items()},
+            "main_metric": self.main_metric,
+            "collapse": self.collapse,
+            "warnings": warnings_said(),
+            **self.curves,
+            "wall_time": self.wall_time(),
+            **facts,
+        }
+        write_json(output_dir / "run.json", record, default=str)
+
+
+def write_results(output_dir: Path, split: str, metrics: dict[str, float]) -> None:
+    """Writes ``<split>_results.json`` and updates ``all_results.json``; both are flat.
+
+    Raises:
+        TrainingError: a metric is not finite.
+    """
+    for name, value in metrics.items():
+        if not math.isfinite(value):
+            why = "the training diverged; "
+            if "loss" not in name:
+                why = (
+                    "it is not defined if all labels, or all predictions, are the same. Look at the labels of that set "
+                    "first; if they differ, "
+                )
+            raise TrainingError(
+                f"{name} is {value}: {why}try another train.learning_rate, or more steps with a longer warm-up"
+            )
+    write_json(output_dir / f"{split}_results.json", metrics)
+    path = output_dir / "all_results.json"
+    known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    write_json(path, {**known, **metrics})
+
+
+def check_output_dir(output_dir: Path, resume: bool, can_resume: bool = True) -> None:
+    """Checks that an output directory can be used, without changing it; ``can_resume``: the command has ``--resume``.
+
+    Temporary files of a killed run, and a ``recipe.yaml`` that is cut off, as a full disk may leave it, do not count as
+    a run: a new or a resumed run replaces them.
+
+    Raises:
+        OutputError: the directory is in use, cannot be created, is a file, or holds no run although ``resume`` is set.
+    """
+    check_place(output_dir)
+    found = contents(output_dir)
+    if "recipe.yaml" in found and is_cut_off(output_dir / "recipe.yaml"):
+        if resume and any(output_dir.glob("checkpoint-*")):
+            raise OutputError(
+                f"--resume: {output_dir / 'recipe.yaml'} is cut off, so the checkpoints there may be of another "
+                "recipe; restore it, or start a new run in another folder"
+            )
+        found = found if resume or found != ["recipe.yaml"] else []
+    if resume and "recipe.yaml" not in found:
+        raise OutputError(f"--resume: {output_dir} contains no run (no recipe.yaml); remove --resume to start one")
+    if found and not resume:
+        shown = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
+        raise OutputError(
+            f"--output-dir {output_dir}: already contains {shown}; give another folder"
+            + (", or --resume to continue that run" if can_resume else "")
+        )
+
+
+def contents(folder: Path) -> list[str]:
+    """Returns the sorted names of the entries of a folder, without lock and temporary files; empty if it does not
+    exist."""
+    entries = folder.iterdir() if folder.is_dir() else ()
+    return sorted(entry.name for entry in entries if entry.name != LOCK_FILE and not is_temporary(entry.name))
+
+
+def check_place(output_dir: Path) -> None:
+    """Checks that an output directory exists or can be created, without changing it.
+
+    Raises:
+        OutputError: it or a folder above is a file or a link without a target, or cannot be written to.
+    """
+    if output_dir.exists() and not output_dir.is_dir():
+        raise OutputError(f"--output-dir {output_dir}: a file of that name exists; give a folder")
+    check_links(output_dir, f"--output-dir {output_dir}")
+    parent = next(path for path in (output_dir, *output_dir.absolute().parents) if path.exists())
+    if not parent.is_dir():
+        raise OutputError(f"--output-dir {output_dir}: {parent} is a file; give another folder")
+    if not os.access(parent, os.W_OK):
+        raise OutputError(f"--output-dir {output_dir}: {parent} cannot be written to; give another folder")
+
+
+def is_cut_off(recipe_file: Path) -> bool:
+    """Returns whether the ``recipe.yaml`` of a run is empty or ends early; False for a recipe that a user has written.
+
+    A run writes all blocks below a heading; the last value is ``hub.citations``.
+    """
+    text = recipe_file.read_bytes().strip(b"\0\r\n ")
+    if not any(text.startswith(heading) or heading.startswith(text) for heading in _HEADINGS):
+        return False
+    try:
+        blocks, _ = read_recipe_file(recipe_file)
+        HubSettings(**blocks["hub"])
+    except (RecipeError, KeyError, TypeError, ValueError):
+        return True
+    return "citations" not in blocks["hub"]
+
+
+def check_same_recipe(recipe: Recipe, output_dir: Path) -> list[str]:
+    """Checks that a run is resumed with a recipe that gives the same results.
+
+    Returns:
+        Descriptions of the changes that a resumed run may make; none if ``recipe.yaml`` is cut off, since that run
+        starts from the beginning.
+
+    Raises:
+        RecipeError: other values differ from those in the run's ``recipe.yaml``; the message names each of them.
+    """
+    if is_cut_off(output_dir / "recipe.yaml"):
+        return []
+    then, now = load_recipe(output_dir / "recipe.yaml").to_dict(), recipe.to_dict()
+    wrong: list[str] = []
+    allowed: list[str] = []
+    for block in ("task", "model", "data", "train"):
+        for key in sorted(then[block].keys() | now[block].keys()):
+            before, after = then[block].get(key), now[block].get(key)
+            if before != after:
+                change = f"{block}.{key} was {before!r} and is now {after!r}"
+                (allowed if f"{block}.{key}" in _FREE_ON_RESUME else wrong).append(change)
+    if wrong:
+        raise RecipeError(
+            f"--resume: the run in {output_dir} was started with other values: {'; '.join(wrong)}. "
+            "Give the same values, or start a new run in another folder"
+        )
+    return allowed
+
+
+def check_repeated_run(recipe: Recipe, folder: Path) -> None:
+    """Checks that a folder is free, or holds the run of a recipe, which a repeated call leaves or resumes.
+
+    Raises:
+        BertkitError: the folder holds a run of another recipe, or other files.
+    """
+    if not (folder / "recipe.yaml").is_file():
+        found = contents(folder)
+        if found:
+            raise OutputError(
+                f"{folder}: contains {', '.join(found[:3])} and no run; remove it, or give another folder"
+            )
+        check_output_dir(folder, resume=False)
+        return
+    try:
+        changes = check_same_recipe(recipe, folder)
+    except RecipeError as error:  # a repeated call resumes without the option
+        raise RecipeError(str(error).removeprefix("--resume: ")) from error
+    if changes and is_finished(folder):
+        raise RecipeError(f"{folder}: this run is finished, but {'; '.join(changes)}; give another folder")
+
+
+def check_same_data(output_dir: Path, data: Mapping[str, Any]) -> None:
+    """Checks that the data of a resumed run have not changed.
+
+    Args:
+        output_dir: the run directory; its ``run.json`` holds the original fingerprints.
+        data: current facts of each split or corpus, with its ``fingerprint``.
+
+    Raises:
+        DataError: a fingerprint differs, or ``run.json`` is damaged.
+    """
+    try:
+        began = recorded(output_dir).get("data", {})
+        changed = [
+            name for name, facts in data.items() if facts["fingerprint"] != began.get(name, facts)["fingerprint"]
+        ]
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DataError(
+            f"--resume: {output_dir / 'run.json'} is damaged ({error}); restore it, or remove it to continue without a "
+            "comparison of the data"
+        ) from error
+    if changed:
+        raise DataError(
+            f"--resume: the data of the run in {output_dir} have changed since it began ({', '.join(changed)}); "
+            "restore them, or start a new run in another folder"
+        )
+
+
+def is_finished(output_dir: Path) -> bool:
+    """Returns whether a folder holds a finished run."""
+    try:
+        return recorded(output_dir).get("finished") is True
+    except (ValueError, AttributeError):
+        return False
+
+
+def recorded(output_dir: Path) -> Any:
+    """Returns the contents of ``run.json``, ``{}`` if it does not exist; ValueError if it is not JSON."""
+    path = output_dir / "run.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def plain(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """Returns the numeric values of a Trainer's metrics as floats, for JSON."""
+    return {key: float(value) for key, value in metrics.items() if isinstance(value, (int, float))}

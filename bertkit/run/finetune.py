@@ -1,0 +1,366 @@
+"""Fine-tuning of all weights of a pre-trained BERT with a new head (BERT §4, §A.3)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from transformers import EvalPrediction, PreTrainedConfig, PreTrainedTokenizerBase, TrainerCallback, set_seed
+
+from bertkit.checkpoint.encoders import head_class, model_inputs
+from bertkit.errors import RecipeError
+from bertkit.inference.outcomes import Outcome
+from bertkit.model.modeling_bert import BertPreTrainedModel
+from bertkit.placement.collective import failing_together
+from bertkit.progress import is_score, say
+from bertkit.recipe.distillation import has_teacher
+from bertkit.recipe.load import Recipe
+from bertkit.recipe.paths import absolute, with_absolute_checkpoints
+from bertkit.recipe.tuning import config_changes
+from bertkit.run.card import finetuned_card
+from bertkit.run.directory import Run, RunRecord, plain
+from bertkit.run.in_progress import RunInProgress
+from bertkit.run.scope import writes_run
+from bertkit.tasks.base import Task
+from bertkit.tasks.construction import task_of_recipe
+from bertkit.tasks.folds import load_splits
+from bertkit.tasks.registry import load_recipe
+from bertkit.tasks.shared_encoding import encode_once
+from bertkit.tasks.splits import ColumnsOf, FineTuningData, Split, is_scored
+from bertkit.training.arguments import check_schedule
+from bertkit.training.callbacks import check_callbacks, check_early_stopping
+from bertkit.training.checkpoint_selection import best_checkpoint_arguments, comparison_arguments, early_stopping
+from bertkit.training.cpu import cpu_speed_ups
+from bertkit.training.placements import trainer_class
+from bertkit.training.start import Start, finetuning_start
+from bertkit.training.trainer import BertkitTrainer, Objective
+from bertkit.training.tuning import check_tuning, tune, tuned_class
+from bertkit.training.weighted_task import check_class_weights, weighted_task
+
+_AGAINST_COLLAPSE = (
+    "train longer, or try another train.learning_rate or train.seed, or train.class_weights if most examples have this "
+    "label"
+)
+
+
+@writes_run
+def finetune(
+    recipe: str | Path | Mapping[str, Any] | Recipe,
+    *,
+    output_dir: str | Path,
+    model: str | None = None,
+    data_dir: str | Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    resume: bool = False,
+    push_to_hub: str | None = None,
+    callbacks: Sequence[TrainerCallback] = (),
+    card_note: str = "",
+) -> Run:
+    """Fine-tunes BERT for the recipe's task, evaluates it, predicts the test set and writes a run directory.
+
+    Args:
+        recipe: a name (``finetune/glue/sst2``), a YAML file, a mapping of the blocks, or a recipe.
+        output_dir: the run directory; new or empty unless ``resume``.
+        model: checkpoint to start from, a folder or a Hub id; overrides the recipe's ``model.name_or_path``.
+        data_dir: folder with the data; overrides the recipe's ``data.data_dir``.
+        overrides: recipe values by dotted key.
+        resume: continue the run in ``output_dir`` from its last checkpoint.
+        push_to_hub: Hub repository to push the finished run to, as `bertkit.push` does, with the recipe's ``hub``
+            block; the run is saved locally first.
+        callbacks: callbacks of transformers' Trainer to call during training, as instances; with several processes each
+            process calls its own.
+        card_note: a sentence for the top of the model card.
+
+    Returns:
+        The run, with its directory and all results.
+
+    Raises:
+        HubError: the upload failed; the run is complete, and the message has the command to retry.
+        BertkitError: the arguments, recipe or data are invalid; then nothing has been written.
+    """
+    check_callbacks(callbacks)
+    prepared = prepare_finetuning(
+        finetuning_recipe(recipe, model, data_dir, overrides),
+        output_dir,
+        resume=resume,
+        push_to_hub=push_to_hub,
+        callbacks=callbacks,
+    )
+    run, trainer, task, splits = prepared.run, prepared.trainer, prepared.task, prepared.splits
+    command = f"bertkit finetune {task.command} --recipe recipe.yaml --output-dir NEW"
+    evaluation = run.train(trainer, prepared.tokenizer, command)
+    prepared.scores.task = task = _learn_from_validation(task, evaluation, run, trainer)
+    outcome = _outcome(task, trainer, splits, prepared.features)
+    if outcome.collapse:
+        say(f"warning: {outcome.collapse} on the validation set; {_AGAINST_COLLAPSE}")
+        run.record.collapse = outcome.collapse
+    metrics = _score_and_predict_the_rest(task, run, trainer, splits, prepared.features, evaluation)
+    card = finetuned_card(task, splits, run.recipe, trainer.model.config, metrics, run.record, card_note)
+    return run.finish(trainer, card, outcome)
+
+
+def finetuning_recipe(
+    recipe: str | Path | Mapping[str, Any] | Recipe,
+    model: str | None,
+    data_dir: str | Path | None,
+    overrides: Mapping[str, Any] | None,
+) -> Recipe:
+    """Loads the recipe of a run from the arguments of `finetune`.
+
+    Raises:
+        RecipeError: the recipe does not exist or is invalid.
+    """
+    given = {"model.name_or_path": model, "data.data_dir": data_dir}
+    chosen = {key: str(value) for key, value in given.items() if value is not None}
+    return load_recipe(recipe, {**(overrides or {}), **chosen})
+
+
+@dataclass(frozen=True)
+class PreparedFinetuning:
+    """A run that is ready for its first step, with nothing written.
+
+    Attributes:
+        run: the run.
+        trainer: trainer with the model, the encoded splits and the collator.
+        tokenizer: tokenizer of the checkpoint.
+        new_weights: names of the weights that are not in the checkpoint.
+        task: the task, with the values learned from the data.
+        splits, features: the examples and the model inputs of each split.
+        scores: computes the scores of an evaluation.
+    """
+
+    run: RunInProgress
+    trainer: BertkitTrainer
+    tokenizer: PreTrainedTokenizerBase
+    new_weights: list[str]
+    task: Task
+    splits: dict[str, Split]
+    features: dict[str, Any]
+    scores: Scores
+
+
+class Scores:
+    """Computes the scores of the split that the trainer has evaluated.
+
+    Attributes:
+        task: the task; at the end of the training the one that has learned from the validation set.
+        trainer: the trainer, which has the scores as ``compute_metrics``.
+    """
+
+    trainer: BertkitTrainer
+
+    def __init__(self, task: Task, splits: Mapping[str, Split], features: Mapping[str, Any]):
+        self.task = task
+        self._splits, self._features = splits, features
+
+    def __call__(self, outcome: EvalPrediction) -> dict[str, float]:
+        name = next(name for name, inputs in self._features.items() if inputs is self.trainer.evaluated)
+        columns = ColumnsOf(self._features[name]), ColumnsOf(self._splits[name].examples)
+        return self.task.score(outcome.predictions, *columns)
+
+
+def prepare_finetuning(
+    recipe: Recipe,
+    output_dir: str | Path,
+    *,
+    resume: bool = False,
+    push_to_hub: str | None = None,
+    callbacks: Sequence[TrainerCallback] = (),
+    scratch: Path | None = None,
+) -> PreparedFinetuning:
+    """Prepares a run: checks all arguments, reads and encodes the data, and loads the model.
+
+    Args:
+        recipe: a fine-tuning recipe.
+        output_dir, resume, push_to_hub, scratch: as for `RunInProgress`.
+        callbacks: as for `finetune`.
+
+    Raises:
+        BertkitError: as for `finetune`.
+    """
+    recipe = _checked(recipe)
+    task = task_of_recipe(recipe)
+    run = RunInProgress(
+        recipe,
+        output_dir,
+        resume,
+        push_to_hub,
+        scratch,
+        remove_unused_columns=False,
+        **best_checkpoint_arguments(recipe),
+    )
+    run.check_arguments()
+    start = finetuning_start(recipe)
+    task, splits = _load(recipe, task, run)
+    config = start.stored.build({**task.config(), **config_changes(recipe.model), "bertkit_task": task.describe()})
+    is_bert = issubclass(head_class(task.head, config, start.name), BertPreTrainedModel)
+    arguments = run.training_arguments(reaches_all_weights=is_bert, **comparison_arguments(task.main_metric, recipe))
+    check_early_stopping(callbacks, arguments)
+    teacher = _teacher(recipe, task, splits["train"], start, config, run.record)
+    features = _encode(task, splits, start.tokenizer, run.record)
+    objective = weighted_task(recipe, task, features["train"])
+
+    set_seed(recipe.train["seed"])
+    network, new_weights = start.model(task, config)
+    run.set_attention(network)
+    task.prepare(network)
+    tune(network, recipe)
+    speed_ups = cpu_speed_ups(run.placement, compiles=arguments.torch_compile)
+    inputs = tuple(dict.fromkeys([*model_inputs(config), *([] if teacher is None else teacher.inputs)]))
+    collate: Any = partial(task.collate, tokenizer=start.tokenizer, inputs=inputs)
+    collate = speed_ups.collator(collate, start.tokenizer, recipe.data.max_seq_length, task.label_columns)
+    shapes: dict[str, Any] = {}
+    if run.placement.fixed_shapes:
+        from bertkit.training.placements.fixed_shapes import FixedShapes, check_one_shape
+
+        task.check_one_shape()
+        check_one_shape(config)
+        shapes["shapes"] = FixedShapes(start.tokenizer, recipe.data.max_seq_length, task.label_columns)
+    taught: Objective = objective
+    if teacher is not None:
+        from bertkit.distillation.finetuning import taught_task
+
+        taught, collate = taught_task(objective, task, teacher, network, features["train"], collate)
+    scores = Scores(task, splits, features)
+    scores.trainer = trainer = trainer_class(tuned_class(BertkitTrainer, recipe), run.placement)(
+        what=task.name,
+        model=network,
+        args=arguments,
+        objective=taught,
+        evaluation=objective,
+        precision=run.placement.autocast_dtype,
+        train_dataset=features["train"],
+        eval_dataset=features["validation"],
+        data_collator=collate,
+        processing_class=start.tokenizer,
+        compute_metrics=scores,
+        callbacks=[*early_stopping(recipe), *callbacks],
+        **shapes,
+    )
+    trainer.teacher_bytes = 0 if teacher is None else teacher.nbytes
+    return PreparedFinetuning(run, trainer, start.tokenizer, new_weights, task, splits, features, scores)
+
+
+def _checked(recipe: Recipe) -> Recipe:
+    """Returns a fine-tuning recipe with absolute paths.
+
+    Raises:
+        RecipeError: the recipe is of a pre-training.
+    """
+    if not isinstance(recipe.data, FineTuningData):
+        raise RecipeError(f"recipe {recipe.name}: task.kind is {recipe.kind!r}; use `bertkit pretrain`")
+    return with_absolute_paths(recipe)
+
+
+def _load(recipe: Recipe, task: Task, run: RunInProgress) -> tuple[Task, dict[str, Split]]:
+    """Reads the data, and checks the settings that depend on the task; prints the sizes of the splits."""
+    check_schedule(recipe)
+    check_class_weights(recipe)
+    check_tuning(recipe, run.placement)
+    task, splits = load_splits(task.with_optional_labels() if has_teacher(recipe.train) else task)
+    check_class_weights(recipe, task.weighted_labels)
+    say(f"{task.name}: {', '.join(f'{len(split.examples)} {name}' for name, split in splits.items())} examples")
+    return task, splits
+
+
+def _teacher(
+    recipe: Recipe, task: Task, train: Split, start: Start, config: PreTrainedConfig, record: RunRecord
+) -> Any | None:
+    """Returns the teacher of the recipe, and records it; None without one."""
+    if not has_teacher(recipe.train):
+        return None
+    from bertkit.distillation.finetuning import finetuned_teacher
+
+    teacher = finetuned_teacher(recipe, task, train, start, config)
+    record.data["teacher"] = {"source": teacher.name, "fingerprint": teacher.digest}
+    return teacher
+
+
+def _learn_from_validation(
+    task: Task, evaluation: Mapping[str, float], run: RunInProgress, trainer: BertkitTrainer
+) -> Task:
+    """Returns the task with the settings fitted to the validation set, and saves them with the model."""
+    task, message = task.learn_from(evaluation)
+    if message:
+        say(message)
+        config = trainer.model.config
+        config.bertkit_task = task.describe()
+        with run.files() as folder:
+            if run.is_main_process:
+                config.save_pretrained(folder)
+    return task
+
+
+def with_absolute_paths(recipe: Recipe) -> Recipe:
+    """Returns the recipe with absolute paths, so that ``recipe.yaml`` repeats the run from any folder."""
+    places = {name: getattr(recipe.data, name) for name in recipe.data.paths}
+    data = dataclasses.replace(recipe.data, **{name: absolute(place) for name, place in places.items() if place})
+    return with_absolute_checkpoints(dataclasses.replace(recipe, data=data))
+
+
+def _outcome(task: Task, trainer: BertkitTrainer, splits: Mapping[str, Split], features: Mapping[str, Any]) -> Outcome:
+    """Returns the outputs of the last evaluation; a collective call."""
+    outputs, split = trainer.outputs(features["validation"]), splits["validation"]
+    columns = ColumnsOf(features["validation"]), ColumnsOf(split.examples)
+    training = ColumnsOf(splits["train"].examples)
+    return Outcome(task, outputs, *columns, split.source, split.fingerprint, training)
+
+
+def _score_and_predict_the_rest(
+    task: Task,
+    run: RunInProgress,
+    trainer: BertkitTrainer,
+    splits: dict[str, Split],
+    features: dict[str, Any],
+    evaluation: dict[str, float],
+) -> dict[str, float]:
+    """Scores the other validation sets, predicts the test sets, and writes the predictions of `Task.splits_to_write`.
+
+    Returns:
+        ``evaluation``, the results on the first validation set, extended with the scores on the others.
+    """
+    predicted: dict[str, Any] = {}
+    written = task.splits_to_write(list(features))
+    for name in [name for name in features if name != "train"]:
+        scored = is_scored(name)
+        if name != "validation":
+            outcome = trainer.predict(features[name], metric_key_prefix="eval" if scored else "predict")
+            if scored:
+                suffix = name.removeprefix("validation")
+                scores = {f"{key}{suffix}": value for key, value in plain(outcome.metrics).items() if is_score(key)}
+                evaluation = run.write("eval", evaluation | scores)
+            else:
+                suffix = name.removeprefix("test") if name.startswith("test") else f"_{name}"
+                predicted |= {f"{key}{suffix}": value for key, value in outcome.metrics.items()}
+                predicted[f"predict_samples{suffix}"] = len(features[name])
+                run.write("predict", predicted)
+        if name in written:
+            outputs = trainer.outputs(features[name])  # a collective call: all processes take part
+            columns = ColumnsOf(features[name]), ColumnsOf(splits[name].examples)
+            with failing_together():
+                if run.is_main_process:
+                    say(f"{name} predictions: {task.write_predictions(name, outputs, *columns, run.output_dir)}")
+    return evaluation
+
+
+def _encode(
+    task: Task, splits: dict[str, Split], tokenizer: PreTrainedTokenizerBase, record: RunRecord
+) -> dict[str, Any]:
+    """Encodes every split; reports and records truncation and notes."""
+    features = {}
+    for name, (inputs, cut) in encode_once(task, splits, tokenizer).items():
+        features[name], split = inputs, splits[name]
+        record.data[name] = {"source": split.source, "examples": len(split.examples), "fingerprint": split.fingerprint}
+        notes = [*split.notes, *task.encoding_notes(features[name])]
+        if notes:
+            record.data[name]["notes"] = notes
+        record.truncation[name] = cut
+        for note in notes:
+            say(f"{name}: {note}")
+        if cut.examples:
+            say(f"{name}: {cut}; {task.remedy}")
+    return features

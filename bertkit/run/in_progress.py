@@ -1,0 +1,324 @@
+"""The steps shared by pre-training and fine-tuning: check, train, evaluate, write the run directory.
+
+With several processes all of them check and compute; only the first one writes files and prints.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
+from transformers.utils.import_utils import enable_tf32
+
+from bertkit.checkpoint.load import save_tokenizer
+from bertkit.errors import PlacementError, RecipeError, shortened
+from bertkit.files import clean_run_folder, disk_faults, into_folder, write_whole
+from bertkit.inference.outcomes import Outcome
+from bertkit.placement.collective import failing_together, from_main_process
+from bertkit.placement.resolve import is_main_process, is_restarted_by_launcher, place
+from bertkit.progress import say, without_library_bars
+from bertkit.recipe.load import Recipe
+from bertkit.run.directory import (
+    Run,
+    RunRecord,
+    check_output_dir,
+    check_same_data,
+    check_same_recipe,
+    contents,
+    plain,
+    write_results,
+)
+from bertkit.run.tracking.names import check_trackers
+from bertkit.run.tracking.tracking import Tracking
+from bertkit.sharing.card_facts import CardFacts, CardReport
+from bertkit.sharing.model_card import model_card, recorded_card
+from bertkit.sharing.push import check_login, push_finished_run
+from bertkit.training.arguments import training_arguments, try_out
+from bertkit.training.checkpoint_selection import kept_step
+from bertkit.training.cpu import cpu_speed_ups
+from bertkit.training.estimate import start_lines
+from bertkit.training.recovery.checkpoints import last_checkpoint
+from bertkit.training.recovery.preemption import Preemption
+from bertkit.training.trainer import BertkitTrainer
+
+
+class RunInProgress:
+    """Run of a checked recipe, up to its complete directory.
+
+    Args:
+        recipe: recipe of the run.
+        output_dir: a new or empty folder; with ``resume`` the directory of the run to continue.
+        resume: continue from the last checkpoint in ``output_dir``. In a new folder a run is started, if the launcher
+            may restart the processes.
+        push_to_hub: Hub repository to push the finished run to, or ``None``.
+        scratch: folder for the files of the Trainer in place of ``output_dir``, for a run that is only checked.
+        fixed: ``TrainingArguments`` determined by the kind of run instead of the recipe.
+
+    Raises:
+        BertkitError: the directory is in use or holds another run, the placement or an argument is invalid, or the user
+            is not logged in to the Hub for a push.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        output_dir: str | Path,
+        resume: bool,
+        push_to_hub: str | None,
+        scratch: Path | None = None,
+        **fixed: Any,
+    ):
+        self.recipe = recipe
+        self.output_dir = Path(output_dir)
+        self._folder_of_trainer = scratch or self.output_dir
+        # A launcher that restarts processes repeats the command with which it first started them.
+        self.resume = resume and not (is_restarted_by_launcher() and not contents(self.output_dir))
+        self.push_to_hub = push_to_hub
+        check_output_dir(self.output_dir, self.resume)
+        self.changed = check_same_recipe(recipe, self.output_dir) if self.resume else []
+        settings = recipe.placement
+        self.placement = place(settings, recipe.train["global_train_batch_size"], recipe.data.max_seq_length)
+        self.record = RunRecord(recipe, self.placement)
+        self.tracking = Tracking(recipe, self.output_dir)
+        self.metrics: dict[str, float] = {}
+        self._kept: str | None = None  # which step's weights the run has, if not those of the last one
+        self._resumed_from: int | None = None  # step
+        if push_to_hub is not None:
+            check_login(push_to_hub)
+
+        self.is_main_process = is_main_process()
+        self._fixed = fixed
+
+    def check_arguments(self) -> None:
+        """Checks the Trainer arguments of the recipe before data are read; starts the process group.
+
+        Raises:
+            RecipeError: transformers, or a library that it uses, rejects a value or a combination of values; or a
+                tracker is not installed.
+        """
+        check_trackers(self.recipe)
+        try_out(self.training_arguments(reaches_all_weights=True), self.recipe)
+
+    def training_arguments(self, *, reaches_all_weights: bool, **known: Any) -> TrainingArguments:
+        """Returns the Trainer arguments.
+
+        Args:
+            reaches_all_weights: the loss has a gradient for every weight, as those of BERT.
+            known: values determined by model and data; they take precedence over all others.
+
+        Raises:
+            RecipeError: transformers rejects a value or a combination of values.
+        """
+        if self.recipe.train.get("ddp_find_unused_parameters") is None:
+            known["ddp_find_unused_parameters"] = not reaches_all_weights
+        return training_arguments(
+            self.recipe,
+            self.placement,
+            self._folder_of_trainer,
+            include_num_input_tokens_seen="non_padding",
+            **{**self._fixed, **known},
+        )
+
+    def set_attention(self, model: PreTrainedModel) -> None:
+        """Sets the attention kernel if the placement names one.
+
+        Raises:
+            PlacementError: the kernel does not exist or is not installed.
+        """
+        implementation = self.recipe.placement.attn_implementation
+        if implementation is None:
+            return
+        try:
+            model.set_attn_implementation(implementation)
+        except (ValueError, ImportError) as error:
+            message = f"placement.attn_implementation: {implementation!r} is not available: {error}"
+            raise PlacementError(message) from error
+
+    def _heading(self, command: str) -> str:
+        if self.changed:
+            return f"Resumed, and {'; '.join(self.changed)}: this file alone does not reproduce the run."
+        return f"Resolved from {self.recipe.name}. To repeat the run: {command}"
+
+    def train(
+        self,
+        trainer: BertkitTrainer,
+        tokenizer: PreTrainedTokenizerBase,
+        command: str,
+        logits_per_sequence: int = 0,
+    ) -> dict[str, float]:
+        """Prints the resources of the run, trains, saves and evaluates.
+
+        Args:
+            trainer: trainer with model and data.
+            tokenizer: tokenizer to save with the model.
+            command: command that repeats the run, for the header of ``recipe.yaml``.
+            logits_per_sequence: number of logits of a language-model head per sequence.
+
+        Returns:
+            Results on the evaluation set, ``eval_…``; empty without an evaluation set.
+        """
+        speed_ups = cpu_speed_ups(self.placement, compiles=trainer.args.torch_compile)
+        preemption = Preemption()
+        trainer.add_callback(self.tracking)
+        trainer.add_callback(preemption)
+        with speed_ups.applied(trainer.model):
+            checkpoint = self._begin(trainer, tokenizer, command, logits_per_sequence)
+            try:
+                with without_library_bars(), preemption.listening(), disk_faults(self.output_dir):
+                    outcome = trainer.train(resume_from_checkpoint=checkpoint)
+            except KeyError as error:
+                if "metric_for_best_model" not in str(error):
+                    raise
+                raise RecipeError(f"train.metric_for_best_model: {error.args[0]}") from error
+            trainer.check_finite(weights=True)
+            self._kept = kept_step(trainer)
+            if self._kept:
+                say(self._kept)
+            with self.files(sum(weight.nbytes for weight in trainer.model.parameters())) as folder:
+                trainer.save_weights(folder)
+                if self.is_main_process:
+                    trainer.state.save_to_json(str(folder / "trainer_state.json"))
+            trainer.leave_mixed_precision()
+            # A setting of the whole process. It is left alone unless it is on: torch.export fails once it is set.
+            if getattr(torch.backends, "fp32_precision", None) == "tf32":
+                enable_tf32(False)
+            of_run = {
+                "train_loss": trainer.loss_of_run(outcome.metrics),
+                "train_samples": len(trainer.train_dataset),
+                "train_tokens_per_second": trainer.tokens_per_second(outcome.metrics),
+            }
+            self.write("train", {**outcome.metrics, **of_run})
+            if trainer.eval_dataset is None:
+                return {}
+            evaluation = trainer.last_evaluation() or trainer.evaluate()
+            return self.write("eval", {**evaluation, "eval_samples": len(trainer.evaluated)})
+
+    def _begin(
+        self, trainer: BertkitTrainer, tokenizer: PreTrainedTokenizerBase, command: str, logits_per_sequence: int
+    ) -> str | None:
+        """Prints the resources of the run and writes the initial files of its directory.
+
+        Returns:
+            The checkpoint to resume from; None if there is none.
+        """
+        longest, train_set = self.recipe.data.max_seq_length, trainer.train_dataset
+        for line in start_lines(
+            trainer.model, self.placement, longest, train_set, logits_per_sequence, trainer.teacher_bytes
+        ):
+            say(line)
+        with failing_together():  # all processes check the directory before the first one writes to it
+            if self.resume:
+                check_same_data(self.output_dir, self.record.data)
+            self.tracking.open(trainer.args, self.resume)
+        checkpoint = from_main_process(lambda: self._write_initial_files(tokenizer, command))
+        if checkpoint is not None:
+            self._resumed_from = int(Path(checkpoint).name.removeprefix("checkpoint-"))
+        if self.resume:
+            say(f"resuming from {checkpoint}" if checkpoint else "resuming: no complete checkpoint, so from the start")
+        return checkpoint
+
+    def _write_initial_files(self, tokenizer: PreTrainedTokenizerBase, command: str) -> str | None:
+        """Writes the initial files of the directory and returns the checkpoint to resume from; None if there is
+        none."""
+        with disk_faults(self.output_dir):
+            self.output_dir.mkdir(parents=True, exist_ok=True)
+        clean_run_folder(self.output_dir)
+        # Written first: a folder with a recipe is a run, which can be resumed even without a checkpoint.
+        self.recipe.save(self.output_dir / "recipe.yaml", self._heading(command))
+        self.record.write(self.output_dir, finished=False)
+        self.tracking.save()
+        with into_folder(self.output_dir) as folder:
+            save_tokenizer(tokenizer, folder)
+        checkpoint = last_checkpoint(self.output_dir) if self.resume else None
+        return str(checkpoint) if checkpoint else None
+
+    @contextmanager
+    def files(self, needed: int | None = None) -> Iterator[Path]:
+        """Context of all processes with the folder to save files of the run to; the first process moves them when
+        complete.
+
+        Args:
+            needed: their size in bytes, for the message of a full disk; ``None`` if unknown.
+        """
+        with failing_together():
+            of_main = into_folder(self.output_dir, needed) if self.is_main_process else nullcontext(self.output_dir)
+            with of_main as folder:
+                yield folder
+
+    def write(self, split: str, metrics: dict[str, Any]) -> dict[str, float]:
+        """Writes the results of a split and returns their numeric values."""
+        numbers = plain(metrics)
+        self.metrics |= numbers
+        from_main_process(lambda: write_results(self.output_dir, split, numbers))
+        return numbers
+
+    @property
+    def wants_report(self) -> bool:
+        """Returns whether the run leaves ``report.html``."""
+        return bool(self.recipe.train.get("report", True))
+
+    def finish(self, trainer: BertkitTrainer, card: CardFacts, outcome: Outcome | None = None) -> Run:
+        """Writes ``run.json``, the model card and the report; then pushes the complete run to the Hub if requested.
+
+        Args:
+            trainer: the trainer at the end of the run.
+            card: facts of the model card.
+            outcome: outputs for the validation set, for the report; None without any.
+
+        Raises:
+            HubError: the push failed; the message has the command to retry.
+        """
+        from_main_process(lambda: self._finish(trainer, card, outcome), prepares=True)  # an upload may take long
+        return Run(self.output_dir, self.metrics, self.record.collapse)
+
+    def _finish(self, trainer: BertkitTrainer, card: CardFacts, outcome: Outcome | None) -> None:
+        state = trainer.state
+        facts: dict[str, Any] = {
+            "tokens_seen": state.num_input_tokens_seen,
+            "steps": state.global_step,
+            "resumed_from_step": self._resumed_from,
+            "kept": self._kept,
+            "wall_time": self.record.wall_time(),  # the same in all reports, however long the first one takes
+        }
+        if self.placement.device == "xla":
+            from bertkit.training.placements.xla import compilations
+
+            facts["compilations"] = compilations()
+            say("XLA: {count} compilations, {seconds} s".format(**facts["compilations"]))
+        card = dataclasses.replace(
+            card,
+            license=self.recipe.hub.license,
+            language=tuple(self.recipe.hub.language),
+            versions=self.record.versions(),
+            steps=state.global_step,
+        )
+        self._write_card(card, facts)
+        if self.wants_report and (shown := self._write_report(outcome)) is not None:
+            self._write_card(dataclasses.replace(card, report=shown), facts)
+        self.tracking.finish(self.metrics, self.output_dir / "figures", trainer.model)
+        if self.push_to_hub is not None:
+            say(str(push_finished_run(self.output_dir, self.push_to_hub, self.recipe.hub)))
+
+    def _write_card(self, card: CardFacts, facts: dict[str, Any]) -> None:
+        self.record.write(self.output_dir, finished=True, **facts, **recorded_card(card))
+        write_whole(self.output_dir / "README.md", model_card(card))
+
+    def _write_report(self, outcome: Outcome | None) -> CardReport | None:
+        """Writes the report of the finished run, and returns what the model card shows of it; None if it fails."""
+        try:
+            from bertkit.reporting.report import report_finished_run
+
+            return report_finished_run(self.output_dir, outcome)
+        except Exception as error:  # libraries that draw fail in many ways, and the run must not be lost with them
+            reason = shortened(" ".join(f"{type(error).__name__}: {error}".split()), 300)
+            say(
+                f"warning: the run is complete, but its report failed: {reason}; to try again: bertkit report "
+                f"{shlex.quote(str(self.output_dir))}"
+            )
+            return None

@@ -1,0 +1,178 @@
+"""Weighted, focal and smoothed losses of classification: ``train.class_weights``, ``train.label_smoothing_factor``.
+
+Dimension letters: C classes; labels are (…) class ids, or (B, C) with several labels per row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from bertkit.errors import RecipeError, did_you_mean
+from bertkit.model.labels_bert import IGNORE_INDEX
+from bertkit.model.loss_bert import at_least_float32, mean_loss
+from bertkit.recipe.load import Recipe
+from bertkit.tasks.base import Task
+from bertkit.training.trainer import Objective
+
+_FOCUS = 2.0  # exponent of the focal loss: the best of Lin et al. (2017, arXiv:1708.02002)
+
+
+class WeightedTask:
+    """Task whose items have weights in the loss, and whose loss is focal or smoothed; a mean over the sum of weights.
+
+    With class ids, the weight of an item is that of its class, as in ``torch.nn.functional.cross_entropy``. With
+    several labels per row, an item is a label of a row; its weight is that of the label if the row has it, else that
+    of its absence. The focal loss (Lin et al. 2017) also multiplies the loss of an item by (1 − p) ** ``focus``, where
+    p is the probability of the true value; this factor is not part of its weight.
+
+    Args:
+        task: the task, whose model returns ``logits`` (…, C).
+        weights: (2, C) float32: weights of the absence and of the presence of each label; class ids use the second row.
+            None for weights of 1.
+        focus: exponent of the focal loss; 0 for none.
+        smoothing: share of the probability that class ids give to all C classes (Szegedy et al. 2016).
+    """
+
+    def __init__(self, task: Objective, weights: Tensor | None = None, *, focus: float = 0.0, smoothing: float = 0.0):
+        self.label_columns = task.label_columns
+        self.weights, self.focus, self.smoothing = weights, focus, smoothing
+
+    def count(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """Returns the sum of the weights of a batch's items, 0-d float32: the denominator of the mean."""
+        return self._item_weights(batch["labels"]).sum()
+
+    def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], count: Tensor) -> Tensor:
+        """Computes the loss as `bertkit.tasks.base.Task.loss`; -100 and NaN mark missing labels."""
+        logits, labels = at_least_float32(outputs["logits"]), batch["labels"]
+        if labels.is_floating_point():
+            targets = labels.to(logits.dtype).where(~labels.isnan(), 0.0)
+            losses = F.binary_cross_entropy_with_logits(logits, targets, reduction="none")
+        else:
+            losses = F.cross_entropy(
+                logits.reshape(-1, logits.shape[-1]),
+                labels.reshape(-1),
+                ignore_index=IGNORE_INDEX,
+                reduction="none",
+                label_smoothing=self.smoothing,
+            ).reshape(labels.shape)
+        if self.focus:
+            # Limited from below, since the derivative of a power is infinite at 0 for exponents less than 1.
+            losses = losses * (-torch.expm1(-losses)).clamp(min=1e-12) ** self.focus
+        return mean_loss((losses * self._item_weights(labels)).sum(), count)
+
+    def _item_weights(self, labels: Tensor) -> Tensor:
+        """Returns the weight of each item, in the shape of ``labels``; 0 for missing labels."""
+        is_labelled = ~labels.isnan() if labels.is_floating_point() else labels != IGNORE_INDEX
+        if self.weights is None:
+            return is_labelled.float()
+        absent, present = self.weights.to(labels.device)
+        if labels.is_floating_point():
+            return present.where(labels > 0.5, absent).where(is_labelled, 0.0)
+        return present[labels.where(is_labelled, 0)].where(is_labelled, 0.0)
+
+
+def check_class_weights(recipe: Recipe, names: Sequence[str] | None = None) -> None:
+    """Checks ``train.class_weights``.
+
+    Args:
+        recipe: the recipe of a fine-tuning.
+        names: the classes of the task, see `Task.weighted_labels`; ``None`` before the data are read.
+
+    Raises:
+        RecipeError: the value is not valid, or not together with another value.
+    """
+    given, key = recipe.train.get("class_weights"), f"recipe {recipe.name}: train.class_weights"
+    if given is None:
+        return
+    if names is not None and not names:
+        raise RecipeError(f"{key}: this task has no classes to weight; remove it")
+    if recipe.train.get("label_smoothing_factor"):
+        raise RecipeError(f"{key}: does not work together with train.label_smoothing_factor; remove one of them")
+    if isinstance(given, str):
+        if given != "balanced" and _focus(given) is None:
+            raise RecipeError(
+                f"{key}: expected balanced, focal, focal:EXPONENT, or a weight for each label, got {given!r}"
+            )
+        return
+    wrong = [name for name, weight in given.items() if not _is_weight(weight)]
+    if wrong:
+        raise RecipeError(f"{key}: {wrong[0]}: expected a positive number, got {given[wrong[0]]!r}")
+    unknown = [str(name) for name in given if names is not None and str(name) not in names]
+    if unknown and names is not None:
+        raise RecipeError(f"{key}: {unknown[0]!r} is no label of the training data{did_you_mean(unknown[0], names)}")
+
+
+def weighted_task(recipe: Recipe, task: Task, features: Any) -> Objective:
+    """Returns the task with the losses of ``train.class_weights`` and ``train.label_smoothing_factor``, if it has any.
+
+    ``balanced`` weights are inversely proportional to the frequency in the training set, as in scikit-learn:
+    n / (C · n_c) of a class c; with several labels per row n / (2 · n_c) of the presence and of the absence of each
+    label. Labels that are not given a weight have weight 1.
+
+    Args:
+        recipe: a recipe that `check_class_weights` accepts.
+        task: its task.
+        features: the encoded training set; its ``labels`` are class ids, lists of class ids, or lists of C floats.
+
+    Raises:
+        RecipeError: labels are smoothed, and the loss of the task is not cross-entropy of class ids.
+    """
+    classes, smoothing = recipe.train.get("class_weights"), recipe.train.get("label_smoothing_factor") or 0.0
+    if smoothing:
+        _check_smoothing(recipe, task, features)
+    elif classes is None:
+        return task
+    names, weights, focus = task.weighted_labels, None, 0.0
+    if isinstance(classes, Mapping):
+        by_name = {str(name): float(weight) for name, weight in classes.items()}
+        weights = torch.tensor([[1.0] * len(names), [by_name.get(name, 1.0) for name in names]])
+    elif classes == "balanced":
+        weights = torch.from_numpy(_balanced(features["labels"][:], len(names)))
+    elif classes is not None:
+        focus = _focus(classes) or 0.0
+    return WeightedTask(task, weights, focus=focus, smoothing=smoothing)
+
+
+def _check_smoothing(recipe: Recipe, task: Task, features: Any) -> None:
+    has_ids = tuple(task.label_columns) == ("labels",) and np.asarray(features["labels"][:1]).dtype.kind in "iu"
+    if type(task).loss is not Task.loss or not has_ids:
+        raise RecipeError(
+            f"recipe {recipe.name}: train.label_smoothing_factor: is for one class per row or word, and this task has "
+            "other labels; remove it"
+        )
+
+
+def _balanced(labels: Any, classes: int) -> np.ndarray:
+    """Returns the balanced weights, (2, C) float32; 1 for what does not occur."""
+    columns = [np.asarray(each) for each in labels]
+    if columns[0].dtype.kind == "f":
+        present = np.sum(columns, axis=0)
+        counts, total = np.stack([len(columns) - present, present]), len(columns) / 2
+    else:
+        ids = np.concatenate([np.atleast_1d(each) for each in columns])
+        of_classes = np.bincount(ids[ids != IGNORE_INDEX], minlength=classes)
+        counts, total = np.stack([of_classes, of_classes]), of_classes.sum() / classes
+    return np.where(counts > 0, total / np.maximum(counts, 1), 1.0).astype(np.float32)
+
+
+def _focus(value: str) -> float | None:
+    """Returns the exponent of ``focal`` or ``focal:EXPONENT``; ``None`` for other values."""
+    name, colon, number = value.partition(":")
+    if name != "focal":
+        return None
+    try:
+        focus = float(number) if colon else _FOCUS
+    except ValueError:
+        return None
+    return focus if 0 < focus < math.inf else None
+
+
+def _is_weight(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf

@@ -1,0 +1,182 @@
+"""Weighted and focal losses: equal to torch's and scikit-learn's, however the global batch is divided."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.utils.class_weight import compute_class_weight
+from torch.nn import functional as F
+
+from bertkit import finetune
+from bertkit.errors import RecipeError
+from bertkit.model.labels_bert import IGNORE_INDEX
+from bertkit.tasks.registry import load_recipe
+from bertkit.training.weighted_task import WeightedTask, check_class_weights, weighted_task
+from tests.training.conftest import Labels
+
+pytestmark = pytest.mark.numeric
+NAMES = ["bad", "good", "odd"]
+
+
+def weighted(value, names, features):
+    """The task of a recipe with these classes, and its loss of a batch as a function of logits and labels."""
+    return weighted_task(recipe(value), SimpleNamespace(weighted_labels=names, **vars(Labels)), features)
+
+
+def loss_of(task, logits, labels):
+    batch = {"labels": labels}
+    return task.loss({"logits": logits}, batch, task.count(batch))
+
+
+def recipe(value, **train):
+    made = load_recipe({"task": {"kind": "classification"}}, {f"train.{key}": each for key, each in train.items()})
+    return dataclasses.replace(made, train={**made.train, "class_weights": value})
+
+
+@pytest.mark.parametrize("shape", [(6,), (2, 3)])
+def test_class_ids_have_the_loss_of_torch(shape):
+    torch.manual_seed(0)
+    logits = torch.randn(*shape, 3, requires_grad=True)
+    labels = torch.tensor([0, 1, 2, 1, IGNORE_INDEX, 0]).reshape(shape)
+    weights = torch.tensor([0.5, 2.0, 3.0])
+    ours = weighted({"bad": 0.5, "good": 2, "odd": 3}, NAMES, {})
+    loss = loss_of(ours, logits, labels)
+    expected = F.cross_entropy(logits.reshape(-1, 3), labels.reshape(-1), weight=weights, ignore_index=IGNORE_INDEX)
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(ours.count({"labels": labels}), torch.tensor(0.5 + 2 + 3 + 2 + 0.5))
+    torch.testing.assert_close(*(torch.autograd.grad(each, logits)[0] for each in (loss, expected)))
+
+
+def test_several_labels_have_the_loss_of_torch():
+    torch.manual_seed(0)
+    logits = torch.randn(4, 3)
+    labels = torch.tensor([[1, 0, 0], [0, 1, 1], [0, 0, 0], [1, 1, 0.0]])
+    ours = weighted({"good": 5}, NAMES, {})
+    weights = torch.where(labels == 1, torch.tensor([1.0, 5.0, 1.0]), 1.0)
+    summed = F.binary_cross_entropy_with_logits(logits, labels, weight=weights, reduction="sum")
+    torch.testing.assert_close(loss_of(ours, logits, labels), summed / weights.sum())
+    missing = labels.clone()
+    missing[0] = torch.nan
+    rest = F.binary_cross_entropy_with_logits(logits[1:], labels[1:], weight=weights[1:], reduction="sum")
+    torch.testing.assert_close(loss_of(ours, logits, missing), rest / weights[1:].sum())
+
+
+def test_balanced_weights_are_those_of_scikit_learn():
+    labels = [0, 0, 0, 0, 0, 1, 2, 2]
+    ours = weighted("balanced", NAMES, {"labels": labels})
+    expected = compute_class_weight("balanced", classes=np.arange(3), y=labels)
+    np.testing.assert_allclose(ours.weights[1], expected, rtol=1e-6)
+    tokens = weighted("balanced", NAMES, {"labels": [[0, 0, -100, 0], [-100, 0, 0, 1], [2, 2]]})
+    np.testing.assert_allclose(tokens.weights[1], expected, rtol=1e-6)
+
+
+def test_balanced_weights_of_several_labels():
+    labels = [[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
+    ours = weighted("balanced", ["rare", "never"], {"labels": labels})
+    # of 4 rows: the first label is in 1, the second in none, whose presence has weight 1
+    np.testing.assert_allclose(ours.weights, [[4 / 6, 0.5], [2.0, 1.0]], rtol=1e-6)
+
+
+def test_focal_loss_multiplies_by_the_probability_of_error():
+    torch.manual_seed(0)
+    logits, labels = torch.randn(5, 3), torch.tensor([0, 1, 2, 1, IGNORE_INDEX])
+    probabilities = logits.softmax(-1)[torch.arange(4), labels[:4]]
+    for value, focus in (("focal", 2.0), ("focal:0.5", 0.5)):
+        loss = loss_of(weighted(value, NAMES, {}), logits, labels)
+        torch.testing.assert_close(loss, ((1 - probabilities) ** focus * -probabilities.log()).mean())
+
+
+def test_the_gradient_of_the_focal_loss_is_finite_where_the_loss_is_zero():
+    logits = torch.tensor([[200.0, -200.0]], requires_grad=True)
+    loss_of(WeightedTask(Labels(), focus=0.5), logits, torch.tensor([0])).backward()
+    assert logits.grad.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("value", "train", "message"),
+    [
+        ("even", {}, "expected balanced, focal, focal:EXPONENT, or a weight for each label, got 'even'"),
+        ("focal:-1", {}, "expected balanced, focal"),
+        ("focal:nan", {}, "expected balanced, focal"),
+        ({"good": 0}, {}, "good: expected a positive number, got 0"),
+        ({"good": True}, {}, "good: expected a positive number, got True"),
+        ({"god": 2.0}, {}, "'god' is no label of the training data; did you mean 'good'?"),
+        ("balanced", {"label_smoothing_factor": 0.1}, "does not work together with train.label_smoothing_factor"),
+    ],
+)
+def test_wrong_values_are_refused(value, train, message):
+    with pytest.raises(RecipeError) as caught:
+        check_class_weights(recipe(value, **train), NAMES)
+    assert str(caught.value).startswith("recipe (a mapping): train.class_weights: ")
+    assert message in str(caught.value)
+
+
+def test_a_task_without_classes_is_refused():
+    with pytest.raises(RecipeError, match="this task has no classes to weight; remove it"):
+        check_class_weights(recipe("balanced"), [])
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "table.csv"
+    rows = [f"the {'film' if row % 3 else 'plot'} is {'lovely' if row % 8 == 0 else 'awful'}" for row in range(40)]
+    labels = ["good" if row % 8 == 0 else "bad" for row in range(40)]
+    path.write_text(
+        "text,label\n"
+        + "".join(f"{text} {row},{label}\n" for row, (text, label) in enumerate(zip(rows, labels, strict=True)))
+    )
+    return path
+
+
+def test_accumulation_does_not_change_a_weighted_run(checkpoint, table, tmp_path):
+    overrides = {
+        "data.train_file": str(table),
+        "data.max_seq_length": 16,
+        "train.class_weights": "balanced",
+        "train.global_train_batch_size": 16,
+        "train.num_train_epochs": 2,
+        "train.logging_steps": 1,
+        "train.learning_rate": 1e-3,
+        "model.hidden_dropout_prob": 0.0,
+        "model.attention_probs_dropout_prob": 0.0,
+        "placement.device": "cpu",
+        "placement.mixed_precision": "no",
+    }
+    curves = []
+    for size in (16, 4):
+        given = {**overrides, "placement.per_device_train_batch_size": size}
+        run = finetune(
+            "finetune/classification", model=str(checkpoint), output_dir=tmp_path / str(size), overrides=given
+        )
+        history = json.loads((run.output_dir / "trainer_state.json").read_text())["log_history"]
+        curves.append([[entry["loss"], entry["grad_norm"]] for entry in history if "grad_norm" in entry])
+    np.testing.assert_allclose(*curves, rtol=1e-4)
+    # the weights change the loss: without them the same first step has another
+    del overrides["train.class_weights"]
+    run = finetune("finetune/classification", model=str(checkpoint), output_dir=tmp_path / "plain", overrides=overrides)
+    history = json.loads((run.output_dir / "trainer_state.json").read_text())["log_history"]
+    assert abs(history[0]["loss"] - curves[0][0][0]) > 1e-4
+
+
+def test_thresholds_are_fitted_to_the_validation_set_only(checkpoint, table, tmp_path):
+    overrides = {
+        "data.train_file": str(table),
+        "data.test_file": str(table),
+        "data.max_seq_length": 16,
+        "task.threshold": "tuned",
+        "task.calibrate": True,
+        "train.max_steps": 1,
+        "placement.device": "cpu",
+    }
+    run = finetune("finetune/classification", model=str(checkpoint), output_dir=tmp_path / "run", overrides=overrides)
+    assert {"eval_class/good/threshold", "eval_temperature"} <= run.metrics.keys()
+    assert "predict_ece" in run.metrics
+    assert not {"predict_class/good/threshold", "predict_temperature"} & run.metrics.keys()
+    stored = json.loads((run.output_dir / "config.json").read_text())["bertkit_task"]["task"]
+    assert stored["threshold"] == {"good": run.metrics["eval_class/good/threshold"]}
+    assert stored["temperature"] == run.metrics["eval_temperature"]
