@@ -68,7 +68,11 @@ def check_links(path: Path, name: str) -> None:
 
 
 def partial_name(path: Path) -> Path:
-    """Returns the name of a file of results while it grows: that of the file with ``.partial`` at its end."""
+    """Returns the name of a file of results while it grows, see `bertkit.inference.writing`.
+
+    >>> partial_name(Path("labels.csv")).name
+    'labels.csv.partial'
+    """
     return path.with_name(path.name + ".partial")
 
 

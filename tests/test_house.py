@@ -34,7 +34,6 @@ LAYERS = {
     "reporting": 9,
     "scaling": 9,
     "serving": 9,
-    "demo": 10,
     "run": 10,
     "checks": 11,
     "grids": 11,

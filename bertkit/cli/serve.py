@@ -41,7 +41,7 @@ def serve(
     json: options.AddressAsJson = False,
 ) -> None:
     """Serve a checkpoint over HTTP, for InferenceClient and the clients of text-embeddings-inference."""
-    from bertkit.serving.limits import Limits
+    from bertkit.serving.server import Limits
 
     limits = Limits(
         max_batch_tokens=max_batch_tokens,

@@ -115,12 +115,12 @@ class Embedder:
         reached: Reached | None = None,
     ) -> list[TokenEmbeddings]:
         """Returns the vectors of every token; see `bertkit.inference.loaded.LoadedCheckpoint.embed`."""
-        found = []
+        embeddings = []
         encoded = self._encoded(texts, layers, max_seq_length, stride, reached)
         for text, (windows, states) in zip(texts, encoded, strict=True):
             own = [window.is_own & ~window.is_special for window in windows]
             ids = [np.asarray(window.inputs["input_ids"])[chosen] for window, chosen in zip(windows, own, strict=True)]
-            found.append(
+            embeddings.append(
                 TokenEmbeddings(
                     text,
                     self.tokenizer.convert_ids_to_tokens(np.concatenate(ids).tolist()),
@@ -128,7 +128,7 @@ class Embedder:
                     np.concatenate([state[chosen] for state, chosen in zip(states, own, strict=True)]),
                 )
             )
-        return found
+        return embeddings
 
     def _encoded(
         self,

@@ -12,10 +12,9 @@ import numpy as np
 
 from bertkit.errors import DataError, OutputError
 from bertkit.inference.embedding import TEXTS_AT_ONCE, Pooling, TokenEmbeddings
-from bertkit.inference.growing_file import GrowingFile, check_growing_file
-from bertkit.inference.inputs import BLOCK, Block, blocks_of, process_blocks, read_inputs
+from bertkit.inference.inputs import BLOCK, Block, blocks_of, list_of_texts, process_blocks, read_inputs
 from bertkit.inference.loaded import load
-from bertkit.inference.texts import list_of_texts
+from bertkit.inference.writing import GrowingFile, check_growing_file
 from bertkit.json_text import dumps
 from bertkit.placement.resolve import Precision
 from bertkit.progress import Reached, unreported
@@ -82,8 +81,8 @@ def embed_texts(
     embedder = load(checkpoint, precision=precision, revision=revision, trust_remote_code=trust_remote_code).embedder
 
     def embed(block: Block, reached: Reached) -> tuple[list[str], Vectors]:
-        given = block.given
-        of_block = texts_of_column(given, text_column or "text") if isinstance(given, Table) else given
+        inputs = block.inputs
+        of_block = texts_of_column(inputs, text_column or "text") if isinstance(inputs, Table) else inputs
         if pooling == "none":
             return of_block, embedder.tokens(of_block, layers, max_seq_length, stride, reached)
         return of_block, embedder.pooled(of_block, pooling, layers, max_seq_length, stride, reached)
@@ -119,11 +118,11 @@ class _JsonLines:
         pass
 
 
-def _plain(found: np.ndarray | TokenEmbeddings) -> dict[str, Any]:
-    if isinstance(found, np.ndarray):
+def _plain(vectors: np.ndarray | TokenEmbeddings) -> dict[str, Any]:
+    if isinstance(vectors, np.ndarray):
         # Nine digits distinguish every float32 from its neighbours.
-        return {"embedding": [float(f"{number:.9g}") for number in found]}
-    tokens = zip(found.tokens, found.offsets.tolist(), found.vectors, strict=True)
+        return {"embedding": [float(f"{number:.9g}") for number in vectors]}
+    tokens = zip(vectors.tokens, vectors.offsets.tolist(), vectors.vectors, strict=True)
     return {
         "tokens": [{"token": token, "start": start, "end": end, **_plain(row)} for token, (start, end), row in tokens]
     }
@@ -195,12 +194,12 @@ _FORMS: dict[str, type[_JsonLines] | type[_Parquet] | type[_Npz]] = {
 }
 
 
-def _token_columns(found: Sequence[TokenEmbeddings], first: int, size: int) -> dict[str, np.ndarray]:
+def _token_columns(texts: Sequence[TokenEmbeddings], first: int, size: int) -> dict[str, np.ndarray]:
     """Concatenates the tokens of texts, with the number of the text of each; ``first`` is that of the first text."""
-    counts = np.asarray([len(each.tokens) for each in found], np.int64)
+    counts = np.asarray([len(each.tokens) for each in texts], np.int64)
     return {
-        "text": np.repeat(np.arange(first, first + len(found)), counts),
-        "tokens": np.asarray([token for each in found for token in each.tokens], dtype=str),
-        "offsets": np.concatenate([np.zeros((0, 2), np.int64), *(each.offsets for each in found)]),
-        "embeddings": np.concatenate([np.zeros((0, size), np.float32), *(each.vectors for each in found)]),
+        "text": np.repeat(np.arange(first, first + len(texts)), counts),
+        "tokens": np.asarray([token for each in texts for token in each.tokens], dtype=str),
+        "offsets": np.concatenate([np.zeros((0, 2), np.int64), *(each.offsets for each in texts)]),
+        "embeddings": np.concatenate([np.zeros((0, size), np.float32), *(each.vectors for each in texts)]),
     }

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bertkit.checkpoint.revision import at_revision
 from bertkit.errors import DataError, OutputError
-from bertkit.inference.growing_file import GrowingFile, check_growing_file
-from bertkit.inference.inputs import BLOCK, Block, blocks_of, one_block, process_blocks, read_inputs
+from bertkit.inference.inputs import BLOCK, Block, blocks_of, list_of_texts, one_block, process_blocks, read_inputs
+from bertkit.inference.predicted import predicted
 from bertkit.inference.predictor import Predictor, build_predictor, load, load_task
-from bertkit.inference.texts import list_of_texts
+from bertkit.inference.writing import CsvRows, GrowingFile, Row, check_growing_file, json_lines, with_prediction
 from bertkit.json_text import dumps
 from bertkit.placement.resolve import Precision
 from bertkit.progress import Reached, printable
@@ -25,12 +23,9 @@ from bertkit.tasks.splits import Columns
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
-Row = dict[str, Any]
 _OUTPUTS = (".csv", ".jsonl", ".json", ".ndjson")
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-_GIVEN = "input_"  # before the name of a column that the prediction has too
 _OUTPUTS_AT_ONCE = 1 << 22  # inputs of a block, times labels: with very many labels their outputs fill the memory
-# Forms whose lines are no inputs: a task that reads one says so by `Task.read_file`.
+# Forms whose lines are no inputs: a task that reads one says so by `Predicted.read_file`.
 _NOT_LINES = (".json", ".conll", ".conllu", ".conllup", ".bio", ".iob", ".iob2")
 
 
@@ -89,7 +84,7 @@ def predict_stream(
             from the input then.
         all_probabilities: give the probability of every label, not only of the ten most probable ones.
         threshold: probability from which a label is predicted, instead of the thresholds of the checkpoint.
-        form: give each input with its prediction in a form of another tool, one of `Task.output_forms`: for entities
+        form: give each input with its prediction in a form of another tool, one of `Predicted.forms`: for entities
             ``doccano`` or ``spans``. The lines are JSON objects then.
         text_columns: columns of a table to read, one of texts or two of pairs; ``None`` for those of the training, or
             usual names if the checkpoint does not record them.
@@ -125,10 +120,10 @@ def predict_stream(
             raise DataError("--aggregation is for token classification; remove it, or --question")
         predictor = load(checkpoint, precision=precision, revision=revision, trust_remote_code=trust_remote_code)
         _check_form(form, predictor.task)
-        columns = predictor.task.read_fields({"question": questions, "context": passage})
-        shown = predictor.task.shown(columns)
+        columns = predicted(predictor.task).read_fields({"question": questions, "context": passage})
+        repeated = predicted(predictor.task).repeated(columns)
         asked = blocks_of(questions, max(len(questions), 1))
-        return _stream(predictor, asked, lambda block: (columns, shown), output_file, colours, csv_safe, form)
+        return _stream(predictor, asked, lambda block: (columns, repeated), output_file, colours, csv_safe, form)
     name = at_revision(checkpoint, revision, trust_remote_code)
     task, config = load_configured_task(name, all_probabilities, threshold, text_columns, aggregation)
     _check_form(form, task)
@@ -152,11 +147,11 @@ def load_configured_task(
     """
     task, config = load_task(name, {} if aggregation is None else {"aggregation": aggregation})
     if text_columns:
-        task = task.with_columns({"text_columns": list(text_columns)})
+        task = predicted(task).with_columns({"text_columns": list(text_columns)})
     if all_probabilities:
-        task = task.with_all_probabilities()
+        task = predicted(task).with_all_probabilities()
     if threshold is not None:
-        task = task.with_threshold(threshold)
+        task = predicted(task).with_threshold(threshold)
     return task, config
 
 
@@ -166,16 +161,17 @@ def inputs_at_once(config: PreTrainedConfig) -> int:
 
 
 def _check_form(form: str | None, task: Task) -> None:
-    if form is not None and form not in task.output_forms:
+    forms = predicted(task).forms
+    if form is not None and form not in forms:
         raise DataError(
-            f"--as {form}: {task.name} writes {' or '.join(task.output_forms) or 'no other form'}; "
-            + ("give one of them" if task.output_forms else "remove it")
+            f"--as {form}: {task.name} writes {' or '.join(forms) or 'no other form'}; "
+            + ("give one of them" if forms else "remove it")
         )
 
 
 def _read(input_file: Path, task: Task, at_once: int) -> Iterator[Block]:
-    table = task.read_file(input_file)
-    if table is None and task.reads_neighbours and is_table(input_file):
+    table = predicted(task).read_file(input_file)
+    if table is None and predicted(task).reads_neighbours and is_table(input_file):
         table = read_table(input_file)
     if table is not None:
         return one_block(table)
@@ -189,10 +185,10 @@ def _read(input_file: Path, task: Task, at_once: int) -> Iterator[Block]:
 
 def _columns(task: Task, block: Block) -> tuple[Columns, Columns]:
     """Returns the columns that the task encodes and those that are repeated beside the predictions."""
-    if isinstance(block.given, Table):
-        columns = task.columns_of(block.given)
-        return columns, task.shown(columns)
-    return task.read_input(block.given, block.first + 1), {"text": block.given}
+    if isinstance(block.inputs, Table):
+        columns = task.columns_of(block.inputs)
+        return columns, predicted(task).repeated(columns)
+    return task.read_input(block.inputs, block.first + 1), {"text": block.inputs}
 
 
 def _stream(
@@ -204,106 +200,36 @@ def _stream(
     csv_safe: bool,
     form: str | None,
 ) -> Iterator[Predictions]:
-    def predict(block: Block, reached: Reached) -> Predictions:
-        columns, shown = columns_of(block)
-        predictions = predictor.predict_columns(columns, reached)
-        found = Predictions([], [])
-        for given, prediction in zip(zip(*shown.values(), strict=True), predictions, strict=True):
-            found.rows.append(with_prediction(dict(zip(shown, given, strict=True)), prediction))
-            if form is not None:
-                found.rows[-1] = predictor.task.in_form(form, found.rows[-1])
-                found.lines.append(dumps(found.rows[-1]))  # in ASCII, so that no control character reaches a terminal
-                continue
-            view = predictor.task.highlighted(found.rows[-1]) if colours else None
-            found.lines.append(_line(predictor.task.line(prediction), given) if view is None else view)
-        return found
+    how = predicted(predictor.task)
 
-    found = process_blocks(blocks, "predicting", predict)
+    def predict(block: Block, reached: Reached) -> Predictions:
+        columns, repeated = columns_of(block)
+        predictions = predictor.predict_columns(columns, reached)
+        block_predictions = Predictions([], [])
+        for values, prediction in zip(zip(*repeated.values(), strict=True), predictions, strict=True):
+            row = with_prediction(dict(zip(repeated, values, strict=True)), prediction)
+            if form is not None:
+                row = how.in_form(form, row)
+                line = dumps(row)  # in ASCII, so that no control character reaches a terminal
+            else:
+                line = (how.highlighted(row) if colours else None) or _line(predictor.task.line(prediction), values)
+            block_predictions.rows.append(row)
+            block_predictions.lines.append(line)
+        return block_predictions
+
+    blocks_of_predictions = process_blocks(blocks, "predicting", predict)
     if output_file is None:
-        yield from found
+        yield from blocks_of_predictions
         return
     is_csv = output_file.suffix.lower() == ".csv"
-    as_text = _CsvRows(csv_safe, predictor.task.leaves_out_labels) if is_csv else _json_lines
+    as_text = CsvRows(csv_safe, how.leaves_out_labels) if is_csv else json_lines
     with GrowingFile(output_file) as file:
-        for each in found:
+        for each in blocks_of_predictions:
             with file.adding(len(each.rows)) as stream:
                 stream.write(as_text(each.rows).encode())
             yield each
 
 
-def with_prediction(given: Mapping[str, Any], prediction: Mapping[str, Any]) -> Row:
-    """Returns the columns of an input and those of its prediction, which no column of the input has.
-
-    A given column with the name of a prediction, or of a class beside its probability in CSV, becomes ``input_NAME``,
-    and one that is called so already ``input_input_NAME``, whether both are there or not: so a column has the same name
-    in all rows of all files, and predictions of predictions lose nothing.
-
-    >>> with_prediction({"id": 7, "label": "good", "input_label": "true"}, {"label": "bad"})
-    {'id': 7, 'input_label': 'good', 'input_input_label': 'true', 'label': 'bad'}
-    """
-    nested = tuple(f"{name}." for name, value in prediction.items() if isinstance(value, Mapping))
-
-    def is_taken(name: str) -> bool:
-        while name not in prediction and not name.startswith(nested) and name.startswith(_GIVEN):
-            name = name.removeprefix(_GIVEN)
-        return name in prediction or name.startswith(nested)
-
-    return {f"{_GIVEN}{name}" if is_taken(name) else name: value for name, value in given.items()} | dict(prediction)
-
-
-def _line(prediction: str, given: Iterable[Any]) -> str:
-    texts = [" | ".join(each) if isinstance(each, list) else str(each) for each in given]
+def _line(prediction: str, inputs: Iterable[Any]) -> str:
+    texts = [" | ".join(each) if isinstance(each, list) else str(each) for each in inputs]
     return printable("\t".join([prediction, *texts]).replace("\n", " "))
-
-
-def _json_lines(rows: Sequence[Row]) -> str:
-    return "".join(dumps(row, ensure_ascii=False) + "\n" for row in rows)
-
-
-class _CsvRows:
-    """Formats rows as CSV; the first call adds the header.
-
-    Args:
-        safe: escape text that spreadsheets would take for a formula.
-        nested_as_json: write a mapping as a JSON object in one column, since its keys differ between rows; otherwise
-            each of its keys has a column.
-    """
-
-    def __init__(self, safe: bool, nested_as_json: bool = False) -> None:
-        self._safe = safe
-        self._nested_as_json = nested_as_json
-        self._written = io.StringIO(newline="")
-        self._writer: csv.DictWriter[str] | None = None
-
-    def __call__(self, rows: Sequence[Row]) -> str:
-        flat = [self._flat(row) for row in rows]
-        if self._safe:
-            flat = [{_no_formula(name): _no_formula(value) for name, value in row.items()} for row in flat]
-        if self._writer is None:
-            self._writer = csv.DictWriter(self._written, list(flat[0]))
-            self._writer.writeheader()
-        self._writer.writerows(flat)
-        text = self._written.getvalue()
-        self._written.seek(0)
-        self._written.truncate()
-        return text
-
-    def _flat(self, row: Row) -> dict[str, Any]:
-        flat: dict[str, Any] = {}
-        for name, value in row.items():
-            if isinstance(value, Mapping) and not self._nested_as_json:
-                flat |= {f"{name}.{inner}": each for inner, each in value.items()}
-            else:
-                flat[name] = dumps(value, ensure_ascii=False) if isinstance(value, (list, Mapping)) else value
-        return flat
-
-
-def _no_formula(value: Any) -> Any:
-    """Puts an apostrophe before text that a spreadsheet would take for a formula; numbers stay as they are.
-
-    The signs are those of https://owasp.org/www-community/attacks/CSV_Injection.
-
-    >>> _no_formula("=1+1"), _no_formula("a=b"), _no_formula(-0.5)
-    ("'=1+1", 'a=b', -0.5)
-    """
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA_STARTS) else value

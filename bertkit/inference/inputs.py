@@ -1,4 +1,4 @@
-"""Inputs in blocks: the lines of a file or a pipe, or the rows of a table.
+"""Inputs: texts from Python, and in blocks the lines of a file or a pipe, or the rows of a table.
 
 Within a block, inputs of similar length share a batch. The results of a block are returned before the next block is
 read, so memory does not grow with the number of inputs, and their order is kept.
@@ -7,12 +7,12 @@ read, so memory does not grow with the number of inputs, and their order is kept
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from io import BufferedIOBase
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from bertkit.errors import DataError
 from bertkit.progress import Bar, Reached, say
@@ -26,27 +26,94 @@ BLOCK = 1024
 
 _STDIN = "-"
 _PIPE_BYTES = 1 << 20
+_SHOWN = 60  # characters of a value in a message
 
-Found = TypeVar("Found")
+# Library of a table -> how to give the texts of one column.
+_COLUMN_OF = {
+    "datasets": "list(dataset[{column!r}])",
+    "pandas": "frame[{column!r}].tolist()",
+    "polars": "frame[{column!r}].to_list()",
+    "pyarrow": "table[{column!r}].to_pylist()",
+}
+
+Result = TypeVar("Result")
+
+
+def list_of_texts(texts: Any, name: str = "texts") -> list[str]:
+    """Returns texts that are given from Python as a list: ``[text]`` for one text.
+
+    Args:
+        texts: a string, or an iterable of strings: a list, an array, a column of a table.
+        name: name of the argument in messages.
+
+    Raises:
+        DataError: a table is given, whose iteration gives the names of its columns or its rows; or a value is no
+            string, such as None or the NaN of an empty cell.
+
+    >>> list_of_texts("a film"), list_of_texts(("a film", "a plot"))
+    (['a film'], ['a film', 'a plot'])
+    """
+    if isinstance(texts, str):
+        return [texts]
+    columns = _column_names(texts)
+    if columns is not None:
+        kind, library = type(texts).__name__, type(texts).__module__.partition(".")[0]
+        column = "text" if "text" in columns or not columns else columns[0]
+        way = _COLUMN_OF.get(library, "table[{column!r}]").format(column=column)
+        raise DataError(f"{name}: is a {kind}, with columns; expected texts: give those of one column, such as {way}")
+    if not isinstance(texts, Iterable) or isinstance(texts, (bytes, bytearray)):
+        raise DataError(f"{name}: is {_described(texts)}; expected a text or a list of texts")
+    values = list(texts)
+    wrong = [number for number, value in enumerate(values, 1) if not isinstance(value, str)]
+    if wrong:
+        first = values[wrong[0] - 1]
+        more = f" (and {len(wrong) - 1} more are no texts)" if len(wrong) > 1 else ""
+        raise DataError(f"{name}: number {wrong[0]} of {len(values)} is {_described(first)}{more}; {_remedy(first)}")
+    return values
+
+
+def _column_names(table: Any) -> Sequence[str] | None:
+    """Returns the names of the columns of a mapping, a data frame, an Arrow table or a data set; None for others."""
+    if isinstance(table, Mapping):
+        return list(map(str, table))
+    names = getattr(table, "column_names", getattr(table, "columns", None))
+    return list(map(str, names)) if isinstance(names, Iterable) and hasattr(table, "__getitem__") else None
+
+
+def _described(value: Any) -> str:
+    text = repr(value)
+    text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return "None" if value is None else f"{text} ({type(value).__name__})"
+
+
+def _remedy(value: Any) -> str:
+    if isinstance(value, Mapping):
+        column = "text" if "text" in value else next(iter(value), "text")
+        return f"expected texts: [row[{column!r}] for row in rows]"
+    if hasattr(value, "as_py"):  # a value of Arrow
+        return "expected texts: column.to_pylist()"
+    if value is None or (isinstance(value, float) and value != value) or type(value).__name__ == "NAType":  # pandas.NA
+        return "an empty cell is no text: give texts only, such as frame['text'].dropna().tolist()"
+    return "expected texts, such as [str(value) for value in values]"
 
 
 class Block(NamedTuple):
     """Consecutive inputs.
 
     Attributes:
-        given: lines, or rows of a table.
+        inputs: lines, or rows of a table.
         first: number of inputs before them.
         total: estimate of the number of all inputs, by the share of the file that was read; ``None`` for a pipe.
     """
 
-    given: list[str] | Table
+    inputs: list[str] | Table
     first: int
     total: int | None
 
 
-def one_block(given: list[str] | Table) -> Iterator[Block]:
+def one_block(inputs: list[str] | Table) -> Iterator[Block]:
     """Returns inputs that are in memory as one block."""
-    return iter([Block(given, 0, len(given))])
+    return iter([Block(inputs, 0, len(inputs))])
 
 
 def blocks_of(texts: Sequence[str], size: int = BLOCK) -> Iterator[Block]:
@@ -89,9 +156,9 @@ def _read(input_file: Path, size: int) -> Iterator[Block]:
 
     first = 0
     with iterating(_parts(input_file, size, reached)) as parts:
-        for given in parts:
-            done = first + len(given)
-            yield Block(given, first, round(done / share) if share else None)
+        for inputs in parts:
+            done = first + len(inputs)
+            yield Block(inputs, first, round(done / share) if share else None)
             first = done
     if not first:
         say(f"--input {input_file}: contains no texts")
@@ -133,7 +200,7 @@ def _full(pieces: Iterable[str], size: int) -> Iterator[list[str]]:
         yield waiting
 
 
-def process_blocks(blocks: Iterable[Block], what: str, work: Callable[[Block, Reached], Found]) -> Iterator[Found]:
+def process_blocks(blocks: Iterable[Block], what: str, work: Callable[[Block, Reached], Result]) -> Iterator[Result]:
     """Yields the result of ``work`` for each block in turn, with a progress bar on stderr.
 
     Args:
@@ -149,10 +216,10 @@ def process_blocks(blocks: Iterable[Block], what: str, work: Callable[[Block, Re
         try:
             with iterating(blocks) as remaining:
                 for block in remaining:
-                    found = work(block, partial(_tell, bar, block))
+                    result = work(block, partial(_tell, bar, block))
                     bar.clear()
-                    yield found
-                    done = block.first + len(block.given)
+                    yield result
+                    done = block.first + len(block.inputs)
         except DataError as error:
             if not done:
                 raise
@@ -160,4 +227,4 @@ def process_blocks(blocks: Iterable[Block], what: str, work: Callable[[Block, Re
 
 
 def _tell(bar: Bar, block: Block, done: int, of: int) -> None:
-    bar(block.first + len(block.given) * done // of, block.total)
+    bar(block.first + len(block.inputs) * done // of, block.total)

@@ -14,9 +14,9 @@ from bertkit.checkpoint.revision import at_revision
 from bertkit.errors import CheckpointError
 from bertkit.inference.embedding import Embedder, Pooling, TokenEmbeddings, load_encoder
 from bertkit.inference.fill_mask import MaskFiller, MaskPrediction
+from bertkit.inference.inputs import list_of_texts
 from bertkit.inference.predictor import Predictor
 from bertkit.inference.predictor import load as load_predictor
-from bertkit.inference.texts import list_of_texts
 from bertkit.placement.resolve import Precision, inference_device, inference_dtype
 from bertkit.progress import without_library_bars
 from bertkit.tasks.construction import has_task
@@ -43,7 +43,7 @@ def load(
         batch_size: inputs per batch; does not change any result.
         precision: ``auto`` is float32 on CPUs and fp16 on GPUs.
         revision: branch, tag or commit of a Hub id; ``None`` for ``main``.
-        trust_remote_code: run the code that the checkpoint brings; the revision is said on stderr.
+        trust_remote_code: run the code that the checkpoint brings; the revision is printed on stderr.
         data: values of the task's ``data`` block, such as ``data_dir``; only for a fine-tuned checkpoint.
 
     Raises:
@@ -169,10 +169,10 @@ class LoadedCheckpoint:
             BertkitError: a layer, a length or the pooling is impossible, the checkpoint has no complete encoder, or a
                 value is no text.
         """
-        given = list_of_texts(texts)
+        all_texts = list_of_texts(texts)
         if pooling == "none":
-            return self.embedder.tokens(given, layers, max_seq_length, stride)
-        return self.embedder.pooled(given, pooling, layers, max_seq_length, stride)
+            return self.embedder.tokens(all_texts, layers, max_seq_length, stride)
+        return self.embedder.pooled(all_texts, pooling, layers, max_seq_length, stride)
 
     def fill_mask(self, texts: str | Sequence[str], *, top_k: int = 5) -> list[list[list[MaskPrediction]]]:
         """Predicts the token in place of each mask.

@@ -69,6 +69,6 @@ class OnnxModel:
         """Returns the outputs under the network's names for them; losses are not computed."""
         import torch
 
-        given = {name: values.numpy() for name, values in inputs.items() if name in self._inputs}
-        arrays = self._session.run(self._outputs, given)
+        arguments = {name: values.numpy() for name, values in inputs.items() if name in self._inputs}
+        arrays = self._session.run(self._outputs, arguments)
         return {name: torch.from_numpy(array) for name, array in zip(self._outputs, arrays, strict=True)}

@@ -59,7 +59,7 @@ def load_plain_bert(head: str, checkpoint: str, config: PreTrainedConfig) -> Pla
         return None
     if any(values.dtype not in _TYPES for name, values in weights.items() if name in expected):
         return None
-    layers = [int(found[1]) for name in weights if (found := _LAYER.match(name))]
+    layers = [int(layer[1]) for name in weights if (layer := _LAYER.match(name))]
     if max(layers, default=0) >= config.num_hidden_layers:
         return None
     return PlainBert(head, config, {name: weights[name].float() for name in expected})
@@ -75,8 +75,8 @@ def _expected(head: str, config: PreTrainedConfig) -> dict[str, tuple[int, ...]]
         "bert.embeddings.token_type_embeddings.weight": (config.type_vocab_size, hidden),
     }
 
-    def dense(name: str, width: int, given: int) -> None:
-        shapes[f"{name}.weight"], shapes[f"{name}.bias"] = (width, given), (width,)
+    def dense(name: str, width: int, inputs: int) -> None:
+        shapes[f"{name}.weight"], shapes[f"{name}.bias"] = (width, inputs), (width,)
 
     def norm(name: str) -> None:
         shapes[f"{name}.LayerNorm.weight"] = shapes[f"{name}.LayerNorm.bias"] = (hidden,)
@@ -168,10 +168,10 @@ class PlainBert(nn.Module):
         """Computes one Transformer layer for the tokens ``read``, (B, R, H) to (B, R, H), which attend to ``states``,
         (B, S, H)."""
         query, key, value = (
-            self._dense(f"{prefix}attention.self.{name}", given)
-            .view(*given.shape[:2], self.config.num_attention_heads, -1)
+            self._dense(f"{prefix}attention.self.{name}", inputs)
+            .view(*inputs.shape[:2], self.config.num_attention_heads, -1)
             .transpose(1, 2)
-            for name, given in (("query", read), ("key", states), ("value", states))
+            for name, inputs in (("query", read), ("key", states), ("value", states))
         )  # (B, A, R or S, D) each
         context = F.scaled_dot_product_attention(query, key, value, attn_mask=mask).transpose(1, 2).flatten(2)
         attended = self._dense(f"{prefix}attention.output.dense", context) + read

@@ -1,10 +1,10 @@
-"""Predictions and scores of a fine-tuned checkpoint."""
+"""Predictions of a fine-tuned checkpoint."""
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,21 +14,18 @@ from bertkit.checkpoint.encoders import model_inputs
 from bertkit.checkpoint.load import check_positions, load_config, load_model, load_tokenizer
 from bertkit.checkpoint.revision import at_revision
 from bertkit.errors import DataError, PlacementError
-from bertkit.inference.collector import without_collector
 from bertkit.inference.ensemble import EnsembleModel, is_ensemble, members_of
 from bertkit.inference.forward import forward_in_batches
+from bertkit.inference.inputs import list_of_texts
 from bertkit.inference.onnx_model import OnnxModel, is_onnx
-from bertkit.inference.run_data import data_of_run
-from bertkit.inference.scored import scored
-from bertkit.inference.texts import list_of_texts
+from bertkit.inference.predicted import predicted
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.placement.resolve import Precision, inference_device, inference_dtype
 from bertkit.progress import Bar, Reached, say, without_library_bars
 from bertkit.tasks.arrays import Outputs
 from bertkit.tasks.base import Task
 from bertkit.tasks.construction import task_of_checkpoint
-from bertkit.tasks.folds import load_splits
-from bertkit.tasks.splits import Columns, ColumnsOf, Split, Truncation
+from bertkit.tasks.splits import Columns, ColumnsOf
 
 if TYPE_CHECKING:
     import torch
@@ -36,28 +33,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
     from bertkit.inference.plain_bert import PlainBert
-
-_ENCODED_AT_ONCE = 4096  # rows of a split; the lists of numbers that `Task.encode` returns take about 40 bytes a token
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """The result of `evaluate`.
-
-    Attributes:
-        metrics: ``eval_…``, named as in ``eval_results.json``.
-        examples: number of examples scored.
-        source: the file or Hub set of the examples.
-        truncation: what ``max_seq_length`` cut off.
-        collapse: description of the predictions if they are all the same, such as "all predictions are 'good'", and the
-            labels are not; None otherwise.
-    """
-
-    metrics: dict[str, float]
-    examples: int
-    source: str
-    truncation: dict[str, int]
-    collapse: str | None = None
 
 
 class Predictor:
@@ -106,7 +81,7 @@ class Predictor:
             fields = {
                 name: value if isinstance(value, str) else list_of_texts(value, name) for name, value in fields.items()
             }
-            return self.predict_columns(self.task.read_fields(fields), all_probabilities=all_probabilities)
+            return self.predict_columns(predicted(self.task).read_fields(fields), all_probabilities=all_probabilities)
         lines = list_of_texts(texts)
         return self.predict_columns(self.task.read_input(lines), all_probabilities=all_probabilities)
 
@@ -123,8 +98,9 @@ class Predictor:
         """
         if not any(map(len, columns.values())):
             return []
-        task = self.task.with_all_probabilities() if all_probabilities else self.task
-        features = task.encode(task.cut_texts(columns, self.tokenizer), self.tokenizer)
+        how = predicted(self.task)
+        task = how.with_all_probabilities() if all_probabilities else self.task
+        features = task.encode(how.cut_texts(columns, self.tokenizer), self.tokenizer)
         return task.decode(self.outputs(features, reached), features, columns)
 
     def outputs(self, features: Columns, reached: Reached | None = None) -> Outputs:
@@ -147,8 +123,8 @@ class Predictor:
                 rows = [{name: column[row] for name, column in columns.items()} for row in chosen]
             return self.task.collate(rows, self.tokenizer, self.inputs)
 
-        def keep(_: list[int], given: Mapping[str, Tensor]) -> Iterator[tuple[np.ndarray, ...]]:
-            arrays = [values.float().cpu().numpy() for name, values in given.items() if name not in ignored]
+        def keep(_: list[int], outputs: Mapping[str, Tensor]) -> Iterator[tuple[np.ndarray, ...]]:
+            arrays = [values.float().cpu().numpy() for name, values in outputs.items() if name not in ignored]
             return zip(*arrays, strict=True)
 
         with Bar("predicting", "inputs") if reached is None else nullcontext(reached) as progress:
@@ -188,7 +164,7 @@ def load(
         batch_size: inputs per batch; does not change any result.
         precision: ``auto`` is float32 on CPUs and fp16 on GPUs.
         revision: branch, tag or commit of a Hub id; ``None`` for ``main``.
-        trust_remote_code: run the code that the checkpoint brings; the revision is said on stderr.
+        trust_remote_code: run the code that the checkpoint brings; the revision is printed on stderr.
         data: values of the task's ``data`` block, such as ``data_dir``.
 
     Raises:
@@ -213,7 +189,7 @@ def build_predictor(
     if is_onnx(checkpoint) and precision not in ("auto", "float32"):
         raise PlacementError(f"{checkpoint}: an ONNX model has its own precision; remove --precision {precision}")
     where = inference_device(device)
-    with without_collector():
+    with _without_collector():
         return _build_predictor(checkpoint, task, config, where, inference_dtype(precision, where), batch_size)
 
 
@@ -228,7 +204,7 @@ def _build_predictor(
         return Predictor(task, OnnxModel(checkpoint, config), tokenizer, batch_size, checkpoint)
 
     def network(place: str) -> PreTrainedModel | PlainBert:
-        if where == "cpu" and is_float32 and not task.prepares_encoder:
+        if where == "cpu" and is_float32 and not predicted(task).needs_transformers:
             from bertkit.inference.plain_bert import load_plain_bert
 
             plain = load_plain_bert(task.head, place, config)
@@ -254,7 +230,7 @@ def load_task(checkpoint: str, data: Mapping[str, Any]) -> tuple[Task, PreTraine
     Raises:
         CheckpointError: it cannot be read, or has no task.
     """
-    with without_collector():
+    with _without_collector():
         config = load_config(checkpoint, any_encoder=True)
         task = task_of_checkpoint(config, checkpoint, **data)
     if task.assumptions:
@@ -263,65 +239,17 @@ def load_task(checkpoint: str, data: Mapping[str, Any]) -> tuple[Task, PreTraine
     return task, config
 
 
-def _encoded(task: Task, split: Split, tokenizer: PreTrainedTokenizerBase) -> tuple[Columns, Truncation]:
-    """Encodes a split: a small one at once, which needs no ``datasets`` library, and a larger one in batches."""
-    if len(split.examples) > _ENCODED_AT_ONCE:
-        rows, cut = task.encode_split(split, tokenizer)
-        return ColumnsOf(rows), cut
-    features = task.encode(ColumnsOf(split.examples), tokenizer)
-    return features, Truncation.of_lengths(features["length"], features["full_length"])
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Turns the garbage collector off in the block, and on again if it was on.
 
-
-def evaluate(
-    checkpoint: str | Path,
-    *,
-    split: str = "validation",
-    max_samples: int | None = None,
-    columns: Mapping[str, Any] | None = None,
-    precision: Precision = "auto",
-    revision: str | None = None,
-    trust_remote_code: bool = False,
-    **data: Any,
-) -> Evaluation:
-    """Scores a fine-tuned checkpoint on a labelled split of its task.
-
-    The labels of a checkpoint that bertkit did not write are matched with those of the data by name.
-
-    Args:
-        checkpoint: a run directory, a folder or a Hub id.
-        split: ``validation`` or ``train``, or another that has labels (``validation_mm`` of MNLI).
-        max_samples: score only this number of examples, the first ones.
-        columns: columns of the data, named as in the task's settings: ``text_columns``, ``label_column``,
-            ``token_column``, ``tag_column``. By default those of the training, or usual names if the checkpoint does
-            not record them.
-        precision: ``auto`` is float32 on CPUs and fp16 on GPUs.
-        revision: branch, tag or commit of a Hub id; ``None`` for ``main``.
-        trust_remote_code: run the code that the checkpoint brings; the revision is said on stderr.
-        data: values of the task's ``data`` block: ``data_dir``, ``validation_file``, ``max_seq_length``, …; ``None`` is
-            not given. Without a file, a folder or a Hub data set, a run directory is scored on the data of its run.
-
-    Raises:
-        BertkitError: the checkpoint or the data are not usable.
+    Imports of torch and transformers create a million objects that stay. The collector would examine all of them many
+    times and free none, which takes a fifth of the time of a command that predicts for one text.
     """
-    given = {"max_train_samples" if split == "train" else "max_eval_samples": max_samples, **data}
-    given = {key: str(value) if isinstance(value, Path) else value for key, value in given.items() if value is not None}
-    name = at_revision(checkpoint, revision, trust_remote_code)
-    task, config = load_task(name, data_of_run(name, given) | given)
-    if columns:
-        task = task.with_columns(columns)
-    if split not in task.splits:
-        raise DataError(f"--split {split}: expected one of {', '.join(sorted(task.splits))}")
-    task, loaded = load_splits(task, [split])
-    found = loaded.get(split)
-    if found is None:
-        raise DataError(f"--split {split}: the data have no such split")
-    if not task.is_labelled(found.examples):
-        raise DataError(f"{found.source}: no labels to score against; `bertkit predict` takes inputs without labels")
-    for note in found.notes:
-        say(f"{found.source}: {note}")
-    predictor = build_predictor(name, task, config, precision=precision)
-    columns_of_rows = ColumnsOf(found.examples)
-    features, cut = _encoded(task, found, predictor.tokenizer)
-    results = predictor.outputs(features), features, columns_of_rows
-    metrics = {f"eval_{name}": value for name, value in task.score(*results).items()}
-    return Evaluation(metrics, len(found.examples), found.source, asdict(cut), scored(task).collapse(*results))
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -1,14 +1,66 @@
-"""Metrics of question answering as functions of means over the questions."""
+"""Predictions of question answering: questions by name, files of SQuAD; metrics as functions of means."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from bertkit.errors import DataError, raise_all
+from bertkit.inference.predicted import Predicted, predicted
 from bertkit.inference.scored import Scored, scored
 from bertkit.metrics.squad import question_scores
 from bertkit.metrics.terms import Terms, mean_terms
+from bertkit.tables import Table
+from bertkit.tables.json_rows import JSON
+from bertkit.tasks.question_answering.questions import read_questions
 from bertkit.tasks.question_answering.task import QuestionAnsweringTask
+from bertkit.tasks.splits import Columns
+from bertkit.tasks.truncation import first_part
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+class PredictedAnswers(Predicted):
+    """Answers to questions, with the questions: contexts may be long and shared by many questions."""
+
+    task: QuestionAnsweringTask
+    column_settings = frozenset({"id_column", "question_column", "context_column", "answers_column"})
+    needs_transformers = False
+
+    def read_file(self, path: Path) -> Table | None:
+        """Reads a file in SQuAD's nested JSON format."""
+        return read_questions(path) if path.suffix.lower() == JSON else None
+
+    def read_fields(self, fields: Mapping[str, str | Sequence[str]]) -> dict[str, list[str]]:
+        """Converts ``question`` and ``context`` to columns: one context for all questions, or one for each."""
+        if fields.keys() != {"question", "context"}:
+            raise DataError(f"{self.task.name}: expected question and context, got {', '.join(fields)}")
+        questions, contexts = (
+            [value] if isinstance(value, str) else list(value) for value in (fields["question"], fields["context"])
+        )
+        if isinstance(fields["context"], str):
+            contexts *= len(questions)
+        if len(questions) != len(contexts):
+            raise DataError(
+                f"{len(questions)} questions, {len(contexts)} contexts; expected one context, or one for each question"
+            )
+        columns = {"question": questions, "context": contexts}
+        empty = [name for name, texts in columns.items() if not all(text.strip() for text in texts)]
+        raise_all([f"{name}: one of them is empty; write a text" for name in empty])
+        return columns
+
+    def cut_texts(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> Columns:
+        """Cuts the questions; contexts are read to their end."""
+        questions = first_part(examples["question"], tokenizer, self.task.data.max_query_length)
+        return {**examples, "question": questions}
+
+    def repeated(self, columns: Columns) -> Columns:
+        return {"question": columns["question"]}
+
+
+predicted.register(QuestionAnsweringTask, PredictedAnswers)
 
 
 @scored.register

@@ -13,10 +13,11 @@ from typing import Any, Literal, Protocol
 
 from bertkit.errors import DataError
 from bertkit.inference.embedding import TEXTS_AT_ONCE
-from bertkit.inference.files import inputs_at_once, load_configured_task, with_prediction
+from bertkit.inference.files import inputs_at_once, load_configured_task
 from bertkit.inference.inputs import BLOCK
 from bertkit.inference.loaded import load
 from bertkit.inference.predictor import build_predictor
+from bertkit.inference.writing import with_prediction
 from bertkit.progress import unreported
 from bertkit.reading.text_files import TEXT, iterating
 from bertkit.scaling.inputs import InputFile, Shard

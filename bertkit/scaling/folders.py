@@ -15,6 +15,7 @@ import bertkit
 from bertkit.checkpoint.revision import at_revision
 from bertkit.errors import DataError, RecipeError, listed, noted
 from bertkit.inference.files import load_configured_task
+from bertkit.inference.predicted import predicted
 from bertkit.locks import RunLock
 from bertkit.placement.ray_cluster import import_ray
 from bertkit.placement.resolve import Precision, visible_gpus
@@ -136,7 +137,7 @@ def predict_folder(
     }
     name = at_revision(_absolute(checkpoint), revision)
     task, _ = load_configured_task(name, **configured)
-    if task.reads_neighbours:
+    if predicted(task).reads_neighbours:
         raise DataError(
             f"{checkpoint}: its rows depend on their neighbours; predict for one file at a time, by --output"
         )

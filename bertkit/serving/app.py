@@ -16,8 +16,8 @@ from starlette.requests import ClientDisconnect
 from bertkit import __version__
 from bertkit.json_text import dumps
 from bertkit.progress import say
-from bertkit.serving.batching import Batcher, report
-from bertkit.serving.errors import (
+from bertkit.serving.batching import Batcher, Metrics, report
+from bertkit.serving.requests import (
     BodyTooLarge,
     InvalidRequest,
     Overloaded,
@@ -27,10 +27,9 @@ from bertkit.serving.errors import (
     Unauthorized,
     Unavailable,
     WrongContentType,
+    parsed,
 )
-from bertkit.serving.limits import Limits
-from bertkit.serving.metrics import Metrics
-from bertkit.serving.schemas import parsed
+from bertkit.serving.server import Limits
 from bertkit.serving.services import Route, Service, not_served
 
 # All POST routes that some checkpoint answers; those of others are refused with the reason.
@@ -127,9 +126,9 @@ class _Server:
     def _authorize(self, request: Request) -> None:
         if self._token is None:
             return
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
         # Compared in constant time, so that the time of an answer tells nothing about the token.
-        same = hmac.compare_digest(given.strip().encode("utf-8", "surrogateescape"), self._token)
+        same = hmac.compare_digest(token.strip().encode("utf-8", "surrogateescape"), self._token)
         if scheme.lower() != "bearer" or not same:
             raise Unauthorized("a bearer token is needed: Authorization: Bearer TOKEN")
 

@@ -1,4 +1,4 @@
-"""Dynamic batching: one thread computes the requests that have arrived while it was computing others."""
+"""Dynamic batching: one thread computes the requests that have arrived while it was computing others; its counters."""
 
 from __future__ import annotations
 
@@ -9,13 +9,46 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
 from bertkit.errors import BertkitError, CheckpointError
 from bertkit.progress import say
 from bertkit.serving.engines import Answer, Engine, Job
-from bertkit.serving.errors import InvalidRequest, NotServed, RequestError, ServerFault, Unavailable
-from bertkit.serving.metrics import Metrics
+from bertkit.serving.requests import InvalidRequest, NotServed, RequestError, ServerFault, Unavailable
 
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # of batches, in the metrics
 _CHARACTERS_PER_TOKEN = 4  # of ordinary text; tokens are known only after encoding, which is done for a whole batch
+
+
+class Metrics:
+    """Counters of one server for Prometheus; they hold no texts."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self.requests = Counter(
+            "bertkit_requests", "Requests by route and HTTP status.", ["route", "status"], registry=self._registry
+        )
+        self.seconds = Histogram(
+            "bertkit_request_duration_seconds", "From the head of a request to its answer.", registry=self._registry
+        )
+        self.waiting = Gauge("bertkit_queue_size", "Requests that wait or are computed.", registry=self._registry)
+        self._texts = Histogram("bertkit_batch_texts", "Texts of a batch.", buckets=_SIZES, registry=self._registry)
+        self._requests = Histogram(
+            "bertkit_batch_requests", "Requests of a batch.", buckets=_SIZES, registry=self._registry
+        )
+        self._tokens = Counter("bertkit_tokens", "Tokens computed, without padding.", registry=self._registry)
+        self._tokens_so_far = 0
+
+    def computed(self, texts: int, requests: int, tokens_so_far: int) -> None:
+        """Counts a batch."""
+        self._texts.observe(texts)
+        self._requests.observe(requests)
+        self._tokens.inc(tokens_so_far - self._tokens_so_far)
+        self._tokens_so_far = tokens_so_far
+
+    def text(self) -> bytes:
+        """Returns all metrics in Prometheus' text format."""
+        return generate_latest(self._registry)
 
 
 class _Waiting(NamedTuple):

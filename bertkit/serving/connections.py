@@ -1,20 +1,108 @@
-"""The HTTP server below the application: the end of requests that are refused early, and the end of the server."""
+"""The HTTP server below the application: names of hosts that it answers to, refusals before the end of a body, its end.
+
+A page of another site can let its own name point at this machine (DNS rebinding); the browser then sends its requests
+to a server that listens on loopback only, with that name as their host. They are refused here.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import uvicorn
+from starlette.datastructures import Headers
+from starlette.responses import Response
+
+from bertkit.errors import RecipeError, shortened
+from bertkit.json_text import dumps
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+_NAME = re.compile(r"(\*|(\*\.)?[\w-]+(\.[\w-]+)*)")
 _LINGER = 5.0  # seconds
 _LAST_ANSWERS = _LINGER + 1  # seconds for the answers to requests that were not done in time
+
+
+class Hosts:
+    """Names that a server answers to: those of loopback, that which it listens on, and those that are allowed.
+
+    A server that listens on all addresses also answers to every IP address and to the name of its machine: another site
+    can be none of them.
+
+    Args:
+        host: what the server listens on, as it was given.
+        address: its IP address.
+        allowed: more names, such as ``example.org``, ``*.example.org`` for the names below it, or ``*`` for all.
+
+    Raises:
+        RecipeError: an allowed name is no name of a host.
+    """
+
+    def __init__(self, host: str, address: str, allowed: Sequence[str] = ()):
+        self.any_address = ip_address(address.partition("%")[0]).is_unspecified
+        if self.any_address:
+            machine = socket.gethostname().lower()
+            names = ["localhost", machine, machine.partition(".")[0]]
+        else:
+            names = [*_LOCAL, host.lower(), address]
+        self.names = list(dict.fromkeys([*names, *map(_checked, allowed)]))
+
+    def accept(self, header: str | None) -> bool:
+        """Returns whether a request with this header is answered; without one, it is of no browser."""
+        if header is None or "*" in self.names:
+            return True
+        try:
+            name = (urlsplit(f"//{header}").hostname or "").removesuffix(".")
+        except ValueError:
+            return False
+        below = (pattern[1:] for pattern in self.names if pattern.startswith("*."))
+        return name in self.names or (self.any_address and _is_address(name)) or name.endswith(tuple(below))
+
+
+class HostCheck:
+    """ASGI application that answers requests to foreign hosts with 400, and gives the others to ``app``."""
+
+    def __init__(self, app: ASGIApp, hosts: Hosts):
+        self._app = app
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        host = Headers(scope=scope).get("host") if scope["type"] in ("http", "websocket") else None
+        if self._hosts.accept(host):
+            await self._app(scope, receive, send)
+            return
+        message = (
+            f"Host {shortened(str(host), 80)!r}: this server answers to {', '.join(self._hosts.names)}; start it with "
+            "--allowed-host NAME to add a name"
+        )
+        answer = Response(dumps({"error": message, "error_type": "Validation"}), 400, None, "application/json")
+        await answer(scope, receive, send)
+
+
+def _checked(name: str) -> str:
+    name = name.lower().removeprefix("[").removesuffix("]")
+    if not _is_address(name) and not _NAME.fullmatch(name):
+        raise RecipeError(
+            f"--allowed-host {name}: expected the name of a host without a port, such as example.org; *.example.org "
+            "for the names below it; or * for all names"
+        )
+    return name
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 class Lingering:

@@ -18,9 +18,11 @@ import numpy as np
 from bertkit.checkpoint.encoders import longest_input
 from bertkit.inference.embedding import Embedder
 from bertkit.inference.fill_mask import MaskFiller
+from bertkit.inference.predicted import predicted
 from bertkit.inference.predictor import Predictor
 from bertkit.progress import unreported
-from bertkit.serving.errors import RequestError, TooLong
+from bertkit.serving.requests import RequestError, TooLong
+from bertkit.serving.served import served
 from bertkit.tasks.arrays import Outputs
 from bertkit.tasks.splits import Columns
 from bertkit.tasks.truncation import first_part
@@ -64,7 +66,7 @@ class Engine(ABC):
 
     Args:
         model: the network, with a ``device``.
-        most_tokens: of a request, see `bertkit.serving.limits.Limits.max_request_tokens`.
+        most_tokens: of a request, see `bertkit.serving.server.Limits.max_request_tokens`.
     """
 
     def __init__(self, model: Any, most_tokens: int):
@@ -110,6 +112,8 @@ class PredictEngine(Engine):
     def __init__(self, predictor: Predictor, most_tokens: int):
         super().__init__(predictor.model, most_tokens)
         self.predictor = predictor
+        self._predicted = predicted(predictor.task)
+        self._reads_whole_texts = served(predictor.task).reads_whole_texts
 
     @property
     def longest(self) -> int:
@@ -117,8 +121,8 @@ class PredictEngine(Engine):
 
     def run(self, jobs: Sequence[Job]) -> list[Answer]:
         task, tokenizer = self.predictor.task, self.predictor.tokenizer
-        texts = [task.cut_texts(job.columns, tokenizer) for job in jobs]
-        far_too_many = self._far_too_many if task.reads_whole_texts else lambda *_: None
+        texts = [self._predicted.cut_texts(job.columns, tokenizer) for job in jobs]
+        far_too_many = self._far_too_many if self._reads_whole_texts else lambda *_: None
         answers: list[Answer] = [far_too_many(columns, tokenizer) for columns in texts]
         chosen = [number for number, answer in enumerate(answers) if answer is None]
         if not chosen:
@@ -208,8 +212,8 @@ class FillEngine(Engine):
         return longest_input(self.filler.model.config)
 
     def run(self, jobs: Sequence[Job]) -> list[Answer]:
-        given = [text for job in jobs for text in job.columns["text"]]
-        texts = first_part(given, self.filler.tokenizer, self.longest)
+        whole_texts = [text for job in jobs for text in job.columns["text"]]
+        texts = first_part(whole_texts, self.filler.tokenizer, self.longest)
         encoded = self.filler.tokenizer(texts, return_offsets_mapping=True, verbose=False)
         answers: list[Answer] = []
         kept: list[str] = []
@@ -219,7 +223,7 @@ class FillEngine(Engine):
             lengths = [len(encoded["input_ids"][number]) for number in numbers]
             answer = self._too_many(sum(min(length, self.longest) for length in lengths))
             if answer is None and not job.truncate and max(lengths) > self.longest:
-                is_whole = all(len(texts[number]) == len(given[number]) for number in numbers)
+                is_whole = all(len(texts[number]) == len(whole_texts[number]) for number in numbers)
                 answer = _too_long(max(lengths) if is_whole else f"more than {self.longest}", self.longest)
             answers.append(answer)
             if answer is None:
@@ -229,9 +233,9 @@ class FillEngine(Engine):
                     # Two special tokens: one before the text, one after it.
                     kept.append(texts[number] if length <= self.longest else texts[number][: ends[self.longest - 2]])
         top_k, targets = cast(tuple[int, tuple[str, ...] | None], jobs[0].options)
-        found = iter(self.filler.fill(kept, top_k, targets) if kept else [])
+        predictions = iter(self.filler.fill(kept, top_k, targets) if kept else [])
         return [
-            job.finish([next(found) for _ in range(job.count)]) if answer is None else answer
+            job.finish([next(predictions) for _ in range(job.count)]) if answer is None else answer
             for job, answer in zip(jobs, answers, strict=True)
         ]
 
@@ -254,10 +258,10 @@ def _selected(features: Columns, rows: Sequence[int]) -> dict[str, list[Any]]:
 
 def _of_job(features: Columns, start: int, end: int) -> dict[str, Sequence[Any]]:
     """Returns rows of features with examples counted from 0."""
-    found = {name: column[start:end] for name, column in features.items()}
-    if "example" in found:
-        found["example"] = [example - found["example"][0] for example in found["example"]]
-    return found
+    rows = {name: column[start:end] for name, column in features.items()}
+    if "example" in rows:
+        rows["example"] = [example - rows["example"][0] for example in rows["example"]]
+    return rows
 
 
 def _slice(outputs: Outputs, start: int, end: int) -> Outputs:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,19 +18,47 @@ from bertkit.errors import RecipeError
 from bertkit.inference.loaded import load
 from bertkit.placement.resolve import Precision
 from bertkit.progress import say
-from bertkit.serving.hosts import HostCheck, Hosts
-from bertkit.serving.limits import Limits
 
 if TYPE_CHECKING:
     import uvicorn
 
     from bertkit.inference.loaded import LoadedCheckpoint
+    from bertkit.serving.connections import Hosts
     from bertkit.serving.services import Service
 
 As = Literal["predict", "fill-mask", "embed"]
 _MASKED_LM_HEADS = ("ForMaskedLM", "ForPreTraining")
 _SWITCH_SECONDS = 0.0005
 _BATCH_SIZE = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Limits on requests and batches.
+
+    Attributes:
+        max_batch_tokens: tokens of the requests that are computed together, about; a longer request is alone.
+        max_concurrent_requests: requests that are taken at the same time; more are answered with 429.
+        max_client_batch_size: texts of a request.
+        max_request_tokens: tokens of a request, with special tokens, over all its texts and their windows.
+        max_body_bytes: bytes of a body.
+        body_timeout: seconds for the arrival of a body.
+        shutdown_timeout: seconds that requests have to end after SIGTERM or Ctrl-C.
+    """
+
+    max_batch_tokens: int = 4096
+    max_concurrent_requests: int = 512
+    max_client_batch_size: int = 32
+    max_request_tokens: int = 32768
+    max_body_bytes: int = 2_000_000
+    body_timeout: float = 30.0
+    shutdown_timeout: float = 30.0
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if not value > 0:
+                raise RecipeError(f"--{field.name.replace('_', '-')}: expected a positive number, got {value}")
 
 
 def serve(
@@ -80,6 +110,7 @@ def serve(
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
     with listening(host, port) as listener:
         from bertkit.serving.app import build_app
+        from bertkit.serving.connections import Hosts
 
         hosts = Hosts(host, listener.getsockname()[0], allowed_hosts)
         loaded = load(
@@ -190,7 +221,7 @@ def run_app(
     """
     import uvicorn
 
-    from bertkit.serving.connections import HttpServer, Lingering
+    from bertkit.serving.connections import HostCheck, HttpServer, Lingering
 
     # No access log: a query string could hold texts.
     config = uvicorn.Config(

@@ -16,9 +16,10 @@ from bertkit.errors import BertkitError
 from bertkit.inference.fill_mask import MaskPrediction
 from bertkit.inference.loaded import LoadedCheckpoint
 from bertkit.inference.predictor import Predictor
-from bertkit.serving import schemas
+from bertkit.serving import requests
 from bertkit.serving.engines import EmbedEngine, Engine, FillEngine, Job, PredictEngine
-from bertkit.serving.errors import InvalidRequest, NotServed, TooLong
+from bertkit.serving.requests import InvalidRequest, NotServed, TooLong
+from bertkit.serving.served import served
 from bertkit.tasks.arrays import Outputs
 from bertkit.tasks.classification.decisions import sigmoid
 from bertkit.tasks.splits import Columns
@@ -70,20 +71,19 @@ class PredictService(Service):
 
     def __init__(self, predictor: Predictor, most_texts: int, most_tokens: int):
         super().__init__(most_texts)
-        self.task = predictor.task
         self.engine = PredictEngine(predictor, most_tokens)
-        self.what = self.task.pipeline_tag
-        self._parameters = self.task.api_parameters
+        self.what = predictor.task.pipeline_tag
+        self._served = served(predictor.task)
         self._reading = asyncio.Lock()
 
     def routes(self) -> Mapping[str, Route]:
-        body = schemas.task_body(self.task.api_input, self._parameters)
-        found = {"/": Route(body, self._infer)}
-        if self.task.classifies_texts:
-            found["/predict"] = Route(schemas.PredictBody, self._predict)
-        if self.task.ranks_texts:
-            found["/rerank"] = Route(schemas.RerankBody, self._rerank)
-        return found
+        body = requests.task_body(self._served.input_type, self._served.parameters)
+        routes = {"/": Route(body, self._infer)}
+        if self._served.classifies_texts:
+            routes["/predict"] = Route(requests.PredictBody, self._predict)
+        if self._served.ranks_texts:
+            routes["/rerank"] = Route(requests.RerankBody, self._rerank)
+        return routes
 
     def model_type(self) -> dict[str, Any]:
         config = self.engine.predictor.model.config  # type: ignore[attr-defined]
@@ -94,38 +94,35 @@ class PredictService(Service):
     async def _infer(self, body: Any, submit: Submit) -> Any:
         is_list = isinstance(body.inputs, list)
         inputs = body.inputs if is_list else [body.inputs]
-        parameters = self._parameters() if body.parameters is None else body.parameters
-        answers = await self._answers(self.task.api_columns, inputs, parameters, bool(body.truncate), submit)
-        return answers if is_list or self.task.api_nests else answers[0]
+        parameters = self._served.parameters() if body.parameters is None else body.parameters
+        answers = await self._answers(inputs, parameters, bool(body.truncate), submit)
+        return answers if is_list or self._served.nests else answers[0]
 
     async def _predict(self, body: Any, submit: Submit) -> Any:
-        given = body.inputs
-        single = isinstance(given, str) or isinstance(given[0], str)
-        rows = [given] if single else given
-        texts = [[row] if isinstance(row, str) else row for row in rows]
-        parameters = self._parameters(function_to_apply="none") if body.raw_scores else self._parameters()
-        answers = await self._answers(self.task.classified_columns, texts, parameters, bool(body.truncate), submit)
+        single = isinstance(body.inputs, str) or isinstance(body.inputs[0], str)
+        rows = [body.inputs] if single else body.inputs
+        inputs = [self._served.input_of([row] if isinstance(row, str) else row) for row in rows]
+        options = {"function_to_apply": "none"} if body.raw_scores else {}
+        answers = await self._answers(inputs, self._served.parameters(**options), bool(body.truncate), submit)
         return answers[0] if single else answers
 
-    async def _answers(
-        self, read: Callable[[Any], Any], inputs: Sequence[Any], parameters: Any, truncate: bool, submit: Submit
-    ) -> list[Any]:
+    async def _answers(self, inputs: Sequence[Any], parameters: Any, truncate: bool, submit: Submit) -> list[Any]:
         self._checked(len(inputs))
         if sum(len(text) for text in inputs if isinstance(text, str)) < _LONG:
-            columns = _or_invalid(read, inputs)
+            columns = _or_invalid(self._served.columns, inputs)
         else:  # to split 2 MB into words takes two seconds, in which the event loop answers other requests
             async with self._reading:
-                columns = await asyncio.to_thread(_or_invalid, read, inputs)
+                columns = await asyncio.to_thread(_or_invalid, self._served.columns, inputs)
 
         def finish(outputs: Outputs, features: Columns, examples: Columns) -> list[Any]:
-            return self.task.api_answers(outputs, features, examples, parameters)
+            return self._served.answers(outputs, features, examples, parameters)
 
         answers: list[Any] = await submit(Job(columns=columns, finish=finish, truncate=truncate))
         return answers
 
     async def _rerank(self, body: Any, submit: Submit) -> Any:
         self._checked(len(body.texts))
-        columns = self.task.classified_columns([[body.query, text] for text in body.texts])
+        columns = self._served.columns([self._served.input_of((body.query, text)) for text in body.texts])
 
         def finish(logits: Any, *_: Any) -> list[float]:
             scores = logits[:, 0]
@@ -149,22 +146,22 @@ class EmbedService(Service):
         self._size = int(loaded.embedder.model.config.hidden_size)
 
     def routes(self) -> Mapping[str, Route]:
-        found = dict.fromkeys(("/v1/embeddings", "/embeddings"), Route(schemas.OpenAIBody, self._openai))
-        found["/embed"] = Route(schemas.EmbedBody, self._embed)
-        found["/similarity"] = Route(schemas.SimilarityBody, self._similarity)
-        return {"/": Route(_feature_or_similarity, self._infer), **found}
+        routes = dict.fromkeys(("/v1/embeddings", "/embeddings"), Route(requests.OpenAIBody, self._openai))
+        routes["/embed"] = Route(requests.EmbedBody, self._embed)
+        routes["/similarity"] = Route(requests.SimilarityBody, self._similarity)
+        return {"/": Route(_feature_or_similarity, self._infer), **routes}
 
     def model_type(self) -> dict[str, Any]:
         return {"embedding": {"pooling": "mean"}}
 
     async def _infer(self, body: Any, submit: Submit) -> Any:
-        if isinstance(body, schemas.SimilarityBody):
+        if isinstance(body, requests.SimilarityBody):
             return await self._similarity(body, submit)
-        found = await self._embed(body, submit)
-        return found[0] if isinstance(body.inputs, str) else found
+        vectors = await self._embed(body, submit)
+        return vectors[0] if isinstance(body.inputs, str) else vectors
 
-    async def _vectors(self, given: Any, dimensions: int | None, normalize: bool, submit: Submit) -> Any:
-        texts = [given] if isinstance(given, str) else given
+    async def _vectors(self, inputs: Any, dimensions: int | None, normalize: bool, submit: Submit) -> Any:
+        texts = [inputs] if isinstance(inputs, str) else inputs
         self._checked(len(texts))
         if dimensions not in (None, self._size):
             raise InvalidRequest(f"dimensions: the vectors of this checkpoint have {self._size}; remove it")
@@ -202,7 +199,7 @@ class FillService(Service):
         self.engine = FillEngine(self._filler, most_tokens)
 
     def routes(self) -> Mapping[str, Route]:
-        return {"/": Route(schemas.FillBody, self._infer)}
+        return {"/": Route(requests.FillBody, self._infer)}
 
     def model_type(self) -> dict[str, Any]:
         return {"masked_lm": {"mask_token": self._filler.tokenizer.mask_token}}
@@ -211,18 +208,18 @@ class FillService(Service):
         is_list = isinstance(body.inputs, list)
         texts = body.inputs if is_list else [body.inputs]
         self._checked(len(texts))
-        parameters = body.parameters or schemas.FillParameters()
+        parameters = body.parameters or requests.FillParameters()
         targets = None if parameters.targets is None else tuple(parameters.targets)
         options = (parameters.top_k, targets)
         truncate = bool(body.truncate)
         answers = await submit(Job(columns={"text": texts}, finish=self._form, options=options, truncate=truncate))
         return answers if is_list else answers[0]
 
-    def _form(self, found: Sequence[Sequence[Sequence[MaskPrediction]]]) -> list[Any]:
+    def _form(self, of_texts: Sequence[Sequence[Sequence[MaskPrediction]]]) -> list[Any]:
         """Returns the guesses for the mask of each text, or for several masks a list for each."""
         tokenizer = self._filler.tokenizer
         answers = []
-        for masks in found:
+        for masks in of_texts:
             of_text = [
                 [
                     {
@@ -261,15 +258,15 @@ def _base64(vector: np.ndarray) -> str:
 def _feature_or_similarity(body: bytes) -> type[BaseModel]:
     """Returns the form of a body by its ``inputs``: texts, or an object with sentences to compare."""
     try:
-        found = from_json(body)
+        content = from_json(body)
     except ValueError:  # also refused, with the place, when it is parsed
-        return schemas.FeatureBody
-    compares = isinstance(found, dict) and isinstance(found.get("inputs"), dict)
-    return schemas.SimilarityBody if compares else schemas.FeatureBody
+        return requests.FeatureBody
+    compares = isinstance(content, dict) and isinstance(content.get("inputs"), dict)
+    return requests.SimilarityBody if compares else requests.FeatureBody
 
 
-def _or_invalid(convert: Callable[[Any], Any], given: Any) -> Any:
+def _or_invalid(convert: Callable[[Any], Any], inputs: Any) -> Any:
     try:
-        return convert(given)
+        return convert(inputs)
     except BertkitError as error:
         raise InvalidRequest(str(error)) from None

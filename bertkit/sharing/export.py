@@ -13,8 +13,7 @@ from bertkit.errors import CheckpointError, OutputError, RecipeError
 from bertkit.files import check_links, new_folder
 from bertkit.inference.embedding import Pooling
 from bertkit.inference.ensemble import refuse_ensemble
-from bertkit.inference.predictor import evaluate
-from bertkit.inference.run_data import data_of_run
+from bertkit.inference.evaluation import data_of_run, evaluate
 from bertkit.progress import without_library_bars
 from bertkit.sharing.kinds import shared
 from bertkit.sharing.same_outputs import Comparison

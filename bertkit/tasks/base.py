@@ -14,11 +14,10 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from bertkit.errors import DataError, RecipeError
+from bertkit.errors import DataError
 from bertkit.progress import without_library_bars
 from bertkit.tasks.arrays import Outputs, labelled_items, labels_of, padded
 from bertkit.tasks.per_example import PerExample
-from bertkit.tasks.served import Served
 from bertkit.tasks.splits import Columns, FineTuningData, Split, Truncation, is_labelled
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 _ROWS_IN_MEMORY = 200_000  # rows of an encoded split; of 128 tokens they take about 150 MB
 
 
-class Task(PerExample, Served, ABC):
+class Task(PerExample, ABC):
     """Abstract base class of fine-tuning tasks.
 
     Loading and predicting do not change a task: `load` returns a task with the values learnt from its data.
@@ -51,15 +50,10 @@ class Task(PerExample, Served, ABC):
         head: the name of the model class in ``bertkit.model.modeling_bert``.
         pipeline_tag: the Hub's name of the checkpoint's task.
         label_columns: the tensors of a batch that hold labels. -100 (integers) and NaN (floats) mark a missing label.
-        columns_of_tables: settings that name columns, which another table may have under other names.
-        reads_whole_texts: whether `encode` reads texts to their end, in windows; an input then has as many tokens.
         splits: the names of all supported splits.
         main_metric: the key of `score` by which checkpoints are compared; larger is better.
-        all_probabilities: whether predictions hold the probability of every label, however many there are; see
-            `with_all_probabilities`.
         assumptions: what was inferred for a checkpoint that does not record its task, in a few words each.
         labels_are_optional: whether the training set may lack labels, see `with_optional_labels`.
-        output_forms: names of the forms of other tools in which predictions can be written, see `in_form`.
     """
 
     kind: ClassVar[str]
@@ -69,14 +63,10 @@ class Task(PerExample, Served, ABC):
     head: ClassVar[str]
     pipeline_tag: ClassVar[str]
     label_columns: ClassVar[tuple[str, ...]] = ("labels",)
-    columns_of_tables: ClassVar[frozenset[str]] = frozenset()
-    reads_whole_texts: bool = False
     splits: Sequence[str] = ("train", "validation", "test")
     main_metric: str
-    all_probabilities: bool = False
     assumptions: Sequence[str] = ()
     labels_are_optional: bool = False
-    output_forms: Sequence[str] = ()
 
     def __init__(self, task: Any, data: FineTuningData):
         self.task = task
@@ -86,27 +76,6 @@ class Task(PerExample, Served, ABC):
         """Returns a copy of the task with changed settings."""
         changed = copy.copy(self)
         changed.task = dataclasses.replace(self.task, **changes)
-        return changed
-
-    def with_columns(self, columns: Mapping[str, Any]) -> Self:
-        """Returns a copy of the task that reads other columns of tables, given by the names of the settings.
-
-        Raises:
-            RecipeError: the task always reads the same columns, or has no such setting, or a name is impossible.
-        """
-        unknown = columns.keys() - self.columns_of_tables
-        if unknown:
-            why = "not a column" if self.columns_of_tables else "the columns are always the same"
-            raise RecipeError(f"task.{min(unknown)}: {why} of {self.name}; remove it")
-        try:
-            return self.with_settings(**columns)
-        except ValueError as error:
-            raise RecipeError(f"task.{error}") from error
-
-    def with_all_probabilities(self) -> Self:
-        """Returns a copy of the task whose predictions hold the probability of every label."""
-        changed = copy.copy(self)
-        changed.all_probabilities = True
         return changed
 
     def with_optional_labels(self) -> Self:
@@ -121,11 +90,6 @@ class Task(PerExample, Served, ABC):
     def needs_labels(self, split: str) -> bool:
         """Returns whether the split of this name must have labels."""
         return is_labelled(split) and not (split == "train" and self.labels_are_optional)
-
-    @property
-    def leaves_out_labels(self) -> bool:
-        """Returns whether predictions hold the probabilities of some labels only, which differ between rows."""
-        return False
 
     @property
     def name(self) -> str:
@@ -183,14 +147,6 @@ class Task(PerExample, Served, ABC):
             or it is one or more rows (windows), in order; then ``example`` holds the example index of each row, from 0.
         """
 
-    def cut_texts(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> Columns:
-        """Returns examples whose texts are cut to what `encode` keeps of them, by default as they are.
-
-        Inference encodes them instead of the given ones, since to tokenize a text of megabytes takes seconds. The
-        inputs are the same, and only ``full_length`` is smaller. See `bertkit.tasks.truncation`.
-        """
-        return examples
-
     def collate(
         self, rows: Sequence[Mapping[str, Any]], tokenizer: PreTrainedTokenizerBase, inputs: Sequence[str]
     ) -> dict[str, Tensor]:
@@ -213,11 +169,6 @@ class Task(PerExample, Served, ABC):
 
     def prepare(self, model: PreTrainedModel | nn.Module) -> None:
         """Adapts a loaded model to the additional inputs that `collate` returns."""
-
-    @property
-    def prepares_encoder(self) -> bool:
-        """Returns whether `prepare` needs a model of transformers, and not just the layer of its head."""
-        return type(self).prepare is not Task.prepare
 
     def count(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Counts the labelled items of a batch of `collate`, 0-d: the denominator of the mean of `loss`."""
@@ -277,14 +228,6 @@ class Task(PerExample, Served, ABC):
         """Returns whether the examples have the labels that `score` needs."""
         return "labels" in examples.column_names
 
-    def with_threshold(self, threshold: float) -> Self:
-        """Returns a copy of the task that predicts a label from this probability on.
-
-        Raises:
-            RecipeError: the task has no thresholds, or the value is not valid.
-        """
-        raise RecipeError(f"--threshold: {self.name} has no thresholds of labels; remove it")
-
     def splits_to_write(self, splits: Collection[str]) -> list[str]:
         """Returns the splits whose predictions are written to files: by default those without labels."""
         return [name for name in splits if not is_labelled(name)]
@@ -309,35 +252,6 @@ class Task(PerExample, Served, ABC):
             DataError: a line is not in the form that the task expects.
         """
 
-    def read_file(self, path: Path) -> Table | None:
-        """Reads the inputs to predict from a file in a task-specific format into memory.
-
-        Returns:
-            A table for `columns_of`; ``None`` if the file name does not denote such a format: the file is then read as
-            a table (``.csv`` etc.), or as one input per line.
-
-        Raises:
-            DataError: the file cannot be read.
-        """
-        return None
-
-    @property
-    def reads_neighbours(self) -> bool:
-        """Returns whether the prediction for a table row also depends on neighbouring rows."""
-        return False
-
-    def read_fields(self, fields: Mapping[str, str | Sequence[str]]) -> dict[str, list[str]]:
-        """Converts texts given by name (a question, its context) to columns for `encode`.
-
-        Raises:
-            DataError: the task has no fields of these names, or the texts do not match.
-        """
-        raise DataError(f"{self.name}: expected texts only, without {' or '.join(fields)}")
-
-    def shown(self, columns: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
-        """Selects the input columns that are returned with the predictions."""
-        return columns
-
     def columns_of(self, table: Table) -> dict[str, list[str]]:
         """Selects the columns of a table that `encode` needs, under the names it expects; labels are not required.
 
@@ -346,27 +260,9 @@ class Task(PerExample, Served, ABC):
         """
         raise DataError(f"{table.source}: {self.name} does not predict for tables; give one text per line")
 
-    def in_form(self, form: str, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Converts an input with its prediction to the form of another tool.
-
-        Args:
-            form: one of `output_forms`.
-            row: the columns of the input that are shown, and the prediction.
-        """
-        raise DataError(f"{self.name}: predictions have no other forms")
-
     @abstractmethod
     def line(self, prediction: Mapping[str, Any]) -> str:
         """Formats a prediction of `decode` as a line for a terminal, without the input."""
-
-    def highlighted(self, row: Mapping[str, Any]) -> str | None:
-        """Formats an input with its prediction marked in it, in terminal colours; ``None`` if the task has no such
-        view.
-
-        Args:
-            row: the columns of the input that are shown, and the prediction.
-        """
-        return None
 
     @abstractmethod
     def write_predictions(

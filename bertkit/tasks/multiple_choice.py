@@ -218,6 +218,7 @@ class MultipleChoiceTask(TableTask):
         return features
 
     def cut_texts(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> Columns:
+        """Returns examples whose texts are cut to what `encode` keeps of them, see `bertkit.tasks.truncation`."""
         rows = [[context, *endings] for context, endings in zip(examples["context"], examples["endings"], strict=True)]
         rows = cut_rows(rows, tokenizer, self.data.max_seq_length)
         return {**examples, "context": [row[0] for row in rows], "endings": [row[1:] for row in rows]}

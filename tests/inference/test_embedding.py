@@ -41,7 +41,7 @@ def close(one: np.ndarray, other: torch.Tensor) -> None:
     np.testing.assert_allclose(one, other.numpy(), rtol=0, atol=2e-6)
 
 
-def test_pooling_is_over_all_tokens_of_the_text_whatever_shares_its_batch(bert, checkpoint):
+def test_pooling_ignores_what_shares_the_batch(bert, checkpoint):
     for pooling, of in (("mean", lambda s: s.mean(0)), ("max", lambda s: s.amax(0)), ("cls", lambda s: s[0])):
         found = bert.embed(TEXTS, pooling=pooling)
         assert (found.shape, found.dtype) == ((3, 32), np.float32)
@@ -55,7 +55,7 @@ def test_layers_are_joined_in_the_order_given(bert, checkpoint):
     close(found[0], torch.cat([hidden[2][0], hidden[0][0], hidden[1][0]]))
 
 
-def test_tokens_come_with_their_characters_and_without_cls_and_sep(bert, checkpoint):
+def test_tokens_have_offsets_and_no_special_tokens(bert, checkpoint):
     """Accents are stripped by the tokenizer, and offsets still point into the text as it was given."""
     text = "The FÎLM, story"
     (found,) = bert.embed(text, pooling="none")
@@ -67,7 +67,7 @@ def test_tokens_come_with_their_characters_and_without_cls_and_sep(bert, checkpo
     assert "".join(words) == text.replace(" ", "")
 
 
-def test_a_long_text_in_windows_gives_every_token_its_best_context(bert, checkpoint):
+def test_windows_give_every_token_its_best_context(bert, checkpoint):
     """Windows of 6 tokens, 4 of them the text's, that share 2: tokens 0-3, 2-5, 4-7, ….
 
     Token 2 has one token after it in the first window, and nothing before it in the second: min(2, 1) against
@@ -191,7 +191,7 @@ class TestFiles:
         with pytest.raises(OutputError, match=r"expected a name that ends in \.npz, \.parquet, \.jsonl"):
             embed_texts("no-checkpoint", tmp_path / "out.txt", ["a"])
 
-    def test_blocks_leave_no_trace_and_a_text_without_tokens_no_row(self, checkpoint, tmp_path, monkeypatch):
+    def test_blocks_of_texts_leave_no_trace(self, checkpoint, tmp_path, monkeypatch):
         monkeypatch.setattr(embedding_files, "BLOCK", 2)
         monkeypatch.setattr(embedding_files, "TEXTS_AT_ONCE", 2)
         texts = [TEXTS[0], "", *TEXTS[1:]]

@@ -15,14 +15,14 @@ import pytest
 from bertkit.errors import DataError, OutputError
 from bertkit.inference import files
 from bertkit.inference.files import predict_stream
+from bertkit.inference.predicted import Predicted
+from bertkit.inference.writing import CsvRows, with_prediction
 
 
 class Echo:
     """Stands for a checkpoint and its task: predicts the length of each text."""
 
     name = "echo"
-    reads_neighbours = False
-    leaves_out_labels = False
 
     @property
     def task(self):
@@ -33,14 +33,8 @@ class Echo:
             raise DataError(f"input {first + lines.index('broken')}: expected something else")
         return {"text": list(lines)}
 
-    def read_file(self, path):
-        return None
-
     def columns_of(self, table):
         return {"review": table.column("review")}
-
-    def shown(self, columns):
-        return columns
 
     def line(self, prediction):
         return prediction["label"]
@@ -87,13 +81,33 @@ def test_texts_are_taken_as_they_are():
     assert labels(predict_stream("x", ["two words", ""])) == [("two words", "9"), ("", "0")]
 
 
-def test_an_output_that_exists_or_cannot_be_is_refused_before_any_work(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "load", lambda checkpoint, **_: pytest.fail("the model was loaded"))
-    (tmp_path / "out.jsonl").write_text("mine")
-    with pytest.raises(OutputError, match="exists"):
-        predict_stream("x", ["a"], output_file=tmp_path / "out.jsonl")
-    with pytest.raises(OutputError, match=r"the folder .*missing does not exist"):
-        predict_stream("x", ["a"], output_file=tmp_path / "missing" / "out.jsonl")
+# Options of a prediction for one text, and what is said of them.
+IMPOSSIBLE = [
+    ({"output_file": "there.jsonl"}, "exists"),
+    ({"output_file": "missing/out.jsonl"}, "the folder .*missing does not exist"),
+    ({"output_file": "begun.csv"}, r"begun\.csv\.partial holds the results of an interrupted run; move or delete it"),
+    *[
+        ({"output_file": name}, r"expected a name that ends in \.csv, \.jsonl")
+        for name in ("out.tsv", "out.xlsx", "out.csv.gz", "out")
+    ],
+    ({"input_file": "t.csv"}, "not both"),
+    ({"csv_safe": True}, r"--csv-safe is for --output FILE\.csv"),
+    ({"csv_safe": True, "output_file": "out.jsonl"}, r"--csv-safe is for --output FILE\.csv"),
+    *[
+        ({"texts": None, "input_file": name}, f"{name}: echo does not read this kind of file; give a table")
+        for name in ("x.json", "x.conll", "x.IOB.gz")
+    ],
+]
+
+
+@pytest.mark.parametrize(("options", "message"), IMPOSSIBLE)
+def test_impossible_options_are_refused_before_any_work(tmp_path, monkeypatch, options, message):
+    monkeypatch.setattr(files, "build_predictor", lambda *_, **__: pytest.fail("the model was loaded"))
+    for name in ("there.jsonl", "begun.csv.partial", "x.json", "x.conll", "x.IOB.gz"):
+        (tmp_path / name).write_text("{}")
+    paths = {key: tmp_path / value for key, value in options.items() if isinstance(value, str)}
+    with pytest.raises((DataError, OutputError), match=message):
+        predict_stream("x", **{"texts": ["a"], **options, **paths})
 
 
 def test_jsonl_has_one_object_a_line(tmp_path):
@@ -103,7 +117,7 @@ def test_jsonl_has_one_object_a_line(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["out.jsonl"]
 
 
-def test_a_table_is_read_by_the_columns_of_the_task(tmp_path):
+def test_tables_are_read_by_the_tasks_columns(tmp_path):
     path = tmp_path / "in.csv"
     path.write_text('id,review\n1,"one, two"\n2,NA\n')
     ((rows, lines),) = predict_stream("x", input_file=path)
@@ -154,12 +168,12 @@ def test_a_column_named_as_a_prediction_is_kept(tmp_path, monkeypatch, name, out
 )
 def test_no_column_of_an_input_is_lost(given, kept):
     prediction = {"label": "a", "probabilities": {"a": 1.0}}
-    assert files.with_prediction(given, prediction) == kept | prediction
+    assert with_prediction(given, prediction) == kept | prediction
 
 
-def test_csv_has_the_same_columns_when_rows_have_other_labels(tmp_path, monkeypatch):
+def test_csv_columns_do_not_depend_on_labels(tmp_path, monkeypatch):
     rows = [{"label": "x", "probabilities": {"x": 0.75, "y": 0.2}}, {"label": "z", "probabilities": {"z": 0.5}}]
-    monkeypatch.setattr(Echo, "leaves_out_labels", True)
+    monkeypatch.setattr(Predicted, "leaves_out_labels", True)
     monkeypatch.setattr(Echo, "predict_columns", lambda self, columns, reached: rows)
     list(predict_stream("x", ["a", "b"], output_file=tmp_path / "out.csv"))
     with (tmp_path / "out.csv").open(newline="") as file:
@@ -177,7 +191,7 @@ def test_blocks_are_smaller_with_very_many_labels(tmp_path, monkeypatch):
 
 
 class TestBlocks:
-    def test_a_block_is_written_before_the_next_is_read(self, tmp_path, small_blocks):
+    def test_blocks_are_written_one_by_one(self, tmp_path, small_blocks):
         (tmp_path / "in.txt").write_text("a\nbb\nccc\n")
         for output, header in (("out.csv", 1), ("out.jsonl", 0)):
             stream = predict_stream("x", input_file=tmp_path / "in.txt", output_file=tmp_path / output)
@@ -189,7 +203,7 @@ class TestBlocks:
             assert len((tmp_path / output).read_text().splitlines()) == header + 3
         assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.csv", "out.jsonl"]
 
-    def test_a_fault_in_the_middle_says_what_is_done_and_keeps_it(self, tmp_path, small_blocks, capsys):
+    def test_a_fault_keeps_the_blocks_before(self, tmp_path, small_blocks, capsys):
         (tmp_path / "in.txt").write_text("a\nbb\nccc\nbroken\n")
         output = tmp_path / "out.jsonl"
         with pytest.raises(DataError) as caught:
@@ -200,19 +214,12 @@ class TestBlocks:
         assert [json.loads(line)["text"] for line in kept.splitlines()] == ["a", "bb"]
         assert capsys.readouterr().err == f"{output}.partial: 2 complete rows\n"
 
-    def test_what_a_broken_off_run_has_done_is_not_overwritten(self, tmp_path):
-        (tmp_path / "out.csv.partial").write_text("mine")
-        with pytest.raises(
-            OutputError, match=r"out\.csv\.partial holds the results of an interrupted run; move or delete it"
-        ):
-            predict_stream("x", ["a"], output_file=tmp_path / "out.csv")
-
-    def test_a_fault_in_the_first_block_leaves_no_file(self, tmp_path):
+    def test_a_fault_at_once_leaves_no_file(self, tmp_path):
         with pytest.raises(DataError, match=r"input 1: expected something else$"):
             list(predict_stream("x", ["broken"], output_file=tmp_path / "out.csv"))
         assert list(tmp_path.iterdir()) == []
 
-    def test_a_byte_that_is_not_utf8_is_named_when_the_lines_before_are_answered(self, monkeypatch):
+    def test_invalid_bytes_are_named_after_the_lines_before(self, monkeypatch):
         """The lines come in two writes; the second holds a Latin-1 é as the third byte of line 4."""
         parts = iter([b"one\ntwo\n", b"three\nab\xe9\n"])
 
@@ -233,17 +240,10 @@ class TestBlocks:
         ):
             next(stream)
 
-    def test_a_row_that_depends_on_others_is_read_with_all_of_them(self, tmp_path, small_blocks, monkeypatch):
-        monkeypatch.setattr(Echo, "reads_neighbours", True)
+    def test_rows_with_neighbours_are_one_block(self, tmp_path, small_blocks, monkeypatch):
+        monkeypatch.setattr(Predicted, "reads_neighbours", True)
         (tmp_path / "in.csv").write_text("review\na\nb\nc\n")
         assert [len(block.rows) for block in predict_stream("x", input_file=tmp_path / "in.csv")] == [3]
-
-
-@pytest.mark.parametrize("name", ["x.json", "x.conll", "x.IOB.gz"])
-def test_a_form_that_the_task_does_not_read_is_not_taken_for_lines(tmp_path, name):
-    (tmp_path / name).write_bytes(b"{}")
-    with pytest.raises(DataError, match=f"{name}: echo does not read this kind of file; give a table"):
-        predict_stream("checkpoint", input_file=tmp_path / name)
 
 
 # ---- text of strangers --------------------------------------------------------------------------------------------
@@ -258,7 +258,7 @@ def hostile_texts(number):
 
 
 @pytest.mark.parametrize("safe", [True, False])
-def test_csv_for_spreadsheets_has_no_formula_and_is_otherwise_the_same(tmp_path, safe):
+def test_safe_csv_has_no_formulas(tmp_path, safe):
     texts = [*SIGNS, *hostile_texts(60), '=HYPERLINK("http://x")', "-0.5"]
     list(predict_stream("x", texts, output_file=tmp_path / "out.csv", csv_safe=safe))
     with (tmp_path / "out.csv").open(newline="", encoding="utf-8") as stream:
@@ -270,17 +270,11 @@ def test_csv_for_spreadsheets_has_no_formula_and_is_otherwise_the_same(tmp_path,
         assert not safe or not cell.startswith(tuple(SIGNS))
 
 
-def test_names_of_columns_are_cells_too_and_numbers_stay():
+def test_column_names_are_cells_and_numbers_stay():
     rows = [{"=x": -0.5, "probabilities": {"@y": -1.0, "z": 2}, "labels": ["=a"]}]
-    header, values = csv.reader(files._CsvRows(True)(rows).splitlines())
+    header, values = csv.reader(CsvRows(True)(rows).splitlines())
     assert header == ["'=x", "probabilities.@y", "probabilities.z", "labels"]
     assert values == ["-0.5", "-1.0", "2", '["=a"]']
-
-
-@pytest.mark.parametrize("output", [None, "out.jsonl"])
-def test_only_csv_has_formulas(tmp_path, output):
-    with pytest.raises(DataError, match=r"--csv-safe is for --output FILE\.csv"):
-        predict_stream("x", ["a"], output_file=output and tmp_path / output, csv_safe=True)
 
 
 def test_lines_for_a_terminal_have_no_control_characters():
@@ -291,39 +285,3 @@ def test_lines_for_a_terminal_have_no_control_characters():
         assert label == str(len(text))
         assert not re.search(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]", shown)
         assert re.sub(r"\\u([0-9a-f]{4})", lambda code: chr(int(code[1], 16)), shown) == text
-
-
-@pytest.mark.parametrize("name", ["out.tsv", "out.xlsx", "out.csv.gz", "out"])
-def test_an_output_of_an_unknown_form_is_refused(tmp_path, name):
-    with pytest.raises(OutputError, match=r"expected a name that ends in \.csv, \.jsonl"):
-        predict_stream("x", ["a"], output_file=tmp_path / name)
-
-
-def test_texts_and_a_file_are_refused_together(tmp_path):
-    with pytest.raises(DataError, match="not both"):
-        predict_stream("x", ["a"], input_file=tmp_path / "t.csv")
-
-
-def test_evaluation_encodes_in_batches(fine_tuned, tmp_path, monkeypatch):
-    """A large split is not tokenized in one call; scores are those of the predictions."""
-    from bertkit.inference import predictor
-    from bertkit.inference.predictor import evaluate, load
-    from bertkit.tasks.classification.text_classification import TextClassification
-
-    texts = [" ".join(["film"] * (row % 9 + 1)) for row in range(1500)]
-    rows = [f"{text},{('bad', 'good')[row % 2]}\n" for row, text in enumerate(texts)]
-    (tmp_path / "dev.csv").write_text("text,label\n" + "".join(rows))
-    labels = [each["label"] for each in load(fine_tuned("film")).predict(texts)]
-    sizes, encode = [], TextClassification.encode
-
-    def noted(self, examples, tokenizer):
-        sizes.append(len(examples["text"]))
-        return encode(self, examples, tokenizer)
-
-    monkeypatch.setattr(predictor, "_ENCODED_AT_ONCE", 1200)
-    monkeypatch.setattr(TextClassification, "encode", noted)
-    found = evaluate(fine_tuned("film"), validation_file=tmp_path / "dev.csv")
-    assert sizes == [1000, 500]
-    right = sum(label == ("bad", "good")[row % 2] for row, label in enumerate(labels))
-    assert found.metrics["eval_accuracy"] == pytest.approx(right / 1500)
-    assert found.truncation["of_examples"] == 1500

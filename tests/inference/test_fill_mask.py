@@ -20,7 +20,7 @@ def bert(checkpoint: Path):
     return bertkit.load(checkpoint, batch_size=2)
 
 
-def test_guesses_are_those_of_the_model_whatever_shares_the_batch(bert, checkpoint):
+def test_guesses_ignore_what_shares_the_batch(bert, checkpoint):
     texts = ["The [MASK] is lovely", "a [MASK]  [MASK].", "[MASK]"]
     found = bert.fill_mask(texts, top_k=4)
     assert [len(masks) for masks in found] == [1, 2, 1]
@@ -36,7 +36,7 @@ def test_guesses_are_those_of_the_model_whatever_shares_the_batch(bert, checkpoi
             assert [guess.token for guess in guesses] == tokenizer.convert_ids_to_tokens(ids.tolist())
 
 
-def test_a_guess_stands_in_the_text_as_it_was_given(bert, checkpoint):
+def test_guesses_stand_in_the_given_text(bert, checkpoint):
     """Capitals and double spaces stay, other masks too; a piece that goes on with a word is joined to it."""
     filler: MaskFiller = bert.mask_filler
     vocabulary = load_tokenizer(checkpoint).get_vocab()
@@ -78,7 +78,7 @@ def test_blanks_between_two_masks_stay(stock_models, tmp_path, family, mask):
     assert (second["Ġa"], second["a"]) == (f"A {mask} a.", f"A {mask}a.")
 
 
-def test_texts_without_a_mask_and_too_long_ones_are_named_together(bert):
+def test_all_unusable_texts_are_named(bert):
     with pytest.raises(DataError) as caught:
         bert.fill_mask(["fine [MASK]", "no mask here", "[MASK]" + " film" * 70])
     assert "text 2: no [MASK] in 'no mask here'" in str(caught.value)
@@ -87,7 +87,7 @@ def test_texts_without_a_mask_and_too_long_ones_are_named_together(bert):
         bert.fill_mask("a [MASK]", top_k=0)
 
 
-def test_rows_of_the_model_beyond_the_vocabulary_are_no_guesses(checkpoint, tmp_path):
+def test_rows_beyond_the_vocabulary_are_no_guesses(checkpoint, tmp_path):
     """A vocabulary padded to a larger size, with random weights that prefer any row."""
     tokenizer = load_tokenizer(checkpoint)
     config = load_config(str(checkpoint), {"vocab_size": 4 * len(tokenizer)})

@@ -79,7 +79,7 @@ def forward(outputs):
 
 @settings(deadline=None)
 @given(data=st.data(), bad=st.sampled_from([float("nan"), float("inf"), float("-inf")]))
-def test_an_output_that_is_not_finite_is_refused_except_at_padding(data, bad):
+def test_outputs_not_finite_are_refused_outside_padding(data, bad):
     outputs = {name: torch.zeros(shape) for name, shape in SHAPES.items()}
     assert forward(dict(outputs)) == [0, 1, 2]
     name = data.draw(st.sampled_from(sorted(SHAPES)))

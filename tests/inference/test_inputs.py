@@ -42,17 +42,17 @@ def test_lines_are_those_of_the_whole_text(tmp_path_factory, lines, ending, ende
         patch.setattr("sys.stdin", io.TextIOWrapper(Trickle(path.read_bytes(), size)))
         for source in (path, Path("-")):
             blocks = list(read_inputs(source, size))
-            assert [line for block in blocks for line in block.given] == expected
+            assert [line for block in blocks for line in block.inputs] == expected
             if not expected:
                 continue
-            assert all(1 <= len(block.given) <= size for block in blocks)
-            ends = list(accumulate(len(block.given) for block in blocks))
+            assert all(1 <= len(block.inputs) <= size for block in blocks)
+            ends = list(accumulate(len(block.inputs) for block in blocks))
             assert [block.first for block in blocks] == [0, *ends[:-1]]
             assert blocks[-1].total == (None if source == Path("-") else len(expected))
 
 
 @pytest.mark.parametrize("name", ["in.csv", "in.tsv", "in.jsonl", "in.parquet"])
-def test_parts_of_a_table_are_the_table_and_rows_keep_their_places(tmp_path, name):
+def test_parts_of_a_table_keep_rows_and_places(tmp_path, name):
     path, texts = tmp_path / name, [f"text {number}" for number in range(5000)]
     if name == "in.parquet":
         pyarrow.parquet.write_table(pyarrow.table({"text": texts}), path)
@@ -63,24 +63,24 @@ def test_parts_of_a_table_are_the_table_and_rows_keep_their_places(tmp_path, nam
         path.write_text("".join(f"{text}{delimiter}{number}\n" for number, text in enumerate(["text", *texts])))
     whole = read_table(path)
     blocks = list(read_inputs(path, 700))
-    assert all(len(block.given) <= 700 for block in blocks)
+    assert all(len(block.inputs) <= 700 for block in blocks)
     assert len(blocks) >= 5000 / 700
-    assert [text for block in blocks for text in block.given.column("text")] == whole.column("text")
-    places = [block.given.place(row) for block in blocks for row in range(len(block.given))]
+    assert [text for block in blocks for text in block.inputs.column("text")] == whole.column("text")
+    places = [block.inputs.place(row) for block in blocks for row in range(len(block.inputs))]
     assert places == [whole.place(row) for row in range(len(whole))]
     assert blocks[-1].total == 5000
 
 
-def test_faults_of_a_part_are_told_together_after_the_parts_before(tmp_path):
+def test_faults_of_a_part_are_reported_together(tmp_path):
     path = tmp_path / "in.csv"
     path.write_text("text,id\n" + "a,1\n" * 4 + "b\nc,1\nd,1,2\n")
     blocks = read_inputs(path, 2)
-    assert [len(next(blocks).given), len(next(blocks).given)] == [2, 2]
+    assert [len(next(blocks).inputs), len(next(blocks).inputs)] == [2, 2]
     with pytest.raises(DataError, match=r"2 faults:\n  - .*line 6: 1 field where .*\n  - .*line 8: 3 fields where"):
         next(blocks)
 
 
-def test_a_file_that_is_wrong_from_the_start_is_refused_before_the_first_block_is_asked_for(tmp_path):
+def test_unreadable_files_are_refused_before_the_first_block(tmp_path):
     with pytest.raises(DataError, match="cannot be read: No such file"):
         read_inputs(tmp_path / "missing.txt")
     (tmp_path / "in.txt").write_bytes(b"\xff\xfea\0")

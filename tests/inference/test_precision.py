@@ -27,7 +27,7 @@ def test_bf16_on_the_cpu_stays_near_float32(stock_models, tmp_path):
     np.testing.assert_allclose(found, expected, atol=5e-2, rtol=5e-2)
 
 
-def test_vectors_in_bf16_are_float32_arrays_near_those_of_float32(stock_models, tmp_path):
+def test_bf16_vectors_are_near_those_of_float32(stock_models, tmp_path):
     folder = stock_models.stock_checkpoint(tmp_path, "roberta", "AutoModel")
     exact, near = (
         bertkit.load(folder, device="cpu", precision=name).embed(list(stock_models.TEXTS)) for name in ("auto", "bf16")
@@ -44,7 +44,7 @@ def in_fp16(folder, monkeypatch):
         return load(folder, device="cpu")
 
 
-def test_logits_in_the_type_of_gpus_agree_with_float32_to_a_hundredth(stock_models, tmp_path, monkeypatch):
+def test_half_precision_logits_agree_to_a_hundredth(stock_models, tmp_path, monkeypatch):
     folder = stock_models.stock_checkpoint(
         tmp_path, "bert", "AutoModelForSequenceClassification", ["a", "b", "c"], initializer_range=0.2
     )
@@ -58,7 +58,7 @@ def test_logits_in_the_type_of_gpus_agree_with_float32_to_a_hundredth(stock_mode
     np.testing.assert_allclose(found, expected, atol=1e-2 * largest, rtol=0)
 
 
-def test_numbers_that_fp16_does_not_have_are_one_message(stock_models, tmp_path, monkeypatch):
+def test_overflow_in_fp16_is_one_message(stock_models, tmp_path, monkeypatch):
     folder = stock_models.stock_checkpoint(tmp_path, "bert", "AutoModelForSequenceClassification", ["a", "b"])
     loaded = in_fp16(folder, monkeypatch)
     torch.nn.init.constant_(loaded.model.classifier.bias, float("inf"))

@@ -34,7 +34,7 @@ def test_a_prediction_imports_no_more_than_it_needs(stock_models, tmp_path):
     assert json.loads(imported) == []
 
 
-def test_the_accuracy_of_a_tsv_file_needs_no_more(stock_models, tmp_path):
+def test_an_evaluation_imports_no_more_than_needed(stock_models, tmp_path):
     folder = stock_models.stock_checkpoint(
         tmp_path / "model", "bert", "AutoModelForSequenceClassification", ["negative", "positive"]
     )

@@ -15,7 +15,7 @@ import bertkit
 from bertkit.errors import DataError
 from bertkit.inference.embedding_files import embed_texts
 from bertkit.inference.files import predict_stream
-from bertkit.inference.texts import list_of_texts
+from bertkit.inference.inputs import list_of_texts
 
 TEXTS = ["a good film", "an awful plot"]
 COLUMNS = {"id": [1, 2], "text": TEXTS}

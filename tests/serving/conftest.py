@@ -59,8 +59,7 @@ def client_of(serve_extra: None) -> Iterator[Callable[..., Client]]:
     """Returns a function that serves a checkpoint in this process until the module's tests are done."""
     import bertkit
     from bertkit.serving.app import build_app
-    from bertkit.serving.limits import Limits
-    from bertkit.serving.server import service_of
+    from bertkit.serving.server import Limits, service_of
 
     open_clients: dict[Any, Client] = {}
 

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import base64
+import importlib
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import bertkit
+from bertkit.checkpoint.load import load_tokenizer
+from bertkit.model.configuration_bert import BertkitConfig
+from bertkit.model.modeling_bert import BertForSequenceClassification
+from bertkit.serving.served import Served, served
+from tests.serving.conftest import Client
 
 pytestmark = pytest.mark.numeric
 TEXTS = ["the film is lovely", "a bad plot", "awful story, good film!", "x"]
@@ -228,3 +235,47 @@ def test_taggers_and_readers_of_others(client_of, stock_models, tmp_path):
     assert text[found["start"] : found["end"]] == found["answer"]
     [expected] = bertkit.load(reader).predict(**given)
     assert expected["answer"] == found["answer"]
+
+
+@pytest.fixture
+def client_of_levels(checkpoint, serve_extra, monkeypatch):
+    """Returns a function that serves random weights for a class of tasks derived from that of another package."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "third_party")
+    base = importlib.import_module("acme_levels").LevelTask
+
+    def client(served_class=None):
+        from bertkit.inference.predictor import Predictor
+        from bertkit.serving.app import build_app
+        from bertkit.serving.server import Limits
+        from bertkit.serving.services import PredictService
+
+        task_class = type("LevelTask", (base,), {})
+        if served_class is not None:
+            served.register(task_class, served_class)
+        config = BertkitConfig.from_pretrained(checkpoint, num_labels=3)
+        task = task_class(task_class.settings(levels=3), task_class.data_settings(max_seq_length=12))
+        predictor = Predictor(task, BertForSequenceClassification(config), load_tokenizer(str(checkpoint)), 8)
+        return Client(build_app(PredictService(predictor, 32, 1000), "levels", Limits())), predictor
+
+    return client
+
+
+def test_other_tasks_take_texts_and_give_predictions(client_of_levels):
+    client, predictor = client_of_levels()
+    with client:
+        assert answer(client.post("/", {"inputs": TEXTS})) == [near(row) for row in predictor.predict(TEXTS)]
+        assert answer(client.post("/", {"inputs": TEXTS[0]})) == near(predictor.predict(TEXTS[0])[0])
+        assert client.post("/predict", {"inputs": TEXTS[0]}).status_code == 424
+
+
+def test_other_packages_register_how_theirs_are_served(client_of_levels):
+    class ServedLevels(Served):
+        nests = True
+
+        def answers(self, outputs, features, examples, parameters):
+            return [f"level {row['level']:.4f}" for row in self.task.decode(outputs, features, examples)]
+
+    client, predictor = client_of_levels(ServedLevels)
+    with client:
+        [expected] = predictor.predict(TEXTS[0])
+        assert answer(client.post("/", {"inputs": TEXTS[0]})) == [f"level {expected['level']:.4f}"]

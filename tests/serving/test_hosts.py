@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from bertkit.errors import RecipeError
-from bertkit.serving.hosts import Hosts
+from bertkit.serving.connections import Hosts
 
 LOCAL = ["localhost", "LOCALHOST:8000", "localhost.", "127.0.0.1", "127.0.0.1:1", "[::1]", "[::1]:8000"]
 FOREIGN = ["evil.example", "localhost.evil.example", "evil.example:80", "127.0.0.1.evil.example", "", ":", "[", "[::1"]

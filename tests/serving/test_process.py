@@ -133,7 +133,7 @@ def test_inference_client_of_every_task(start, fine_tuned, checkpoint):
     assert vectors.sentence_similarity(TEXT, [TEXT, "bad"])[0] == pytest.approx(1, abs=1e-4)
 
 
-def test_sigterm_answers_what_was_taken_and_ends_with_0(start, fine_tuned):
+def test_sigterm_answers_what_was_taken(start, fine_tuned):
     server = start(fine_tuned("film"))
     found: list[int] = []
     texts = {"inputs": ["the film is lovely " * 4] * 32}
@@ -157,7 +157,7 @@ def test_sigterm_answers_what_was_taken_and_ends_with_0(start, fine_tuned):
 SLOW = """
 import sys, time, bertkit
 from bertkit.serving.engines import PredictEngine
-from bertkit.serving.limits import Limits
+from bertkit.serving.server import Limits
 run = PredictEngine.run
 PredictEngine.run = lambda self, jobs: time.sleep(0.2) or run(self, jobs)
 bertkit.serve(sys.argv[1], port=0, device="cpu", limits=Limits(max_batch_tokens=1, shutdown_timeout=1))
@@ -165,7 +165,7 @@ bertkit.serve(sys.argv[1], port=0, device="cpu", limits=Limits(max_batch_tokens=
 
 
 @pytest.mark.parametrize("numbers", [[signal.SIGTERM], [signal.SIGINT, signal.SIGINT]])
-def test_requests_that_do_not_end_in_time_get_503(numbers, start, fine_tuned):
+def test_requests_not_done_in_time_get_503(numbers, start, fine_tuned):
     server = start(fine_tuned("film"), program=SLOW)
     found: list[Any] = []
     threads = [threading.Thread(target=lambda: found.append(server.post({"inputs": TEXT}))) for _ in range(60)]
@@ -193,7 +193,7 @@ def test_requests_that_do_not_end_in_time_get_503(numbers, start, fine_tuned):
     assert code == 0
 
 
-def test_ctrl_c_ends_with_0_also_with_an_idle_connection(start, fine_tuned):
+def test_ctrl_c_ends_with_an_idle_connection(start, fine_tuned):
     server = start(fine_tuned("film"))
     idle = server.connection()
     idle.connect()
@@ -298,7 +298,7 @@ def test_a_413_reaches_a_client_that_sends_first(start, fine_tuned):
         assert (status, answer["error_type"]) == (413, "Validation")
 
 
-def test_a_large_body_is_refused_before_it_is_read(start, fine_tuned):
+def test_large_bodies_are_refused_unread(start, fine_tuned):
     server = start(fine_tuned("film"), "--max-body-bytes", "1000")
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
         connection.sendall(HEAD % b"Content-Length: 999999999")

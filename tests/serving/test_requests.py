@@ -60,7 +60,7 @@ def test_errors_repeat_no_texts(client):
     assert "secret" not in refusal(response, 422)
 
 
-def test_texts_that_are_too_long_are_refused_or_cut(client):
+def test_texts_too_long_are_refused_or_cut(client):
     body = {"inputs": ["fine", "film " * 30]}
     error = refusal(client.post("/", body), 413)
     assert "needs 32 tokens, and 24 are read" in error
@@ -107,7 +107,7 @@ def test_very_long_texts_are_not_tokenized(client_of, fine_tuned, checkpoint, mo
     assert max(read, default=0) < 2000
 
 
-def test_long_texts_of_windows_are_read_to_their_end(client_of, fine_tuned):
+def test_windows_read_long_texts_to_their_end(client_of, fine_tuned):
     client = client_of(fine_tuned("entities"), max_request_tokens=20_000)
     words = {"aggregation_strategy": "none", "ignore_labels": []}
     found = client.post("/", {"inputs": "the film is lovely " * 3000, "parameters": words})
@@ -351,7 +351,7 @@ def _server_cells(app: Any) -> list[Any]:
     return [cell for cell in cells if hasattr(cell.cell_contents, "batcher")]
 
 
-def test_weights_that_are_not_finite_are_no_fault_of_the_server(client_of, fine_tuned, monkeypatch):
+def test_weights_not_finite_are_no_server_fault(client_of, fine_tuned, monkeypatch):
     import torch
 
     client = client_of(fine_tuned("film"), max_client_batch_size=8)

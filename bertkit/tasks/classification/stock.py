@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-from bertkit.errors import CheckpointError, DataError
+from bertkit.errors import CheckpointError
 from bertkit.tables import Table
 from bertkit.tables.classes import names_of_labels, other_spellings
 from bertkit.tables.columns import text_columns
@@ -35,7 +35,7 @@ class StockClassification(ClassificationTask):
     columns of a table are those that are given, or have usual names: two columns are a pair.
     """
 
-    _reads_pairs = False
+    reads_pairs = False
 
     @classmethod
     def of_config(cls, config: PreTrainedConfig, name: str, longest: int, data: Mapping[str, Any]) -> Self:
@@ -51,7 +51,7 @@ class StockClassification(ClassificationTask):
             )
         settings = TaskSettings(problem=problem, label_names=[] if problem == "regression" else labels)
         task = cls(settings, DataSettings(**{"max_seq_length": longest, **data}))
-        task._reads_pairs = bool(_OF_PAIRS & {label.casefold() for label in labels})
+        task.reads_pairs = bool(_OF_PAIRS & {label.casefold() for label in labels})
         form = {
             "regression": "regression (one number, as the model computes it)",
             "single_label": f"one of {len(labels)} labels",
@@ -59,7 +59,7 @@ class StockClassification(ClassificationTask):
         }[problem]
         task.assumptions = (
             form,
-            "pairs of texts" if task._reads_pairs else "single texts",
+            "pairs of texts" if task.reads_pairs else "single texts",
             f"{task._long_texts()} at {task.data.max_seq_length} tokens",
         )
         return task
@@ -99,44 +99,16 @@ class StockClassification(ClassificationTask):
         """Encodes every column of ``examples`` except the labels: one of texts, or two of pairs."""
         return ClassificationTask.encode(self._reading(examples), examples, tokenizer)
 
-    def cut_texts(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> Columns:
-        return ClassificationTask.cut_texts(self._reading(examples), examples, tokenizer)
-
     def _reading(self, examples: Columns) -> ClassificationTask:
         return self.with_settings(text_columns=[name for name in examples if name != "labels"])
 
     # ---- what users give and get ------------------------------------------------------------------------------------
 
     def read_input(self, lines: Sequence[str], first: int = 1) -> dict[str, list[str]]:
-        columns = list(_PAIR if self._reads_pairs else _TEXT)
+        columns = list(_PAIR if self.reads_pairs else _TEXT)
         return ClassificationTask.read_input(self.with_settings(text_columns=columns), lines, first)
-
-    def read_fields(self, fields: Mapping[str, str | Sequence[str]]) -> dict[str, list[str]]:
-        """Converts ``text``, and for pairs ``text_pair``, to columns."""
-        if tuple(sorted(fields)) not in (_TEXT, _PAIR):
-            raise DataError(f"{self.name}: expected text, or text and text_pair, got {', '.join(fields)}")
-        found = {name: [each] if isinstance(each, str) else list(each) for name, each in sorted(fields.items())}
-        if len({len(values) for values in found.values()}) > 1:
-            raise DataError(f"{len(found['text'])} texts, {len(found['text_pair'])} second texts; expected as many")
-        return found
 
     def columns_of(self, table: Table) -> dict[str, list[str]]:
         given = self.task.text_columns
         names = [name for name in table.columns if name != self.task.label_column]
         return {column: texts(table, column) for column in text_columns(names, given, "", table.source)}
-
-    # ---- what is served ---------------------------------------------------------------------------------------------
-
-    @property
-    def served_columns(self) -> Sequence[str]:
-        return _PAIR if self._reads_pairs else _TEXT
-
-    def classified_columns(self, rows: Sequence[Sequence[str]]) -> dict[str, list[Any]]:
-        """Names the texts of rows; since nothing says that the checkpoint reads single texts, pairs are taken too."""
-        if all(len(row) == len(_PAIR) for row in rows):
-            return {name: [row[position] for row in rows] for position, name in enumerate(_PAIR)}
-        return super().classified_columns(rows)
-
-    @property
-    def ranks_texts(self) -> bool:
-        return len(self.task.label_names) <= 1

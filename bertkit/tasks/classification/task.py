@@ -116,7 +116,6 @@ class ClassificationTask(TableTask, TextClassification):
     kind = "classification"
     settings = TaskSettings
     data_settings = DataSettings
-    columns_of_tables = frozenset({"text_columns", "label_column"})
     task: TaskSettings
     data: DataSettings
 
@@ -134,18 +133,6 @@ class ClassificationTask(TableTask, TextClassification):
         if self.task.problem == "regression":
             return "regression"
         return "multi_label_classification" if self.task.problem == "multi_label" else "single_label_classification"
-
-    def with_columns(self, columns: Mapping[str, Any]) -> Self:
-        given, own = columns.get("text_columns") or self.task.text_columns, self.task.text_columns
-        if own and len(given) != len(own):
-            raise RecipeError(
-                f"task.text_columns: {', '.join(given)}; {self.name} reads {counted(len(own), 'column')} of texts, "
-                f"such as {', '.join(own)} in training"
-            )
-        labels = {columns.get("label_column", self.task.label_column), "labels"} & set(given)
-        if labels:
-            raise RecipeError(f"task.text_columns: {min(labels)} is the column of the labels; give another")
-        return super().with_columns(columns)
 
     def load(self, splits: Sequence[str] | None = None) -> tuple[Self, dict[str, Split]]:
         splits = self.splits if splits is None else splits
@@ -361,6 +348,11 @@ class ClassificationTask(TableTask, TextClassification):
         return self.with_settings(**changes), f"fitted to the validation set: {shortened(', '.join(shown), 300)}"
 
     def with_threshold(self, threshold: float) -> Self:
+        """Returns a copy of the task that predicts a label from this probability on.
+
+        Raises:
+            RecipeError: the value is not valid.
+        """
         try:
             changed = self.with_settings(threshold=threshold)
         except ValueError as error:

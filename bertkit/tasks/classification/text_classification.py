@@ -7,9 +7,10 @@ Dimension letters: N inputs, B examples of a batch, W windows of a batch, S toke
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -20,7 +21,6 @@ from bertkit.tables.labels import texts
 from bertkit.tasks.arrays import MOST_PROBABLE, Outputs, labels_of, largest, one_array, padded, softmax
 from bertkit.tasks.base import Task
 from bertkit.tasks.classification.decisions import sigmoid
-from bertkit.tasks.classification.served import ServedClassification
 from bertkit.tasks.splits import Columns, WindowedData
 from bertkit.tasks.truncation import cut_rows
 from bertkit.tasks.windows import encode_in_windows
@@ -62,16 +62,20 @@ class TextData(WindowedData):
             self.check_overlap()
 
 
-class TextClassification(ServedClassification, Task):
+class TextClassification(Task):
     """Classification or regression of a text or a pair of texts.
 
     ``task`` has ``name``, ``text_columns`` (one or two), ``label_names`` (none for regression), ``label_column`` and
     ``metric``.
+
+    Attributes:
+        all_probabilities: whether predictions hold the probability of every label, however many there are.
     """
 
     head = "BertForSequenceClassification"
     pipeline_tag = "text-classification"
     data: TextData
+    all_probabilities: bool = False
 
     @property
     def remedy(self) -> str:
@@ -98,18 +102,6 @@ class TextClassification(ServedClassification, Task):
         if "labels" in examples:
             features["labels"] = list(examples["labels"])
         return features
-
-    @property
-    def reads_whole_texts(self) -> bool:  # type: ignore[override]
-        return self.data.long_text == "chunk"
-
-    def cut_texts(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> Columns:
-        if self.reads_whole_texts:
-            return examples
-        names = self.task.text_columns
-        texts = list(zip(*(examples[name] for name in names), strict=True))
-        rows = cut_rows(texts, tokenizer, self.data.max_seq_length)
-        return {**examples, **{name: [row[at] for row in rows] for at, name in enumerate(names)}}
 
     def _cut(self, texts: list[list[str]], tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Any]]:
         whole = dict(tokenizer(*texts, truncation=False, padding=False, return_token_type_ids=True, verbose=False))
@@ -169,10 +161,6 @@ class TextClassification(ServedClassification, Task):
 
             pool_windows(model, self.data.pooling or "mean")
 
-    @property
-    def prepares_encoder(self) -> bool:
-        return self.data.long_text == "chunk"
-
     def check_one_shape(self) -> None:
         if self.data.long_text == "chunk":
             raise PlacementError(
@@ -220,7 +208,19 @@ class TextClassification(ServedClassification, Task):
         return logits.argmax(axis=-1)
 
     @property
+    def has_thresholds(self) -> bool:
+        """Returns whether the most probable label may differ from the predicted one."""
+        return self.problem_type == "multi_label_classification"
+
+    def with_all_probabilities(self) -> Self:
+        """Returns a copy of the task whose predictions hold the probability of every label."""
+        changed = copy.copy(self)
+        changed.all_probabilities = True
+        return changed
+
+    @property
     def leaves_out_labels(self) -> bool:
+        """Returns whether predictions hold the probabilities of some labels only, which differ between rows."""
         return not self.all_probabilities and len(self.task.label_names) > MOST_PROBABLE
 
     def _kept(self, scores: np.ndarray, predicted: Sequence[int] | np.ndarray = ()) -> np.ndarray:

@@ -20,14 +20,13 @@ import numpy as np
 from bertkit import metrics
 from bertkit.checkpoint.labels import label_fields
 from bertkit.errors import CheckpointError, DataError, noted, raise_all
-from bertkit.metrics.entities import OUTSIDE, find_entities, score_entities, split_tag
+from bertkit.metrics.entities import OUTSIDE, find_entities, score_entities
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.tables import Table
-from bertkit.tables.json_rows import JSON, read_json_list
 from bertkit.tasks.arrays import Outputs, one_array, padded, softmax
 from bertkit.tasks.ner import sentences
-from bertkit.tasks.ner.annotations import FORMS, SpanTable, annotation, check_texts, raw_texts, with_words
-from bertkit.tasks.ner.conll import DOCUMENT_ID, is_conll, read_conll, write_conll
+from bertkit.tasks.ner.annotations import SpanTable, check_texts, raw_texts, with_words
+from bertkit.tasks.ner.conll import DOCUMENT_ID, write_conll
 from bertkit.tasks.ner.inputs import NO_WORD, InputForm, neighbours, word_pieces
 from bertkit.tasks.ner.schemes import (
     find_labels,
@@ -37,9 +36,7 @@ from bertkit.tasks.ner.schemes import (
     notes_on_tags,
     with_usual_tags,
 )
-from bertkit.tasks.ner.served import ServedEntities
 from bertkit.tasks.ner.settings import DataSettings, TaskSettings
-from bertkit.tasks.ner.spans import Span, highlight
 from bertkit.tasks.ner.words import split_words
 from bertkit.tasks.splits import Columns, Split
 from bertkit.tasks.table_data import TableTask
@@ -51,10 +48,10 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _NEIGHBOURS = ("before", "after")
-_IDS = ("id", DOCUMENT_ID)  # of texts; predictions keep them, so that they can be matched and trained on
+IDS = ("id", DOCUMENT_ID)  # of texts; predictions keep them, so that they can be matched and trained on
 
 
-class NerTask(ServedEntities, TableTask):
+class NerTask(TableTask):
     """Sequence labelling with one tag per word."""
 
     kind = "ner"
@@ -62,8 +59,6 @@ class NerTask(ServedEntities, TableTask):
     data_settings = DataSettings
     head = "BertForTokenClassification"
     pipeline_tag = "token-classification"
-    reads_whole_texts = True
-    columns_of_tables = frozenset({"token_column", "tag_column"})
     task: TaskSettings
     data: DataSettings
 
@@ -324,49 +319,15 @@ class NerTask(ServedEntities, TableTask):
             "ends": [[word.end for word in of_line] for of_line in words],
         }
 
-    def read_file(self, path: Path) -> Table | None:
-        """Reads a column file, or a list of Label Studio's tasks."""
-        if path.suffix.lower() == JSON:
-            return read_json_list(path)
-        return read_conll(path, self.data.comment_prefix) if is_conll(path) else None
-
-    @property
-    def reads_neighbours(self) -> bool:
-        return self.data.context == "document"
-
     def columns_of(self, table: Table) -> dict[str, list[Any]]:
         texts = raw_texts(table, self.task.token_column)
         if texts is not None:
             columns = self.read_input(check_texts(table, texts))
-            ids = {name: table.columns[name] for name in _IDS if name in table.columns}
+            ids = {name: table.columns[name] for name in IDS if name in table.columns}
             ids = {name: values for name, values in ids.items() if all(isinstance(each, str | int) for each in values)}
             return {**columns, **ids, **self._context(table, columns["tokens"])}
         words = sentences.read_words(table, sentences.token_column(table, self.task.token_column))
         return {"tokens": words, **self._context(table, words)}
-
-    def shown(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
-        """Selects the texts with their ids, or the words; all other columns are for the model only."""
-        names = ("text", *_IDS) if "text" in columns else ("tokens",)
-        return {name: columns[name] for name in names if name in columns}
-
-    @property
-    def output_forms(self) -> tuple[str, ...]:  # type: ignore[override]
-        return () if self._plain else FORMS
-
-    def in_form(self, form: str, row: Mapping[str, Any]) -> dict[str, Any]:
-        text, spans = self._spans(row)
-        ids = {name: row[name] for name in _IDS if name in row}
-        return ids | annotation(form, text, spans, self.data.offset_unit)
-
-    def _spans(self, row: Mapping[str, Any]) -> tuple[str, list[Span]]:
-        """Returns the text of an input and its entities as spans; words are joined with spaces."""
-        if "text" in row:
-            return row["text"], [Span(each["start"], each["end"], each["type"]) for each in row["entities"]]
-        starts = [0]
-        for token in row["tokens"]:
-            starts.append(starts[-1] + len(token) + 1)
-        spans = [Span(starts[start], starts[end] - 1, kind) for kind, start, end in find_entities(row["tags"])]
-        return " ".join(row["tokens"]), spans
 
     def line(self, prediction: Mapping[str, Any]) -> str:
         if "tags" in prediction:
@@ -376,12 +337,6 @@ class NerTask(ServedEntities, TableTask):
         return "; ".join(
             f"{entity['text']} ({entity['type']} {entity['probability']:.4f})" for entity in prediction["entities"]
         )
-
-    def highlighted(self, row: Mapping[str, Any]) -> str | None:
-        if self._plain:
-            return None
-        text, spans = self._spans(row)
-        return highlight(text, spans, sorted({split_tag(name)[1] for name in self.task.label_names if name != OUTSIDE}))
 
     def splits_to_write(self, splits: Collection[str]) -> list[str]:
         return ["test" if "test" in splits else "validation"]

@@ -18,17 +18,14 @@ from bertkit import metrics
 from bertkit.errors import DataError, noted, raise_all
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.tables import Table, check_disjoint, load_hub_table
-from bertkit.tables.json_rows import JSON
 from bertkit.tasks.arrays import Outputs
 from bertkit.tasks.base import Task
 from bertkit.tasks.folds import strata
 from bertkit.tasks.question_answering.decoding import Decoded, answer_at, decode_spans, write_answers
 from bertkit.tasks.question_answering.questions import ColumnNames, questions_of, read_questions, texts_of
-from bertkit.tasks.question_answering.served import ServedAnswers
 from bertkit.tasks.question_answering.settings import DataSettings, TaskSettings
 from bertkit.tasks.question_answering.windows import encode_windows, mask_padding
 from bertkit.tasks.splits import Columns, Split
-from bertkit.tasks.truncation import first_part
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -38,17 +35,15 @@ if TYPE_CHECKING:
 _POSITIONS = ("start_positions", "end_positions")
 
 
-class QuestionAnsweringTask(ServedAnswers, Task):
+class QuestionAnsweringTask(Task):
     """Extractive question answering, including detection of unanswerable questions."""
 
     kind: ClassVar[str] = "question_answering"
     settings = TaskSettings
     data_settings = DataSettings
-    columns_of_tables = frozenset({"id_column", "question_column", "context_column", "answers_column"})
     command = "squad"
     head = "BertForQuestionAnswering"
     pipeline_tag = "question-answering"
-    reads_whole_texts = True
     main_metric = "f1"
     splits = ("train", "validation")
     label_columns = _POSITIONS
@@ -133,10 +128,6 @@ class QuestionAnsweringTask(ServedAnswers, Task):
         answers = examples.get("answers")
         return encode_windows(examples["question"], examples["context"], answers, tokenizer, self.data.sizes)
 
-    def cut_texts(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> Columns:
-        """Cuts the questions; contexts are read to their end."""
-        return {**examples, "question": first_part(examples["question"], tokenizer, self.data.max_query_length)}
-
     def encoding_notes(self, features: Dataset) -> tuple[str, ...]:
         if "start_positions" not in features.column_names:
             return ()
@@ -168,10 +159,6 @@ class QuestionAnsweringTask(ServedAnswers, Task):
 
     def prepare(self, model: PreTrainedModel) -> None:
         mask_padding(model)
-
-    @property
-    def prepares_encoder(self) -> bool:
-        return False
 
     def texts_of(self, examples: Columns) -> dict[str, list[str]]:
         return {"question": list(examples["question"]), "context": list(examples["context"])}
@@ -279,34 +266,8 @@ class QuestionAnsweringTask(ServedAnswers, Task):
                 )
         return {"question": [pair[0] for pair in pairs], "context": [pair[1] for pair in pairs]}
 
-    def read_fields(self, fields: Mapping[str, str | Sequence[str]]) -> dict[str, list[str]]:
-        """Converts ``question`` and ``context`` to columns: one context for all questions, or one for each."""
-        if fields.keys() != {"question", "context"}:
-            raise DataError(f"{self.name}: expected question and context, got {', '.join(fields)}")
-        questions, contexts = (
-            [value] if isinstance(value, str) else list(value) for value in (fields["question"], fields["context"])
-        )
-        if isinstance(fields["context"], str):
-            contexts *= len(questions)
-        if len(questions) != len(contexts):
-            raise DataError(
-                f"{len(questions)} questions, {len(contexts)} contexts; expected one context, or one for each question"
-            )
-        found = {"question": questions, "context": contexts}
-        empty = [name for name, values in found.items() if not all(value.strip() for value in values)]
-        raise_all([f"{name}: one of them is empty; write a text" for name in empty])
-        return found
-
-    def read_file(self, path: Path) -> Table | None:
-        """Reads a file in SQuAD's nested JSON format."""
-        return read_questions(path) if path.suffix.lower() == JSON else None
-
     def columns_of(self, table: Table) -> dict[str, list[str]]:
         return texts_of(table, self._names)
-
-    def shown(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
-        """Selects the question only, since contexts may be long and shared by many questions."""
-        return {"question": columns["question"]}
 
     def line(self, prediction: Mapping[str, Any]) -> str:
         return f"{prediction['answer'] or '(no answer)'}\t{prediction['probability']:.4f}"

@@ -13,6 +13,7 @@ import pytest
 
 from bertkit import BertConfig
 from bertkit.errors import CheckpointError, DataError, RecipeError
+from bertkit.inference.predicted import predicted
 from bertkit.sharing.kinds import shared
 from bertkit.tables import Table
 from bertkit.tasks import table_data
@@ -439,16 +440,16 @@ def test_a_checkpoint_reads_other_columns_that_are_given(task, tmp_path):
     trained, _ = task(train_csv=TRAIN).load(["train"])
     (tmp_path / "later.csv").write_text("body,kind\nc,neg\n")
     later = through_checkpoint(trained, validation_file=str(tmp_path / "later.csv"))
-    found = later.with_columns({"text_columns": ["body"], "label_column": "kind"})
+    found = predicted(later).with_columns({"text_columns": ["body"], "label_column": "kind"})
     assert found.load(["validation"])[1]["validation"].examples.to_dict() == {"body": ["c"], "labels": [0]}
     assert later.task.text_columns == ["text"]
     with pytest.raises(RecipeError, match=r"task\.text_columns: a, b; classification reads 1 column of texts"):
-        later.with_columns({"text_columns": ["a", "b"]})
+        predicted(later).with_columns({"text_columns": ["a", "b"]})
     with pytest.raises(RecipeError, match=r"task\.token_column: not a column of classification"):
-        later.with_columns({"token_column": "words"})
+        predicted(later).with_columns({"token_column": "words"})
     for wrong in ("label", "labels"):
         with pytest.raises(RecipeError, match=rf"task\.text_columns: {wrong} is the column of the labels"):
-            later.with_columns({"text_columns": [wrong]})
+            predicted(later).with_columns({"text_columns": [wrong]})
 
 
 def test_a_checkpoint_refuses_labels_that_it_was_not_trained_on(task, tmp_path):

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from bertkit import metrics
 from bertkit.errors import DataError
+from bertkit.serving.classification import Parameters
+from bertkit.serving.served import served
 from bertkit.tables import read_table
-from bertkit.tasks.classification.served import Parameters
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 
 
@@ -95,7 +96,7 @@ class TestManyLabels:
         thresholds = {name: float(draw.uniform(0.001, 0.999)) for name in names if draw.random() < 0.7}
         task = settled("multi_label", *names).with_settings(threshold=thresholds)
         every = task.with_all_probabilities().decode(logits, {}, {})
-        answers = task.api_answers(logits, {}, {}, Parameters())
+        answers = served(task).answers(logits, {}, {}, Parameters())
         for row, full, answer in zip(task.decode(logits, {}, {}), every, answers, strict=True):
             assert (
                 row["labels"]
@@ -107,7 +108,7 @@ class TestManyLabels:
             assert task.line(row) == task.line(full)
             assert {each["label"] for each in answer if each["predicted"]} == set(row["labels"])
             assert {each["label"] for each in answer} == row["probabilities"].keys()
-        few = task.api_answers(logits, {}, {}, Parameters(top_k=2))
+        few = served(task).answers(logits, {}, {}, Parameters(top_k=2))
         assert all(len(answer) == min(2, count) for answer in few)
 
     def test_eleven_labels_are_more_than_are_kept(self):

@@ -18,6 +18,7 @@ from bertkit import BertConfig, load_recipe
 from bertkit.checkpoint.encoders import model_inputs
 from bertkit.checkpoint.load import load_tokenizer
 from bertkit.errors import DataError, RecipeError
+from bertkit.inference.predicted import predicted
 from bertkit.tables import Table
 from bertkit.tasks import table_data
 from bertkit.tasks.construction import task_of_checkpoint, task_of_recipe
@@ -299,7 +300,7 @@ def test_a_worked_prediction(tokenizer):
     assert task.line(prediction) == "A good film (X 0.9867); plot (X 0.9867)"
     row = {"text": "A good film, the plot", **prediction}
     green, end = "\x1b[1;32m", "\x1b[0m\x1b[2m[X]\x1b[0m"
-    assert task.highlighted(row) == f"{green}A good film{end}, the {green}plot{end}"
+    assert predicted(task).highlighted(row) == f"{green}A good film{end}, the {green}plot{end}"
 
 
 def test_plain_tags_of_raw_text_are_per_word(tokenizer):
@@ -309,7 +310,7 @@ def test_plain_tags_of_raw_text_are_per_word(tokenizer):
     (prediction,) = task.decode(outputs_that_say([[1, 0]], features, 2), features, examples)
     assert task.line(prediction) == "the/DT film\u00ad/NN"
     assert [(word["start"], word["end"]) for word in prediction["words"]] == [(0, 3), (4, 9)]
-    assert task.highlighted({"text": "the film", **prediction}) is None
+    assert predicted(task).highlighted({"text": "the film", **prediction}) is None
 
 
 def test_documents_give_their_sentences_context(task, tokenizer):
@@ -442,6 +443,6 @@ def test_dropped_words_of_a_published_set_are_tagged(real_data):
 
 def test_columns_that_are_one_column_are_refused():
     task = NerTask(TaskSettings(), DataSettings())
-    assert task.with_columns({"token_column": 1, "tag_column": 2}).task.tag_column == 2
+    assert predicted(task).with_columns({"token_column": 1, "tag_column": 2}).task.tag_column == 2
     with pytest.raises(RecipeError, match=r"task\.tag_column: 1 is the column of the tokens"):
-        task.with_columns({"token_column": 1, "tag_column": 1})
+        predicted(task).with_columns({"token_column": 1, "tag_column": 1})

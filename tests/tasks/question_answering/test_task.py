@@ -12,6 +12,7 @@ from transformers import BertTokenizer
 
 from bertkit import BertConfig, load_recipe
 from bertkit.errors import DataError
+from bertkit.inference.predicted import predicted
 from bertkit.tables import Table
 from bertkit.tasks.construction import task_of_checkpoint, task_of_recipe
 from bertkit.tasks.question_answering import task as question_answering
@@ -134,8 +135,8 @@ def test_answer_without_a_token_is_ignored_and_noted():
 def test_questions_and_contexts_must_fit(fields, expected):
     task = QuestionAnsweringTask(TaskSettings(), DataSettings())
     with pytest.raises(DataError, match=expected):
-        task.read_fields(fields)
-    both = task.read_fields({"question": ["a", "b"], "context": "c"})
+        predicted(task).read_fields(fields)
+    both = predicted(task).read_fields({"question": ["a", "b"], "context": "c"})
     assert both == {"question": ["a", "b"], "context": ["c", "c"]}
 
 

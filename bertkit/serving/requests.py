@@ -1,13 +1,16 @@
-"""Bodies of requests, as pydantic models. Unknown keys are refused, except those that clients send to other servers."""
+"""Bodies of requests, as pydantic models, and the errors that requests are answered with.
+
+Unknown keys of a body are refused, except those that clients send to other servers.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, create_model
 
 from bertkit.errors import shortened
-from bertkit.serving.errors import InvalidRequest
 
 _MOST_ERRORS = 5
 _LONGEST_PLACE = 80
@@ -16,6 +19,86 @@ Body = TypeVar("Body", bound=BaseModel)
 Text = Annotated[str, StringConstraints(strict=True)]
 Texts = Annotated[list[Text], Field(min_length=1)]
 Direction = Literal["right", "Right"]  # texts are truncated at their end, as in training
+
+
+class RequestError(Exception):
+    """An error that is answered with its message, and the type that text-embeddings-inference gives it.
+
+    Attributes:
+        status: HTTP status.
+        error_type: value of ``error_type`` in the answer.
+        headers: additional headers of the answer.
+    """
+
+    status = 422
+    error_type = "Validation"
+    headers: Mapping[str, str] = {}
+
+
+class InvalidRequest(RequestError):
+    """The body is no JSON, has a wrong form, or texts that the task does not take."""
+
+
+class TooLong(RequestError):
+    """A body, a text or the number of texts is over its limit."""
+
+    status = 413
+
+
+class BodyTooLarge(TooLong):
+    """The body is not read to its end, so the connection is closed."""
+
+    headers: Mapping[str, str] = {"Connection": "close"}
+
+
+class WrongContentType(RequestError):
+    """The body is not declared as JSON."""
+
+    status = 415
+
+
+class SlowBody(RequestError):
+    """The body has not arrived in time."""
+
+    status = 408
+    headers: Mapping[str, str] = {"Connection": "close"}
+
+
+class Unauthorized(RequestError):
+    """The bearer token is missing or wrong."""
+
+    status = 401
+    error_type = "Unauthorized"
+    headers: Mapping[str, str] = {"WWW-Authenticate": "Bearer"}
+
+
+class NotServed(RequestError):
+    """The checkpoint cannot answer requests of this route, or its model failed."""
+
+    status = 424
+    error_type = "Backend"
+
+
+class Overloaded(RequestError):
+    """Too many requests are waiting."""
+
+    status = 429
+    error_type = "Overloaded"
+    headers: Mapping[str, str] = {"Retry-After": "1"}
+
+
+class Unavailable(RequestError):
+    """The server ends, or nothing computes requests any more."""
+
+    status = 503
+    error_type = "Unhealthy"
+
+
+class ServerFault(RequestError):
+    """A bug in bertkit or in a library."""
+
+    status = 500
+    error_type = "Internal"
 
 
 class _Strict(BaseModel):
@@ -123,8 +206,8 @@ def task_body(one_input: Any, parameters: type[Any]) -> type[BaseModel]:
     """Returns the model of POST / for a task.
 
     Args:
-        one_input: `bertkit.tasks.served.Served.api_input`.
-        parameters: `bertkit.tasks.served.Served.api_parameters`, a dataclass.
+        one_input: `bertkit.serving.served.Served.input_type`.
+        parameters: `bertkit.serving.served.Served.parameters`, a dataclass.
     """
     for each in (parameters, *getattr(one_input, "__args__", (one_input,))):
         if each is not str and "__pydantic_config__" not in vars(each):

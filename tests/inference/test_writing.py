@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from bertkit.errors import OutputError
-from bertkit.inference.growing_file import GrowingFile
+from bertkit.inference.writing import GrowingFile
 
 
 def add(file, *rows):
@@ -15,7 +15,7 @@ def add(file, *rows):
         stream.write("".join(f"{row}\n" for row in rows).encode())
 
 
-def test_it_gets_its_name_when_everything_is_in_it(tmp_path):
+def test_a_complete_file_gets_its_name(tmp_path):
     with GrowingFile(tmp_path / "x") as file:
         add(file, "a", "b")
         assert (tmp_path / "x.partial").read_text() == "a\nb\n"
@@ -27,7 +27,7 @@ def test_it_gets_its_name_when_everything_is_in_it(tmp_path):
 
 
 @pytest.mark.parametrize("end", [KeyboardInterrupt, ValueError])
-def test_what_is_whole_stays_when_the_work_breaks_off(tmp_path, capsys, end):
+def test_complete_rows_stay_after_an_error(tmp_path, capsys, end):
     def work():
         with GrowingFile(tmp_path / "x") as file:
             add(file, "a", "b")

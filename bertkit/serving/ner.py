@@ -1,4 +1,4 @@
-"""Token classification over HTTP and on a page, see `bertkit.tasks.served`."""
+"""Token classification over HTTP and on a page."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any, Literal
 import numpy as np
 
 from bertkit.metrics.entities import OUTSIDE
+from bertkit.serving.served import Mark, Served, View, served
 from bertkit.tasks.arrays import Outputs
-from bertkit.tasks.served import Mark, Served, View
+from bertkit.tasks.ner.task import NerTask
 from bertkit.tasks.splits import Columns
 
 
@@ -29,14 +30,14 @@ class Parameters:
 
 
 class ServedEntities(Served):
-    """Hooks of sequence labelling."""
+    """Sequence labelling: entities, or with plain tags words."""
 
-    api_parameters = Parameters
-    _probabilities: Any
-    _tags: Any
-    _plain: Any
+    task: NerTask
+    parameters = Parameters
+    shows = "marks"
+    reads_whole_texts = True
 
-    def api_answers(self, outputs: Outputs, features: Columns, examples: Columns, parameters: Any) -> list[Any]:
+    def answers(self, outputs: Outputs, features: Columns, examples: Columns, parameters: Parameters) -> list[Any]:
         """Returns for each text its entities: ``entity_group``, ``score``, ``word``, ``start`` and ``end``; with the
         strategy ``none`` its words with ``entity``, the tag, and ``index``, the number of the word from 1."""
         ignored = {OUTSIDE} if parameters.ignore_labels is None else set(parameters.ignore_labels)
@@ -45,24 +46,24 @@ class ServedEntities(Served):
         return [
             [
                 {
-                    "entity_group": each["tag" if self._plain else "type"],
+                    "entity_group": each[self._label],
                     "score": each["probability"],
                     "word": each["text"],
                     "start": each["start"],
                     "end": each["end"],
                 }
-                for each in found["words" if self._plain else "entities"]
-                if each["tag" if self._plain else "type"] not in ignored
+                for each in prediction[self._units]
+                if each[self._label] not in ignored
             ]
-            for found in self.decode(outputs, features, examples)
+            for prediction in self.task.decode(outputs, features, examples)
         ]
 
     def _words(self, outputs: Outputs, features: Columns, examples: Columns, ignored: set[str]) -> list[Any]:
         answers = []
-        for example, rows in enumerate(self._probabilities(outputs, features, examples)):
+        for example, rows in enumerate(self.task._probabilities(outputs, features, examples)):
             best: np.ndarray = rows.max(axis=-1, initial=0)
             spans = zip(*(examples[name][example] for name in ("tokens", "starts", "ends")), strict=True)
-            tags = self._tags(rows.argmax(axis=-1))
+            tags = self.task._tags(rows.argmax(axis=-1))
             answers.append(
                 [
                     {"entity": tag, "score": float(score), "index": number, "word": word, "start": start, "end": end}
@@ -73,18 +74,22 @@ class ServedEntities(Served):
         return answers
 
     @property
-    def page_shows(self) -> Literal["line", "bars", "marks"]:
-        return "marks"
+    def _units(self) -> str:
+        """Key of the labelled pieces of a prediction."""
+        return "words" if self.task.task.scheme == "plain" else "entities"
 
-    def page_columns(self, texts: Sequence[str]) -> dict[str, list[Any]]:
-        return self.read_input(list(texts))
+    @property
+    def _label(self) -> str:
+        """Key of the label of such a piece."""
+        return "tag" if self._units == "words" else "type"
 
-    def page_texts(self, columns: Columns, row: int) -> list[str]:
-        return [" ".join(columns["tokens"][row])]
+    def texts_of(self, examples: Columns, row: int) -> list[str]:
+        return [" ".join(examples["tokens"][row])]
 
     def view(self, prediction: Mapping[str, Any], texts: Sequence[str]) -> View:
         """Marks the entities, or every word with its tag."""
-        found = prediction["words" if self._plain else "entities"]
-        marks = [Mark(each["start"], each["end"], each["tag" if self._plain else "type"]) for each in found]
-        what = "words" if self._plain else "entities"
-        return View(f"{len(marks)} {what}" if marks else f"no {what}", text=texts[0], marks=marks)
+        marks = [Mark(each["start"], each["end"], each[self._label]) for each in prediction[self._units]]
+        return View(f"{len(marks) or 'no'} {self._units}", text=texts[0], marks=marks)
+
+
+served.register(NerTask, ServedEntities)

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from bertkit.demo.examples import examples_of_run
 from bertkit.errors import BertkitError
 from bertkit.inference.loaded import LoadedCheckpoint
 from bertkit.inference.predictor import Predictor
 from bertkit.progress import unreported
-from bertkit.tasks.served import View
+from bertkit.recipe.yaml_files import read_recipe_file
+from bertkit.serving.served import View, served
+from bertkit.tasks.base import Task
+from bertkit.tasks.construction import task_of_recipe
+from bertkit.tasks.registry import load_recipe
 
 _LONGEST = 20_000  # characters of a text box
+_EXAMPLES = 5
+_LONGEST_EXAMPLE = 2000  # characters
 _FONT = ["system-ui", "sans-serif"]  # gradio's own themes load fonts from another host
 _MONOSPACE = ["ui-monospace", "monospace"]
 
@@ -51,13 +57,34 @@ def form_of(loaded: LoadedCheckpoint, use: str) -> Form:
 
 
 def _of_task(predictor: Predictor, examples: Sequence[Sequence[str]]) -> Form:
-    task = predictor.task
+    task = served(predictor.task)
 
     def view(texts: Sequence[str]) -> View:
-        (prediction,) = predictor.predict_columns(task.page_columns(texts), unreported)
+        (prediction,) = predictor.predict_columns(task.columns([task.input_of(texts)]), unreported)
         return task.view(prediction, texts)
 
-    return Form(f"{task.name}: {task.pipeline_tag}", task.page_fields, view, examples, task.page_shows)
+    return Form(f"{task.task.name}: {task.task.pipeline_tag}", task.fields, view, examples, task.shows)
+
+
+def examples_of_run(checkpoint: str, task: Task) -> list[list[str]]:
+    """Returns the texts of up to five examples of a run's validation set, if it is still on this machine.
+
+    The list is empty for a checkpoint without a recipe, for data from the Hub, and for files that are gone.
+    """
+    path = Path(checkpoint) / "recipe.yaml"
+    if not path.is_file():
+        return []
+    try:
+        read_recipe_file(path)
+        of_run = task_of_recipe(load_recipe(str(path)))
+        if of_run.dataset is not None and getattr(of_run.data, "data_dir", None) is None:
+            return []
+        _, splits = of_run.load(["validation"])
+        examples = splits["validation"].examples[: _EXAMPLES * 4]
+        rows = [served(task).texts_of(examples, row) for row in range(len(next(iter(examples.values()))))]
+    except (BertkitError, OSError, KeyError, StopIteration):
+        return []
+    return [row for row in rows if all(0 < len(text.strip()) <= _LONGEST_EXAMPLE for text in row)][:_EXAMPLES]
 
 
 def _of_masks(loaded: LoadedCheckpoint) -> Form:
@@ -126,7 +153,7 @@ def build_page(form: Form, name: str) -> Any:
 def marked(view: View) -> list[tuple[str, str | None]]:
     """Returns the pieces of a text, each with its label or ``None``.
 
-    >>> from bertkit.tasks.served import Mark
+    >>> from bertkit.serving.served import Mark
     >>> marked(View("", text="Ada lives in Rome.", marks=[Mark(0, 3, "PER"), Mark(13, 17, "LOC")]))
     [('Ada', 'PER'), (' lives in ', None), ('Rome', 'LOC'), ('.', None)]
     """

@@ -11,7 +11,6 @@ from typing import Any, Literal
 from bertkit.errors import RecipeError
 from bertkit.inference.loaded import LoadedCheckpoint, load
 from bertkit.placement.resolve import Precision
-from bertkit.serving.hosts import Hosts
 from bertkit.serving.server import As, default_use, listening, run_app
 
 # With this header the browser blocks everything that the page loads from other hosts.
@@ -60,6 +59,8 @@ def demo(
     except ImportError as error:
         raise RecipeError("demo: needs the extra demo: pip install 'bertkit[demo]'") from error
     with listening(host, port) as listener:
+        from bertkit.serving.connections import Hosts
+
         address = listener.getsockname()[0]
         # A page on all interfaces is public, as on a Space, whose name is not known here.
         public = ip_address(address.partition("%")[0]).is_unspecified and not allowed_hosts
@@ -76,7 +77,7 @@ def build_demo(loaded: LoadedCheckpoint, name: str, as_: As | None = None) -> An
     import gradio
     from fastapi import FastAPI
 
-    from bertkit.demo.page import build_page, form_of
+    from bertkit.serving.page import build_page, form_of
 
     page = build_page(form_of(loaded, as_ or default_use(loaded)), name)
     app = FastAPI(openapi_url=None)

@@ -1,14 +1,16 @@
-"""Question answering over HTTP and on a page, see `bertkit.tasks.served`."""
+"""Question answering over HTTP and on a page."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
+from bertkit.inference.predicted import predicted
+from bertkit.serving.served import Mark, Served, View, served
 from bertkit.tasks.arrays import Outputs
 from bertkit.tasks.question_answering.decoding import Decoded, answer_at
-from bertkit.tasks.served import Mark, Served, View
+from bertkit.tasks.question_answering.task import QuestionAnsweringTask
 from bertkit.tasks.splits import Columns
 
 _LONGEST_ANSWER = 128  # tokens; the scores of all spans of a text are in memory
@@ -44,22 +46,24 @@ class Parameters:
 
 
 class ServedAnswers(Served):
-    """Hooks of question answering."""
+    """Extractive question answering."""
 
-    api_input = Question
-    api_parameters = Parameters
-    task: Any
-    read_fields: Any
-    with_settings: Any
-    _decoded: Any
+    task: QuestionAnsweringTask
+    input_type = Question
+    parameters = Parameters
+    fields = ("question", "context")
+    shows = "marks"
+    reads_whole_texts = True
 
-    def api_columns(self, inputs: Sequence[Any]) -> dict[str, list[Any]]:
-        columns: dict[str, list[Any]] = self.read_fields(
-            {"question": [each.question for each in inputs], "context": [each.context for each in inputs]}
+    def input_of(self, texts: Sequence[str]) -> Question:
+        return Question(*texts)
+
+    def columns(self, inputs: Sequence[Question]) -> dict[str, list[Any]]:
+        return predicted(self.task).read_fields(
+            {name: [getattr(each, name) for each in inputs] for name in self.fields}
         )
-        return columns
 
-    def api_answers(self, outputs: Outputs, features: Columns, examples: Columns, parameters: Any) -> list[Any]:
+    def answers(self, outputs: Outputs, features: Columns, examples: Columns, parameters: Parameters) -> list[Any]:
         """Returns ``answer``, ``score``, ``start`` and ``end`` for each question, or a list of them.
 
         No answer is the empty text at 0, as in transformers.
@@ -71,25 +75,11 @@ class ServedAnswers(Served):
             changes["version_2_with_negative"] = parameters.handle_impossible_answer
             if not parameters.handle_impossible_answer:
                 changes |= {"null_score_diff_threshold": 0.0, "predict_threshold": None}
-        task = self.with_settings(**changes)
+        task = self.task.with_settings(**changes)
         threshold = task._threshold if task.task.predict_threshold is None else task.task.predict_threshold
         answers = [_ranked(each, threshold) for each in task._decoded(outputs, features, examples)]
         several = parameters.top_k is not None and parameters.top_k > 1
         return [each[: parameters.top_k] if several else each[0] for each in answers]
-
-    @property
-    def page_fields(self) -> Sequence[str]:
-        return ("question", "context")
-
-    @property
-    def page_shows(self) -> Literal["line", "bars", "marks"]:
-        return "marks"
-
-    def page_columns(self, texts: Sequence[str]) -> dict[str, list[Any]]:
-        columns: dict[str, list[Any]] = self.read_fields(
-            dict(zip(self.page_fields, ([text] for text in texts), strict=True))
-        )
-        return columns
 
     def view(self, prediction: Mapping[str, Any], texts: Sequence[str]) -> View:
         """Marks the answer in the context."""
@@ -99,19 +89,18 @@ class ServedAnswers(Served):
         return View(prediction["answer"], text=texts[1], marks=[mark])
 
 
-def _score(answer: dict[str, Any]) -> float:
-    return float(answer["score"])
+served.register(QuestionAnsweringTask, ServedAnswers)
 
 
 def _ranked(decoded: Decoded, threshold: float | None) -> list[dict[str, Any]]:
     """Returns the answers to a question; the first one is that of `bertkit predict`."""
-    found: list[dict[str, Any]] = [
+    answers: list[dict[str, Any]] = [
         {"answer": span.text, "score": span.probability, "start": span.start, "end": span.end} for span in decoded.spans
     ]
-    if threshold is None and found:
-        return found
+    if threshold is None and answers:
+        return answers
     nothing = {"answer": "", "score": decoded.null_probability, "start": 0, "end": 0}
     if not answer_at(decoded, threshold):
-        return [nothing, *found]
-    found.append(nothing)
-    return found[:1] + sorted(found[1:], key=_score, reverse=True)
+        return [nothing, *answers]
+    answers.append(nothing)
+    return answers[:1] + sorted(answers[1:], key=lambda answer: -answer["score"])

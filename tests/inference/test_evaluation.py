@@ -1,11 +1,14 @@
-"""The data that a run directory is scored on without further data."""
+"""Scores of a checkpoint, and the data that a run directory is scored on without further data."""
 
 from __future__ import annotations
 
 import pytest
 
+import bertkit
 from bertkit.errors import DataError, RecipeError
-from bertkit.inference.run_data import data_of_run
+from bertkit.inference import evaluation
+from bertkit.inference.evaluation import data_of_run, evaluate
+from bertkit.tasks.classification.text_classification import TextClassification
 
 
 @pytest.fixture
@@ -17,7 +20,7 @@ def run(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["", "checkpoint-5"])
-def test_a_run_and_its_checkpoints_have_the_data_of_the_run(run, name):
+def test_checkpoints_of_a_run_have_its_data(run, name):
     assert data_of_run(str(run / name), {"max_eval_samples": 3}) == {
         "train_file": "/a/rows.csv",
         "validation_fraction": 0.2,
@@ -54,7 +57,7 @@ def test_a_run_may_be_called_like_a_checkpoint(run, tmp_path):
 
 
 def test_an_ensemble_of_folds_needs_other_data(run, monkeypatch):
-    monkeypatch.setattr("bertkit.inference.run_data.is_ensemble", lambda checkpoint: True)
+    monkeypatch.setattr("bertkit.inference.evaluation.is_ensemble", lambda checkpoint: True)
     assert data_of_run(str(run), {})["train_file"] == "/a/rows.csv"
     (run / "recipe.yaml").write_text("data: {train_file: /a/rows.csv, folds: 3, fold: 0}\n")
     with pytest.raises(DataError, match="give other data, with --validation-file"):
@@ -66,3 +69,24 @@ def test_a_damaged_recipe_is_an_error(run):
     (run / "recipe.yaml").write_text("data: [")
     with pytest.raises(RecipeError, match=r"recipe\.yaml"):
         data_of_run(str(run), {})
+
+
+def test_evaluation_encodes_in_batches(fine_tuned, tmp_path, monkeypatch):
+    """A large split is not tokenized in one call; scores are those of the predictions."""
+    texts = [" ".join(["film"] * (row % 9 + 1)) for row in range(1500)]
+    rows = [f"{text},{('bad', 'good')[row % 2]}\n" for row, text in enumerate(texts)]
+    (tmp_path / "dev.csv").write_text("text,label\n" + "".join(rows))
+    labels = [each["label"] for each in bertkit.load(fine_tuned("film")).predict(texts)]
+    sizes, encode = [], TextClassification.encode
+
+    def noted(self, examples, tokenizer):
+        sizes.append(len(examples["text"]))
+        return encode(self, examples, tokenizer)
+
+    monkeypatch.setattr(evaluation, "_ENCODED_AT_ONCE", 1200)
+    monkeypatch.setattr(TextClassification, "encode", noted)
+    found = evaluate(fine_tuned("film"), validation_file=tmp_path / "dev.csv")
+    assert sizes == [1000, 500]
+    right = sum(label == ("bad", "good")[row % 2] for row, label in enumerate(labels))
+    assert found.metrics["eval_accuracy"] == pytest.approx(right / 1500)
+    assert found.truncation["of_examples"] == 1500

@@ -1,0 +1,144 @@
+"""Scores of a fine-tuned checkpoint on labelled data, those of its run unless others are given."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bertkit.checkpoint.revision import at_revision
+from bertkit.errors import DataError
+from bertkit.inference.ensemble import is_ensemble
+from bertkit.inference.predicted import predicted
+from bertkit.inference.predictor import build_predictor, load_task
+from bertkit.inference.scored import scored
+from bertkit.placement.resolve import Precision
+from bertkit.progress import say
+from bertkit.recipe.yaml_files import read_recipe_file
+from bertkit.tasks.base import Task
+from bertkit.tasks.folds import load_splits
+from bertkit.tasks.splits import Columns, ColumnsOf, Split, Truncation
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+_STEP = re.compile(r"checkpoint-\d+")
+_ENCODED_AT_ONCE = 4096  # rows of a split; the lists of numbers that `Task.encode` returns take about 40 bytes a token
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The result of `evaluate`.
+
+    Attributes:
+        metrics: ``eval_…``, named as in ``eval_results.json``.
+        examples: number of examples scored.
+        source: the file or Hub set of the examples.
+        truncation: what ``max_seq_length`` cut off.
+        collapse: description of the predictions if they are all the same, such as "all predictions are 'good'", and the
+            labels are not; None otherwise.
+    """
+
+    metrics: dict[str, float]
+    examples: int
+    source: str
+    truncation: dict[str, int]
+    collapse: str | None = None
+
+
+def evaluate(
+    checkpoint: str | Path,
+    *,
+    split: str = "validation",
+    max_samples: int | None = None,
+    columns: Mapping[str, Any] | None = None,
+    precision: Precision = "auto",
+    revision: str | None = None,
+    trust_remote_code: bool = False,
+    **data: Any,
+) -> Evaluation:
+    """Scores a fine-tuned checkpoint on a labelled split of its task.
+
+    The labels of a checkpoint that bertkit did not write are matched with those of the data by name.
+
+    Args:
+        checkpoint: a run directory, a folder or a Hub id.
+        split: ``validation`` or ``train``, or another that has labels (``validation_mm`` of MNLI).
+        max_samples: score only this number of examples, the first ones.
+        columns: columns of the data, named as in the task's settings: ``text_columns``, ``label_column``,
+            ``token_column``, ``tag_column``. By default those of the training, or usual names if the checkpoint does
+            not record them.
+        precision: ``auto`` is float32 on CPUs and fp16 on GPUs.
+        revision: branch, tag or commit of a Hub id; ``None`` for ``main``.
+        trust_remote_code: run the code that the checkpoint brings; the revision is printed on stderr.
+        data: values of the task's ``data`` block: ``data_dir``, ``validation_file``, ``max_seq_length``, …; ``None`` is
+            not given. Without a file, a folder or a Hub data set, a run directory is scored on the data of its run.
+
+    Raises:
+        BertkitError: the checkpoint or the data are not usable.
+    """
+    data = {"max_train_samples" if split == "train" else "max_eval_samples": max_samples, **data}
+    data = {key: str(value) if isinstance(value, Path) else value for key, value in data.items() if value is not None}
+    name = at_revision(checkpoint, revision, trust_remote_code)
+    task, config = load_task(name, data_of_run(name, data) | data)
+    if columns:
+        task = predicted(task).with_columns(columns)
+    if split not in task.splits:
+        raise DataError(f"--split {split}: expected one of {', '.join(sorted(task.splits))}")
+    task, loaded = load_splits(task, [split])
+    labelled = loaded.get(split)
+    if labelled is None:
+        raise DataError(f"--split {split}: the data have no such split")
+    if not task.is_labelled(labelled.examples):
+        raise DataError(f"{labelled.source}: no labels to score against; `bertkit predict` takes inputs without labels")
+    for note in labelled.notes:
+        say(f"{labelled.source}: {note}")
+    predictor = build_predictor(name, task, config, precision=precision)
+    columns_of_rows = ColumnsOf(labelled.examples)
+    features, cut = _encoded(task, labelled, predictor.tokenizer)
+    results = predictor.outputs(features), features, columns_of_rows
+    metrics = {f"eval_{name}": value for name, value in task.score(*results).items()}
+    return Evaluation(metrics, len(labelled.examples), labelled.source, asdict(cut), scored(task).collapse(*results))
+
+
+def _encoded(task: Task, split: Split, tokenizer: PreTrainedTokenizerBase) -> tuple[Columns, Truncation]:
+    """Encodes a split: a small one at once, which needs no ``datasets`` library, and a larger one in batches."""
+    if len(split.examples) > _ENCODED_AT_ONCE:
+        rows, cut = task.encode_split(split, tokenizer)
+        return ColumnsOf(rows), cut
+    features = task.encode(ColumnsOf(split.examples), tokenizer)
+    return features, Truncation.of_lengths(features["length"], features["full_length"])
+
+
+def data_of_run(checkpoint: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the values of the ``data`` block that a run was trained with.
+
+    Args:
+        checkpoint: a run directory or a checkpoint in it, ``checkpoint-…``, or any other name of a checkpoint.
+        overrides: values of the ``data`` block that the caller has.
+
+    Returns:
+        The values; none if the checkpoint is not of a run, if its recipe has paths without their folders, as those of
+        runs that were pushed to the Hub, or if a file, a folder or a Hub data set is given.
+
+    Raises:
+        RecipeError: ``recipe.yaml`` cannot be read.
+        DataError: the checkpoint is an ensemble of folds, whose members were trained on the rows of each other's folds.
+    """
+    folder = Path(checkpoint)
+    recipe = folder / "recipe.yaml"
+    if folder.is_dir() and not recipe.is_file() and _STEP.fullmatch(folder.name):
+        recipe = folder.resolve().parent / "recipe.yaml"
+    if any(key.endswith(("_dir", "_file")) or key == "dataset_name" for key in overrides) or not recipe.is_file():
+        return {}
+    data = read_recipe_file(recipe)[0].get("data")
+    if not isinstance(data, Mapping) or any(str(value).startswith("…") for value in data.values()):
+        return {}
+    if data.get("folds") is not None and is_ensemble(checkpoint):
+        raise DataError(
+            f"{checkpoint}: its members were trained on different folds, so together they have seen all rows; give "
+            "other data, with --validation-file or --data-dir"
+        )
+    return {key: value for key, value in data.items() if value is not None}

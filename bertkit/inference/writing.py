@@ -1,0 +1,169 @@
+"""Predictions on disk: rows as JSON lines or CSV, in a file that grows during the work and never ends in half a row."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from bertkit.errors import OutputError
+from bertkit.files import check_new_file, lock, output_error, partial_name, uninterrupted, unlocked
+from bertkit.json_text import dumps
+from bertkit.progress import say
+
+Row = dict[str, Any]
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+_GIVEN = "input_"  # before the name of a column that the prediction has too
+
+
+def check_growing_file(path: Path, name: str) -> None:
+    """Refuses what `bertkit.files.check_new_file` refuses, and the partial file of a running or interrupted run.
+
+    An empty partial file, which a killed run may leave behind, is removed.
+
+    Raises:
+        OutputError: as above.
+    """
+    check_new_file(path, name)
+    partial = partial_name(path)
+    with unlocked(partial) as is_free:
+        if is_free and not partial.stat().st_size:
+            partial.unlink()
+        elif is_free:
+            raise OutputError(f"{name}: {partial} holds the results of an interrupted run; move or delete it")
+        elif os.path.lexists(partial):
+            raise OutputError(f"{name}: another process writes to {partial}; give another name")
+
+
+class GrowingFile:
+    """Context manager for a new file that is called ``FILE.partial`` until it is complete.
+
+    If the work ends early, by an error or Ctrl-C, the complete rows stay under that name and stderr says so; without
+    any row the file is removed.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.partial = partial_name(path)
+        self.rows = 0
+
+    def __enter__(self) -> GrowingFile:
+        with self._faults():
+            self._stream = self.partial.open("xb")
+        lock(self._stream.fileno())
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            with self._faults(), self._stream:
+                os.fsync(self._stream.fileno())
+                os.replace(self.partial, self.path)
+            return
+        with suppress(OSError):  # `adding` has already reported a failed write
+            self._stream.close()
+        if self.rows:
+            say(f"{self.partial}: {self.rows} complete rows")
+        else:
+            self.partial.unlink()
+
+    @contextmanager
+    def adding(self, rows: int) -> Iterator[BinaryIO]:
+        """Yields the file to write ``rows`` rows to: all of them are kept, or none.
+
+        Raises:
+            OutputError: the rows cannot be written.
+        """
+        size = self._stream.tell()
+        with uninterrupted():
+            try:
+                with self._faults():
+                    yield self._stream
+                    self._stream.flush()
+            except OutputError:
+                os.truncate(self.partial, size)
+                raise
+            self.rows += rows
+
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise output_error(self.partial, error) from error
+
+
+def with_prediction(columns: Mapping[str, Any], prediction: Mapping[str, Any]) -> Row:
+    """Returns the columns of an input and those of its prediction, which no column of the input has.
+
+    A column with the name of a prediction, or of a class beside its probability in CSV, becomes ``input_NAME``,
+    and one that is called so already ``input_input_NAME``, whether both are there or not: so a column has the same name
+    in all rows of all files, and predictions of predictions lose nothing.
+
+    >>> with_prediction({"id": 7, "label": "good", "input_label": "true"}, {"label": "bad"})
+    {'id': 7, 'input_label': 'good', 'input_input_label': 'true', 'label': 'bad'}
+    """
+    nested = tuple(f"{name}." for name, value in prediction.items() if isinstance(value, Mapping))
+
+    def is_taken(name: str) -> bool:
+        while name not in prediction and not name.startswith(nested) and name.startswith(_GIVEN):
+            name = name.removeprefix(_GIVEN)
+        return name in prediction or name.startswith(nested)
+
+    return {f"{_GIVEN}{name}" if is_taken(name) else name: value for name, value in columns.items()} | dict(prediction)
+
+
+def json_lines(rows: Sequence[Row]) -> str:
+    return "".join(dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+class CsvRows:
+    """Formats rows as CSV; the first call adds the header.
+
+    Args:
+        safe: escape text that spreadsheets would take for a formula.
+        nested_as_json: write a mapping as a JSON object in one column, since its keys differ between rows; otherwise
+            each of its keys has a column.
+    """
+
+    def __init__(self, safe: bool, nested_as_json: bool = False) -> None:
+        self._safe = safe
+        self._nested_as_json = nested_as_json
+        self._written = io.StringIO(newline="")
+        self._writer: csv.DictWriter[str] | None = None
+
+    def __call__(self, rows: Sequence[Row]) -> str:
+        flat = [self._flat(row) for row in rows]
+        if self._safe:
+            flat = [{_no_formula(name): _no_formula(value) for name, value in row.items()} for row in flat]
+        if self._writer is None:
+            self._writer = csv.DictWriter(self._written, list(flat[0]))
+            self._writer.writeheader()
+        self._writer.writerows(flat)
+        text = self._written.getvalue()
+        self._written.seek(0)
+        self._written.truncate()
+        return text
+
+    def _flat(self, row: Row) -> dict[str, Any]:
+        flat: dict[str, Any] = {}
+        for name, value in row.items():
+            if isinstance(value, Mapping) and not self._nested_as_json:
+                flat |= {f"{name}.{inner}": each for inner, each in value.items()}
+            else:
+                flat[name] = dumps(value, ensure_ascii=False) if isinstance(value, (list, Mapping)) else value
+        return flat
+
+
+def _no_formula(value: Any) -> Any:
+    """Puts an apostrophe before text that a spreadsheet would take for a formula; numbers stay as they are.
+
+    The signs are those of https://owasp.org/www-community/attacks/CSV_Injection.
+
+    >>> _no_formula("=1+1"), _no_formula("a=b"), _no_formula(-0.5)
+    ("'=1+1", 'a=b', -0.5)
+    """
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA_STARTS) else value
