@@ -31,6 +31,7 @@ from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.shared_encoding import encode_once
 from bertkit.tasks.splits import ColumnsOf, FineTuningData, Split, is_scored
 from bertkit.training.arguments import check_schedule
+from bertkit.training.batches import padded_to
 from bertkit.training.callbacks import check_callbacks, check_early_stopping
 from bertkit.training.card import finetuned_card
 from bertkit.training.checkpoint_selection import best_checkpoint_arguments, comparison_arguments, early_stopping
@@ -221,13 +222,8 @@ def prepare_finetuning(
     check_early_stopping(callbacks, arguments)
     collate: Any = partial(task.collate, tokenizer=tokenizer, inputs=model_inputs(config))
     speed_ups = cpu_speed_ups(run.placement, compiles=arguments.torch_compile)
-    shapes: dict[str, Any] = {}
     if run.placement.fixed_shapes:
-        from bertkit.training.placements.fixed_shapes import FixedShapes, check_one_shape
-
-        task.check_one_shape()
-        check_one_shape(config)
-        shapes["shapes"] = FixedShapes(tokenizer, recipe.data.max_seq_length, task.label_columns)
+        collate = padded_to(partial(max, recipe.data.max_seq_length), collate, tokenizer, task.label_columns)
     teacher = teacher_of(recipe, task, splits["train"], start, config, arguments.device)
     say(f"{task.name}: {', '.join(f'{len(split.examples)} {name}' for name, split in splits.items())} examples")
     features = _encode(task, splits, tokenizer, run.record)
@@ -262,7 +258,6 @@ def prepare_finetuning(
         count_items=task.labelled_items if weighted is None else weighted.count,
         stock_loss=task.stock_loss if weighted is None else weighted,
         replaces_loss=weighted is not None,
-        **shapes,
         **({} if teaching is None else teaching.trainer_values),
     )
     return PreparedFinetuning(run, trainer, tokenizer, new_weights, task, splits, features, scores, teaching)

@@ -285,11 +285,6 @@ class RunInProgress:
             "kept": self._kept,
             "wall_time": self.record.wall_time(),  # the same in all reports, however long the first one takes
         }
-        if self.placement.device == "xla":
-            from bertkit.training.placements.xla import compilations
-
-            facts["compilations"] = compilations()
-            say("XLA: {count} compilations, {seconds} s".format(**facts["compilations"]))
         card = dataclasses.replace(
             card,
             license=self.recipe.hub.license,

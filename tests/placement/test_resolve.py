@@ -180,8 +180,8 @@ def test_one_process_predicts(gpus, monkeypatch):
 def on_xla(monkeypatch):
     """``on_xla("TPU")``: a machine on which torch_xla is, and computes on that."""
 
-    def pretend(device_type: str, processes: int = 1) -> None:
-        runtime = SimpleNamespace(device_type=lambda: device_type, world_size=lambda: processes)
+    def pretend(device_type: str) -> None:
+        runtime = SimpleNamespace(device_type=lambda: device_type)
         monkeypatch.setitem(sys.modules, "torch_xla", SimpleNamespace(runtime=runtime))
         monkeypatch.setattr("bertkit.placement.resolve._finds_xla", lambda: True)
 
@@ -217,12 +217,12 @@ def test_what_xla_cannot_do_is_refused(on_xla, monkeypatch):
     monkeypatch.setattr("bertkit.placement.resolve._finds_xla", lambda: False)
     with pytest.raises(PlacementError, match="torch_xla cannot be imported"):
         place(PlacementSettings(device="xla"), 32)
-    on_xla("TPU", processes=4)
-    with pytest.raises(PlacementError, match="4 processes on XLA"):
-        place(PlacementSettings(device="xla"), 32)
     on_xla("TPU")
     with pytest.raises(PlacementError, match="fp16 needs a GPU; on this XLA"):
         place(PlacementSettings(mixed_precision="fp16"), 32)
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    with pytest.raises(PlacementError, match="4 processes on XLA"):
+        place(PlacementSettings(device="xla"), 32)
 
 
 @pytest.mark.parametrize(

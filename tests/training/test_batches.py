@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import math
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bertkit.tasks.arrays import labelled_items
-from bertkit.training.batches import GlobalBatches, filled, part_of_batch, unlabelled
+from bertkit.training.batches import GlobalBatches, padded_to, part_of_batch, unlabelled
 
 sizes = st.integers(1, 4)
 
@@ -54,22 +56,39 @@ def test_what_a_mean_loss_divides_by():
     assert labelled_items({"labels": torch.tensor([0.5, float("nan")]), "input_ids": ids}) == 1
 
 
-def test_a_batch_is_filled_up_with_rows_that_have_no_label():
+def test_a_batch_without_its_labels():
     batch = {
         "input_ids": torch.tensor([[1, 2], [3, 4]]),
         "attention_mask": torch.tensor([[1, 1], [1, 1]]),
         "labels": torch.tensor([1, 0]),
         "choice_counts": torch.tensor([2, 3]),
     }
-    assert {name: values.tolist() for name, values in filled(batch, 3, ["labels"]).items()} == {
-        "input_ids": [[1, 2], [3, 4], [3, 4]],
-        "attention_mask": [[1, 1], [1, 1], [1, 0]],
-        "labels": [1, 0, -100],
-        "choice_counts": [2, 3, 3],
+    assert {name: values.tolist() for name, values in unlabelled(batch, ["labels"]).items()} == {
+        "input_ids": [[1, 2], [3, 4]],
+        "attention_mask": [[1, 0], [1, 0]],
+        "labels": [-100, -100],
+        "choice_counts": [2, 3],
     }
-    assert unlabelled(batch, ["labels"])["labels"].tolist() == [-100, -100]
     assert batch["labels"].tolist() == [1, 0]  # the batch itself stays as it was
-    regression = {"input_ids": torch.zeros(1, 2), "labels": torch.tensor([0.5])}
-    number = filled(regression, 2, ["labels"])["labels"].tolist()
-    assert number[0] == 0.5
-    assert math.isnan(number[1])
+    assert unlabelled({"labels": torch.tensor([0.5])}, ["labels"])["labels"].isnan().all()
+
+
+def test_padding_of_inputs_and_of_the_values_of_tokens():
+    batch = {
+        "input_ids": torch.tensor([[1, 2], [3, 4]]),
+        "attention_mask": torch.tensor([[1, 1], [1, 0]]),
+        "token_type_ids": torch.tensor([[0, 1], [0, 1]]),
+        "labels": torch.tensor([[5, 6], [-100, 6]]),
+        "start_positions": torch.tensor([1, 0]),
+        "numbers": torch.tensor([[0.0, 1.0], [1.0, 0.0]]),  # as many as tokens, but of the text
+    }
+    tokenizer: Any = SimpleNamespace(pad_token_id=7, pad_token_type_id=2)
+    collate = padded_to(partial(max, 3), lambda _: batch, tokenizer, ("labels", "start_positions", "numbers"))
+    assert {name: values.tolist() for name, values in collate([]).items()} == {
+        "input_ids": [[1, 2, 7], [3, 4, 7]],
+        "attention_mask": [[1, 1, 0], [1, 0, 0]],
+        "token_type_ids": [[0, 1, 2], [0, 1, 2]],
+        "labels": [[5, 6, -100], [-100, 6, -100]],
+        "start_positions": [1, 0],
+        "numbers": [[0.0, 1.0], [1.0, 0.0]],
+    }

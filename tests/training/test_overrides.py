@@ -10,7 +10,6 @@ import pytest
 from transformers import Trainer
 
 from bertkit.training.placements import trainer_class
-from bertkit.training.placements.fixed_shapes import FixedShapesTrainer
 from bertkit.training.placements.fsdp import ShardedTrainer
 from bertkit.training.placements.oom_retry import MemorySavingTrainer
 from bertkit.training.placements.several_processes import JointTrainer
@@ -47,7 +46,6 @@ PRIVATE: dict[type, dict[str, tuple[str, ...]]] = {
     },
     PretrainingTrainer: {},
     MemorySavingTrainer: {},
-    FixedShapesTrainer: {},
     ShardedTrainer: {
         "_prepare_for_training": ("max_steps", "train_dataloader", "resume_from_checkpoint"),
         "_load_best_model": (),
@@ -56,7 +54,7 @@ PRIVATE: dict[type, dict[str, tuple[str, ...]]] = {
         "_save_optimizer_and_scheduler": ("output_dir",),
     },
     JointTrainer: {"_save_optimizer_and_scheduler": ("output_dir",)},
-    XlaTrainer: {"_load_rng_state": ("checkpoint",)},
+    XlaTrainer: {"_load_optimizer_and_scheduler": ("checkpoint",), "_load_rng_state": ("checkpoint",)},
 }
 # Public ones, which transformers documents as hooks: what the Trainer of a run on one device overrides.
 OF_ONE_DEVICE = {
@@ -97,20 +95,17 @@ def test_on_one_device_losses_and_batches_are_overridden_and_nothing_else(kind):
 
 
 @pytest.mark.parametrize(
-    ("device", "strategy", "fixed_shapes", "parts"),
+    ("device", "strategy", "parts"),
     [
-        ("cpu", "single", False, [MemorySavingTrainer]),
-        ("cuda", "ddp", False, [MemorySavingTrainer, JointTrainer]),
-        ("cpu", "single", True, [MemorySavingTrainer, FixedShapesTrainer]),
-        ("cuda", "fsdp", False, [MemorySavingTrainer, ShardedTrainer]),
-        ("xla", "single", True, [XlaTrainer, FixedShapesTrainer]),
+        ("cpu", "single", [MemorySavingTrainer]),
+        ("cuda", "ddp", [MemorySavingTrainer, JointTrainer]),
+        ("cuda", "fsdp", [MemorySavingTrainer, ShardedTrainer]),
+        ("xla", "single", [XlaTrainer]),
     ],
 )
 @pytest.mark.parametrize("core", [BertkitTrainer, PretrainingTrainer])
-def test_a_placement_brings_its_parts_and_no_others(core, device, strategy, fixed_shapes, parts):
-    placement: Any = SimpleNamespace(
-        device=device, strategy=strategy, fixed_shapes=fixed_shapes, autocast_on_xla=device == "xla"
-    )
+def test_a_placement_brings_its_parts_and_no_others(core, device, strategy, parts):
+    placement: Any = SimpleNamespace(device=device, strategy=strategy, autocast_on_xla=device == "xla")
     made = trainer_class(core, placement)
     expected = [*parts, *dict.fromkeys((core, BertkitTrainer)), Trainer]
     assert list(made.__mro__[1 : 1 + len(expected)]) == expected

@@ -15,7 +15,7 @@ import numpy as np
 
 from bertkit import metrics
 from bertkit.checkpoint.labels import label_fields
-from bertkit.errors import DataError, PlacementError, RecipeError
+from bertkit.errors import DataError, RecipeError
 from bertkit.metrics.terms import Terms, terms_of
 from bertkit.tables.labels import texts
 from bertkit.tasks.arrays import MOST_PROBABLE, Outputs, labels_of, largest, one_array, padded, softmax
@@ -174,13 +174,6 @@ class TextClassification(ServedClassification, Task):
     @property
     def prepares_encoder(self) -> bool:
         return self.data.long_text == "chunk"
-
-    def check_one_shape(self) -> None:
-        if self.data.long_text == "chunk":
-            raise PlacementError(
-                "data.long_text: chunk: the number of windows depends on the text, so batches have different shapes, "
-                "but this placement needs a fixed shape; cut long texts, or use another placement"
-            )
 
     @property
     def stock_note(self) -> str | None:

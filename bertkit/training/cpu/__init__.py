@@ -14,8 +14,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from bertkit.placement.matrix_products import fast_products
 from bertkit.placement.resolve import Placement
+from bertkit.training.batches import Collate
 from bertkit.training.cpu.dropout import ATTENTION, FastDropout, fast_dropout
-from bertkit.training.cpu.few_lengths import Collate, with_few_lengths
+from bertkit.training.cpu.few_lengths import with_few_lengths
 from bertkit.training.cpu.length_grouping import of_like_length
 from bertkit.training.cpu.malloc import keep_freed_memory
 

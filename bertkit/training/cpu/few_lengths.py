@@ -7,16 +7,12 @@ beyond rounding errors, since padding is masked in attention and has no labels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
-from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from bertkit.training.batches import lengthened
-
-Collate = Callable[..., Mapping[str, Tensor]]
+from bertkit.training.batches import Collate, padded_to
 
 
 def rounded_length(length: int) -> int:
@@ -35,21 +31,11 @@ def with_few_lengths(
     """Returns ``collate`` with the inputs of every batch padded to a length of `rounded_length`.
 
     Args:
-        collate: makes a batch of examples; its ``input_ids`` are (B, S) or (B, C, S).
-        tokenizer: tokenizer with the padding ids.
+        collate, tokenizer, label_columns: as for `padded_to`.
         max_seq_length: maximum tokens of an input; it is not rounded up.
-        label_columns: names of the tensors of a batch that hold labels.
     """
-    return partial(_collate, collate, tokenizer, max_seq_length, label_columns)
+    return padded_to(partial(_rounded, max_seq_length), collate, tokenizer, label_columns)
 
 
-def _collate(
-    collate: Collate,
-    tokenizer: PreTrainedTokenizerBase,
-    max_seq_length: int,
-    label_columns: Sequence[str],
-    examples: Any,
-) -> Mapping[str, Tensor]:
-    batch = collate(examples)
-    length = batch["input_ids"].shape[-1]
-    return lengthened(batch, max(length, min(rounded_length(length), max_seq_length)), tokenizer, label_columns)
+def _rounded(max_seq_length: int, length: int) -> int:
+    return max(length, min(rounded_length(length), max_seq_length))

@@ -1,4 +1,4 @@
-"""Trainer extensions by placement: several processes, FSDP, XLA, fixed shapes, out-of-memory retries."""
+"""Trainer extensions by placement: several processes, FSDP, XLA, out-of-memory retries."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ def trainer_class(core: type[T], placement: Placement) -> type[T]:
 
     Args:
         core: base class for losses and batches, the same in every placement.
-        placement: placement of the run. With ``fixed_shapes`` the class also takes ``shapes``, see
-            `bertkit.training.placements.fixed_shapes`.
+        placement: placement of the run.
     """
     parts: list[type[BertkitTrainer]] = []
     members: dict[str, Any] = {}
@@ -37,8 +36,4 @@ def trainer_class(core: type[T], placement: Placement) -> type[T]:
         from bertkit.training.placements.several_processes import JointTrainer
 
         parts.append(JointTrainer)
-    if placement.fixed_shapes:
-        from bertkit.training.placements.fixed_shapes import FixedShapesTrainer
-
-        parts.append(FixedShapesTrainer)
     return type(core.__name__, (*parts, core), members)

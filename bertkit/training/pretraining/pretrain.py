@@ -210,11 +210,6 @@ def prepare_pretraining(
     run.set_attention(network)
     run.record.data["corpus"] = {"files": data.corpus, **corpora.facts}
     run.record.curves = curve_facts(corpora, start.config.vocab_size, phases, pair_objective, start.token_objective)
-    shapes: dict[str, Any] = {}
-    if run.placement.fixed_shapes:
-        from bertkit.training.placements.fixed_shapes import FixedShapes
-
-        shapes["shapes"] = FixedShapes(start.tokenizer, None, _LABELS)
     trainer = trainer_class(core, run.placement)(
         what="pretrain",
         model=network,
@@ -229,7 +224,6 @@ def prepare_pretraining(
         callbacks=[*callbacks],
         speed_ups=cpu_speed_ups(run.placement, compiles=arguments.torch_compile),
         label_columns=_LABELS,
-        **shapes,
         **taught,
     )
     predictions = max(part.data.predictions_per_seq for part in train_set.parts)
