@@ -23,7 +23,7 @@ from bertkit.training.listing import RECORDS as RECORDS
 from bertkit.training.recovery.run_lock import FolderInUseError
 from bertkit.training.recovery.run_scope import run_scope
 from bertkit.training.run_directory import is_finished, recorded
-from bertkit.training.tracking.tracking import run_group
+from bertkit.training.tracking import run_group
 
 Record = Mapping[str, Any]
 """Result of a cell: ``score``, ``metrics``, ``collapsed``, and ``test_score`` if the task has a labelled test set; or

@@ -21,7 +21,7 @@ from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import FineTuningData
 from bertkit.training.finetune import with_absolute_paths
 from bertkit.training.listing import GRID_FILE as GRID_FILE
-from bertkit.training.tracking.names import KEYS as TRACKING_KEYS
+from bertkit.training.tracking import KEYS as TRACKING_KEYS
 
 RUNS = "runs"
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.,=+-]+")

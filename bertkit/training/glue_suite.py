@@ -29,7 +29,7 @@ from bertkit.training.callbacks import check_callbacks
 from bertkit.training.finetune import finetune, with_absolute_paths
 from bertkit.training.recovery.run_scope import writes_run
 from bertkit.training.run_directory import check_repeated_run, contents, is_finished, recorded
-from bertkit.training.tracking.tracking import run_group
+from bertkit.training.tracking import run_group
 
 RESULTS, SUBMISSION = "glue_results.json", "glue_submission.zip"
 FAMILY = "finetune/glue/"

@@ -43,8 +43,7 @@ from bertkit.training.run_directory import (
     plain,
     write_results,
 )
-from bertkit.training.tracking.names import check_trackers
-from bertkit.training.tracking.tracking import Tracking
+from bertkit.training.tracking import Tracking, check_trackers
 from bertkit.training.trainer import BertkitTrainer
 
 
@@ -214,7 +213,7 @@ class RunInProgress:
         with failing_together():  # all processes check the directory before the first one writes to it
             if self.resume:
                 check_same_data(self.output_dir, self.record.data)
-            self.tracking.open(trainer.args, self.resume)
+            self.tracking.open(trainer, self.resume)
         checkpoint = from_main_process(lambda: self._write_initial_files(tokenizer, command))
         if checkpoint is not None:
             self._resumed_from = int(Path(checkpoint).name.removeprefix("checkpoint-"))
@@ -295,7 +294,7 @@ class RunInProgress:
         self._write_card(card, facts)
         if self.wants_report and (shown := self._write_report(outcome)) is not None:
             self._write_card(dataclasses.replace(card, report=shown), facts)
-        self.tracking.finish(self.metrics, self.output_dir / "figures", trainer.model)
+        self.tracking.finish(self.metrics, self.output_dir / "figures")
         if self.push_to_hub is not None:
             say(str(push_finished_run(self.output_dir, self.push_to_hub, self.recipe.hub)))
 

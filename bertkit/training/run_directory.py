@@ -26,7 +26,7 @@ from bertkit.recipe.yaml_files import read_recipe_file
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.estimate import device_name
 from bertkit.training.recovery.run_lock import LOCK_FILE
-from bertkit.training.tracking.names import KEYS as TRACKING_KEYS
+from bertkit.training.tracking import KEYS as TRACKING_KEYS
 
 if TYPE_CHECKING:
     from bertkit.placement.resolve import Placement

@@ -14,7 +14,7 @@ from bertkit.training.recovery.data_workers import killed_workers_reported
 from bertkit.training.recovery.preemption import interruptions_reported
 from bertkit.training.recovery.run_lock import RunLock
 from bertkit.training.run_directory import check_place
-from bertkit.training.tracking.tracking import records_closed
+from bertkit.training.tracking import records_closed
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
