@@ -1,8 +1,7 @@
 """Trackers of a run: the callbacks of transformers, open from the first check to the last figure of the report.
 
 What the callbacks leave to their callers is added here: the recipe as configuration, a group, a record that a resumed
-run continues, the final scores, figures, and an end after these. Trackers take most of it from their environment
-variables.
+run continues, the final scores, figures, and an end after these.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ KEYS = ("report_to", "run_name", "project", "trackio_space_id", "trackio_bucket_
 """Keys of the ``train`` block that select and name the records of a run; they change no number."""
 
 RECORDS_FILE = "tracking.json"
-"""File of a run directory with the environment variables by which trackers continue its records."""
+"""File of a run directory with what identifies its records: for wandb arguments, for mlflow environment variables."""
 
 _EXTRAS = ("tensorboard", "trackio")
 # Modules and packages whose names differ from those of their trackers.
@@ -131,15 +130,21 @@ class Tracking(TrainerCallback):
             opened.append(self)
         group, run_name, folder = _group.get(), self._recipe.train.get("run_name"), self._folder.resolve().name
         arguments = self._arguments(trainer.args, folder if group else run_name or folder)
-        variables = _variables(arguments, group and (run_name or group))
-        if resume:
-            variables |= _read(self._folder / RECORDS_FILE)
+        group = group and (run_name or group)
+        known = _read(self._folder / RECORDS_FILE) if resume else {}
+        variables = _variables(arguments, group) | known.get("mlflow", {})
         config, self._model.config = self._model.config, None  # it has paths, and the recipe its changes
         try:
             with _environment(variables), redirect_stdout(sys.stderr):
                 for name in sorted(trackers_of(self._recipe.train), key="tensorboard".__eq__):  # it writes at once
-                    callback = _Trackio(resume) if name == "trackio" else INTEGRATION_TO_CALLBACK[name]()
+                    callback = _Trackio(group, resume) if name == "trackio" else INTEGRATION_TO_CALLBACK[name]()
                     self._callbacks[name] = callback
+                    if name == "wandb":  # by arguments: it reads its variables once in a process
+                        project, wandb = (
+                            os.environ.get("WANDB_PROJECT", arguments.project),
+                            importlib.import_module(name),
+                        )
+                        wandb.init(project=project, name=arguments.run_name, group=group, **known.get(name, {}))
                     callback.on_init_end(arguments, *self._now[1:], model=self._model)
                     callback.on_train_begin(arguments, *self._now[1:], model=self._model)
         except Exception as error:  # trackers and their connections fail in many ways
@@ -166,15 +171,15 @@ class Tracking(TrainerCallback):
 
     def save(self) -> None:
         """Writes the file by which a resumed run continues its records."""
-        variables = {}
+        records: dict[str, dict[str, str]] = {}
         if "wandb" in self._callbacks:
-            variables |= {"WANDB_RUN_ID": importlib.import_module("wandb").run.id, "WANDB_RESUME": "allow"}
+            records["wandb"] = {"id": importlib.import_module("wandb").run.id, "resume": "allow"}
         if "mlflow" in self._callbacks:
             # Parameters of a record cannot change.
             run = importlib.import_module("mlflow").active_run()
-            variables |= {"MLFLOW_RUN_ID": run.info.run_id, "MLFLOW_MAX_LOG_PARAMS": "0"}
-        if variables:
-            write_json(self._folder / RECORDS_FILE, _read(self._folder / RECORDS_FILE) | variables)
+            records["mlflow"] = {"MLFLOW_RUN_ID": run.info.run_id, "MLFLOW_MAX_LOG_PARAMS": "0"}
+        if records:
+            write_json(self._folder / RECORDS_FILE, _read(self._folder / RECORDS_FILE) | records)
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self._now = args, state, control
@@ -240,15 +245,15 @@ class Tracking(TrainerCallback):
 class _Trackio(TrackioCallback):
     """Callback whose record has a group, and is continued by a resumed run only, found by its name."""
 
-    def __init__(self, resume: bool):
+    def __init__(self, group: str | None, resume: bool):
         super().__init__()
-        self._resume = "allow" if resume else "never"
+        self._group, self._resume = group, "allow" if resume else "never"
 
     def setup(self, args: Any, state: Any, model: Any, **kwargs: Any) -> None:
         self._trackio.init(
             project=args.project,
             name=args.run_name,
-            group=os.environ.get("WANDB_RUN_GROUP"),
+            group=self._group,
             config=args.to_dict(),
             resume=self._resume,
             space_id=args.trackio_space_id,
@@ -260,16 +265,12 @@ class _Trackio(TrackioCallback):
 
 
 def _variables(arguments: TrainingArguments, group: str | None) -> dict[str, str]:
-    """Returns the environment variables from which trackers take group, project and folder of a new record."""
+    """Returns the environment variables from which trackers take the group and the folder of a record."""
     base = os.environ.get("TENSORBOARD_LOGGING_DIR")
     folders = [folder for folder in (base, group, arguments.run_name) if folder]
-    variables = {
-        "TENSORBOARD_LOGGING_DIR": os.path.join(*folders) if base else f"{arguments.output_dir}/tensorboard",
-        "WANDB_PROJECT": os.environ.get("WANDB_PROJECT", arguments.project),
-    }
-    if group:
-        variables |= {"WANDB_RUN_GROUP": group, "MLFLOW_TAGS": json.dumps({"group": group})}
-    return variables
+    folder = os.path.join(*folders) if base else f"{arguments.output_dir}/tensorboard"
+    tags = {"MLFLOW_TAGS": json.dumps({"group": group})} if group else {}
+    return {"TENSORBOARD_LOGGING_DIR": folder, **tags}
 
 
 @contextmanager

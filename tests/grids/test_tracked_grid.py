@@ -20,7 +20,7 @@ def begun(monkeypatch):
 
     class Recorder(TrainerCallback):
         def on_train_begin(self, args, state, control, **kwargs):
-            records.append((os.environ["WANDB_RUN_GROUP"], args.run_name))
+            records.append((json.loads(os.environ["MLFLOW_TAGS"])["group"], args.run_name))
 
     monkeypatch.setattr(tracking, "find_spec", lambda name: object())
     monkeypatch.setitem(tracking.INTEGRATION_TO_CALLBACK, "comet_ml", Recorder)
