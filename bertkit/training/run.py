@@ -27,7 +27,7 @@ from bertkit.recipe.load import Recipe
 from bertkit.sharing.card_facts import CardFacts, CardReport
 from bertkit.sharing.model_card import model_card, recorded_card
 from bertkit.sharing.push import check_login, push_finished_run
-from bertkit.training.arguments import training_arguments, try_out
+from bertkit.training.arguments import training_arguments, validate_training_arguments
 from bertkit.training.checkpoint_selection import kept_step
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.estimate import start_lines
@@ -102,7 +102,7 @@ class RunInProgress:
                 tracker is not installed.
         """
         check_trackers(self.recipe)
-        try_out(self.training_arguments(reaches_all_weights=True), self.recipe)
+        validate_training_arguments(self.training_arguments(reaches_all_weights=True), self.recipe)
 
     def training_arguments(self, *, reaches_all_weights: bool, **known: Any) -> TrainingArguments:
         """Returns the Trainer arguments.

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
+from bertkit.errors import TrainingError
 from bertkit.placement.resolve import is_main_process
 from bertkit.progress import keeping_warnings
-from bertkit.training.recovery.data_workers import killed_workers_reported
 from bertkit.training.recovery.preemption import interruptions_reported
 from bertkit.training.recovery.run_lock import RunLock
 from bertkit.training.run_directory import check_place
@@ -18,6 +19,21 @@ from bertkit.training.tracking import records_closed
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
+
+
+@contextmanager
+def killed_workers_reported() -> Iterator[None]:
+    """Raises a TrainingError in place of torch's RuntimeError if a data worker of the block was killed."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not str(error).startswith("DataLoader worker"):
+            raise
+        process = f"process {os.environ['RANK']}: " if int(os.environ.get("WORLD_SIZE", "1")) > 1 else ""
+        raise TrainingError(
+            f"{process}{' '.join(str(error).split())} The same command with --resume continues from the last "
+            "checkpoint; --set placement.dataloader_num_workers=0 needs no workers"
+        ) from error
 
 
 @contextmanager
