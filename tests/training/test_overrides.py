@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from transformers import Trainer
 
-from bertkit.training.placements import trainer_class
+from bertkit.training.placements import JointTrainer, trainer_class
 from bertkit.training.placements.fsdp import ShardedTrainer
 from bertkit.training.placements.oom_retry import MemorySavingTrainer
-from bertkit.training.placements.several_processes import JointTrainer
 from bertkit.training.placements.xla import XlaTrainer
 from bertkit.training.pretraining.trainer import PretrainingTrainer
 from bertkit.training.trainer import BertkitTrainer

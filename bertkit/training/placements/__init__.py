@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from bertkit.placement.collective import failing_together
 from bertkit.placement.resolve import Placement
 from bertkit.training.trainer import BertkitTrainer
 
 T = TypeVar("T", bound=BertkitTrainer)
+
+
+class JointTrainer(BertkitTrainer):
+    """BertkitTrainer for DDP; if the first process cannot write a checkpoint, the others do not wait for it."""
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        with failing_together():
+            super().save_model(output_dir, _internal_call)
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        with failing_together():
+            super()._save_optimizer_and_scheduler(output_dir)
 
 
 def trainer_class(core: type[T], placement: Placement) -> type[T]:
@@ -33,7 +46,5 @@ def trainer_class(core: type[T], placement: Placement) -> type[T]:
 
         parts.append(ShardedTrainer)
     elif placement.strategy == "ddp":
-        from bertkit.training.placements.several_processes import JointTrainer
-
         parts.append(JointTrainer)
     return type(core.__name__, (*parts, core), members)
