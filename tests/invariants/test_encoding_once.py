@@ -63,7 +63,7 @@ def test_what_it_writes_is_private_and_removed(bertkit, tmp_path, start, glue_fo
     assert len({name for name, _ in noted}) == 3
 
 
-def test_the_launcher_removes_it_if_the_process_is_killed(bertkit, tmp_path, start, glue_folder, monkeypatch):
+def test_the_launcher_removes_it_after_a_kill(bertkit, tmp_path, start, glue_folder, monkeypatch):
     monkeypatch.setenv("FAULT", "kill")
     (tmp_path / "launch.py").write_text(LAUNCHING)
     done = run(bertkit, tmp_path, start, glue_folder, [tmp_path / "launch.py"])

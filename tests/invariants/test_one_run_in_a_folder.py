@@ -85,7 +85,7 @@ def children(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def test_a_killed_process_is_reported_with_the_command_to_continue(tmp_path, command, bertkit):
+def test_a_killed_process_and_how_to_continue(tmp_path, command, bertkit):
     out = tmp_path / "out"
     run = started([*command, "--max-steps", "200", "--num-processes", "2", "--output-dir", out])
     wait_for(out / "checkpoint-8", run)

@@ -46,7 +46,7 @@ def test_one_of_two_processes(bertkit, tmp_path, start, glue_folder):
     assert "continuing with 2 at once" in said[-1]
 
 
-def test_with_shared_weights_the_run_says_how_to_go_on(bertkit, tmp_path, start, glue_folder):
+def test_shared_weights_end_with_advice(bertkit, tmp_path, start, glue_folder):
     (tmp_path / "limited.py").write_text(LIMITED)
     fsdp = ["--set", "placement.strategy=fsdp"]
     done = run(bertkit, tmp_path, start, glue_folder, "limited", [tmp_path / "limited.py"], *fsdp)

@@ -39,7 +39,7 @@ def test_from_one_placement_to_the_next(bertkit, tmp_path, start, glue_folder):
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "modernbert", "distilled"])
-def test_a_killed_pre_training_ends_with_the_same_bits(bertkit, forks, tmp_path, corpus, start, family):
+def test_a_killed_pretraining_gives_the_same_bits(bertkit, forks, tmp_path, corpus, start, family):
     folder, out = start, tmp_path / "killed"
     if family not in ("bert", "distilled"):
         folder = stock_checkpoint(tmp_path / "start", family, "AutoModelForMaskedLM", initializer_range=0.02)

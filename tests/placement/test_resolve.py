@@ -25,9 +25,7 @@ CPU = {"device": "cpu", "mixed_precision": "no"}
     ("processes", "per_device", "expected"),
     [(1, None, (32, 1)), (1, 4, (4, 8)), (2, None, (16, 1)), (2, 4, (4, 4)), (32, None, (1, 1))],
 )
-def test_the_global_batch_is_per_device_times_accumulation_times_processes(
-    monkeypatch, processes, per_device, expected
-):
+def test_the_global_batch_is_divided(monkeypatch, processes, per_device, expected):
     monkeypatch.setenv("WORLD_SIZE", str(processes))
     placement = place(PlacementSettings(per_device_train_batch_size=per_device, **CPU), 32)
     assert (placement.per_device_train_batch_size, placement.gradient_accumulation_steps) == expected
@@ -39,13 +37,13 @@ def test_a_large_batch_is_accumulated_on_a_cpu():
     assert (placement.per_device_train_batch_size, placement.gradient_accumulation_steps) == (32, 8)
 
 
-def test_longer_sequences_make_smaller_batches_a_device_and_the_same_global_one():
+def test_longer_sequences_make_smaller_device_batches():
     placement = place(PlacementSettings(**CPU), 256, max_seq_length=512)
     assert (placement.per_device_train_batch_size, placement.gradient_accumulation_steps) == (8, 32)
     assert place(PlacementSettings(per_device_train_batch_size=64, **CPU), 256, 512).per_device_train_batch_size == 64
 
 
-def test_a_batch_that_cannot_be_cut_is_refused_with_sizes_that_can(monkeypatch):
+def test_an_indivisible_batch_names_possible_sizes(monkeypatch):
     with pytest.raises(PlacementError, match=r"5 does not divide the 32 .* use one of 1, 2, 4, 8, 16, 32"):
         place(PlacementSettings(per_device_train_batch_size=5, **CPU), 32)
     monkeypatch.setenv("WORLD_SIZE", "3")
@@ -63,7 +61,7 @@ def test_fp16_on_a_cpu_is_refused():
 @pytest.mark.parametrize(
     ("flags", "fast"), [("fpu avx512f avx512_bf16", True), ("amx_bf16", True), ("fpu avx512f", False)]
 )
-def test_bf16_is_chosen_where_the_cpu_has_instructions_for_it(tmp_path, flags, fast):
+def test_bf16_needs_instructions_of_the_cpu(tmp_path, flags, fast):
     cpuinfo = tmp_path / "cpuinfo"
     cpuinfo.write_text(f"processor\t: 0\nflags\t\t: {flags}\n")
     assert computes_bf16_fast("cpu", cpuinfo) is fast
@@ -102,7 +100,7 @@ def gpus(monkeypatch):
         (8, {"device": "cpu", "num_processes": 3}, 3),
     ],
 )
-def test_processes_are_needed_where_no_launcher_has_started_them(gpus, number, settings, wanted):
+def test_processes_without_a_launcher_are_needed(gpus, number, settings, wanted):
     gpus(number)
     with pytest.raises(ProcessesNeeded, match=f"{wanted} processes are required") as error:
         check_processes(PlacementSettings(**settings))
@@ -134,7 +132,7 @@ def test_what_cannot_be_started_is_refused(gpus, number, settings, message):
     assert not isinstance(error.value, ProcessesNeeded)
 
 
-def test_a_launcher_must_have_started_as_many_as_are_wanted_on_each_machine(monkeypatch):
+def test_a_launcher_starts_the_wanted_processes(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "4")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     check_processes(PlacementSettings(num_processes=2))
@@ -146,7 +144,7 @@ def test_a_launcher_must_have_started_as_many_as_are_wanted_on_each_machine(monk
         check_processes(PlacementSettings(strategy="fsdp"))
 
 
-def test_a_gpu_that_is_insisted_on_must_be_there(monkeypatch):
+def test_a_required_gpu_must_be_there(monkeypatch):
     monkeypatch.setattr("torch.accelerator.is_available", lambda: False)
     with pytest.raises(PlacementError, match=r"placement.device: gpu, but torch finds no usable GPU"):
         place(PlacementSettings(device="gpu", num_processes=1), 8)
@@ -189,7 +187,7 @@ def on_xla(monkeypatch):
 
 
 @pytest.mark.parametrize(("device_type", "precision"), [("TPU", "bf16"), ("CPU", "no")])
-def test_xla_is_found_and_bf16_chosen_on_a_tpu(on_xla, device_type, precision):
+def test_xla_is_found_with_its_precision(on_xla, device_type, precision):
     on_xla(device_type)
     placement = place(PlacementSettings(), 32)
     assert (placement.device, placement.mixed_precision, placement.fixed_shapes) == ("xla", precision, True)
@@ -197,7 +195,8 @@ def test_xla_is_found_and_bf16_chosen_on_a_tpu(on_xla, device_type, precision):
     assert not place(PlacementSettings(fixed_shapes=False), 32).fixed_shapes
 
 
-def test_bf16_on_xla_is_not_left_to_accelerate_which_would_store_weights_in_it(on_xla):
+def test_bf16_on_xla_is_autocast(on_xla):
+    """accelerate's own bf16 would store the weights in it too."""
     on_xla("TPU")
     placement = place(PlacementSettings(), 32)
     assert placement.autocast_on_xla
@@ -205,7 +204,7 @@ def test_bf16_on_xla_is_not_left_to_accelerate_which_would_store_weights_in_it(o
     assert not place(PlacementSettings(mixed_precision="no"), 32).autocast_on_xla
 
 
-def test_the_cpu_is_refused_where_accelerate_would_take_xla(on_xla):
+def test_the_cpu_is_refused_beside_xla(on_xla):
     on_xla("CPU")
     placement = place(PlacementSettings(device="cpu"), 32)  # enough to predict, which accelerate has no part in
     assert placement.device == "cpu"

@@ -56,7 +56,7 @@ def test_every_optimizer_works_or_is_refused_by_name(tmp_path, optim):
 
 
 @pytest.mark.parametrize("schedule", [each.value for each in SchedulerType])
-def test_every_schedule_works_with_its_own_values_and_refuses_others(tmp_path, schedule):
+def test_schedules_accept_their_own_values_only(tmp_path, schedule):
     needed: dict[str, Any] = {
         "cosine_with_min_lr": {"min_lr": 1e-6},
         "cosine_warmup_with_min_lr": {"min_lr": 1e-6},
@@ -111,7 +111,7 @@ def test_what_cannot_work_is_refused_with_the_reason(tmp_path, train, reason):
     assert reason in message
 
 
-def test_a_share_of_steps_for_the_decay_is_for_pre_training():
+def test_a_share_of_decay_steps_needs_pretraining():
     schedule = {"train.lr_scheduler_type": "warmup_stable_decay", "train.lr_scheduler_kwargs": {"num_decay_steps": 0.1}}
     with pytest.raises(RecipeError, match=r"num_decay_steps: 0\.1 is a share of the steps"):
         check_schedule(load_recipe("sst2", schedule))

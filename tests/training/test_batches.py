@@ -17,7 +17,7 @@ sizes = st.integers(1, 4)
 
 
 @given(examples=st.integers(1, 60), at_once=sizes, accumulation=sizes, processes=sizes)
-def test_each_step_has_the_examples_of_one_process_with_the_whole_batch(examples, at_once, accumulation, processes):
+def test_steps_hold_the_global_batch_of_one_process(examples, at_once, accumulation, processes):
     of_all = [
         GlobalBatches(range(examples), at_once, accumulation, num_processes=processes, process_index=index)
         for index in range(processes)
@@ -40,7 +40,7 @@ def test_an_incomplete_batch_is_left_out_on_request():
     assert list(batches) == [[2, 3], [6, 7]]
 
 
-def test_a_part_of_a_batch_has_the_windows_of_its_examples():
+def test_parts_of_a_batch_keep_their_windows():
     batch = {"labels": torch.tensor([7, 8, 9]), "window_counts": torch.tensor([2, 1, 3]), "input_ids": torch.arange(6)}
     part = part_of_batch(batch, 1, 3)
     assert {name: values.tolist() for name, values in part.items()} == {
@@ -73,7 +73,7 @@ def test_a_batch_without_its_labels():
     assert unlabelled({"labels": torch.tensor([0.5])}, ["labels"])["labels"].isnan().all()
 
 
-def test_padding_of_inputs_and_of_the_values_of_tokens():
+def test_padding_of_inputs_and_token_values():
     batch = {
         "input_ids": torch.tensor([[1, 2], [3, 4]]),
         "attention_mask": torch.tensor([[1, 1], [1, 0]]),

@@ -68,12 +68,12 @@ def overridden(kind: type) -> set[str]:
 
 
 @pytest.mark.parametrize("kind", PRIVATE, ids=lambda kind: kind.__name__)
-def test_private_methods_that_are_overridden_are_those_of_the_list(kind):
+def test_overridden_private_methods_are_listed(kind):
     assert {name for name in overridden(kind) if name.startswith("_")} == set(PRIVATE[kind])
 
 
 @pytest.mark.parametrize("kind", PRIVATE, ids=lambda kind: kind.__name__)
-def test_no_other_private_method_clashes_with_one_of_transformers(kind):
+def test_no_other_private_method_clashes(kind):
     """A method of bertkit's that transformers' Trainer gains would be overridden by accident."""
     theirs = set(dir(Trainer))
     own = {name for name in vars(kind) if name.startswith("_") and not name.startswith("__") and name != "_abc_impl"}
@@ -81,7 +81,7 @@ def test_no_other_private_method_clashes_with_one_of_transformers(kind):
 
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in PRIVATE.items() for name in names], ids=str)
-def test_the_installed_transformers_calls_them_with_what_they_take(kind, name):
+def test_transformers_passes_the_parameters_they_take(kind, name):
     theirs = inspect.signature(getattr(Trainer, name, None) or pytest.fail(f"transformers has no Trainer.{name}"))
     assert tuple(theirs.parameters)[1:] == PRIVATE[kind][name]
     arguments = [object()] * len(theirs.parameters)
@@ -89,7 +89,7 @@ def test_the_installed_transformers_calls_them_with_what_they_take(kind, name):
 
 
 @pytest.mark.parametrize("kind", OF_ONE_DEVICE, ids=lambda kind: kind.__name__)
-def test_on_one_device_losses_and_batches_are_overridden_and_nothing_else(kind):
+def test_one_device_overrides_losses_and_batches_only(kind):
     assert {name for name in overridden(kind) if not name.startswith("_")} == OF_ONE_DEVICE[kind]
 
 

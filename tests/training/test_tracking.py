@@ -118,7 +118,7 @@ def test_trackers_change_no_number(tune, trackio, events):
     assert losses(without) == losses(tracked)
 
 
-def test_tensorboard_has_the_curves_the_scores_and_the_recipe(tune, events, glue, checkpoint):
+def test_tensorboard_has_curves_scores_and_recipe(tune, events, glue, checkpoint):
     run = tune(report_to="tensorboard")
     found = events(run.output_dir / "tensorboard")
     assert {each.step: each.value for each in found.Scalars("train/loss")} == pytest.approx(losses(run), rel=1e-6)
@@ -133,7 +133,7 @@ def test_tensorboard_has_the_curves_the_scores_and_the_recipe(tune, events, glue
     assert "model_config/text_summary" not in found.Tags()["tensors"]  # it has the path of the checkpoint
 
 
-def test_trackio_has_the_curves_the_scores_and_the_recipe(tune, records, glue, checkpoint):
+def test_trackio_has_curves_scores_and_recipe(tune, records, glue, checkpoint):
     run = tune("curves", report_to=["trackio"], project="curves")
     [(name, config, logged)] = records("curves")
     assert name == "curves"
@@ -215,7 +215,7 @@ def test_the_tasks_of_a_suite_are_a_group(glue, checkpoint, tmp_path, records):
         ("tensorbord", "unknown tracker 'tensorbord'; expected azure_ml, "),
     ],
 )
-def test_a_missing_tracker_is_named_before_anything_is_written(tune, tmp_path, monkeypatch, given, expected):
+def test_a_missing_tracker_is_named_first(tune, tmp_path, monkeypatch, given, expected):
     monkeypatch.setattr(tracking, "find_spec", lambda name: None)
     with pytest.raises(RecipeError, match=r"train\.report_to: ") as caught:
         tune("missing", report_to=given)
@@ -253,7 +253,7 @@ def test_a_failing_tracker_does_not_end_the_run(tune, broken, capfd):
     assert run.metrics["eval_samples"] == 24
 
 
-def test_a_tracker_that_refuses_ends_the_run_before_it_writes(tune, broken, tmp_path, monkeypatch):
+def test_a_refused_record_ends_the_run_first(tune, broken, tmp_path, monkeypatch):
     def no_login(*args, **kwargs):
         raise ValueError("No API key configured")
 

@@ -136,7 +136,7 @@ def test_grouped_batches_keep_examples_and_sizes(lengths, expected):
         assert batch["labels"].shape == (len(batch["input_ids"]), PREDICTIONS)
 
 
-def test_losses_and_gradients_of_a_step_are_the_same():
+def test_grouped_losses_and_gradients_are_the_same():
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
     torch.manual_seed(0)
     model = BertForPreTraining(BertConfig(vocab_size=30, **sizes, **NO_DROPOUT)).double().train()
