@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 from bertkit import BertConfig, BertForPreTraining, BertForSequenceClassification
 from bertkit.training.cpu.dropout import fast_dropout
-from bertkit.training.cpu.length_grouping import of_like_length
+from bertkit.training.cpu.lengths import group_by_length
 from bertkit.training.cpu.malloc import keep_freed_memory
 
 VOCAB_SIZE, BATCH_SIZE = 30522, 32
@@ -104,7 +104,7 @@ def stepper(case: Case, is_fast: bool, contexts: ExitStack) -> Callable[[list[Ba
     def seconds(batches: list[Batch]) -> float:
         started = time.perf_counter()
         if is_fast and case.speed_up == "similar lengths":
-            batches = of_like_length(batches)
+            batches = group_by_length(batches)
         for batch in batches:
             with torch.autocast("cpu", torch.bfloat16, enabled=case.precision == "bf16"):
                 loss = model(**batch).loss

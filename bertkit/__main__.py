@@ -5,14 +5,12 @@ from __future__ import annotations
 
 import sys
 
-from bertkit.placement.signals import interruptible
-
 
 def main() -> None:
     """Runs `bertkit.cli.app.main`; Ctrl-C while it is imported ends the process with exit code 130."""
     try:
-        with interruptible():
-            from bertkit.cli.app import main as run
+        from bertkit.cli.app import main as run
+
         run()
     except KeyboardInterrupt:
         sys.exit(130)

@@ -17,7 +17,7 @@ if [ ! -e "$folder/bin/pytest" ]; then
   { grep -v '^torch==' constraints.txt; echo torch==2.9.1; echo torch_xla==2.9.0; } >"$constraints"
   # torch first: its build has to be chosen before another package asks for any torch
   "$folder/bin/pip" install --quiet ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} torch==2.9.1
-  "$folder/bin/pip" install --quiet -c "$constraints" torch_xla -e . pytest hypothesis seqeval
+  "$folder/bin/pip" install --quiet -c "$constraints" torch_xla -e . pytest pytest-xdist hypothesis seqeval
 fi
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 if [ $# -gt 0 ]; then

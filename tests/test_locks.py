@@ -113,7 +113,7 @@ def test_the_lock_is_no_content(tmp_path):
             check_output_dir(tmp_path, resume=True)
 
 
-def test_the_lock_dies_with_its_process_and_not_later(tmp_path):
+def test_the_lock_dies_with_its_process(tmp_path):
     """A forked process, such as a data worker, does not keep it."""
     program = (
         "import os, sys, time, pathlib\nfrom bertkit.locks import RunLock\n"
@@ -136,7 +136,7 @@ def test_the_lock_dies_with_its_process_and_not_later(tmp_path):
             os.kill(child, signal.SIGKILL)
 
 
-def test_the_holder_of_a_removed_folder_harms_no_other(tmp_path):
+def test_the_lock_of_a_removed_folder(tmp_path):
     folder = tmp_path / "run"
     first = RunLock(folder).__enter__()
     (folder / LOCK_FILE).unlink()
@@ -146,7 +146,7 @@ def test_the_holder_of_a_removed_folder_harms_no_other(tmp_path):
 
 
 @pytest.mark.parametrize("number", sorted({errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK, errno.EIO, errno.ENOSPC}))
-def test_file_systems_without_locks_give_a_warning_and_others_an_error(tmp_path, monkeypatch, capsys, number):
+def test_file_systems_without_locks(tmp_path, monkeypatch, capsys, number):
     def flock(descriptor: int, operation: int) -> None:
         raise OSError(number, os.strerror(number))
 
@@ -163,7 +163,7 @@ def test_file_systems_without_locks_give_a_warning_and_others_an_error(tmp_path,
 
 
 @pytest.mark.parametrize(("place", "function"), [(os, "open"), (Path, "write_text")])
-def test_a_full_disk_is_one_message_and_leaves_nothing(tmp_path, monkeypatch, place, function):
+def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch, place, function):
     def full(*args: object, **kwargs: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

@@ -42,7 +42,6 @@ from bertkit.errors import BertkitError, DataError, RecipeError, shortened
 from bertkit.files import disk_fault
 from bertkit.placement.launched import end_with_launcher, wait_for_launcher
 from bertkit.placement.resolve import ProcessesNeeded, is_main_process
-from bertkit.placement.signals import interruptible
 from bertkit.progress import printable
 
 _TO_REPORT = 10  # seconds that the other processes wait for the main process to report the error
@@ -97,7 +96,7 @@ def main() -> None:
     141 if nobody reads the output."""
     end_with_launcher()
     use_utf8()
-    with standard_streams(), interruptible():
+    with standard_streams():
         _set_environment()
         if not is_main_process():
             sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - of several processes one gives the results

@@ -21,7 +21,7 @@ from bertkit.run.directory import is_finished, recorded
 from bertkit.run.finetune import finetune
 from bertkit.run.listing import RECORDS as RECORDS
 from bertkit.run.scope import run_scope
-from bertkit.run.tracking.tracking import run_group
+from bertkit.run.tracking import run_group
 from bertkit.tasks.base import Task
 from bertkit.tasks.splits import is_scored
 

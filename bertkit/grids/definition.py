@@ -19,7 +19,7 @@ from bertkit.json_text import dumps
 from bertkit.recipe.load import Recipe
 from bertkit.run.finetune import with_absolute_paths
 from bertkit.run.listing import GRID_FILE as GRID_FILE
-from bertkit.run.tracking.names import KEYS as TRACKING_KEYS
+from bertkit.run.tracking import KEYS as TRACKING_KEYS
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import FineTuningData
 

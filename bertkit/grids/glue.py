@@ -29,7 +29,7 @@ from bertkit.recipe.load import Recipe
 from bertkit.run.directory import check_place, check_repeated_run, contents, is_finished, recorded
 from bertkit.run.finetune import finetune, with_absolute_paths
 from bertkit.run.scope import writes_run
-from bertkit.run.tracking.tracking import run_group
+from bertkit.run.tracking import run_group
 from bertkit.tasks.classification.glue import GlueTask
 from bertkit.tasks.construction import task_of_recipe
 from bertkit.tasks.folds import load_splits

@@ -82,6 +82,8 @@ class Placement:
             "use_cpu": self.device == "cpu",
             "dataloader_num_workers": self.settings.dataloader_num_workers,
             "dataloader_pin_memory": self.device not in ("cpu", "xla"),
+            # On XLA the outputs of each batch leave the device: appending to earlier ones would compile for each batch.
+            **({"eval_accumulation_steps": 1} if self.device == "xla" else {}),
             "activation_checkpointing": self.settings.gradient_checkpointing and self.strategy != "fsdp",
             **({"fsdp": True, "fsdp_config": self._fsdp_config()} if self.strategy == "fsdp" else {}),
         }
@@ -345,9 +347,7 @@ def _xla_device() -> str:
             "placement.device: xla, but torch_xla cannot be imported, or USE_TORCH_XLA disables it; install the "
             "torch_xla for this version of torch (docs/guides/tpu.md), or choose another placement"
         )
-    from torch_xla import runtime
-
-    processes = max(runtime.world_size(), _started_processes())
+    processes = _started_processes()
     if processes > 1:
         raise PlacementError(f"{processes} processes on XLA: a run on XLA uses one process; start a single one")
     return "xla"

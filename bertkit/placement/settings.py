@@ -25,9 +25,8 @@ class PlacementSettings:
         dataloader_num_workers: number of data loader workers per training process.
         preprocessing_num_workers: number of processes that tokenize a corpus; ``None`` for one per available core.
         gradient_checkpointing: recompute activations in the backward pass: less memory, about a third more time.
-        fixed_shapes: give all batches the same shape, for devices that compile every new shape: inputs are padded to
-            ``max_seq_length``, and the last batch of an epoch is filled up with examples of weight zero. ``None`` for
-            True on XLA only.
+        fixed_shapes: pad all inputs to ``max_seq_length``, for devices that compile every new shape. ``None`` for True
+            on XLA only.
         attn_implementation: attention implementation of transformers (``sdpa``, ``eager``, ``flash_attention_2``,
             ``flex_attention``); ``None`` for the default of transformers.
         cpu_speed_ups: on a CPU, train with `bertkit.training.cpu`: the same results up to rounding, except that dropout

@@ -23,7 +23,7 @@ from bertkit.progress import warnings_said
 from bertkit.recipe.hub import HubSettings
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.yaml_files import read_recipe_file
-from bertkit.run.tracking.names import KEYS as TRACKING_KEYS
+from bertkit.run.tracking import KEYS as TRACKING_KEYS
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.estimate import device_name
 

@@ -23,6 +23,7 @@ from bertkit.errors import RecipeError
 from bertkit.inference.outcomes import Outcome
 from bertkit.model.modeling_bert import BertPreTrainedModel
 from bertkit.placement.collective import failing_together
+from bertkit.placement.resolve import Placement
 from bertkit.progress import is_score, say
 from bertkit.recipe.distillation import has_teacher
 from bertkit.recipe.load import Recipe
@@ -39,6 +40,7 @@ from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.shared_encoding import encode_once
 from bertkit.tasks.splits import ColumnsOf, FineTuningData, Split, is_scored
 from bertkit.training.arguments import check_schedule
+from bertkit.training.batches import padded_to
 from bertkit.training.callbacks import check_callbacks, check_early_stopping
 from bertkit.training.checkpoint_selection import best_checkpoint_arguments, comparison_arguments, early_stopping
 from bertkit.training.cpu import CpuSpeedUps, cpu_speed_ups
@@ -217,14 +219,7 @@ def prepare_finetuning(
     task.prepare(network)
     tune(network, recipe)
     speed_ups = cpu_speed_ups(run.placement, compiles=arguments.torch_compile)
-    losses = _losses(recipe, task, teacher, network, features["train"], start.tokenizer, speed_ups)
-    shapes: dict[str, Any] = {}
-    if run.placement.fixed_shapes:
-        from bertkit.training.placements.fixed_shapes import FixedShapes, check_one_shape
-
-        task.check_one_shape()
-        check_one_shape(config)
-        shapes["shapes"] = FixedShapes(start.tokenizer, recipe.data.max_seq_length, task.label_columns)
+    losses = _losses(recipe, task, teacher, network, features["train"], start.tokenizer, run.placement, speed_ups)
     scores = Scores(task, splits, features)
     scores.trainer = trainer = trainer_class(tuned_class(BertkitTrainer, recipe), run.placement)(
         what=task.name,
@@ -239,7 +234,6 @@ def prepare_finetuning(
         processing_class=start.tokenizer,
         compute_metrics=scores,
         callbacks=[*early_stopping(recipe), *callbacks],
-        **shapes,
     )
     trainer.teacher_bytes = 0 if teacher is None else teacher.nbytes
     return PreparedFinetuning(run, trainer, start.tokenizer, new_weights, task, splits, features, scores)
@@ -295,6 +289,7 @@ def _losses(
     network: PreTrainedModel,
     train: Any,
     tokenizer: PreTrainedTokenizerBase,
+    placement: Placement,
     speed_ups: CpuSpeedUps,
 ) -> _Losses:
     """Returns the task with the losses of the recipe: weights of classes, smoothed labels, a teacher."""
@@ -302,6 +297,8 @@ def _losses(
     inputs = tuple(dict.fromkeys([*model_inputs(network.config), *([] if teacher is None else teacher.inputs)]))
     collate: Any = partial(task.collate, tokenizer=tokenizer, inputs=inputs)
     collate = speed_ups.collator(collate, tokenizer, recipe.data.max_seq_length, task.label_columns)
+    if placement.fixed_shapes:
+        collate = padded_to(partial(max, recipe.data.max_seq_length), collate, tokenizer, task.label_columns)
     if teacher is None:
         return _Losses(objective, objective, collate)
     from bertkit.distillation.finetuning import taught_task

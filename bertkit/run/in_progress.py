@@ -34,12 +34,11 @@ from bertkit.run.directory import (
     plain,
     write_results,
 )
-from bertkit.run.tracking.names import check_trackers
-from bertkit.run.tracking.tracking import Tracking
+from bertkit.run.tracking import Tracking, check_trackers
 from bertkit.sharing.card_facts import CardFacts, CardReport
 from bertkit.sharing.model_card import model_card, recorded_card
 from bertkit.sharing.push import check_login, push_finished_run
-from bertkit.training.arguments import training_arguments, try_out
+from bertkit.training.arguments import training_arguments, validate_training_arguments
 from bertkit.training.checkpoint_selection import kept_step
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.estimate import start_lines
@@ -103,7 +102,7 @@ class RunInProgress:
                 tracker is not installed.
         """
         check_trackers(self.recipe)
-        try_out(self.training_arguments(reaches_all_weights=True), self.recipe)
+        validate_training_arguments(self.training_arguments(reaches_all_weights=True), self.recipe)
 
     def training_arguments(self, *, reaches_all_weights: bool, **known: Any) -> TrainingArguments:
         """Returns the Trainer arguments.
@@ -215,7 +214,7 @@ class RunInProgress:
         with failing_together():  # all processes check the directory before the first one writes to it
             if self.resume:
                 check_same_data(self.output_dir, self.record.data)
-            self.tracking.open(trainer.args, self.resume)
+            self.tracking.open(trainer, self.resume)
         checkpoint = from_main_process(lambda: self._write_initial_files(tokenizer, command))
         if checkpoint is not None:
             self._resumed_from = int(Path(checkpoint).name.removeprefix("checkpoint-"))
@@ -286,11 +285,6 @@ class RunInProgress:
             "kept": self._kept,
             "wall_time": self.record.wall_time(),  # the same in all reports, however long the first one takes
         }
-        if self.placement.device == "xla":
-            from bertkit.training.placements.xla import compilations
-
-            facts["compilations"] = compilations()
-            say("XLA: {count} compilations, {seconds} s".format(**facts["compilations"]))
         card = dataclasses.replace(
             card,
             license=self.recipe.hub.license,
@@ -301,7 +295,7 @@ class RunInProgress:
         self._write_card(card, facts)
         if self.wants_report and (shown := self._write_report(outcome)) is not None:
             self._write_card(dataclasses.replace(card, report=shown), facts)
-        self.tracking.finish(self.metrics, self.output_dir / "figures", trainer.model)
+        self.tracking.finish(self.metrics, self.output_dir / "figures")
         if self.push_to_hub is not None:
             say(str(push_finished_run(self.output_dir, self.push_to_hub, self.recipe.hub)))
 

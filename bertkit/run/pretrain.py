@@ -169,11 +169,6 @@ def prepare_pretraining(
     run.record.curves = curve_facts(
         text.corpora, start.config.vocab_size, examples.phases, pairs, start.token_objective
     )
-    shapes: dict[str, Any] = {}
-    if run.placement.fixed_shapes:
-        from bertkit.training.placements.fixed_shapes import FixedShapes
-
-        shapes["shapes"] = FixedShapes(start.tokenizer, None, PretrainingObjective.label_columns)
     trainer = trainer_class(PretrainingTrainer, run.placement)(
         what="pretrain",
         model=network,
@@ -189,7 +184,6 @@ def prepare_pretraining(
         processing_class=start.tokenizer,
         callbacks=[*callbacks],
         speed_ups=cpu_speed_ups(run.placement, compiles=arguments.torch_compile),
-        **shapes,
     )
     trainer.teacher_bytes = 0 if text.teacher is None else text.teacher.nbytes
     logits = max(part.data.predictions_per_seq for part in examples.train.parts) * start.config.vocab_size

@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
+from bertkit.errors import TrainingError
 from bertkit.locks import RunLock
 from bertkit.placement.resolve import is_main_process
 from bertkit.progress import keeping_warnings
 from bertkit.run.directory import check_place
-from bertkit.run.tracking.tracking import records_closed
-from bertkit.training.recovery.data_workers import killed_workers_reported
+from bertkit.run.tracking import records_closed
 from bertkit.training.recovery.preemption import interruptions_reported
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
+
+
+@contextmanager
+def killed_workers_reported() -> Iterator[None]:
+    """Raises a TrainingError in place of torch's RuntimeError if a data worker of the block was killed."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not str(error).startswith("DataLoader worker"):
+            raise
+        process = f"process {os.environ['RANK']}: " if int(os.environ.get("WORLD_SIZE", "1")) > 1 else ""
+        raise TrainingError(
+            f"{process}{' '.join(str(error).split())} The same command with --resume continues from the last "
+            "checkpoint; --set placement.dataloader_num_workers=0 needs no workers"
+        ) from error
 
 
 @contextmanager

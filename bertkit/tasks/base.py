@@ -200,13 +200,6 @@ class Task(PerExample, ABC):
         """Names of the classes whose losses can be weighted, in the order of their ids; empty without such a loss."""
         return ()
 
-    def check_one_shape(self) -> None:
-        """Checks that all batches of the task can have the same shape, which XLA requires.
-
-        Raises:
-            PlacementError: the batches of the task vary in shape.
-        """
-
     @abstractmethod
     def decode(self, outputs: Outputs, features: Columns, examples: Columns) -> list[dict[str, Any]]:
         """Converts model outputs to predictions.

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from accelerate.utils import TorchDynamoPlugin
-from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader, TensorDataset
 from transformers import Trainer, TrainingArguments, get_scheduler
 
@@ -63,11 +62,10 @@ def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, *
     return arguments
 
 
-def try_out(arguments: TrainingArguments, recipe: Recipe) -> None:
+def validate_training_arguments(arguments: TrainingArguments, recipe: Recipe) -> None:
     """Creates what the Trainer creates from the arguments only after the data are read and the directory is written.
 
-    These are a DataLoader, the compiler, the optimizer with one step on a single parameter, and the
-    learning rates of the run.
+    These are the log level, a DataLoader, the compiler, and optimizer and scheduler for a single parameter.
 
     Args:
         arguments: arguments of the run.
@@ -76,38 +74,12 @@ def try_out(arguments: TrainingArguments, recipe: Recipe) -> None:
     Raises:
         RecipeError: a value is rejected. The message names the keys of the ``train`` block to change.
     """
-    train = f"recipe {recipe.name}: train"
     for create, keys in _CREATED.items():
         try:
             create(arguments)
         except Exception as error:  # values are checked by the classes of several packages
-            raise RecipeError(
-                f"{_place(recipe, [key for key in keys if key in recipe.train])}: {_reason(error)}"
-            ) from error
-    device = arguments.device if arguments.device.type == "cuda" else "cpu"  # some optimizers are for GPUs only
-    parameter = torch.nn.Parameter(torch.ones(2, 2, device=device))
-    parameter.grad = torch.ones_like(parameter)
-    try:
-        optimizer = _optimizer(arguments, parameter)
-        optimizer.step()
-    except Exception as error:
-        raise RecipeError(
-            f"{train}.optim: {arguments.optim.value} does not work with the values of this recipe: {_reason(error)}; "
-            "change train.optim, train.optim_args, or the train.adam_… values"
-        ) from error
-    schedule = arguments.lr_scheduler_type.value
-    try:
-        rates = _learning_rates(arguments, optimizer)
-        wrong = next((rate for rate in rates if not 0 <= rate < float("inf")), None)
-    except Exception as error:  # any error of a function that gets the recipe's lr_scheduler_kwargs
-        raise RecipeError(
-            f"{train}.lr_scheduler_type: {schedule} does not work with the values of this recipe: {_reason(error)}; "
-            "change train.lr_scheduler_type or train.lr_scheduler_kwargs"
-        ) from error
-    if wrong is not None:
-        raise RecipeError(
-            f"{train}.lr_scheduler_kwargs: {schedule} multiplies the learning rate by {wrong}; expected at least 0"
-        )
+            set_keys = [key for key in keys if recipe.train.get(key) is not None]
+            raise RecipeError(f"{_place(recipe, set_keys or keys[:1])}: {_reason(error)}") from error
 
 
 def schedule_in_steps(values: Any, steps: int) -> Any:
@@ -182,7 +154,34 @@ def _create_compiled_module(arguments: TrainingArguments) -> None:
                 torch.compile(torch.nn.Identity(), backend=backend, mode=mode)  # compiles nothing yet
 
 
-_CREATED: dict[Callable[[TrainingArguments], None], tuple[str, ...]] = {
+def _create_optimizer(arguments: TrainingArguments) -> torch.optim.Optimizer:
+    """Creates the optimizer of a run for one parameter; AdamW stands in for those that need the layers of a model."""
+    # Some optimizers are for GPUs only.
+    parameter = torch.nn.Parameter(torch.ones(2, 2, device=arguments.device if arguments.n_gpu else "cpu"))
+    try:
+        kind, values = Trainer.get_optimizer_cls_and_kwargs(arguments)
+    except ValueError:
+        if arguments.optim_target_modules is None and "lomo" not in arguments.optim:
+            raise
+        kind, values = torch.optim.AdamW, {"lr": arguments.learning_rate}
+    parameter.grad = torch.ones_like(parameter)
+    optimizer: torch.optim.Optimizer = kind([parameter], **values)
+    optimizer.step()
+    return optimizer
+
+
+def _create_scheduler(arguments: TrainingArguments) -> None:
+    steps = arguments.max_steps if arguments.max_steps > 0 else max(1_000, 10 * int(arguments.warmup_steps))
+    get_scheduler(
+        arguments.lr_scheduler_type,
+        optimizer=_create_optimizer(arguments),
+        num_warmup_steps=arguments.get_warmup_steps(steps),
+        num_training_steps=steps,
+        scheduler_specific_kwargs=schedule_in_steps(arguments.lr_scheduler_kwargs, steps),
+    )
+
+
+_CREATED: dict[Callable[[TrainingArguments], object], tuple[str, ...]] = {
     _create_log_level: ("log_level", "log_level_replica"),
     _create_dataloader: (
         "dataloader_persistent_workers",
@@ -190,40 +189,10 @@ _CREATED: dict[Callable[[TrainingArguments], None], tuple[str, ...]] = {
         "dataloader_multiprocessing_context",
     ),
     _create_compiled_module: ("torch_compile", "torch_compile_backend", "torch_compile_mode"),
+    _create_optimizer: ("optim", "optim_args", "adam_beta1", "adam_beta2", "adam_epsilon"),
+    _create_scheduler: ("lr_scheduler_type", "lr_scheduler_kwargs"),
 }
 """Functions that create objects of libraries, whose classes check values → the keys of these values."""
-
-
-def _optimizer(arguments: TrainingArguments, parameter: torch.nn.Parameter) -> torch.optim.Optimizer:
-    """Creates the optimizer of a run for one parameter; AdamW stands in for those that need the layers of a model."""
-    try:
-        kind, values = Trainer.get_optimizer_cls_and_kwargs(arguments)
-    except ValueError:
-        if arguments.optim_target_modules is None and "lomo" not in arguments.optim:
-            raise
-        kind, values = torch.optim.AdamW, {"lr": arguments.learning_rate}
-    optimizer: torch.optim.Optimizer = kind([parameter], **values)
-    return optimizer
-
-
-def _learning_rates(arguments: TrainingArguments, optimizer: torch.optim.Optimizer) -> list[float]:
-    """Returns the factors of the learning rate at the start, the end and around the warm-up of a run.
-
-    Schedules that depend on the evaluations give none; creating them checks their values.
-    """
-    steps = arguments.max_steps if arguments.max_steps > 0 else max(1_000, 10 * int(arguments.warmup_steps))
-    warm_up = arguments.get_warmup_steps(steps)
-    scheduler = get_scheduler(
-        arguments.lr_scheduler_type,
-        optimizer=optimizer,
-        num_warmup_steps=warm_up,
-        num_training_steps=steps,
-        scheduler_specific_kwargs=schedule_in_steps(arguments.lr_scheduler_kwargs, steps),
-    )
-    if not isinstance(scheduler, LambdaLR):
-        return []
-    at = sorted({0, warm_up, *range(0, steps, -(-steps // 100)), steps - 1, steps})
-    return [float(factor(step)) for factor in scheduler.lr_lambdas for step in at if step <= steps]
 
 
 def _reason(error: Exception) -> str:

@@ -9,8 +9,10 @@ Dimension letters: B rows of a batch, C choices, S tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,6 +23,8 @@ from transformers import PreTrainedTokenizerBase
 from transformers.trainer_pt_utils import BatchRebalanceSampler, LengthGroupedSampler
 
 from bertkit.model.labels_bert import IGNORE_INDEX
+
+Collate = Callable[..., Mapping[str, Tensor]]
 
 
 class LengthGroups(LengthGroupedSampler):
@@ -152,6 +156,33 @@ def num_tokens(attention_mask: Tensor) -> Tensor:
     return tokens.where(tokens > 1, 0).sum()
 
 
+def padded_to(
+    length_of: Callable[[int], int],
+    collate: Collate,
+    tokenizer: PreTrainedTokenizerBase,
+    label_columns: Sequence[str],
+) -> Collate:
+    """Returns ``collate`` with the inputs of every batch padded to a chosen length by `lengthened`.
+
+    Args:
+        length_of: returns the length for a batch whose longest input has S tokens, at least S.
+        collate: makes a batch of examples; its ``input_ids`` are (B, S) or (B, C, S).
+        tokenizer, label_columns: as for `lengthened`.
+    """
+    return partial(_collate_padded, length_of, collate, tokenizer, label_columns)
+
+
+def _collate_padded(
+    length_of: Callable[[int], int],
+    collate: Collate,
+    tokenizer: PreTrainedTokenizerBase,
+    label_columns: Sequence[str],
+    examples: Any,
+) -> dict[str, Tensor]:
+    batch = collate(examples)
+    return lengthened(batch, length_of(batch["input_ids"].shape[-1]), tokenizer, label_columns)
+
+
 def lengthened(
     batch: Mapping[str, Tensor],
     length: int,
@@ -176,14 +207,6 @@ def lengthened(
         else values
         for name, values in batch.items()
     }
-
-
-def filled(batch: Mapping[str, Tensor], rows: int, label_columns: Sequence[str]) -> dict[str, Tensor]:
-    """Returns a batch filled up to ``rows`` rows with `unlabelled` copies of its last row."""
-    missing = rows - len(batch["input_ids"])
-    copies = {name: values[-1:].expand(missing, *values.shape[1:]) for name, values in batch.items()}
-    rest = unlabelled(copies, label_columns)
-    return {name: torch.cat([values, rest[name]]) for name, values in batch.items()}
 
 
 def unlabelled(batch: Mapping[str, Tensor], label_columns: Sequence[str]) -> dict[str, Tensor]:

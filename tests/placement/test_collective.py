@@ -65,7 +65,7 @@ print("not reached")
 
 
 @pytest.mark.multiprocess
-def test_an_unexpected_error_is_named_and_an_exit_is_shared(two):
+def test_unexpected_errors_and_exits(two):
     body = """
 try:
     from_main_process(lambda: {}[7])

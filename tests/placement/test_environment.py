@@ -26,7 +26,7 @@ def test_it_names_versions_processor_and_devices():
     assert all(not isinstance(value, dict) for value in found.values())
 
 
-def test_it_names_no_path_no_user_no_machine_and_no_secret(monkeypatch):
+def test_it_names_nothing_private(monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     monkeypatch.setenv("MKL_CBWR", "/home/ada/secret")  # not a value that it has
     monkeypatch.setenv("OMP_NUM_THREADS", "2")

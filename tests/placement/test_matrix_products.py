@@ -17,7 +17,7 @@ with_onednn = pytest.mark.skipif(not has_onednn(), reason="needs AVX-512 and tor
     ("vendor", "has", "expected"),
     [("AuthenticAMD", True, True), ("GenuineIntel", True, False), ("AuthenticAMD", False, False)],
 )
-def test_onednn_is_chosen_on_cpus_with_avx_512_that_are_not_intels(tmp_path, monkeypatch, vendor, has, expected):
+def test_onednn_on_avx_512_other_than_intels(tmp_path, monkeypatch, vendor, has, expected):
     monkeypatch.setattr(module, "has_onednn", lambda: has)
     cpuinfo = tmp_path / "cpuinfo"
     cpuinfo.write_text(f"processor\t: 0\nvendor_id\t: {vendor}\n")
@@ -136,7 +136,7 @@ def test_layers_are_as_before_after_an_error(monkeypatch):
     assert type(layer) is nn.Linear
 
 
-def test_layers_stay_as_they_are_where_onednn_is_not_faster(monkeypatch):
+def test_layers_stay_where_onednn_is_slower(monkeypatch):
     monkeypatch.setattr(module, "outruns_mkl", lambda: False)
     layer = nn.Linear(5, 7)
     with fast_products([layer]):

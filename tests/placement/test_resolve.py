@@ -26,9 +26,7 @@ CPU = {"device": "cpu", "mixed_precision": "no"}
     ("processes", "per_device", "expected"),
     [(1, None, (32, 1)), (1, 4, (4, 8)), (2, None, (16, 1)), (2, 4, (4, 4)), (32, None, (1, 1))],
 )
-def test_the_global_batch_is_per_device_times_accumulation_times_processes(
-    monkeypatch, processes, per_device, expected
-):
+def test_the_global_batch_is_divided(monkeypatch, processes, per_device, expected):
     monkeypatch.setenv("WORLD_SIZE", str(processes))
     placement = place(PlacementSettings(per_device_train_batch_size=per_device, **CPU), 32)
     assert (placement.per_device_train_batch_size, placement.gradient_accumulation_steps) == expected
@@ -40,13 +38,13 @@ def test_a_large_batch_is_accumulated_on_a_cpu():
     assert (placement.per_device_train_batch_size, placement.gradient_accumulation_steps) == (32, 8)
 
 
-def test_longer_sequences_make_smaller_batches_a_device_and_the_same_global_one():
+def test_longer_sequences_make_smaller_device_batches():
     placement = place(PlacementSettings(**CPU), 256, max_seq_length=512)
     assert (placement.per_device_train_batch_size, placement.gradient_accumulation_steps) == (8, 32)
     assert place(PlacementSettings(per_device_train_batch_size=64, **CPU), 256, 512).per_device_train_batch_size == 64
 
 
-def test_a_batch_that_cannot_be_cut_is_refused_with_sizes_that_can(monkeypatch):
+def test_an_indivisible_batch_names_possible_sizes(monkeypatch):
     with pytest.raises(PlacementError, match=r"5 does not divide the 32 .* use one of 1, 2, 4, 8, 16, 32"):
         place(PlacementSettings(per_device_train_batch_size=5, **CPU), 32)
     monkeypatch.setenv("WORLD_SIZE", "3")
@@ -64,7 +62,7 @@ def test_fp16_on_a_cpu_is_refused():
 @pytest.mark.parametrize(
     ("flags", "fast"), [("fpu avx512f avx512_bf16", True), ("amx_bf16", True), ("fpu avx512f", False)]
 )
-def test_bf16_is_chosen_where_the_cpu_has_instructions_for_it(tmp_path, flags, fast):
+def test_bf16_needs_instructions_of_the_cpu(tmp_path, flags, fast):
     cpuinfo = tmp_path / "cpuinfo"
     cpuinfo.write_text(f"processor\t: 0\nflags\t\t: {flags}\n")
     assert computes_bf16_fast("cpu", cpuinfo) is fast
@@ -104,7 +102,7 @@ def gpus(monkeypatch):
         (8, {"device": "cpu", "num_processes": 3}, 3),
     ],
 )
-def test_processes_are_needed_where_no_launcher_has_started_them(gpus, number, settings, wanted):
+def test_processes_without_a_launcher_are_needed(gpus, number, settings, wanted):
     gpus(number)
     with pytest.raises(ProcessesNeeded, match=f"{wanted} processes are required") as error:
         check_processes(PlacementSettings(**settings))
@@ -136,7 +134,7 @@ def test_what_cannot_be_started_is_refused(gpus, number, settings, message):
     assert not isinstance(error.value, ProcessesNeeded)
 
 
-def test_a_launcher_must_have_started_as_many_as_are_wanted_on_each_machine(monkeypatch):
+def test_a_launcher_starts_the_wanted_processes(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "4")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     check_processes(PlacementSettings(num_processes=2))
@@ -148,7 +146,7 @@ def test_a_launcher_must_have_started_as_many_as_are_wanted_on_each_machine(monk
         check_processes(PlacementSettings(strategy="fsdp"))
 
 
-def test_a_gpu_that_is_insisted_on_must_be_there(monkeypatch):
+def test_a_required_gpu_must_be_there(monkeypatch):
     monkeypatch.setattr("torch.accelerator.is_available", lambda: False)
     with pytest.raises(PlacementError, match=r"placement.device: gpu, but torch finds no usable GPU"):
         place(PlacementSettings(device="gpu", num_processes=1), 8)
@@ -182,8 +180,8 @@ def test_one_process_predicts(gpus, monkeypatch):
 def on_xla(monkeypatch):
     """``on_xla("TPU")``: a machine on which torch_xla is, and computes on that."""
 
-    def pretend(device_type: str, processes: int = 1) -> None:
-        runtime = SimpleNamespace(device_type=lambda: device_type, world_size=lambda: processes)
+    def pretend(device_type: str) -> None:
+        runtime = SimpleNamespace(device_type=lambda: device_type)
         monkeypatch.setitem(sys.modules, "torch_xla", SimpleNamespace(runtime=runtime))
         monkeypatch.setattr("bertkit.placement.resolve._finds_xla", lambda: True)
 
@@ -191,7 +189,7 @@ def on_xla(monkeypatch):
 
 
 @pytest.mark.parametrize(("device_type", "precision"), [("TPU", "bf16"), ("CPU", "no")])
-def test_xla_is_found_and_bf16_chosen_on_a_tpu(on_xla, device_type, precision):
+def test_xla_is_found_with_its_precision(on_xla, device_type, precision):
     on_xla(device_type)
     placement = place(PlacementSettings(), 32)
     assert (placement.device, placement.mixed_precision, placement.fixed_shapes) == ("xla", precision, True)
@@ -207,7 +205,7 @@ def test_bf16_is_not_left_to_accelerate(on_xla):
     assert place(PlacementSettings(mixed_precision="no"), 32).autocast_dtype is None
 
 
-def test_the_cpu_is_refused_where_accelerate_would_take_xla(on_xla):
+def test_the_cpu_is_refused_beside_xla(on_xla):
     on_xla("CPU")
     placement = place(PlacementSettings(device="cpu"), 32)  # enough to predict, which accelerate has no part in
     assert placement.device == "cpu"
@@ -219,12 +217,12 @@ def test_what_xla_cannot_do_is_refused(on_xla, monkeypatch):
     monkeypatch.setattr("bertkit.placement.resolve._finds_xla", lambda: False)
     with pytest.raises(PlacementError, match="torch_xla cannot be imported"):
         place(PlacementSettings(device="xla"), 32)
-    on_xla("TPU", processes=4)
-    with pytest.raises(PlacementError, match="4 processes on XLA"):
-        place(PlacementSettings(device="xla"), 32)
     on_xla("TPU")
     with pytest.raises(PlacementError, match="fp16 needs a GPU; on this XLA"):
         place(PlacementSettings(mixed_precision="fp16"), 32)
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    with pytest.raises(PlacementError, match="4 processes on XLA"):
+        place(PlacementSettings(device="xla"), 32)
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,17 @@
-"""The scope of a run: the lock of its directory."""
+"""The scope of a run: the lock of its directory; data workers that are killed."""
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
+import torch
 
-from bertkit.errors import OutputError
+from bertkit.errors import OutputError, TrainingError
 from bertkit.locks import LOCK_FILE, RunLock
-from bertkit.run.scope import writes_run
+from bertkit.run.scope import killed_workers_reported, writes_run
 
 
 @writes_run
@@ -38,3 +41,33 @@ def test_other_processes_of_a_run_do_not_lock(tmp_path, monkeypatch):
     monkeypatch.setenv("RANK", "1")
     with RunLock(tmp_path):
         written("rng_state_1.pth", output_dir=tmp_path)
+
+
+class Killing(torch.utils.data.Dataset):
+    """A data set whose worker is killed at its last example."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> int:
+        if index == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return index
+
+
+# torch's handler also raises where Python can only print it, as in a finalizer of the connection to the worker.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_killed_data_worker_is_one_message(monkeypatch):
+    monkeypatch.setattr(torch.utils.data._utils.signal_handling, "_SIGCHLD_handler_set", False)
+    before = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        with pytest.raises(TrainingError) as caught, killed_workers_reported():
+            list(torch.utils.data.DataLoader(Killing(), num_workers=1, collate_fn=list))
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    message = str(caught.value)
+    assert message.startswith("DataLoader worker (pid")
+    assert "--resume" in message
+    assert "\n" not in message
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"), killed_workers_reported():
+        torch.ones(2, 3) @ torch.ones(2, 3)

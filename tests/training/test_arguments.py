@@ -16,7 +16,7 @@ from transformers.training_args import OptimizerNames
 from bertkit.errors import RecipeError
 from bertkit.placement.resolve import place
 from bertkit.tasks.registry import load_recipe
-from bertkit.training.arguments import check_schedule, training_arguments, try_out
+from bertkit.training.arguments import check_schedule, training_arguments, validate_training_arguments
 
 CPU = {"placement.device": "cpu", "placement.mixed_precision": "no"}
 
@@ -27,7 +27,7 @@ def built(folder: Path, **train: Any) -> TrainingArguments:
     recipe = load_recipe({"task": {"kind": "classification"}}, {**CPU, **values})
     placement = place(recipe.placement, recipe.train["global_train_batch_size"])
     arguments = training_arguments(recipe, placement, folder)
-    try_out(arguments, recipe)
+    validate_training_arguments(arguments, recipe)
     return arguments
 
 
@@ -52,11 +52,11 @@ def test_every_optimizer_works_or_is_refused_by_name(tmp_path, optim):
     if optim in {"adamw_torch", "adamw_torch_fused", "sgd", "adagrad", "rmsprop", "adafactor"}:
         assert isinstance(found, TrainingArguments)
     else:  # the package is not installed
-        assert f"train.optim: {optim} does not work with the values of this recipe: " in found
+        assert "train.optim: " in found
 
 
 @pytest.mark.parametrize("schedule", [each.value for each in SchedulerType])
-def test_every_schedule_works_with_its_own_values_and_refuses_others(tmp_path, schedule):
+def test_schedules_accept_their_own_values_only(tmp_path, schedule):
     needed: dict[str, Any] = {
         "cosine_with_min_lr": {"min_lr": 1e-6},
         "cosine_warmup_with_min_lr": {"min_lr": 1e-6},
@@ -67,27 +67,23 @@ def test_every_schedule_works_with_its_own_values_and_refuses_others(tmp_path, s
     if schedule in ("constant", "constant_with_warmup"):  # takes no values, and transformers ignores them
         return
     wrong = refusal(tmp_path, **evaluated, lr_scheduler_kwargs={"no_such_value": 3})
-    assert f"train.lr_scheduler_type: {schedule} does not work with the values of this recipe: TypeError: " in wrong
+    assert "train.lr_scheduler_type, train.lr_scheduler_kwargs: TypeError: " in wrong
     assert "no_such_value" in wrong
 
 
 @pytest.mark.parametrize(
     ("train", "reason"),
     [
-        ({"optim_args": "momentum"}, "train.optim: adamw_torch_fused does not work"),
+        ({"optim_args": "momentum"}, "train.optim_args: not enough values to unpack"),
         ({"optim": "sgd", "optim_args": "momentum=much"}, "could not convert string to float: 'much'"),
         ({"optim": "sgd", "optim_args": "momentum=-1"}, "Invalid momentum value: -1.0"),
         (
             {"lr_scheduler_type": "cosine", "lr_scheduler_kwargs": {"num_cycles": "many"}},
-            "train.lr_scheduler_type: cosine",
+            "train.lr_scheduler_type, train.lr_scheduler_kwargs: ",
         ),
         (
             {"lr_scheduler_type": "polynomial", "lr_scheduler_kwargs": {"lr_end": 1}},
-            "train.lr_scheduler_type: polynomial",
-        ),
-        (
-            {"lr_scheduler_type": "polynomial", "lr_scheduler_kwargs": {"lr_end": -1}},
-            "multiplies the learning rate by -",
+            "train.lr_scheduler_type, train.lr_scheduler_kwargs: ",
         ),
         ({"lr_scheduler_type": "warmup_stable_decay"}, "num_decay_steps"),
         ({"lr_scheduler_type": "reduce_lr_on_plateau"}, "requires an eval strategy"),
@@ -115,14 +111,14 @@ def test_what_cannot_work_is_refused_with_the_reason(tmp_path, train, reason):
     assert reason in message
 
 
-def test_a_share_of_steps_for_the_decay_is_for_pre_training():
+def test_a_share_of_decay_steps_needs_pretraining():
     schedule = {"train.lr_scheduler_type": "warmup_stable_decay", "train.lr_scheduler_kwargs": {"num_decay_steps": 0.1}}
     with pytest.raises(RecipeError, match=r"num_decay_steps: 0\.1 is a share of the steps"):
         check_schedule(load_recipe("sst2", schedule))
     check_schedule(load_recipe("sst2", {**schedule, "train.lr_scheduler_kwargs": {"num_decay_steps": 10}}))
 
 
-def test_trying_out_changes_no_random_number_and_no_file(tmp_path):
+def test_validation_changes_no_random_number_and_no_file(tmp_path):
     torch.manual_seed(1)
     before = torch.get_rng_state()
     built(tmp_path / "run")

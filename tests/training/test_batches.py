@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import math
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bertkit.tasks.arrays import labelled_items
-from bertkit.training.batches import GlobalBatches, filled, part_of_batch, unlabelled
+from bertkit.training.batches import GlobalBatches, padded_to, part_of_batch, unlabelled
 
 sizes = st.integers(1, 4)
 
 
 @given(examples=st.integers(1, 60), at_once=sizes, accumulation=sizes, processes=sizes)
-def test_each_step_has_the_examples_of_one_process_with_the_whole_batch(examples, at_once, accumulation, processes):
+def test_steps_hold_the_global_batch_of_one_process(examples, at_once, accumulation, processes):
     of_all = [
         GlobalBatches(range(examples), at_once, accumulation, num_processes=processes, process_index=index)
         for index in range(processes)
@@ -38,7 +40,7 @@ def test_an_incomplete_batch_is_left_out_on_request():
     assert list(batches) == [[2, 3], [6, 7]]
 
 
-def test_a_part_of_a_batch_has_the_windows_of_its_examples():
+def test_parts_of_a_batch_keep_their_windows():
     batch = {"labels": torch.tensor([7, 8, 9]), "window_counts": torch.tensor([2, 1, 3]), "input_ids": torch.arange(6)}
     part = part_of_batch(batch, 1, 3)
     assert {name: values.tolist() for name, values in part.items()} == {
@@ -54,22 +56,39 @@ def test_what_a_mean_loss_divides_by():
     assert labelled_items({"labels": torch.tensor([0.5, float("nan")]), "input_ids": ids}) == 1
 
 
-def test_a_batch_is_filled_up_with_rows_that_have_no_label():
+def test_a_batch_without_its_labels():
     batch = {
         "input_ids": torch.tensor([[1, 2], [3, 4]]),
         "attention_mask": torch.tensor([[1, 1], [1, 1]]),
         "labels": torch.tensor([1, 0]),
         "choice_counts": torch.tensor([2, 3]),
     }
-    assert {name: values.tolist() for name, values in filled(batch, 3, ["labels"]).items()} == {
-        "input_ids": [[1, 2], [3, 4], [3, 4]],
-        "attention_mask": [[1, 1], [1, 1], [1, 0]],
-        "labels": [1, 0, -100],
-        "choice_counts": [2, 3, 3],
+    assert {name: values.tolist() for name, values in unlabelled(batch, ["labels"]).items()} == {
+        "input_ids": [[1, 2], [3, 4]],
+        "attention_mask": [[1, 0], [1, 0]],
+        "labels": [-100, -100],
+        "choice_counts": [2, 3],
     }
-    assert unlabelled(batch, ["labels"])["labels"].tolist() == [-100, -100]
     assert batch["labels"].tolist() == [1, 0]  # the batch itself stays as it was
-    regression = {"input_ids": torch.zeros(1, 2), "labels": torch.tensor([0.5])}
-    number = filled(regression, 2, ["labels"])["labels"].tolist()
-    assert number[0] == 0.5
-    assert math.isnan(number[1])
+    assert unlabelled({"labels": torch.tensor([0.5])}, ["labels"])["labels"].isnan().all()
+
+
+def test_padding_of_inputs_and_token_values():
+    batch = {
+        "input_ids": torch.tensor([[1, 2], [3, 4]]),
+        "attention_mask": torch.tensor([[1, 1], [1, 0]]),
+        "token_type_ids": torch.tensor([[0, 1], [0, 1]]),
+        "labels": torch.tensor([[5, 6], [-100, 6]]),
+        "start_positions": torch.tensor([1, 0]),
+        "numbers": torch.tensor([[0.0, 1.0], [1.0, 0.0]]),  # as many as tokens, but of the text
+    }
+    tokenizer: Any = SimpleNamespace(pad_token_id=7, pad_token_type_id=2)
+    collate = padded_to(partial(max, 3), lambda _: batch, tokenizer, ("labels", "start_positions", "numbers"))
+    assert {name: values.tolist() for name, values in collate([]).items()} == {
+        "input_ids": [[1, 2, 7], [3, 4, 7]],
+        "attention_mask": [[1, 1, 0], [1, 0, 0]],
+        "token_type_ids": [[0, 1, 2], [0, 1, 2]],
+        "labels": [[5, 6, -100], [-100, 6, -100]],
+        "start_positions": [1, 0],
+        "numbers": [[0.0, 1.0], [1.0, 0.0]],
+    }

@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 from transformers import Trainer
 
-from bertkit.training.placements import trainer_class
-from bertkit.training.placements.fixed_shapes import FixedShapesTrainer
+from bertkit.training.placements import JointTrainer, trainer_class
 from bertkit.training.placements.fsdp import ShardedTrainer
 from bertkit.training.placements.oom_retry import MemorySavingTrainer
-from bertkit.training.placements.several_processes import JointTrainer
 from bertkit.training.placements.xla import XlaTrainer
 from bertkit.training.pretraining.trainer import PretrainingTrainer
 from bertkit.training.trainer import BertkitTrainer
@@ -48,7 +46,6 @@ PRIVATE: dict[type, dict[str, tuple[str, ...]]] = {
     },
     PretrainingTrainer: {},
     MemorySavingTrainer: {},
-    FixedShapesTrainer: {},
     ShardedTrainer: {
         "_prepare_for_training": ("max_steps", "train_dataloader", "resume_from_checkpoint"),
         "_load_best_model": (),
@@ -57,7 +54,7 @@ PRIVATE: dict[type, dict[str, tuple[str, ...]]] = {
         "_save_optimizer_and_scheduler": ("output_dir",),
     },
     JointTrainer: {"_save_optimizer_and_scheduler": ("output_dir",)},
-    XlaTrainer: {"_load_rng_state": ("checkpoint",)},
+    XlaTrainer: {"_load_optimizer_and_scheduler": ("checkpoint",), "_load_rng_state": ("checkpoint",)},
 }
 # Public ones, which transformers documents as hooks: what the Trainer of a run on one device overrides.
 OF_ONE_DEVICE = {
@@ -80,12 +77,12 @@ def overridden(kind: type) -> set[str]:
 
 
 @pytest.mark.parametrize("kind", PRIVATE, ids=lambda kind: kind.__name__)
-def test_private_methods_that_are_overridden_are_those_of_the_list(kind):
+def test_overridden_private_methods_are_listed(kind):
     assert {name for name in overridden(kind) if name.startswith("_")} == set(PRIVATE[kind])
 
 
 @pytest.mark.parametrize("kind", PRIVATE, ids=lambda kind: kind.__name__)
-def test_no_other_private_method_clashes_with_one_of_transformers(kind):
+def test_no_other_private_method_clashes(kind):
     """A method of bertkit's that transformers' Trainer gains would be overridden by accident."""
     theirs = set(dir(Trainer))
     own = {name for name in vars(kind) if name.startswith("_") and not name.startswith("__") and name != "_abc_impl"}
@@ -93,7 +90,7 @@ def test_no_other_private_method_clashes_with_one_of_transformers(kind):
 
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in PRIVATE.items() for name in names], ids=str)
-def test_the_installed_transformers_calls_them_with_what_they_take(kind, name):
+def test_transformers_passes_the_parameters_they_take(kind, name):
     theirs = inspect.signature(getattr(Trainer, name, None) or pytest.fail(f"transformers has no Trainer.{name}"))
     assert tuple(theirs.parameters)[1:] == PRIVATE[kind][name]
     arguments = [object()] * len(theirs.parameters)
@@ -101,23 +98,22 @@ def test_the_installed_transformers_calls_them_with_what_they_take(kind, name):
 
 
 @pytest.mark.parametrize("kind", OF_ONE_DEVICE, ids=lambda kind: kind.__name__)
-def test_on_one_device_losses_and_batches_are_overridden_and_nothing_else(kind):
+def test_one_device_overrides_losses_and_batches_only(kind):
     assert {name for name in overridden(kind) if not name.startswith("_")} == OF_ONE_DEVICE[kind]
 
 
 @pytest.mark.parametrize(
-    ("device", "strategy", "fixed_shapes", "parts"),
+    ("device", "strategy", "parts"),
     [
-        ("cpu", "single", False, [MemorySavingTrainer]),
-        ("cuda", "ddp", False, [MemorySavingTrainer, JointTrainer]),
-        ("cpu", "single", True, [MemorySavingTrainer, FixedShapesTrainer]),
-        ("cuda", "fsdp", False, [MemorySavingTrainer, ShardedTrainer]),
-        ("xla", "single", True, [XlaTrainer, FixedShapesTrainer]),
+        ("cpu", "single", [MemorySavingTrainer]),
+        ("cuda", "ddp", [MemorySavingTrainer, JointTrainer]),
+        ("cuda", "fsdp", [MemorySavingTrainer, ShardedTrainer]),
+        ("xla", "single", [XlaTrainer]),
     ],
 )
 @pytest.mark.parametrize("core", [BertkitTrainer, PretrainingTrainer])
-def test_a_placement_brings_its_parts_and_no_others(core, device, strategy, fixed_shapes, parts):
-    placement: Any = SimpleNamespace(device=device, strategy=strategy, fixed_shapes=fixed_shapes)
+def test_a_placement_brings_its_parts_and_no_others(core, device, strategy, parts):
+    placement: Any = SimpleNamespace(device=device, strategy=strategy)
     made = trainer_class(core, placement)
     expected = [*parts, *dict.fromkeys((core, BertkitTrainer)), Trainer]
     assert list(made.__mro__[1 : 1 + len(expected)]) == expected

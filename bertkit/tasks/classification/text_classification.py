@@ -16,7 +16,7 @@ import numpy as np
 
 from bertkit import metrics
 from bertkit.checkpoint.labels import label_fields
-from bertkit.errors import DataError, PlacementError, RecipeError
+from bertkit.errors import DataError, RecipeError
 from bertkit.tables.labels import texts
 from bertkit.tasks.arrays import MOST_PROBABLE, Outputs, labels_of, largest, one_array, padded, softmax
 from bertkit.tasks.base import Task
@@ -160,13 +160,6 @@ class TextClassification(Task):
             from bertkit.tasks.classification.pooling import pool_windows
 
             pool_windows(model, self.data.pooling or "mean")
-
-    def check_one_shape(self) -> None:
-        if self.data.long_text == "chunk":
-            raise PlacementError(
-                "data.long_text: chunk: the number of windows depends on the text, so batches have different shapes, "
-                "but this placement needs a fixed shape; cut long texts, or use another placement"
-            )
 
     # ---- decode → score ---------------------------------------------------------------------------------------------
 

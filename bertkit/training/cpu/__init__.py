@@ -14,9 +14,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from bertkit.placement.matrix_products import fast_products
 from bertkit.placement.resolve import Placement
+from bertkit.training.batches import Collate
 from bertkit.training.cpu.dropout import ATTENTION, FastDropout, fast_dropout
-from bertkit.training.cpu.few_lengths import Collate, with_few_lengths
-from bertkit.training.cpu.length_grouping import of_like_length
+from bertkit.training.cpu.lengths import bucket_lengths, group_by_length
 from bertkit.training.cpu.malloc import keep_freed_memory
 
 
@@ -47,7 +47,7 @@ class CpuSpeedUps:
         """
         if not (self.is_on and self.changes_lengths):
             return collate
-        return with_few_lengths(collate, tokenizer, max_seq_length, label_columns)
+        return bucket_lengths(collate, tokenizer, max_seq_length, label_columns)
 
     def micro_batches(self, batches: list[dict[str, Tensor]]) -> list[dict[str, Tensor]]:
         """Regroups the micro-batches of one pre-training step; their number and sizes stay the same.
@@ -57,7 +57,7 @@ class CpuSpeedUps:
         """
         # torch.compile would compile the model for each length.
         is_on = self.is_on and self.changes_lengths and not self.compiles
-        return of_like_length(batches) if is_on else batches
+        return group_by_length(batches) if is_on else batches
 
     @contextmanager
     def applied(self, model: nn.Module) -> Iterator[None]:

@@ -1,13 +1,26 @@
-"""Trainer extensions by placement: several processes, FSDP, XLA, fixed shapes, out-of-memory retries."""
+"""Trainer extensions by placement: several processes, FSDP, XLA, out-of-memory retries."""
 
 from __future__ import annotations
 
 from typing import TypeVar
 
+from bertkit.placement.collective import failing_together
 from bertkit.placement.resolve import Placement
 from bertkit.training.trainer import BertkitTrainer
 
 T = TypeVar("T", bound=BertkitTrainer)
+
+
+class JointTrainer(BertkitTrainer):
+    """BertkitTrainer for DDP; if the first process cannot write a checkpoint, the others do not wait for it."""
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        with failing_together():
+            super().save_model(output_dir, _internal_call)
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        with failing_together():
+            super()._save_optimizer_and_scheduler(output_dir)
 
 
 def trainer_class(core: type[T], placement: Placement) -> type[T]:
@@ -15,8 +28,7 @@ def trainer_class(core: type[T], placement: Placement) -> type[T]:
 
     Args:
         core: base class for losses and batches, the same in every placement.
-        placement: placement of the run. With ``fixed_shapes`` the class also takes ``shapes``, see
-            `bertkit.training.placements.fixed_shapes`.
+        placement: placement of the run.
     """
     parts: list[type[BertkitTrainer]] = []
     if placement.device == "xla":  # steps are executed lazily, so they cannot be retried
@@ -32,11 +44,5 @@ def trainer_class(core: type[T], placement: Placement) -> type[T]:
 
         parts.append(ShardedTrainer)
     elif placement.strategy == "ddp":
-        from bertkit.training.placements.several_processes import JointTrainer
-
         parts.append(JointTrainer)
-    if placement.fixed_shapes:
-        from bertkit.training.placements.fixed_shapes import FixedShapesTrainer
-
-        parts.append(FixedShapesTrainer)
     return type(core.__name__, (*parts, core), {})

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from bertkit.placement.resolve import is_main_process
-from bertkit.placement.signals import INTERRUPTED, REPEATED, STOP_SIGNALS, handled, where_raised
+from bertkit.placement.signals import INTERRUPTED, REPEATED, STOP_SIGNALS, handled
 from bertkit.progress import end_bars, say
 from bertkit.training.recovery.checkpoints import last_checkpoint
 
@@ -120,7 +120,7 @@ def interruptions_reported(output_dir: Path) -> Iterator[None]:
         is_interrupted = True
         raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(INTERRUPTED)
 
-    with handled([signal.SIGINT, *STOP_SIGNALS], where_raised(end)):
+    with handled([signal.SIGINT, *STOP_SIGNALS], end):
         try:
             yield
         except (KeyboardInterrupt, SystemExit):

@@ -57,7 +57,7 @@ def written_out(query, key, value, mask=None, dropout=0.4, seed=7):
 
 
 @pytest.mark.parametrize("p", [0.1, 0.25, 0.5, 0.9])
-def test_every_unit_stays_with_the_same_probability_whichever_of_the_four_it_is(p):
+def test_all_units_stay_with_the_same_probability(p):
     torch.manual_seed(0)
     kept, scale = kept_units(torch.Size([1000, 4004]), p)
     assert scale * (1 - p) == pytest.approx(1, abs=1e-4)
@@ -100,7 +100,7 @@ def test_dropout_is_off_in_evaluation_and_without_probability():
 
 
 @pytest.mark.parametrize("mask", [None, some_padding()], ids=["whole", "padded"])
-def test_attention_is_the_written_out_one_with_the_units_that_stay(mask, one_sequence_at_once):
+def test_attention_equals_its_written_out_form(mask, one_sequence_at_once):
     ours, theirs = heads(), heads()
     torch.testing.assert_close(attended(*ours, mask), written_out(*theirs, mask))
     weights = torch.randn(SHAPE, dtype=torch.float64)
@@ -117,7 +117,7 @@ def test_the_gradient_of_attention_is_the_numerical_one():
 
 
 @pytest.mark.parametrize("keys", [1, 2, 5, 15, 16, 17, 40])
-def test_softmax_of_few_keys_and_of_many_is_torchs(keys):
+def test_softmax_is_that_of_torch(keys):
     torch.manual_seed(0)
     scores = torch.randn(2, 3, 4, keys) * 30
     scores[0, ..., keys // 2 :] += torch.finfo(torch.float32).min
@@ -142,7 +142,7 @@ def test_without_dropout_attention_is_transformers_own():
     torch.testing.assert_close(attended(*inputs, some_padding(), dropout=0.0), plain, rtol=0, atol=0)
 
 
-def test_attention_of_which_nothing_stays_is_zero_and_so_is_its_gradient():
+def test_attention_without_kept_units_is_zero():
     inputs = heads()
     context = attended(*inputs, dropout=1.0)
     context.sum().backward()
@@ -176,7 +176,7 @@ def test_a_model_without_dropout_computes_what_it_computes():
             torch.testing.assert_close(gradient, plain[name])
 
 
-def test_a_model_has_its_own_dropout_back_afterwards_even_after_a_failure():
+def test_dropout_is_restored_also_after_a_failure():
     model = tiny_bert(dropout=0.1)
     plain = gradients(model)
     with fast_dropout(model):
@@ -191,7 +191,7 @@ def test_a_model_has_its_own_dropout_back_afterwards_even_after_a_failure():
     assert all(torch.equal(gradient, plain[name]) for name, gradient in gradients(model).items())
 
 
-def test_the_seed_decides_the_draws_and_recomputed_activations_have_the_same():
+def test_draws_depend_on_the_seed_alone():
     model = tiny_bert(dropout=0.2)
     with fast_dropout(model):
         once = gradients(model)
@@ -201,7 +201,7 @@ def test_the_seed_decides_the_draws_and_recomputed_activations_have_the_same():
             torch.testing.assert_close(gradient, once[name])
 
 
-def test_the_mean_of_many_draws_is_what_torch_has():
+def test_mean_of_many_draws_is_torchs():
     """The expected output of a model with dropout, estimated with either; their difference is within chance."""
     model = tiny_bert(dropout=0.2)
     ids = torch.arange(7).expand(4000, 7)

@@ -33,7 +33,7 @@ def faults(keep: bool) -> tuple[str, int]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc gives memory back so soon")
-def test_memory_that_is_taken_again_is_not_asked_of_the_system_again():
+def test_freed_memory_is_reused():
     kept, with_it = faults(keep=True)
     not_kept, without = faults(keep=False)
     assert (kept, not_kept) == ("True", "False")

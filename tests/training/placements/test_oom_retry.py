@@ -64,7 +64,7 @@ def trained(config: Any, folder: Any, capacity: int, fails_in: str = "forward", 
 
 @pytest.mark.parametrize("fails_in", ["forward", "backward"])
 @pytest.mark.parametrize(("at_once", "accumulated"), [(6, 1), (3, 2)])
-def test_half_of_them_at_once_and_the_same_numbers(tmp_path, tiny_config, capsys, fails_in, at_once, accumulated):
+def test_half_at_once_gives_the_same_numbers(tmp_path, tiny_config, capsys, fails_in, at_once, accumulated):
     cut = {"per_device_train_batch_size": at_once, "gradient_accumulation_steps": accumulated}
     _, expected = trained(tiny_config, tmp_path / "large", 100, **cut)
     assert capsys.readouterr().err.count("out of memory") == 0
@@ -79,7 +79,7 @@ def test_half_of_them_at_once_and_the_same_numbers(tmp_path, tiny_config, capsys
     assert "--set placement.per_device_train_batch_size=1" in lines[-1]
 
 
-def test_a_run_is_resumed_where_there_is_more_memory(tmp_path, tiny_config):
+def test_resumption_with_more_memory(tmp_path, tiny_config):
     _, expected = trained(tiny_config, tmp_path / "large", 100)
     trained(tiny_config, tmp_path / "small", 2)
     _, curve = trained(

@@ -52,7 +52,7 @@ def test_a_damaged_checkpoint_is_not_used(tmp_path, capsys, damage, name):
     assert f"warning: {newest} is not used: {fault}" in capsys.readouterr().err
 
 
-def test_the_newest_is_the_one_of_the_last_step(tmp_path):
+def test_the_last_step_is_the_newest(tmp_path):
     assert last_checkpoint(tmp_path) is None
     for step in (9, 100, 20):
         checkpoint_of(tmp_path, step)
@@ -67,7 +67,7 @@ def test_the_newest_is_the_one_of_the_last_step(tmp_path):
         *(pytest.param(f, marks=pytest.mark.slow) for f in ("model.safetensors", "scheduler.pt", "rng_state.pth")),
     ],
 )
-def test_a_run_continues_from_the_checkpoint_before_a_damaged_one(checkpoint, glue, tmp_path, capsys, name):
+def test_a_damaged_checkpoint_is_skipped(checkpoint, glue, tmp_path, capsys, name):
     overrides = {**SMALL, "train.max_steps": 6, "train.save_steps": 2, "train.save_strategy": "steps"}
     overrides |= {"train.save_total_limit": 5, "data.max_seq_length": 16}
 
@@ -100,7 +100,7 @@ def test_a_checkpoint_of_another_model_is_not_used(checkpoint, glue, tmp_path, c
     assert f"resuming from {out / 'checkpoint-1'}" in capsys.readouterr().err
 
 
-def test_a_checkpoint_is_saved_before_older_ones_are_removed(checkpoint, glue, tmp_path, monkeypatch):
+def test_older_checkpoints_are_removed_last(checkpoint, glue, tmp_path, monkeypatch):
     """A run killed at any moment of a save has a complete checkpoint."""
     from bertkit.training import trainer
 
@@ -118,7 +118,7 @@ def test_a_checkpoint_is_saved_before_older_ones_are_removed(checkpoint, glue, t
     assert [path.name for path in (tmp_path / "run").glob("checkpoint-*")] == ["checkpoint-3"]
 
 
-def test_a_skipped_checkpoint_does_not_take_the_place_of_a_complete_one(checkpoint, glue, tmp_path):
+def test_a_skipped_checkpoint_replaces_no_complete_one(checkpoint, glue, tmp_path):
     overrides = {**SMALL, "train.max_steps": 4, "train.save_steps": 1, "train.save_strategy": "steps"}
     overrides |= {"train.save_total_limit": 2, "data.max_seq_length": 16}
     out = tmp_path / "run"
@@ -145,7 +145,7 @@ def test_without_a_complete_checkpoint_a_run_starts_again(checkpoint, glue, tmp_
     assert (out / "model.safetensors").read_bytes() == expected
 
 
-def test_the_checkpoints_of_a_folder_that_is_no_run_are_refused(checkpoint, tmp_path):
+def test_checkpoints_without_a_run_are_refused(checkpoint, tmp_path):
     checkpoint_of(tmp_path, 1)
     with pytest.raises(BertkitError, match=r"no recipe\.yaml"):
         finetune("sst2", model=str(checkpoint), output_dir=tmp_path, resume=True)

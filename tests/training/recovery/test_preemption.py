@@ -104,7 +104,7 @@ def test_an_interrupted_run_continues_to_the_same_result(train, capsys, changes,
     assert json.loads((cut / "run.json").read_text())["finished"]
 
 
-def test_a_finished_run_that_is_resumed_trains_no_step(train):
+def test_a_finished_run_trains_no_step(train):
     out = train("run", BY_STEPS)
     expected, weights = results(out), (out / "model.safetensors").read_bytes()
     for _ in range(2):
@@ -115,13 +115,13 @@ def test_a_finished_run_that_is_resumed_trains_no_step(train):
     assert sorted(path.name for path in out.glob("checkpoint-*")) == ["checkpoint-11", "checkpoint-8"]
 
 
-def test_a_run_that_is_resumed_with_more_steps_trains_the_rest(train):
+def test_more_steps_on_resumption_are_trained(train):
     train("run", {**BY_STEPS, "train.max_steps": 5})
     out = train("run", {**BY_STEPS, "train.max_steps": 7}, resume=True)
     assert json.loads((out / "run.json").read_text())["steps"] == 7
 
 
-def test_a_resumed_pretraining_at_its_end_trains_no_step(corpus, tmp_path):
+def test_a_finished_pretraining_trains_no_step(corpus, tmp_path):
     overrides = {**TINY, **BY_STEPS, "train.save_steps": 3}
     for resume in (False, True):
         pretrain("bert-tiny", corpus=[corpus], output_dir=tmp_path / "run", overrides=overrides, resume=resume)
@@ -181,7 +181,7 @@ def test_a_signal_during_a_write_is_announced_later():
     )
 
 
-def test_a_signal_outside_of_steps_is_reported_by_its_exception(tmp_path, monkeypatch):
+def test_a_signal_outside_of_steps(tmp_path, monkeypatch):
     def last_checkpoint(folder: Path) -> Path:
         assert isinstance(sys.exception(), SystemExit)  # not in the signal handler
         return folder / "checkpoint-4"
@@ -196,7 +196,7 @@ def test_a_signal_outside_of_steps_is_reported_by_its_exception(tmp_path, monkey
     assert stream.written.decode().endswith(f"continues from {tmp_path / 'checkpoint-4'}\n")
 
 
-def test_a_signal_that_arrives_twice_at_once_is_one_signal_and_a_later_one_ends_the_process(monkeypatch):
+def test_a_later_second_signal_ends_the_process(monkeypatch):
     clock = [100.0]
     monkeypatch.setattr("bertkit.training.recovery.preemption.time.monotonic", lambda: clock[0])
     ended: list[tuple[int, int]] = []
@@ -213,7 +213,7 @@ def test_a_signal_that_arrives_twice_at_once_is_one_signal_and_a_later_one_ends_
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 @pytest.mark.slow
-def test_a_signal_after_the_last_step_tells_how_to_continue(train, capsys, monkeypatch, number):
+def test_a_signal_after_the_last_step(train, capsys, monkeypatch, number):
     whole = train("whole", BY_STEPS)
     with monkeypatch.context() as patches:
         patches.setattr(run_module.BertkitTrainer, "leave_mixed_precision", lambda self: os.kill(os.getpid(), number))

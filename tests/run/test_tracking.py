@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 from safetensors.torch import load_file
@@ -11,7 +17,7 @@ from transformers import TrainerCallback
 from bertkit import finetune, finetune_glue, pretrain
 from bertkit.errors import RecipeError, TrainingError
 from bertkit.progress import is_score
-from bertkit.run.tracking import names, trackers, tracking
+from bertkit.run import tracking
 from tests.training.conftest import TINY
 
 QUICK = {
@@ -26,6 +32,37 @@ QUICK = {
     "placement.mixed_precision": "no",
     "placement.device": "cpu",
 }
+
+
+@pytest.fixture(scope="session")
+def trackio(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The library, with a folder of its own; it reads the variable at its first import."""
+    os.environ["TRACKIO_DIR"] = str(tmp_path_factory.mktemp("trackio"))
+    return pytest.importorskip("trackio", reason="the extra trackio is not installed")
+
+
+@pytest.fixture
+def records(trackio: Any) -> Callable[[str], list[tuple[str, dict[str, Any], list[dict[str, Any]]]]]:
+    """``records(project)``: name, configuration and logged values of all runs of a project."""
+    from trackio.sqlite_storage import SQLiteStorage
+
+    def read(project: str) -> list[tuple[str, dict[str, Any], list[dict[str, Any]]]]:
+        runs = trackio.Api().runs(project)
+        return [(run.name, run.config, SQLiteStorage.get_logs(project, run.name, run_id=run.id)) for run in runs]
+
+    return read
+
+
+@pytest.fixture
+def events() -> Callable[[Path], Any]:
+    """``events(folder)``: the event files of TensorBoard in a folder."""
+    pytest.importorskip("tensorboard", reason="the extra tensorboard is not installed")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    def read(folder: Path) -> Any:
+        return EventAccumulator(str(folder), size_guidance={"images": 0, "scalars": 0, "tensors": 0}).Reload()
+
+    return read
 
 
 class Stopped(Exception):
@@ -81,7 +118,7 @@ def test_trackers_change_no_number(tune, trackio, events):
     assert losses(without) == losses(tracked)
 
 
-def test_tensorboard_has_the_curves_the_scores_and_the_recipe(tune, events, glue, checkpoint):
+def test_tensorboard_has_curves_scores_and_recipe(tune, events, glue, checkpoint):
     run = tune(report_to="tensorboard")
     found = events(run.output_dir / "tensorboard")
     assert {each.step: each.value for each in found.Scalars("train/loss")} == pytest.approx(losses(run), rel=1e-6)
@@ -96,9 +133,9 @@ def test_tensorboard_has_the_curves_the_scores_and_the_recipe(tune, events, glue
     assert "model_config/text_summary" not in found.Tags()["tensors"]  # it has the path of the checkpoint
 
 
-def test_trackio_has_the_curves_the_scores_and_the_recipe(tune, records, glue, checkpoint):
+def test_trackio_has_curves_scores_and_recipe(tune, records, glue, checkpoint):
     run = tune("curves", report_to=["trackio"], project="curves")
-    [(name, (config, logged))] = records("curves").items()
+    [(name, config, logged)] = records("curves")
     assert name == "curves"
     steps = {entry["train/global_step"]: entry["train/loss"] for entry in logged if "train/loss" in entry}
     assert steps == pytest.approx(losses(run), rel=1e-6)
@@ -110,28 +147,27 @@ def test_trackio_has_the_curves_the_scores_and_the_recipe(tune, records, glue, c
     assert str(glue) not in json.dumps(config)
 
 
-def test_a_resumed_run_continues_its_records(tune, records, events, tmp_path):
-    """Killed at step 5, it continues from the checkpoint of step 4; each step is shown once by TensorBoard."""
-    chosen = {"report_to": ["tensorboard", "trackio"], "project": "resumed"}
+def test_a_resumed_run_continues_its_records(tune, records, events):
+    """Killed at step 5, it continues from the checkpoint of step 4; another run of its name has a record of its own."""
+    selected = {"report_to": ["tensorboard", "trackio"], "project": "resumed"}
+    tune("elsewhere/run", **selected)
     with pytest.raises(Stopped):
-        tune("run", callbacks=[StopAfter(5)], **chosen)
-    other = tune("elsewhere/run", **chosen)  # the same name, in between
-    run = tune("run", resume=True, **chosen)
+        tune("run", callbacks=[StopAfter(5)], **selected)
+    run = tune("run", resume=True, **selected)
     assert {each.step: each.value for each in events(run.output_dir / "tensorboard").Scalars("train/loss")} == (
         pytest.approx(losses(run), rel=1e-6)
     )
-    found = records("resumed")
-    assert set(found) == {"run", "run-2"}
-    seen = [entry["train/global_step"] for entry in found["run"][1] if "train/loss" in entry]
-    assert sorted(set(seen)) == [1, 2, 3, 4, 5, 6]
-    assert other.output_dir != run.output_dir
+    [first, second] = records("resumed")
+    for name, _, logged in (first, second):
+        assert name == "run"
+        assert {entry["train/global_step"] for entry in logged if "train/loss" in entry} == {1, 2, 3, 4, 5, 6}
 
 
 def test_a_record_can_begin_with_the_resumption(tune, records):
     with pytest.raises(Stopped):
         tune("late", callbacks=[StopAfter(5)])
     tune("late", resume=True, report_to="trackio", project="late", run_name="second half")
-    [(name, (_, logged))] = records("late").items()
+    [(name, _, logged)] = records("late")
     assert name == "second half"
     assert min(entry["train/global_step"] for entry in logged) == 5
 
@@ -153,7 +189,7 @@ def test_figures_of_the_report_are_logged(tune, events, records):
     figures = {f"figures/{path.stem}" for path in (run.output_dir / "figures").glob("*.png")}
     assert figures
     assert set(events(run.output_dir / "tensorboard").Tags()["images"]) == figures
-    [(_, logged)] = records("drawn").values()
+    [(_, _, logged)] = records("drawn")
     assert {key for entry in logged for key in entry if key.startswith("figures/")} == figures
 
 
@@ -165,7 +201,7 @@ def test_the_tasks_of_a_suite_are_a_group(glue, checkpoint, tmp_path, records):
         data_dir=glue,
         overrides={**QUICK, "train.report_to": "trackio", "train.project": "suite"},
     )
-    [(name, (config, _))] = records("suite").items()
+    [(name, config, _)] = records("suite")
     assert (name, config["_Group"]) == ("sst2", "suite")
 
 
@@ -179,64 +215,96 @@ def test_the_tasks_of_a_suite_are_a_group(glue, checkpoint, tmp_path, records):
         ("tensorbord", "unknown tracker 'tensorbord'; expected azure_ml, "),
     ],
 )
-def test_a_missing_tracker_is_named_before_anything_is_written(tune, tmp_path, monkeypatch, given, expected):
-    monkeypatch.setattr(names, "find_spec", lambda name: None)
+def test_a_missing_tracker_is_named_first(tune, tmp_path, monkeypatch, given, expected):
+    monkeypatch.setattr(tracking, "find_spec", lambda name: None)
     with pytest.raises(RecipeError, match=r"train\.report_to: ") as caught:
         tune("missing", report_to=given)
     assert expected in str(caught.value)
     assert not (tmp_path / "missing").exists() or not list((tmp_path / "missing").iterdir())
 
 
-class Broken(trackers.Tracker):
+class Broken(TrainerCallback):
     """A tracker whose connection breaks; it has no figures either."""
 
-    closed: list[str]
+    ended: list[str]
 
-    def new_callback(self):
-        return TrainerCallback()
+    def on_train_begin(self, args, state, control, **kwargs):
+        pass
 
-    def begin(self, *args, **kwargs):
+    def on_log(self, args, state, control, **kwargs):
         raise ConnectionError("nobody\nthere")
 
-    def abandon(self):
-        self.closed.append(self.name)
+    def on_train_end(self, args, state, control, **kwargs):
+        self.ended.append("comet_ml")
 
 
 @pytest.fixture
 def broken(monkeypatch):
-    monkeypatch.setattr(names, "find_spec", lambda name: object())
-    monkeypatch.setitem(trackers._CLASSES, "wandb", Broken)
-    monkeypatch.setattr(Broken, "closed", [], raising=False)
+    monkeypatch.setattr(tracking, "find_spec", lambda name: object())
+    monkeypatch.setitem(tracking.INTEGRATION_TO_CALLBACK, "comet_ml", Broken)
+    monkeypatch.setattr(Broken, "ended", [], raising=False)
     return Broken
 
 
-def test_a_tracker_that_fails_does_not_end_the_run(tune, broken, capfd):
-    run = tune(report_to="wandb")
-    assert "warning: wandb fails, and gets no more of this run: ConnectionError: nobody there" in capfd.readouterr().err
+def test_a_failing_tracker_does_not_end_the_run(tune, broken, capfd):
+    run = tune(report_to="comet_ml")
+    warning = "warning: comet_ml fails, and gets no more of this run: ConnectionError: nobody there"
+    assert capfd.readouterr().err.count(warning) == 1
     assert run.metrics["eval_samples"] == 24
 
 
-def test_a_tracker_that_does_not_open_ends_the_run_before_it_writes(tune, broken, tmp_path, monkeypatch):
-    def no_login(self):
+def test_a_refused_record_ends_the_run_first(tune, broken, tmp_path, monkeypatch):
+    def no_login(*args, **kwargs):
         raise ValueError("No API key configured")
 
-    monkeypatch.setattr(broken, "open", no_login)
-    with pytest.raises(TrainingError, match=r"train\.report_to: wandb cannot open a record: ValueError: No API key"):
-        tune(report_to="wandb")
-    assert [path.name for path in (tmp_path / "run").glob("*")] in ([], [".lock"])
+    monkeypatch.setattr(broken, "on_train_begin", no_login)
+    with pytest.raises(TrainingError, match=r"train\.report_to: comet_ml cannot open a record: ValueError: No API key"):
+        tune(report_to=["tensorboard", "comet_ml"])
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_records_of_a_failed_run_are_closed(tune, broken, monkeypatch):
-    monkeypatch.setattr(broken, "begin", lambda self, *args, **kwargs: None)
+    monkeypatch.setattr(broken, "on_log", lambda *args, **kwargs: None)
     with pytest.raises(Stopped):
-        tune(report_to="wandb", callbacks=[StopAfter(1)])
-    assert broken.closed == ["wandb"]
+        tune(report_to="comet_ml", callbacks=[StopAfter(1)])
+    assert broken.ended == ["comet_ml"]
 
 
 def test_only_the_main_process_writes(tune, broken, monkeypatch):
     monkeypatch.setattr(tracking, "is_main_process", lambda: False)
-    monkeypatch.setattr(broken, "open", lambda self: pytest.fail("opened"))
-    tune(report_to="wandb")
+    monkeypatch.setattr(broken, "on_train_begin", lambda *_, **__: pytest.fail("opened"))
+    tune(report_to="comet_ml")
+
+
+@pytest.mark.parametrize("library", ["wandb", "mlflow"])
+def test_records_elsewhere_are_continued(tune, monkeypatch, library):
+    """With a stand-in for the library, and for the callback of transformers that uses it."""
+    calls: list[Any] = []
+
+    class Callback(TrainerCallback):
+        def on_train_begin(self, args, state, control, **kwargs):
+            calls.append((args.run_name, os.environ.get("MLFLOW_RUN_ID")))
+
+    module: Any = ModuleType(library)
+    module.run = SimpleNamespace(id="abc")
+    module.active_run = lambda: SimpleNamespace(info=SimpleNamespace(run_id="abc"))
+    module.init = lambda **settings: calls.append(settings)
+    module.finish = lambda exit_code: calls.append(exit_code)
+    module.end_run = calls.append
+    monkeypatch.setitem(sys.modules, library, module)
+    monkeypatch.setattr(tracking, "find_spec", lambda name: object())
+    monkeypatch.setitem(tracking.INTEGRATION_TO_CALLBACK, library, Callback)
+    with pytest.raises(Stopped):
+        tune(report_to=library, project="reviews", callbacks=[StopAfter(5)])
+    tune(report_to=library, project="reviews", resume=True)
+    new = {"project": "reviews", "name": "run", "group": None}
+    assert (
+        calls
+        == {
+            "wandb": [new, ("run", None), 1, {**new, "id": "abc", "resume": "allow"}, ("run", None), 0],
+            "mlflow": [("run", None), "FAILED", ("run", "abc")],
+        }[library]
+    )
 
 
 def test_a_print_of_a_tracker_is_no_result(tune, trackio, capfd):

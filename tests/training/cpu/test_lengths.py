@@ -1,22 +1,82 @@
-"""Micro-batches put together by length: the same examples, less padding, the same numbers."""
+"""Lengths of batches on CPUs: rounded up in fine-tuning, grouped in pre-training; the same examples and numbers."""
 
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
 from bertkit.model.configuration_bert import BertConfig
 from bertkit.model.modeling_bert import BertForPreTraining
-from bertkit.training.cpu.length_grouping import of_like_length
+from bertkit.run.finetune import finetune
+from bertkit.training.cpu import lengths as module
+from bertkit.training.cpu.lengths import bucket_lengths, group_by_length, rounded_length
 from bertkit.training.trainer import BertkitTrainer
 from tests.run.test_pretrain import curve, run
+from tests.training.conftest import SMALL, assert_same_runs
 
 pytestmark = pytest.mark.numeric
 
+TOKENIZER: Any = SimpleNamespace(pad_token_id=7, pad_token_type_id=2)
 PADDED_TO, PREDICTIONS = 72, 3
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+
+
+@pytest.mark.parametrize(("length", "expected"), [(31, 31), (33, 34), (65, 68), (130, 136), (497, 500), (501, 501)])
+def test_lengths_are_rounded_up_to_the_longest(length, expected):
+    def collate(rows: list[int]) -> dict[str, torch.Tensor]:
+        return {"input_ids": torch.ones(len(rows), length, dtype=torch.long), "labels": torch.tensor(rows)}
+
+    batch = bucket_lengths(collate, TOKENIZER, 500, ["labels"])([5, 6])
+    assert batch["input_ids"].tolist() == [[1] * length + [TOKENIZER.pad_token_id] * (expected - length)] * 2
+    assert batch["labels"].tolist() == [5, 6]
+
+
+def test_few_lengths_are_at_most_a_sixteenth_longer():
+    lengths = range(1, 513)
+    assert all(length <= rounded_length(length) <= length * 17 / 16 for length in lengths)
+    assert len({rounded_length(length) for length in lengths}) == 96
+
+
+@pytest.fixture
+def train(checkpoint, glue, tmp_path, monkeypatch):
+    """Fine-tunes into a folder of the given name; lengths grow by 3, since these texts are too short for rounding."""
+    monkeypatch.setattr(module, "rounded_length", lambda length: length + 3)
+
+    def run(name: str, **placement: Any) -> Any:
+        overrides = {**SMALL, "data.max_seq_length": 16, "data.max_train_samples": 27}
+        overrides |= {f"placement.{key}": value for key, value in placement.items()}
+        out = tmp_path / name
+        return finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=out, overrides=overrides)
+
+    return run
+
+
+def test_a_fine_tuning_gives_what_it_gives_without(train):
+    """With all speed-ups of CPUs, with none, and with one length: without dropout they change no number."""
+    plain = train("plain", cpu_speed_ups=False)
+    for name, placement in (("fast", {"cpu_speed_ups": True}), ("fixed", {"fixed_shapes": True})):
+        assert_same_runs(train(name, **placement), plain)
+
+
+@pytest.mark.parametrize(
+    ("placement", "expected"), [({}, 9), ({"cpu_speed_ups": False}, 6), ({"fixed_shapes": True}, 16)]
+)
+def test_rounding_is_on_in_fine_tuning(train, monkeypatch, placement, expected):
+    class Stopped(Exception):
+        pass
+
+    def first_batches(trainer, **_):
+        for loader in (trainer.get_train_dataloader(), trainer.get_eval_dataloader()):
+            assert next(iter(loader))["input_ids"].shape[1] == expected
+        raise Stopped
+
+    monkeypatch.setattr(BertkitTrainer, "train", first_batches)
+    with pytest.raises(Stopped):
+        train("run", **placement)
 
 
 def micro_batches(*lengths: list[int]) -> list[dict[str, torch.Tensor]]:
@@ -65,9 +125,9 @@ def rows(batches: list[dict[str, torch.Tensor]]) -> set[tuple[tuple[int, ...], .
         ([], []),
     ],
 )
-def test_the_same_examples_in_batches_as_large_with_the_columns_that_are_needed(lengths, expected):
+def test_grouped_batches_keep_examples_and_sizes(lengths, expected):
     before = micro_batches(*lengths)
-    after = of_like_length(before)
+    after = group_by_length(before)
     assert [tuple(batch["input_ids"].shape) for batch in after] == expected
     assert rows(after) == rows(before)
     assert len(rows(after)) == sum(map(len, lengths))
@@ -76,7 +136,7 @@ def test_the_same_examples_in_batches_as_large_with_the_columns_that_are_needed(
         assert batch["labels"].shape == (len(batch["input_ids"]), PREDICTIONS)
 
 
-def test_losses_and_gradients_of_a_step_are_the_same():
+def test_grouped_losses_and_gradients_are_the_same():
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
     torch.manual_seed(0)
     model = BertForPreTraining(BertConfig(vocab_size=30, **sizes, **NO_DROPOUT)).double().train()
@@ -88,7 +148,7 @@ def test_losses_and_gradients_of_a_step_are_the_same():
         return sum(losses).item(), [weight.grad.clone() for weight in model.parameters()]
 
     before = micro_batches([5, 40, 3], [17, 72, 6])
-    (loss, gradients), (grouped_loss, grouped_gradients) = step(before), step(of_like_length(before))
+    (loss, gradients), (grouped_loss, grouped_gradients) = step(before), step(group_by_length(before))
     assert grouped_loss == pytest.approx(loss, rel=1e-12)
     for one, other in zip(grouped_gradients, gradients, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
@@ -97,7 +157,7 @@ def test_losses_and_gradients_of_a_step_are_the_same():
 LONGER = {"data.max_seq_length": 64, "model.max_position_embeddings": 64, "data.short_seq_prob": 0.5}
 
 
-def test_a_run_has_the_same_curve_and_counts_the_same_tokens(corpus, tmp_path):
+def test_a_grouped_run_has_the_same_curve(corpus, tmp_path):
     settings = {**LONGER, **{f"model.{name}": value for name, value in NO_DROPOUT.items()}}
     settings |= {"placement.per_device_train_batch_size": 4}
     grouped = run(corpus, tmp_path / "grouped", **settings)
@@ -118,7 +178,7 @@ def test_a_run_has_the_same_curve_and_counts_the_same_tokens(corpus, tmp_path):
         ({"train.torch_compile_backend": "inductor"}, False),
     ],
 )
-def test_it_is_on_where_shapes_may_differ(corpus, tmp_path, monkeypatch, overrides, is_on):
+def test_grouping_is_on_where_shapes_may_differ(corpus, tmp_path, monkeypatch, overrides, is_on):
     class Stopped(Exception):
         pass
 

@@ -1,1 +1,0 @@
-"""Records of runs in experiment trackers, written by the integrations of transformers."""
