@@ -16,7 +16,6 @@ from bertkit.cli import (
     check,
     compare,
     corpus,
-    demo,
     distill,
     embed,
     ensemble,
@@ -54,20 +53,20 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("quickstart")(quickstart.quickstart)
-command(app, "pretraining", pretrain.SETTINGS)(pretrain.pretrain)
+command(app, "pretraining")(pretrain.pretrain)
 app.add_typer(finetune.app, name="finetune")
-command(app, distill.KINDS, distill.SETTINGS)(distill.distill)
+command(app, distill.KINDS, distill.KEYS)(distill.distill)
 app.command("check", context_settings=check.SETTINGS, options_metavar=check.USAGE)(check.check)
-command(app, ("classification", "ner"), evaluate.SETTINGS)(evaluate.evaluate)  # the tasks whose data have the fields
-command(app, "pretraining", ablations.SETTINGS)(ablations.ablations)
+command(app, ("classification", "ner"), evaluate.KEYS)(evaluate.evaluate)  # the tasks whose data have the fields
+command(app, "pretraining", without=ablations.OF_ONE_VARIANT)(ablations.ablations)
 app.command("compare")(compare.compare)
 app.command("ensemble")(ensemble.ensemble)
 command(app, (), ())(predict.predict)
 app.command("fill-mask")(fill_mask.fill_mask)
 command(app, (), ())(embed.embed)
-command(app, "classification", export.SETTINGS)(export.export)
+command(app, "classification", export.KEYS)(export.export)
 app.command("serve")(serve.serve)
-app.command("demo")(demo.demo)
+app.command("demo")(serve.demo)
 app.command("push")(push.push)
 app.command("report")(report.report)
 app.command("runs")(runs_below.runs)

@@ -9,19 +9,19 @@ import typer
 
 import bertkit
 from bertkit.cli import options, runs
+from bertkit.cli.check import print_report
+from bertkit.cli.commands import OF_EVERY_RUN
 from bertkit.cli.embed import numbers
-from bertkit.cli.glue import task_recipe
+from bertkit.cli.finetune import task_recipe
 from bertkit.cli.printing import print_results
-from bertkit.cli.reports import print_report
-from bertkit.cli.settings import Setting, run_settings
 from bertkit.errors import RecipeError
 from bertkit.recipe.distillation import Objective
 
-KINDS = ("glue", "classification", "multiple_choice", "ner", "pretraining", "question_answering")
-SETTINGS = run_settings(
+KINDS = ("classification", "glue", "multiple_choice", "ner", "pretraining", "question_answering")
+KEYS = (
     "data.data_dir",
-    Setting("data.train_file", "Data to train on; with --alpha 1 they may lack labels."),
-    Setting("data.validation_file", "Data with labels to evaluate on."),
+    "data.train_file",
+    "data.validation_file",
     "data.test_file",
     "data.dataset_name",
     "data.dataset_config",
@@ -30,8 +30,9 @@ SETTINGS = run_settings(
     "data.test_split",
     "task.text_columns",
     "task.label_column",
-    Setting("task.token_column", "Column of the words."),
-    Setting("task.tag_column", "Column of the tags."),
+    "task.token_column",
+    "task.tag_column",
+    *OF_EVERY_RUN,
 )
 _PANEL = "Distillation"
 

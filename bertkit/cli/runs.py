@@ -11,10 +11,10 @@ import typer
 
 import bertkit
 from bertkit.cli import completion, options
+from bertkit.cli.check import print_report
+from bertkit.cli.commands import Settings
 from bertkit.cli.grids import Grid, print_grid
 from bertkit.cli.printing import print_results
-from bertkit.cli.reports import print_report
-from bertkit.cli.settings import Settings
 from bertkit.errors import RecipeError
 from bertkit.recipe.find import find_recipe
 from bertkit.recipe.load import load_placement
