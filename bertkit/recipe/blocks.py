@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, get_type_hints
 
 from bertkit.checkpoint.encoders import MOST_LAYERS
 from bertkit.checkpoint.pretraining import MODEL_TYPE, field_types, new_architecture
 from bertkit.options import Range, option, setting
 from bertkit.recipe.distillation import DistillationSettings
-from bertkit.recipe.fields import Field, fields_of
+from bertkit.recipe.fields import Field, Fields, fields_of
 from bertkit.recipe.tuning import TuningSettings
 
 # Defaults of all runs that differ from those of transformers; a recipe can override each of them.
@@ -147,13 +148,14 @@ def not_in_train(key: Any) -> str | None:
     return _NOT_IN_TRAIN.get(key)
 
 
-def train_fields() -> dict[str, Field]:
+@cache
+def train_fields() -> Fields:
     """Returns the fields of the ``train`` block by key."""
     from transformers import TrainingArguments
 
     hints = get_type_hints(TrainingArguments)
     described = fields_of(OptionsOfTransformers)
-    found = fields_of(TrainSettings)
+    found = dict(fields_of(TrainSettings))
     for each in dataclasses.fields(TrainingArguments):
         if not_in_train(each.name):
             continue
@@ -162,10 +164,11 @@ def train_fields() -> dict[str, Field]:
         default = TRAIN_DEFAULTS.get(each.name, each.default)
         hint = int | Literal[-1] if each.name == "max_steps" else hints[each.name]  # -1 is none
         found[each.name] = Field(hint, f"{text}TrainingArguments.{each.name} of transformers.", default, numbers)
-    return found
+    return Fields(found)
 
 
-def model_fields(model_type: Any = None, *, of_checkpoint: bool) -> dict[str, Field]:
+@cache
+def model_fields(model_type: str | None = None, *, of_checkpoint: bool) -> Fields:
     """Returns the fields of the ``model`` block by key.
 
     Args:
@@ -175,7 +178,7 @@ def model_fields(model_type: Any = None, *, of_checkpoint: bool) -> dict[str, Fi
     Raises:
         RecipeError: there is no such architecture.
     """
-    own = fields_of(TuningSettings)
+    own: dict[str, Field] = fields_of(TuningSettings)
     if not of_checkpoint:
         described = "Architecture of new weights, as in config.json; BERT by default. The other keys are its fields."
         own = {"name_or_path": own["name_or_path"], MODEL_TYPE: Field(str | None, described)}
@@ -184,4 +187,4 @@ def model_fields(model_type: Any = None, *, of_checkpoint: bool) -> dict[str, Fi
         name: Field(hint, f"{configuration.__name__}.{name}.", range=_MODEL_RANGES.get(name))
         for name, hint in field_types(configuration).items()
     }
-    return {**own, **of_config}
+    return Fields({**own, **of_config})

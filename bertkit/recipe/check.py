@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from bertkit.checkpoint.pretraining import MODEL_TYPE, new_architecture
 from bertkit.errors import RecipeError, did_you_mean, shown
 from bertkit.recipe.blocks import TRAIN_DEFAULTS, model_fields, not_in_train, train_fields
-from bertkit.recipe.fields import Field, adapter, faults_of, fields_of, nested
+from bertkit.recipe.fields import Field, Fields, faults_of, fields_of, nested
 from bertkit.recipe.hub import NEEDED_IN_WIDGET, HubSettings
 from bertkit.recipe.text_values import typed
 
@@ -109,7 +109,7 @@ class Checker:
             self.faults.append(f"{self._place(block, key)}:{fault}")
             return None
 
-    def checked(self, block: str, fields: Mapping[str, Field]) -> dict[str, Any]:
+    def checked(self, block: str, fields: Fields) -> dict[str, Any]:
         """Returns the values of a block with a known key, the right type and in range; notes a fault for the others."""
         from pydantic import ValidationError
 
@@ -123,15 +123,14 @@ class Checker:
             if fault is not None:
                 self.faults.append(f"{self._place(block, key)}: {fault}")
                 values.pop(key, None)
-        types = adapter(fields)
         try:
-            values = types.validate_python(values)
+            values = fields.adapter.validate_python(values)
         except ValidationError as error:
             most_named = _MOST_NAMED - len(self.faults)
             for path, fault in faults_of(error, fields, values, most_named):
                 self.faults.append(f"{self._place(block, *path)}: {fault}")
                 values.pop(path[0], None)
-            values = types.validate_python(values)
+            values = fields.adapter.validate_python(values)
         for key, value in values.items():
             if isinstance(value, Mapping) and (settings := nested(fields[key].hint)):
                 self._complete(f"{block}.{key}", settings, value)
@@ -164,8 +163,9 @@ class Checker:
                     "use --recipe continue, or remove this key"
                 )
             # Other fields depend on the architecture of the checkpoint: `load_config` checks their names.
-            others = {key: Field(Any) for key in given}
-            return self.checked("model", {**others, **model_fields(of_checkpoint=True)})
+            own = model_fields(of_checkpoint=True)
+            others = {key: Field(Any) for key in given if key not in own}
+            return self.checked("model", Fields({**own, **others}) if others else own)
         try:
             configuration = new_architecture(given.get(MODEL_TYPE))
         except RecipeError as error:

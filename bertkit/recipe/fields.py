@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING
 from enum import Enum
-from functools import cache
+from functools import cache, cached_property
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -34,18 +34,37 @@ class Field(NamedTuple):
     range: Range | None = None
 
 
-def fields_of(settings: type) -> dict[str, Field]:
+class Fields(dict[str, Field]):
+    """Fields of a block by key; not changed after it is made."""
+
+    @cached_property
+    def adapter(self) -> TypeAdapter[dict[str, Any]]:
+        """Type of mappings with some of the keys: numbers and text are not converted into each other."""
+        from pydantic import ConfigDict, TypeAdapter
+        from typing_extensions import TypedDict
+
+        typed_dict: Any = TypedDict  # the functional form, for keys that are known when it is called
+        block = typed_dict("Block", {key: _described(each) for key, each in self.items()}, total=False)
+        block.__pydantic_config__ = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+        return TypeAdapter(block)
+
+
+@cache
+def fields_of(settings: type) -> Fields:
     """Returns the fields of a settings dataclass by name."""
     hints, described = get_type_hints(settings), descriptions(settings)
-    return {
-        each.name: Field(
-            hints[each.name],
-            described[each.name].get("help", ""),
-            each.default if each.default_factory is MISSING else each.default_factory(),
-            described[each.name].get("range"),
+    return Fields(
+        (
+            each.name,
+            Field(
+                hints[each.name],
+                described[each.name].get("help", ""),
+                each.default if each.default_factory is MISSING else each.default_factory(),
+                described[each.name].get("range"),
+            ),
         )
         for each in dataclasses.fields(settings)
-    }
+    )
 
 
 def members(hint: Any) -> tuple[Any, ...]:
@@ -57,24 +76,13 @@ def members(hint: Any) -> tuple[Any, ...]:
     return get_args(hint) if isinstance(hint, UnionType) or get_origin(hint) is Union else (hint,)
 
 
-def adapter(fields: Mapping[str, Field], name: str = "block") -> TypeAdapter[dict[str, Any]]:
-    """Returns the type of mappings with some of the keys: numbers and text are not converted into each other."""
-    from pydantic import ConfigDict, TypeAdapter
-    from typing_extensions import TypedDict
-
-    typed_dict: Any = TypedDict  # the functional form, for keys that are known when it is called
-    block = typed_dict(name, {key: _described(each) for key, each in fields.items()}, total=False)
-    block.__pydantic_config__ = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-    return TypeAdapter(block)
-
-
 @cache
 def adapter_of(hint: Any) -> TypeAdapter[Any]:
     """Returns the type of the values that an annotation allows."""
     from pydantic import ConfigDict, TypeAdapter
 
     if settings := nested(hint):
-        return adapter(fields_of(settings), settings.__name__)
+        return fields_of(settings).adapter
     return TypeAdapter(_checked(hint), config=ConfigDict(strict=True, allow_inf_nan=False))
 
 
@@ -190,7 +198,7 @@ def _message(errors: list[Any], value: Any, numbers: Range | None) -> str:
 # ---- schema ---------------------------------------------------------------------------------------------------------
 
 
-def schema_of(fields: Mapping[str, Field]) -> dict[str, Any]:
+def schema_of(fields: Fields) -> dict[str, Any]:
     """Returns the JSON Schema of mappings with some of the keys."""
     from pydantic.json_schema import GenerateJsonSchema
 
@@ -198,7 +206,7 @@ def schema_of(fields: Mapping[str, Field]) -> dict[str, Any]:
         def field_title_should_be_set(self, schema: Any) -> bool:
             return False
 
-    schema = adapter(fields).json_schema(schema_generator=WithoutTitles)
+    schema = fields.adapter.json_schema(schema_generator=WithoutTitles)
     definitions = schema.pop("$defs", {})
 
     def plain(node: Any) -> Any:

@@ -19,7 +19,7 @@ from bertkit.errors import RecipeError, did_you_mean
 from bertkit.placement.settings import PlacementSettings
 from bertkit.recipe.blocks import model_fields, train_fields
 from bertkit.recipe.check import Tasks
-from bertkit.recipe.fields import Field, fields_of, schema_of
+from bertkit.recipe.fields import Fields, fields_of, schema_of
 from bertkit.recipe.hub import HubSettings
 from bertkit.recipe.tuning import KEEP
 
@@ -117,7 +117,7 @@ def _block(settings: type) -> Schema:
     return {**block, "required": required} if required else block
 
 
-def _nullable(fields: Mapping[str, Field]) -> Schema:
+def _nullable(fields: Fields) -> Schema:
     return {**schema_of(fields), "type": ["object", "null"]}
 
 
@@ -138,7 +138,10 @@ def _model(kind: str) -> Schema:
         defaults = vars(BertkitConfig)
         fields = {key: each._replace(default=defaults.get(key, each.default)) for key, each in fields.items()}
         fields[KEEP] = model_fields(of_checkpoint=True)[KEEP]
-    block = {**_nullable(fields), "description": "Source of the weights, and fields of the model's configuration."}
+    block = {
+        **_nullable(Fields(fields)),
+        "description": "Source of the weights, and fields of the model's configuration.",
+    }
     del block["additionalProperties"]  # the configuration of another family has other fields
     if not is_new:
         return block

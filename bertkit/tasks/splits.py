@@ -49,7 +49,7 @@ class FineTuningData:
     max_seq_length: int = option(
         "Maximum number of tokens of an input, special tokens included; longer inputs are truncated and counted.",
         default=128,
-        ge=1,
+        ge=3,  # [CLS], a token and [SEP]
         le=2**20,
     )
     max_train_samples: int | None = option(
@@ -77,8 +77,6 @@ class FineTuningData:
     )
 
     def __post_init__(self) -> None:
-        if self.max_seq_length < 3:
-            raise ValueError(f"max_seq_length: {self.max_seq_length} leaves no room besides [CLS] and [SEP]")
         check_ranges(self)
         if self.folds is None:
             for name in ("fold", "group_column"):

@@ -12,7 +12,7 @@ from bertkit.placement.settings import PlacementSettings
 from bertkit.recipe.blocks import model_fields, train_fields
 from bertkit.recipe.check import Checker
 from bertkit.recipe.distillation import DistillationSettings
-from bertkit.recipe.fields import Field, fields_of, members
+from bertkit.recipe.fields import Field, Fields, fields_of, members
 from bertkit.recipe.hub import HubSettings
 from bertkit.recipe.text_values import Text, typed
 from bertkit.recipe.tuning import LoraSettings
@@ -44,7 +44,7 @@ def checked(key: str, text: str) -> tuple[Any, list[str]]:
     """The value that a checked recipe has for a text, and the faults."""
     block, _, name = key.partition(".")
     faults: list[str] = []
-    values = Checker({block: {name: Text(text)}}, {}, faults).checked(block, {name: FIELDS[key]})
+    values = Checker({block: {name: Text(text)}}, {}, faults).checked(block, Fields({name: FIELDS[key]}))
     return values.get(name), faults
 
 
