@@ -13,7 +13,7 @@ from bertkit.cli import options
 from bertkit.cli.commands import Settings
 from bertkit.cli.finetune import glue_tasks
 from bertkit.cli.printing import print_text
-from bertkit.cli.runs import overrides
+from bertkit.cli.training import overrides
 from bertkit.json_text import dumps
 
 OF_ONE_VARIANT = ("task.pair_objective", "data.whole_word_mask")

@@ -30,14 +30,14 @@ from bertkit.cli import (
     quickstart,
     recipes,
     report,
-    runs_below,
+    runs,
     serve,
     tokenizer,
 )
 from bertkit.cli.commands import command
 from bertkit.cli.printing import print_text
 from bertkit.cli.streams import standard_streams, use_utf8
-from bertkit.errors import BertkitError, DataError, RecipeError, shortened
+from bertkit.errors import BertkitError, RecipeError, shortened
 from bertkit.files import disk_fault
 from bertkit.placement.launched import end_with_launcher, wait_for_launcher
 from bertkit.placement.resolve import ProcessesNeeded, is_main_process
@@ -69,7 +69,7 @@ app.command("serve")(serve.serve)
 app.command("demo")(serve.demo)
 app.command("push")(push.push)
 app.command("report")(report.report)
-app.command("runs")(runs_below.runs)
+app.command("runs")(runs.runs)
 app.command("env")(env.env)
 app.add_typer(tokenizer.app, name="tokenizer")
 app.add_typer(corpus.app, name="corpus")
@@ -103,7 +103,7 @@ def main() -> None:
         # Boxes and colours only on a terminal; pipes and files get plain text.
         app.rich_markup_mode = "rich" if sys.stdout.isatty() and sys.stderr.isatty() else None
         try:
-            _check_environment()
+            _check_arguments()
             try:
                 app()
             finally:
@@ -135,17 +135,12 @@ def _fail(message: str) -> NoReturn:
     sys.exit(2)
 
 
-def _check_environment() -> None:
-    """Checks what no command can work with.
+def _check_arguments() -> None:
+    """Checks that all arguments are UTF-8, as texts are.
 
     Raises:
-        DataError: the working directory has been deleted.
-        RecipeError: an argument is not UTF-8.
+        RecipeError: an argument is not.
     """
-    try:
-        os.getcwd()
-    except OSError as error:
-        raise DataError(f"the working directory cannot be read ({error.strerror}); change to another one") from error
     for number, argument in enumerate(sys.argv[1:], start=1):
         try:
             argument.encode()

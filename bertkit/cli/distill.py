@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 import bertkit
-from bertkit.cli import options, runs
+from bertkit.cli import options, training
 from bertkit.cli.check import print_report
 from bertkit.cli.commands import OF_EVERY_RUN
 from bertkit.cli.embed import numbers
@@ -38,7 +38,7 @@ _PANEL = "Distillation"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run(runs.Run):
+class Run(training.Run):
     """Arguments of a distillation: as for fine-tuning, but the student takes the place of the checkpoint."""
 
     recipe: Annotated[
@@ -185,4 +185,4 @@ def distill(
     from bertkit.training.pretraining.pretrain import SHOWN
 
     of_text = [(key, name) for key, name in SHOWN if key in done.metrics]
-    print_results(done, of_text or runs.scores(done.metrics), run.json)
+    print_results(done, of_text or training.scores(done.metrics), run.json)

@@ -11,9 +11,8 @@ import bertkit
 from bertkit.cli import completion
 from bertkit.cli.check import print_report
 from bertkit.cli.commands import command
-from bertkit.cli.grids import print_grid
 from bertkit.cli.printing import print_text
-from bertkit.cli.runs import FineTuning, finetune, grid_arguments
+from bertkit.cli.training import FineTuning, finetune, grid_arguments, print_grid
 from bertkit.errors import RecipeError, did_you_mean
 from bertkit.json_text import dumps
 from bertkit.tasks.registry import TASKS

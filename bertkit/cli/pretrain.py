@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 import bertkit
-from bertkit.cli import completion, options, runs
+from bertkit.cli import completion, options, training
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run(runs.Run):
+class Run(training.Run):
     """Arguments of pre-training: as for fine-tuning, but the recipe and the checkpoint are optional."""
 
     recipe: Annotated[
@@ -49,7 +49,7 @@ def pretrain(
 ) -> None:
     """Pre-train BERT on text: masked words and next sentences."""
     if run.recipe is not None:
-        runs.check_kind(run.recipe, "pretraining")
+        training.check_kind(run.recipe, "pretraining")
     from bertkit.training.pretraining.pretrain import SHOWN
 
     run.start(bertkit.pretrain, run.recipe, lambda metrics: SHOWN, corpus=[*(corpus or []), *(more or [])])

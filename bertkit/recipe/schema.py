@@ -138,10 +138,8 @@ def _model(kind: str) -> Schema:
         defaults = vars(BertkitConfig)
         fields = {key: each._replace(default=defaults.get(key, each.default)) for key, each in fields.items()}
         fields[KEEP] = model_fields(of_checkpoint=True)[KEEP]
-    block = {
-        **_nullable(Fields(fields)),
-        "description": "Source of the weights, and fields of the model's configuration.",
-    }
+    description = "Source of the weights, and fields of the model's configuration."
+    block = {**_nullable(Fields(fields)), "description": description}
     del block["additionalProperties"]  # the configuration of another family has other fields
     if not is_new:
         return block

@@ -22,7 +22,7 @@ import bertkit
 from bertkit.cli.app import app
 from bertkit.cli.commands import Settings, options_of, with_options
 from bertkit.cli.finetune import add_task
-from bertkit.cli.runs import Run, overrides
+from bertkit.cli.training import Run, overrides
 from bertkit.errors import RecipeError
 from bertkit.placement.settings import PlacementSettings
 from bertkit.recipe.blocks import TrainSettings
