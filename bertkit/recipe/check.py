@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -97,8 +96,7 @@ class Checker:
     ) -> Any:
         """Builds settings from values that `checked` has returned, of those ``given``; returns None with a fault."""
         given = values if given is None else given
-        fields = fields_of(settings).items()
-        missing = [key for key, each in fields if each.default is dataclasses.MISSING and key not in given]
+        missing = [key for key in fields_of(settings).required if key not in given]
         self.faults += [f"{block}.{key}: missing" for key in sorted(missing)]
         if missing or values.keys() != given.keys():
             return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING
 from enum import Enum
 from functools import cache, cached_property
@@ -35,7 +35,9 @@ class Field(NamedTuple):
 
 
 class Fields(dict[str, Field]):
-    """Fields of a block by key; not changed after it is made."""
+    """Fields of a block by key, not changed after it is made; ``required`` are those that a recipe must have."""
+
+    required: Sequence[str] = ()
 
     @cached_property
     def adapter(self) -> TypeAdapter[dict[str, Any]]:
@@ -46,6 +48,8 @@ class Fields(dict[str, Field]):
         typed_dict: Any = TypedDict  # the functional form, for keys that are known when it is called
         block = typed_dict("Block", {key: _described(each) for key, each in self.items()}, total=False)
         block.__pydantic_config__ = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+        if self.required:
+            block.__pydantic_config__["json_schema_extra"] = {"required": list(self.required)}
         return TypeAdapter(block)
 
 
@@ -53,7 +57,7 @@ class Fields(dict[str, Field]):
 def fields_of(settings: type) -> Fields:
     """Returns the fields of a settings dataclass by name."""
     hints, described = get_type_hints(settings), descriptions(settings)
-    return Fields(
+    fields = Fields(
         (
             each.name,
             Field(
@@ -65,6 +69,8 @@ def fields_of(settings: type) -> Fields:
         )
         for each in dataclasses.fields(settings)
     )
+    fields.required = [key for key, each in fields.items() if each.default is MISSING]
+    return fields
 
 
 def members(hint: Any) -> tuple[Any, ...]:

@@ -7,7 +7,6 @@ which the YAML language server supports.
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import re
 from collections.abc import Mapping
@@ -110,11 +109,8 @@ def _task(kind: str, settings: type) -> Schema:
 
 def _block(settings: type) -> Schema:
     """Returns the schema of a block from the dataclass of its settings."""
-    fields = fields_of(settings)
-    required = [key for key, each in fields.items() if each.default is dataclasses.MISSING]
     summary = _prose(inspect.cleandoc(settings.__doc__ or "").partition("\n\n")[0])
-    block = {**_nullable(fields), "description": summary}
-    return {**block, "required": required} if required else block
+    return {**_nullable(fields_of(settings)), "description": summary}
 
 
 def _nullable(fields: Fields) -> Schema:
