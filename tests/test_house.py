@@ -15,6 +15,7 @@ LAYERS = {
     "errors": 0,
     "json_text": 0,
     "model": 0,
+    "options": 0,
     "files": 1,
     "registration": 1,
     "metrics": 1,

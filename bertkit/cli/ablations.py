@@ -9,14 +9,14 @@ from typing import Annotated
 import typer
 
 import bertkit
-from bertkit.cli import glue, options, pretrain
+from bertkit.cli import options
+from bertkit.cli.commands import Settings
+from bertkit.cli.finetune import glue_tasks
 from bertkit.cli.printing import print_text
-from bertkit.cli.runs import overrides
-from bertkit.cli.settings import Settings
+from bertkit.cli.training import overrides
 from bertkit.json_text import dumps
 
-_OF_ONE_VARIANT = ("task.pair_objective", "data.whole_word_mask")
-SETTINGS = [setting for setting in pretrain.SETTINGS if setting.key not in _OF_ONE_VARIANT]
+OF_ONE_VARIANT = ("task.pair_objective", "data.whole_word_mask")
 _FINE_TUNING = "Fine-tuning"
 
 
@@ -60,7 +60,7 @@ def ablations(
         data_dir=data_dir,
         output_dir=output_dir,
         size=size,
-        tasks=glue.tasks(task, None),
+        tasks=glue_tasks(task, None),
         seeds=seeds,
         overrides=overrides(settings, set_, placement),
         finetuning=overrides({}, finetune_set, placement),

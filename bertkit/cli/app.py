@@ -16,7 +16,6 @@ from bertkit.cli import (
     check,
     compare,
     corpus,
-    demo,
     distill,
     embed,
     ensemble,
@@ -31,14 +30,14 @@ from bertkit.cli import (
     quickstart,
     recipes,
     report,
-    runs_below,
+    runs,
     serve,
     tokenizer,
 )
 from bertkit.cli.commands import command
 from bertkit.cli.printing import print_text
 from bertkit.cli.streams import standard_streams, use_utf8
-from bertkit.errors import BertkitError, DataError, RecipeError, shortened
+from bertkit.errors import BertkitError, RecipeError, shortened
 from bertkit.files import disk_fault
 from bertkit.placement.launched import end_with_launcher, wait_for_launcher
 from bertkit.placement.resolve import ProcessesNeeded, is_main_process
@@ -53,23 +52,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("quickstart")(quickstart.quickstart)
-command(app, "pretraining", pretrain.SETTINGS)(pretrain.pretrain)
+command(app, "pretraining")(pretrain.pretrain)
 app.add_typer(finetune.app, name="finetune")
-command(app, distill.KINDS, distill.SETTINGS)(distill.distill)
+command(app, distill.KINDS, distill.KEYS)(distill.distill)
 app.command("check", context_settings=check.SETTINGS, options_metavar=check.USAGE)(check.check)
-command(app, ("classification", "ner"), evaluate.SETTINGS)(evaluate.evaluate)  # the tasks whose data have the fields
-command(app, "pretraining", ablations.SETTINGS)(ablations.ablations)
+command(app, ("classification", "ner"), evaluate.KEYS)(evaluate.evaluate)  # the tasks whose data have the fields
+command(app, "pretraining", without=ablations.OF_ONE_VARIANT)(ablations.ablations)
 app.command("compare")(compare.compare)
 app.command("ensemble")(ensemble.ensemble)
 command(app, (), ())(predict.predict)
 app.command("fill-mask")(fill_mask.fill_mask)
 command(app, (), ())(embed.embed)
-command(app, "classification", export.SETTINGS)(export.export)
+command(app, "classification", export.KEYS)(export.export)
 app.command("serve")(serve.serve)
-app.command("demo")(demo.demo)
+app.command("demo")(serve.demo)
 app.command("push")(push.push)
 app.command("report")(report.report)
-app.command("runs")(runs_below.runs)
+app.command("runs")(runs.runs)
 app.command("env")(env.env)
 app.add_typer(tokenizer.app, name="tokenizer")
 app.add_typer(corpus.app, name="corpus")
@@ -103,7 +102,7 @@ def main() -> None:
         # Boxes and colours only on a terminal; pipes and files get plain text.
         app.rich_markup_mode = "rich" if sys.stdout.isatty() and sys.stderr.isatty() else None
         try:
-            _check_environment()
+            _check_arguments()
             try:
                 app()
             finally:
@@ -135,17 +134,12 @@ def _fail(message: str) -> NoReturn:
     sys.exit(2)
 
 
-def _check_environment() -> None:
-    """Checks what no command can work with.
+def _check_arguments() -> None:
+    """Checks that all arguments are UTF-8, as texts are.
 
     Raises:
-        DataError: the working directory has been deleted.
-        RecipeError: an argument is not UTF-8.
+        RecipeError: an argument is not.
     """
-    try:
-        os.getcwd()
-    except OSError as error:
-        raise DataError(f"the working directory cannot be read ({error.strerror}); change to another one") from error
     for number, argument in enumerate(sys.argv[1:], start=1):
         try:
             argument.encode()

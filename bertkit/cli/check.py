@@ -1,12 +1,28 @@
-"""``bertkit check COMMAND …``: the same as ``bertkit COMMAND … --check``."""
+"""``bertkit check COMMAND …``, the same as ``bertkit COMMAND … --check``; and the printing of its report."""
 
 from __future__ import annotations
 
+import io
+import shutil
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
 import typer
 
-from bertkit.cli.printing import print_text
+from bertkit.cli.printing import print_lines, print_text
 from bertkit.errors import RecipeError
+from bertkit.files import readable_size
+from bertkit.json_text import dumps
+from bertkit.progress import counted, duration, memory_size, printable, wants_colours
 
+if TYPE_CHECKING:
+    from bertkit.checks.findings import Report
+
+_SHORT = 30.0  # seconds
+_BUSY = 0.1  # share of the time for which a run waits for other work
+
+_COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 _COMMANDS = ("pretrain", "finetune", "distill")
 SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 """Context settings of the command: all of its arguments, ``--help`` included, are those of the other command."""
@@ -34,3 +50,93 @@ def check(context: typer.Context) -> None:
     root = context.find_root()
     code = root.command.main([*words[:end], *flag, *words[end:]], root.info_name, standalone_mode=False)
     raise typer.Exit(code or 0)
+
+
+def print_report(report: Report, as_json: bool) -> None:
+    """Prints a report and ends the command with exit code 2 if it has errors.
+
+    Raises:
+        typer.Exit: the report has errors.
+    """
+    if as_json:
+        print_text(dumps(report.to_dict()))
+    else:
+        print_lines(_table(report))
+        for line in _summary(report):
+            print_text(line)
+    if report.errors:
+        raise typer.Exit(2)
+
+
+def _table(report: Report) -> Iterator[str]:
+    """Yields the lines of the tables of findings, one for each level, as wide as the terminal."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    for level, colour in _COLOURS.items():
+        found = [finding for finding in report.findings if finding.level == level]
+        if not found:
+            continue
+        table = Table(
+            title=f"{level}s ({len(found)})",
+            title_justify="left",
+            title_style=f"bold {colour}",
+            box=box.SIMPLE_HEAD,
+            expand=True,
+            pad_edge=False,
+        )
+        table.add_column("code", no_wrap=True)
+        table.add_column("where", ratio=1, overflow="fold")
+        table.add_column("finding, remedy", ratio=3, overflow="fold")
+        for finding in found:
+            # Text, since square brackets would be read as markup.
+            what = Text(f"{printable(finding.message)}\n→ {printable(finding.remedy)}")
+            table.add_row(Text(finding.code, style=colour), Text(printable(finding.where)), what)
+        written = io.StringIO()
+        # The width is that of the terminal, or 80 columns.
+        console = Console(file=written, force_terminal=wants_colours(), no_color=not wants_colours(), highlight=False)
+        console.print(table)
+        yield from (line.rstrip() for line in written.getvalue().rstrip().split("\n"))
+        yield ""
+
+
+def _summary(report: Report) -> Iterator[str]:
+    plans = report.plan if report.plan and "steps" not in report.plan else {"": report.plan}
+    for name, plan in plans.items():
+        if plan:
+            width = shutil.get_terminal_size().columns
+            yield textwrap.fill(f"{name or 'plan'}: {_sentence(plan)}", width, subsequent_indent="  ")
+            if plan["labels"] is not None:
+                yield textwrap.fill(f"labels: {printable(plan['labels'])}", width, subsequent_indent="  ")
+    counts = (("error", report.errors), ("warning", report.warnings))
+    yield ", ".join(counted(count, name) for name, count in counts)
+
+
+def _sentence(plan: Mapping[str, Any]) -> str:
+    """Formats a plan; see `bertkit.checks.plan.plan`."""
+    examples = ", ".join(f"{count:,} {name}" for name, count in plan["examples"].items())
+    parts = [
+        f"{counted(plan['steps'], 'step', form=',')} of {plan['global_train_batch_size']} ({examples} examples)",
+        f"{plan['tokens']:,} tokens",
+        _time(plan),
+        f"memory {memory_size(plan['memory_bytes'])} of {memory_size(plan['memory_available_bytes'])}",
+    ]
+    if plan["disk_bytes"] is not None:
+        kept = f"{counted(plan['checkpoints'], 'checkpoint')} and the final weights"
+        parts.append(f"disk {readable_size(plan['disk_bytes'])} of {readable_size(plan['disk_free_bytes'])} for {kept}")
+    if plan["store_bytes"] is not None:
+        parts.append(f"tokenized corpus {readable_size(plan['store_bytes'])}")
+    return "; ".join(parts)
+
+
+def _time(plan: Mapping[str, Any]) -> str:
+    """Formats the estimate of the time; short times, in which the start and the report count, are not told apart."""
+    seconds, waiting = plan["seconds"], plan["waiting"]
+    if seconds is None:
+        return f"time not estimated: {plan['seconds_unknown']}"
+    amount = "under a minute" if seconds < _SHORT else f"about {duration(seconds)}"
+    busy = waiting is not None and waiting >= _BUSY
+    others = f", which other work holds for {100 * waiting:.0f} % of the time" if busy else ""
+    return f"{amount} for training and evaluation on {plan['device']}{others}"

@@ -1,4 +1,4 @@
-"""Creates commands whose options come from the settings dataclasses, built on first use."""
+"""Commands whose options come from the fields of settings dataclasses, built on first use."""
 
 from __future__ import annotations
 
@@ -6,45 +6,163 @@ import dataclasses
 import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, wraps
 from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from types import NoneType
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand
 
-from bertkit.cli.settings import Setting, Settings, chosen, of_a_task, option_types
+from bertkit.options import descriptions
+from bertkit.placement.settings import PlacementSettings
+from bertkit.recipe.blocks import OptionsOfTransformers, TrainSettings
+from bertkit.recipe.fields import members
+from bertkit.tasks.registry import TASKS
 
 Function = TypeVar("Function", bound=Callable[..., None])
+OF_EVERY_RUN = (
+    "data.max_seq_length",
+    "data.max_train_samples",
+    "data.max_eval_samples",
+    "train.learning_rate",
+    "train.num_train_epochs",
+    "train.max_steps",
+    "train.global_train_batch_size",
+    "train.seed",
+    "train.report_to",
+    "train.run_name",
+    "placement.num_processes",
+)
+_PANELS = {"task": "Task", "data": "Data", "train": "Training", "placement": "Placement"}
 Take = Callable[[Mapping[str, Any]], Any]
 """Function that returns the value of one parameter from the values of all options."""
+
+
+class Settings(dict[str, Any]):
+    """Recipe values given as options, by dotted key: ``{"train.learning_rate": 3e-5}``.
+
+    A command with a parameter of this type has the options that `command` describes.
+    """
+
+    def block(self, name: str) -> dict[str, Any]:
+        """Returns the values of one block of the recipe, by key without the name of the block."""
+        return {key.removeprefix(f"{name}."): value for key, value in self.items() if key.startswith(f"{name}.")}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Option that sets one recipe value.
+
+    Attributes:
+        key: dotted key of the value, such as ``data.max_seq_length``.
+        type: type of the option.
+        described: metadata of the field, see `bertkit.options.option`.
+    """
+
+    key: str
+    type: Any
+    described: Mapping[str, Any]
+
+    @property
+    def flag(self) -> str:
+        """Name of the option on the command line."""
+        return self.described.get("flag") or "--" + self.key.partition(".")[2].replace("_", "-")
+
+    def parameter(self) -> Parameter:
+        """Returns the parameter of a function for typer."""
+        option = typer.Option(
+            self.flag,
+            help=self.described["help"].replace("`", ""),
+            metavar=self.described.get("metavar"),
+            rich_help_panel=self.described.get("panel") or _PANELS[self.key.partition(".")[0]],
+            show_default=False,
+        )
+        name = self.key.replace(".", "__")
+        return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[self.type, option])
+
+
+def options_of(kind: str) -> dict[str, Setting]:
+    """Returns the options of a task by dotted key: those of its settings, and those of all runs.
+
+    A field of ``TaskSettings`` or ``DataSettings`` is an option if it is described (`bertkit.options.descriptions`). In
+    tasks of other packages, a field without a description has that of the field of this name in text classification.
+
+    Args:
+        kind: name of the task, as in ``task.kind``; its module is imported.
+    """
+    task, data = TASKS.settings(kind)
+    has_classes = any(each.name == "label_names" for each in dataclasses.fields(task))
+    usual = {} if task.__module__.startswith("bertkit.") else options_of("classification")
+    found: dict[str, Setting] = {}
+    blocks = (("task", task), ("data", data), ("train", OptionsOfTransformers), ("train", TrainSettings))
+    for block, settings in (*blocks, ("placement", PlacementSettings)):
+        hints = get_type_hints(settings)
+        paths = {name for each in settings.__mro__ for name in getattr(each, "paths", ())}
+        for name, described in descriptions(settings).items():
+            key = f"{block}.{name}"
+            described = described or (usual[key].described if key in usual else {})
+            type_ = Path | None if name in paths else option_type(hints[name])
+            is_option = "help" in described and not described.get("in_recipes_only") and type_ is not None
+            if is_option and (name != "class_weights" or has_classes):
+                found[key] = Setting(key, type_, described)
+    return found
+
+
+def option_type(hint: Any) -> Any:
+    """Returns the type of an option for a value annotated ``hint``, in a union with None for an option not given.
+
+    Returns None for a value that an option cannot set, such as a mapping.
+
+    >>> option_type(int)
+    int | None
+    >>> option_type(str | int | None)
+    str | None
+    >>> option_type(Literal["mean", "max"])
+    typing.Optional[typing.Literal['mean', 'max']]
+    >>> option_type(dict[str, str])
+    """
+    types = [member for member in members(hint) if member is not NoneType]
+    if str in types:
+        return str | None
+    if len(types) > 1:
+        return None
+    [member] = types
+    one_of_a_list = get_origin(member) is list and get_args(member)[0] in (str, int, float)
+    is_plain = member in (bool, int, float, Path) or get_origin(member) is Literal
+    return member | None if is_plain or one_of_a_list else None
 
 
 def command(
     app: typer.Typer,
     kind: str | Sequence[str],
-    settings: Sequence[str | Setting] | None = None,
+    keys: Sequence[str] | None = None,
     name: str | None = None,
+    without: Sequence[str] = (),
 ) -> Callable[[Function], Function]:
     """Returns a decorator that registers a function as a command with options for settings.
 
     The parameters of the function become those of the command, as in typer, except for two types. A parameter of type
-    `Settings` is replaced by one option for each of ``settings`` and receives those that were given. A parameter whose
+    `Settings` is replaced by one option for each of ``keys`` and receives those that were given. A parameter whose
     type is a dataclass is replaced by the fields of the dataclass, by the same rules, and receives an instance of it.
 
     The modules of the settings are imported only when the command is run or its help is shown.
 
     Args:
         app: app to register the command with.
-        kind: the task whose ``TaskSettings`` and ``DataSettings`` have the fields, or several tasks.
-        settings: settings of the command, or keys of shared settings; None for all settings of the one task.
+        kind: the task whose settings are options, or several tasks, of which the first one that has a key describes it.
+        keys: dotted keys of the options; None for all of the task.
         name: name of the command; None for the name of the function.
+        without: dotted keys that are no options of this command.
     """
 
     def register(function: Function) -> Function:
         def build() -> Callable[..., None]:
-            return with_options(function, kind, of_a_task(str(kind)) if settings is None else chosen(settings))
+            kinds = [kind] if isinstance(kind, str) else kind
+            known = {key: each for one in reversed(kinds) for key, each in options_of(one).items()}
+            return with_options(function, [known[key] for key in keys or known if key not in without])
 
         @wraps(function, assigned=("__module__", "__name__", "__doc__"))
         def placeholder() -> None:
@@ -57,24 +175,13 @@ def command(
     return register
 
 
-def with_options(
-    function: Callable[..., None], kind: str | Sequence[str], settings: Sequence[Setting]
-) -> Callable[..., None]:
+def with_options(function: Callable[..., None], settings: Sequence[Setting]) -> Callable[..., None]:
     """Returns a function for typer with the parameters that `command` describes, built immediately.
 
     Raises:
-        ValueError: a setting is not a field of the settings of the task, or has a type that an option cannot set; or
-            two options have the same name.
+        ValueError: two options have the same name.
     """
-    kinds = [kind] if isinstance(kind, str) else kind
-    types = {key: type_ for each in kinds for key, type_ in option_types(each).items()}
-    for setting in settings:
-        if setting.key not in types:
-            raise ValueError(
-                f"{setting.key}: the settings of task {' or '.join(kinds)} have no field of this name that an option "
-                "can set"
-            )
-    options = [_option(setting, types[setting.key]) for setting in settings]
+    options = [setting.parameter() for setting in settings]
     parts = {
         name: _expanded(parameter, options)
         for name, parameter in inspect.signature(function, eval_str=True).parameters.items()
@@ -84,7 +191,7 @@ def with_options(
         function(**{name: take(given) for name, (_, take) in parts.items()})
 
     parameters = [parameter for expanded, _ in parts.values() for parameter in expanded]
-    flags = Counter(setting.option for setting in settings)
+    flags = Counter(setting.flag for setting in settings)
     flags.update("--" + each.name.strip("_").replace("_", "-") for each in parameters if each not in options)
     if twice := [flag for flag, times in flags.items() if times > 1]:
         raise ValueError(f"{', '.join(twice)}: two options of `{function.__name__}` have this name")
@@ -92,17 +199,6 @@ def with_options(
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return call
-
-
-def _option(setting: Setting, type_: Any) -> Parameter:
-    option = typer.Option(
-        setting.option,
-        help=setting.help,
-        metavar=setting.metavar,
-        rich_help_panel=setting.panel,
-        show_default=False,
-    )
-    return Parameter(setting.parameter, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[type_, option])
 
 
 def _expanded(parameter: Parameter, options: Sequence[Parameter]) -> tuple[list[Parameter], Take]:

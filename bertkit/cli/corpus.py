@@ -9,19 +9,26 @@ import typer
 
 import bertkit
 from bertkit.cli import options
-from bertkit.cli.commands import command
+from bertkit.cli.commands import Settings, command
 from bertkit.cli.printing import print_text
-from bertkit.cli.settings import Setting, Settings
 from bertkit.corpus.building.settings import Deduplication, Engine
 from bertkit.json_text import dumps
 
 app = typer.Typer(help="Tokenize a corpus ahead of pre-training.", no_args_is_help=True)
 
-SETTINGS: tuple[str | Setting, ...] = (
-    Setting("data.tokenizer", "Folder or Hub id of a tokenizer; or give --vocab-size."),
-    Setting("data.vocab_size", "Train a tokenizer with this number of pieces on the corpus."),
-    *(key for key in options.VOCABULARY_AND_TEXT if key != "data.streaming"),
-    *options.DOCUMENTS_AND_SENTENCES,
+KEYS = (
+    "data.tokenizer",
+    "data.vocab_size",
+    "data.tokenizer_type",
+    "data.cased",
+    "data.merge_score",
+    "data.min_pair_frequency",
+    "data.text_column",
+    "data.dataset_config",
+    "data.dataset_split",
+    "data.document_separator",
+    "data.sentence_per_line",
+    "data.sentence_splitter",
 )
 
 
@@ -30,7 +37,7 @@ def _corpus() -> None:
     pass
 
 
-@command(app, "pretraining", SETTINGS)
+@command(app, "pretraining", KEYS)
 def build(
     corpus: Annotated[
         list[str], typer.Option("--corpus", help=options.CORPUS_HELP, metavar="PATH_OR_HUB_ID", show_default=False)

@@ -8,20 +8,20 @@ from typing import Annotated, Any
 import typer
 
 import bertkit
-from bertkit.cli import options, runs
+from bertkit.cli import options, training
+from bertkit.cli.check import print_report
+from bertkit.cli.commands import OF_EVERY_RUN
 from bertkit.cli.embed import numbers
-from bertkit.cli.glue import task_recipe
+from bertkit.cli.finetune import task_recipe
 from bertkit.cli.printing import print_results
-from bertkit.cli.reports import print_report
-from bertkit.cli.settings import Setting, run_settings
 from bertkit.errors import RecipeError
 from bertkit.recipe.distillation import Objective
 
-KINDS = ("glue", "classification", "multiple_choice", "ner", "pretraining", "question_answering")
-SETTINGS = run_settings(
+KINDS = ("classification", "glue", "multiple_choice", "ner", "pretraining", "question_answering")
+KEYS = (
     "data.data_dir",
-    Setting("data.train_file", "Data to train on; with --alpha 1 they may lack labels."),
-    Setting("data.validation_file", "Data with labels to evaluate on."),
+    "data.train_file",
+    "data.validation_file",
     "data.test_file",
     "data.dataset_name",
     "data.dataset_config",
@@ -30,14 +30,15 @@ SETTINGS = run_settings(
     "data.test_split",
     "task.text_columns",
     "task.label_column",
-    Setting("task.token_column", "Column of the words."),
-    Setting("task.tag_column", "Column of the tags."),
+    "task.token_column",
+    "task.tag_column",
+    *OF_EVERY_RUN,
 )
 _PANEL = "Distillation"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run(runs.Run):
+class Run(training.Run):
     """Arguments of a distillation: as for fine-tuning, but the student takes the place of the checkpoint."""
 
     recipe: Annotated[
@@ -184,4 +185,4 @@ def distill(
     from bertkit.run.pretrain import SHOWN
 
     of_text = [(key, name) for key, name in SHOWN if key in done.metrics]
-    print_results(done, of_text or runs.scores(done.metrics), run.json)
+    print_results(done, of_text or training.scores(done.metrics), run.json)

@@ -9,16 +9,14 @@ import typer
 
 import bertkit
 from bertkit.cli import options
+from bertkit.cli.commands import Settings
 from bertkit.cli.printing import print_text
-from bertkit.cli.settings import Setting, Settings
 from bertkit.json_text import dumps
 
-SETTINGS = (
+KEYS = (
     "data.data_dir",
-    Setting("data.validation_file", "Data with labels to score on."),
-    Setting(
-        "data.train_file", "Training data: scored with --split train; their held-out rows without --validation-file."
-    ),
+    "data.validation_file",
+    "data.train_file",
     "data.test_file",
     "data.dataset_name",
     "data.dataset_config",
@@ -32,8 +30,8 @@ SETTINGS = (
     "data.max_eval_samples",
     "task.text_columns",
     "task.label_column",
-    Setting("task.token_column", "Column of the words."),
-    Setting("task.tag_column", "Column of the tags."),
+    "task.token_column",
+    "task.tag_column",
 )
 
 

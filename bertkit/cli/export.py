@@ -10,14 +10,14 @@ import typer
 
 import bertkit
 from bertkit.cli import options
+from bertkit.cli.commands import Settings
 from bertkit.cli.printing import print_text
-from bertkit.cli.settings import Setting, Settings
 from bertkit.json_text import dumps
 
-SETTINGS = (
+KEYS = (  # of the data on which --int8 is scored
     "data.data_dir",
-    Setting("data.validation_file", "With --int8: data with labels to score before and after."),
-    Setting("data.train_file", "With --int8: training data, whose held-out rows are scored without --validation-file."),
+    "data.validation_file",
+    "data.train_file",
     "data.dataset_name",
     "data.dataset_config",
     "data.max_eval_samples",

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from typing import Annotated
+
 import typer
 
-from bertkit.cli import glue
+import bertkit
+from bertkit.cli import completion
+from bertkit.cli.check import print_report
 from bertkit.cli.commands import command
-from bertkit.cli.runs import FineTuning, finetune
-from bertkit.cli.settings import Setting, run_settings
+from bertkit.cli.printing import print_text
+from bertkit.cli.training import FineTuning, finetune, grid_arguments, print_grid
+from bertkit.errors import RecipeError, did_you_mean
+from bertkit.json_text import dumps
 from bertkit.tasks.registry import TASKS
-
-_HUB_SET = ("data.dataset_name", "data.dataset_config", "data.train_split", "data.validation_split")
-_VALIDATION_AND_MORE = ("data.validation_file", "data.test_file", *_HUB_SET, "data.test_split")
-_QUESTIONS = "SQuAD's JSON, or .jsonl or .parquet with id, context, question, answers."
 
 app = typer.Typer(help="Fine-tune BERT for a task.", no_args_is_help=True)
 
@@ -22,101 +25,108 @@ def _finetune() -> None:
     pass
 
 
-command(app, "glue", glue.SETTINGS)(glue.glue)
+@command(app, "glue")
+def glue(
+    *,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            help="A GLUE task such as sst2, run with its recipe; several, such as rte,mrpc; or all.",
+            show_default=False,
+            autocompletion=completion.glue_tasks,
+        ),
+    ] = None,
+    run: FineTuning,
+) -> None:
+    """Fine-tune on a GLUE task, with the data from the Hub or GLUE's TSV folder."""
+    if task is None or not (task == "all" or "," in task):
+        finetune("glue", task_recipe(task, run.recipe), run)
+        return
+    if run.many.is_given:
+        from bertkit.grids.glue import glue_grid_table
+
+        print_grid(
+            bertkit.finetune_glue_grid(glue_tasks(task, run.recipe), **grid_arguments(run)), run.json, glue_grid_table
+        )
+        return
+    if run.push_to_hub is not None:
+        raise RecipeError(f"--push-to-hub is for one run, and --task {task} names several; use bertkit push")
+    names = glue_tasks(task, run.recipe)
+    if run.is_checked:
+        from bertkit.checks.findings import merged
+
+        reports = {name: run.report(f"finetune/glue/{name}", run.output_dir / name) for name in names}
+        print_report(merged(reports), run.json)
+        return
+    from bertkit.grids.glue import glue_table
+
+    # Repeating the command continues where it stopped, so --resume has no effect.
+    results = bertkit.finetune_glue(names, output_dir=run.output_dir, model=run.model, overrides=run.overrides())
+    print_text(dumps(asdict(results), default=str) if run.json else glue_table(results))
 
 
-@command(
-    app,
-    "classification",
-    run_settings(
-        "data.train_file",
-        *_VALIDATION_AND_MORE,
-        "task.text_columns",
-        "task.label_column",
-        Setting("task.label_separator", "Separator of several labels in a field of a CSV or TSV file."),
-        Setting("task.problem", "Kind of the labels; without it, inferred from their values."),
-        Setting("task.main_metric", "Score by which the best checkpoint is chosen, such as f1_macro or roc_auc."),
-        "data.long_text",
-        "data.stride",
-        "data.pooling",
-        "train.class_weights",
-    ),
-)
+@command(app, "classification")
 def classification(run: FineTuning) -> None:
     """Fine-tune on your own table: one class, several classes or a number per text or pair."""
     finetune("classification", "finetune/classification", run)
 
 
-@command(
-    app,
-    "multiple_choice",
-    run_settings(
-        "data.train_file",
-        *_VALIDATION_AND_MORE,
-        Setting("task.context_column", "Column of the text that the endings continue."),
-        Setting("task.ending_columns", "Column of lists of endings, or one column per ending.", "--ending-column"),
-        "task.label_column",
-    ),
-)
+@command(app, "multiple_choice")
 def multiple_choice(run: FineTuning) -> None:
     """Fine-tune on multiple choice: SWAG, or any context with endings."""
     finetune("multiple_choice", "finetune/multiple-choice", run)
 
 
-@command(
-    app,
-    "question_answering",
-    run_settings(
-        Setting("task.version_2_with_negative", "Questions may have no answer: SQuAD 2.0."),
-        Setting("data.train_file", _QUESTIONS),
-        Setting("data.validation_file", _QUESTIONS),
-        *_HUB_SET,
-        Setting("task.id_column", "Column of the ids in flat rows; id by default."),
-        Setting("task.question_column", "Column of the questions; question by default."),
-        Setting("task.context_column", "Column of the texts; context by default."),
-        Setting("task.answers_column", "Column of the answers; answers by default."),
-        Setting(
-            "data.doc_stride",
-            "Tokens that neighbouring windows of a text share (overlap); 128 by default. In Google's run_squad.py "
-            "doc_stride is the step between windows: its 128 at 384 is an overlap of about 238.",
-        ),
-        Setting(
-            "data.max_query_length", "Maximum number of tokens of a question; 64 by default. Longer questions are cut."
-        ),
-        Setting("task.max_answer_length", "Maximum number of tokens of an answer; 30 by default."),
-        Setting("task.n_best_size", "Number of answers in nbest_predictions.json; 20 by default."),
-        Setting(
-            "task.null_score_diff_threshold",
-            "Predict no answer if its score exceeds that of the best answer by more than this; 0 by default.",
-        ),
-    ),
-)
+@command(app, "question_answering")
 def squad(run: FineTuning) -> None:
     """Fine-tune on SQuAD 1.1 or 2.0, or on your own questions; answers are spans of a text."""
     version = "v2" if "task.version_2_with_negative" in run.settings else "v1"
     finetune("question_answering", f"finetune/squad/{version}", run)
 
 
-@command(
-    app,
-    "ner",
-    run_settings(
-        Setting("data.train_file", "Sentences to train on: columns as in CoNLL; .jsonl, .json or .parquet."),
-        *_VALIDATION_AND_MORE,
-        "data.comment_prefix",
-        "data.snap",
-        "data.offset_unit",
-        Setting("task.token_column", "Column of words or texts: a name, or in a column file a number from 1."),
-        Setting("task.tag_column", "Column of tags or spans, likewise; in a column file the last by default."),
-        Setting("task.label_all_subwords", "Train on all pieces of a word, not only the first."),
-        "data.stride",
-        Setting("data.context", "Read each sentence alone, or with its neighbours in the document."),
-        "train.class_weights",
-    ),
-)
+@command(app, "ner")
 def ner(run: FineTuning) -> None:
     """Fine-tune on sentences whose words have tags: entities, chunks, parts of speech."""
     finetune("ner", "finetune/ner", run)
+
+
+def task_recipe(task: str | None, recipe: str | None) -> str:
+    """Returns the recipe that ``--task`` or ``--recipe`` names.
+
+    Raises:
+        RecipeError: neither or both are given, or the task does not exist.
+    """
+    if (task is None) == (recipe is None):
+        raise RecipeError(f"give either --task (one of {', '.join(_glue_names())}) or --recipe")
+    if recipe is not None:
+        return recipe
+    [name] = glue_tasks(str(task), None)
+    return f"finetune/glue/{name}"
+
+
+def glue_tasks(given: str, recipe: str | None) -> list[str]:
+    """Returns the tasks that ``--task`` names: one, several separated by commas, or ``all``.
+
+    Raises:
+        RecipeError: a task does not exist or is named twice, or ``--recipe`` is given too.
+    """
+    known = _glue_names()
+    if recipe is not None:
+        raise RecipeError(f"--recipe is for one run, and --task {given} names several; give only one of them")
+    names = known if given == "all" else given.split(",")
+    for name in names:
+        if name not in known:
+            raise RecipeError(
+                f"--task: unknown glue task {name!r}; expected one of {', '.join(known)}, or all"
+                f"{did_you_mean(name, known)}"
+            )
+    if len(set(names)) < len(names):
+        raise RecipeError(f"--task {given}: names a task twice")
+    return names
+
+
+def _glue_names() -> list[str]:
+    return [name.rpartition("/")[2] for name in bertkit.list_recipes() if name.startswith("finetune/glue/")]
 
 
 def add_task(kind: str, package: str, app: typer.Typer = app) -> None:

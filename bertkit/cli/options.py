@@ -1,4 +1,4 @@
-"""Options of several commands that do not set a recipe value; for those that do see `bertkit.cli.settings`."""
+"""Options of several commands that do not set a recipe value; for those that do see `bertkit.cli.commands`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 import typer
 
 from bertkit.cli import completion
-from bertkit.cli.settings import Setting
 
 CORPUS_HELP = "Text: files (.txt, .jsonl, .parquet, also .gz, .zst), folders, patterns, Hub ids. Repeatable."
 Checkpoint = Annotated[
@@ -73,24 +72,3 @@ AsJson = Annotated[bool, typer.Option("--json", help=AS_JSON)]
 AddressAsJson = Annotated[
     bool, typer.Option("--json", help="Print the address as one JSON object when connections are accepted.")
 ]
-# Settings that `tokenizer train` and `pretrain` share: of the text and of a vocabulary learned from it.
-VOCABULARY_AND_TEXT = (
-    "data.tokenizer_type",
-    "data.cased",
-    "data.merge_score",
-    "data.min_pair_frequency",
-    "data.text_column",
-    "data.dataset_config",
-    "data.dataset_split",
-    "data.streaming",
-)
-# Settings that `corpus build` and `pretrain` share: how texts are split into documents and sentences.
-DOCUMENTS_AND_SENTENCES = (
-    Setting(
-        "data.document_separator", "Separator of documents within a file: blank-line, or a regex for a whole line."
-    ),
-    Setting("data.sentence_per_line", "Google's format: one sentence per line, a blank line between documents."),
-    Setting(
-        "data.sentence_splitter", "Sentence splitter: rules (the default), none, module:function or file.py:function."
-    ),
-)

@@ -8,25 +8,11 @@ from typing import Annotated
 import typer
 
 import bertkit
-from bertkit.cli import completion, options, runs
-from bertkit.cli.settings import Setting, run_settings
-
-SETTINGS = run_settings(
-    Setting("data.tokenizer", "Folder or Hub id of a tokenizer; or give --vocab-size."),
-    Setting("data.vocab_size", "Train a tokenizer with this number of pieces on the corpus."),
-    *options.VOCABULARY_AND_TEXT,
-    *options.DOCUMENTS_AND_SENTENCES,
-    Setting("task.pair_objective", "nsp: does B follow A? sop: are A and B in order? none: masked LM only."),
-    Setting("data.whole_word_mask", "Mask whole words instead of single pieces."),
-    Setting(
-        "data.max_seq_length", "Maximum number of tokens of an input, special tokens included; also limits every phase."
-    ),
-    Setting("data.max_train_samples", "Use at most this number of training documents, the first ones."),
-)
+from bertkit.cli import completion, options, training
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run(runs.Run):
+class Run(training.Run):
     """Arguments of pre-training: as for fine-tuning, but the recipe and the checkpoint are optional."""
 
     recipe: Annotated[
@@ -63,7 +49,7 @@ def pretrain(
 ) -> None:
     """Pre-train BERT on text: masked words and next sentences."""
     if run.recipe is not None:
-        runs.check_kind(run.recipe, "pretraining")
+        training.check_kind(run.recipe, "pretraining")
     from bertkit.run.pretrain import SHOWN
 
     run.start(bertkit.pretrain, run.recipe, lambda metrics: SHOWN, corpus=[*(corpus or []), *(more or [])])

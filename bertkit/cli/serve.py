@@ -1,4 +1,4 @@
-"""``bertkit serve``."""
+"""``bertkit serve`` and ``bertkit demo``."""
 
 from __future__ import annotations
 
@@ -62,5 +62,35 @@ def serve(
         trust_remote_code=trust_remote_code,
         token=token,
         limits=limits,
+        ready=print_address if json else None,
+    )
+
+
+def demo(
+    checkpoint: options.Checkpoint,
+    host: options.Host = "127.0.0.1",
+    port: options.Port = 7860,
+    allowed_host: options.AllowedHost = None,
+    as_: Annotated[
+        Literal["predict", "fill-mask", "embed"] | None,
+        typer.Option("--as", help="What to show; decided by the head of the checkpoint.", show_default=False),
+    ] = None,
+    device: options.Device = "auto",
+    precision: options.Precision = "auto",
+    revision: options.Revision = None,
+    trust_remote_code: options.TrustRemoteCode = False,
+    json: options.AddressAsJson = False,
+) -> None:
+    """Show a page in the browser on which a checkpoint can be tried."""
+    bertkit.demo(
+        checkpoint,
+        host=host,
+        port=port,
+        allowed_hosts=allowed_host or (),
+        as_=as_,
+        device=device,
+        precision=precision,
+        revision=revision,
+        trust_remote_code=trust_remote_code,
         ready=print_address if json else None,
     )

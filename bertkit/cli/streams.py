@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import codecs
-import errno
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
@@ -30,11 +29,11 @@ def standard_streams() -> Iterator[None]:
     """Replaces stdout by a stream whose failed writes end the command, and stderr by one whose failed writes do not.
 
     A failed write to stdout raises an OutputError, or SystemExit with code 141 if nobody reads the pipe any more.
-    Characters that the encoding of a stream lacks are written as escapes.
+    Output to a closed stream is discarded. Characters that the encoding of a stream lacks are written as escapes.
     """
     before = sys.stdout, sys.stderr
     _occupy_descriptors()
-    sys.stdout, sys.stderr = _Output(sys.stdout), _Messages(sys.stderr)
+    sys.stdout, sys.stderr = _Stream(sys.stdout, _end_command), _Stream(sys.stderr, lambda error: None)
     try:
         yield
     finally:
@@ -54,59 +53,45 @@ def _occupy_descriptors() -> None:
             os.set_inheritable(number, True)
 
 
-class _Stream:
-    """Text stream that passes everything on to another one, and failed writes to `failed`."""
+def _end_command(error: OSError) -> NoReturn:
+    if isinstance(error, BrokenPipeError):
+        sys.exit(_BROKEN_PIPE)
+    raise OutputError(f"standard output: cannot be written: {error.strerror or error}") from error
 
-    def __init__(self, stream: Any):
-        self._fault = OSError(errno.EBADF, "it is closed") if stream is None else None
-        self._has_text = False
+
+class _Stream:
+    """Text stream that passes everything on to another one, up to the first failed write.
+
+    Args:
+        stream: the other stream; None if it is closed.
+        failed: called with the error of that write, and again for each write after it, since libraries ignore errors.
+    """
+
+    def __init__(self, stream: Any, failed: Callable[[OSError], None]):
         self._stream = open(os.devnull, "w", encoding="utf-8") if stream is None else stream  # noqa: SIM115
+        self._failed = failed
+        self._error: OSError | None = None
         if hasattr(self._stream, "reconfigure"):
             self._stream.reconfigure(errors="backslashreplace")
 
     def write(self, text: str) -> int:
-        try:
-            self._stream.write(text)
-        except OSError as error:
-            self._end(error)
-        self._has_text |= bool(text)
-        self._check()
-        return len(text)
+        return self._passed_on(self._stream.write, text) or 0
 
     def flush(self) -> None:
-        try:
-            self._stream.flush()
-        except OSError as error:
-            self._end(error)
-        self._check()
+        self._passed_on(self._stream.flush)
 
-    def _check(self) -> None:
-        if self._fault is not None and self._has_text:  # typer writes empty text as a test, and ignores the exception
-            self.failed(self._fault)
-
-    def _end(self, error: OSError) -> None:
-        self._fault = error
-        # What is still in the buffer would fail again when the interpreter ends.
-        with suppress(OSError, ValueError):
-            null = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(null, self._stream.fileno())
-            os.close(null)
-
-    def failed(self, error: OSError) -> None:
-        """Called for the first write that fails and each one after it; the output is discarded."""
+    def _passed_on(self, call: Callable[..., Any], *given: str) -> Any:
+        if self._error is None:
+            try:
+                return call(*given)
+            except OSError as error:
+                self._error = error
+                # What is still in the buffer would fail again when the interpreter ends.
+                with suppress(OSError, ValueError):
+                    null = os.open(os.devnull, os.O_WRONLY)
+                    os.dup2(null, self._stream.fileno())
+                    os.close(null)
+        return self._failed(self._error)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
-
-
-class _Messages(_Stream):
-    """stderr: work goes on without its messages."""
-
-
-class _Output(_Stream):
-    """stdout: results that cannot be written are an error."""
-
-    def failed(self, error: OSError) -> NoReturn:
-        if isinstance(error, BrokenPipeError):
-            sys.exit(_BROKEN_PIPE)
-        raise OutputError(f"standard output: cannot be written: {error.strerror or error}") from error

@@ -8,12 +8,23 @@ import typer
 
 import bertkit
 from bertkit.cli import options
-from bertkit.cli.commands import command
+from bertkit.cli.commands import Settings, command
 from bertkit.cli.printing import print_text
-from bertkit.cli.settings import Settings
 from bertkit.json_text import dumps
 
 app = typer.Typer(help="Train a vocabulary.", no_args_is_help=True)
+
+
+KEYS = (
+    "data.tokenizer_type",
+    "data.cased",
+    "data.merge_score",
+    "data.min_pair_frequency",
+    "data.text_column",
+    "data.dataset_config",
+    "data.dataset_split",
+    "data.streaming",
+)
 
 
 @app.callback()
@@ -21,7 +32,7 @@ def _tokenizer() -> None:
     pass
 
 
-@command(app, "pretraining", options.VOCABULARY_AND_TEXT)
+@command(app, "pretraining", KEYS)
 def train(
     corpus: Annotated[
         list[str], typer.Option("--corpus", help=options.CORPUS_HELP, metavar="PATH_OR_HUB_ID", show_default=False)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertkit.corpus.vocabulary.structure import SpecialTokens, WordMarks, special_tokens, word_marks
+from bertkit.options import check_ranges, option, setting
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -23,24 +24,38 @@ TokenObjective = Literal["masked_lm", "next_token"]
 
 @dataclass(frozen=True, kw_only=True)
 class ExampleSettings:
-    """Settings of pre-training examples that a recipe's ``data`` block also has (BERT §3.1 and §A.2).
+    """Settings of pre-training examples that a recipe's ``data`` block also has (BERT §3.1 and §A.2)."""
 
-    Attributes:
-        max_seq_length: S, tokens of an example, including [CLS] and every [SEP]; at least 5.
-        max_predictions_per_seq: P, maximum number of predicted tokens of an example; ``None`` for
-            ``max_seq_length × mlm_probability``, rounded up: 20 at 128 and 15 %, 77 at 512.
-        mlm_probability: share of an example's tokens, including [CLS] and [SEP], that is predicted; above 0, at most 1
-            (BERT §3.1: 0.15).
-        whole_word_mask: select words to predict, with all their pieces, instead of single tokens.
-        short_seq_prob: probability, 0 to 1, that a document is cut into examples of a random shorter length in an
-            epoch. (The released script draws once per document and pass; the paper says 10 % of the time.)
-    """
-
-    max_seq_length: int = 128
-    max_predictions_per_seq: int | None = None
-    mlm_probability: float = 0.15
-    whole_word_mask: bool = False
-    short_seq_prob: float = 0.1
+    max_seq_length: int = option(
+        "Maximum number of tokens of an example, [CLS] and every [SEP] included; also limits every phase.",
+        default=128,
+        ge=5,
+        le=2**20,
+    )
+    max_predictions_per_seq: int | None = setting(
+        "P, maximum number of predicted tokens of an example; `null` for `max_seq_length × mlm_probability`, "
+        "rounded up: 20 at 128 and 15 %, 77 at 512.",
+        default=None,
+        ge=1,
+        le=2**20,
+    )
+    mlm_probability: float = setting(
+        "Share of an example's tokens, including [CLS] and [SEP], that is predicted; above 0, at most 1 (BERT "
+        "§3.1: 0.15).",
+        default=0.15,
+        gt=0,
+        le=1,
+    )
+    whole_word_mask: bool = option(
+        "Select words to predict, with all their pieces, instead of single tokens.", default=False
+    )
+    short_seq_prob: float = setting(
+        "Probability, 0 to 1, that a document is cut into examples of a random shorter length in an epoch. (The"
+        " released script draws once per document and pass; the paper says 10 % of the time.)",
+        default=0.1,
+        ge=0,
+        le=1,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +68,6 @@ class PretrainingData(ExampleSettings):
             (ALBERT §3.1); ``none``: one segment of full sentences of one document (RoBERTa §4.2, DOC-SENTENCES).
         token_objective: ``masked_lm``: masked tokens are predicted; ``next_token``: every token is predicted from those
             before it, without masks, for left-to-right attention (BERT §5.1).
-        seed: random seed of the pairs and the masks, at least 0.
 
     Raises:
         ValueError: a value is out of range.
@@ -64,26 +78,14 @@ class PretrainingData(ExampleSettings):
 
     pair_objective: PairObjective = "nsp"
     token_objective: TokenObjective = "masked_lm"
-    seed: int = 42
+    seed: int = setting("Random seed of the pairs and the masks.", default=42, ge=0)
 
     def __post_init__(self) -> None:
-        if self.max_seq_length < 5:
-            raise ValueError(
-                f"max_seq_length: {self.max_seq_length} leaves no room for a token of each segment besides [CLS] and "
-                f"two [SEP]; expected at least 5"
-            )
-        if not 0 < self.mlm_probability <= 1:
-            raise ValueError(f"mlm_probability: {self.mlm_probability} is not above 0 and at most 1")
-        if self.max_predictions_per_seq is not None and self.max_predictions_per_seq < 1:
-            raise ValueError(f"max_predictions_per_seq: {self.max_predictions_per_seq} is not at least 1")
-        if not 0 <= self.short_seq_prob <= 1:
-            raise ValueError(f"short_seq_prob: {self.short_seq_prob} is not between 0 and 1")
+        check_ranges(self)
         if self.pair_objective not in get_args(PairObjective):
             raise ValueError(
                 f"pair_objective: {self.pair_objective!r} is not one of {', '.join(get_args(PairObjective))}"
             )
-        if self.seed < 0:
-            raise ValueError(f"seed: {self.seed} is not at least 0")
 
     @property
     def predictions_per_seq(self) -> int:

@@ -2,77 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
-from enum import Enum
-from typing import Any, Literal, Protocol, get_args, get_origin, get_type_hints
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
-from bertkit.checkpoint.pretraining import MODEL_TYPE, field_types, new_architecture
+from bertkit.checkpoint.pretraining import MODEL_TYPE, new_architecture
 from bertkit.errors import RecipeError, did_you_mean, shown
-from bertkit.recipe.distillation import DISTILL, DistillationSettings
+from bertkit.recipe.blocks import TRAIN_DEFAULTS, model_fields, not_in_train, train_fields
+from bertkit.recipe.fields import Field, Fields, faults_of, fields_of, nested
 from bertkit.recipe.hub import NEEDED_IN_WIDGET, HubSettings
-from bertkit.recipe.text_values import kinds, typed
-from bertkit.recipe.tuning import KEYS, LORA, LoraSettings
-from bertkit.recipe.values import RANGES, fault_of_value
+from bertkit.recipe.text_values import typed
 
 BLOCKS = ("task", "model", "data", "train", "placement", "hub")
 
-# Defaults of all runs that differ from those of transformers; a recipe can override each of them.
-TRAIN_DEFAULTS: dict[str, Any] = {
-    "global_train_batch_size": 32,
-    "seed": 42,
-    "logging_steps": 50.0,  # of the type that the check gives it, so that a recipe of a run loads as itself
-    "save_total_limit": 2,
-    "report_to": "none",
-}
-
-OWN_TRAIN_KEYS: dict[str, Any] = {
-    "global_train_batch_size": int,
-    "early_stopping_patience": int | None,
-    "class_weights": str | dict[Any, Any] | None,
-    "layer_lr_decay": float | None,
-    DISTILL: dict[str, Any] | None,
-    "report": bool,
-}
-"""Types of the keys of the ``train`` block that are not fields of ``TrainingArguments``."""
-
-# Values that are mappings → the dataclass of their keys.
-_MAPPINGS: dict[str, type] = {f"model.{LORA}": LoraSettings, f"train.{DISTILL}": DistillationSettings}
-
 _MOST_WEIGHTS = 10**11  # of a new model: 400 GB; BERT-large has 3.4e8
 _MOST_NAMED = 20  # unknown keys for which a similar key is looked up, which takes time; messages show no more
-
-# TrainingArguments that a recipe must not set → what to use instead, or the reason.
-_NOT_IN_TRAIN: dict[str, str] = {
-    "per_device_train_batch_size": "use train.global_train_batch_size, and placement.per_device_train_batch_size",
-    "per_device_eval_batch_size": "use placement.per_device_eval_batch_size",
-    "gradient_accumulation_steps": "it follows from train.global_train_batch_size and the placement",
-    "auto_find_batch_size": "it would change the global batch",
-    "average_tokens_across_devices": "losses are means over the global batch",
-    "fsdp": "use --placement fsdp",
-    "fsdp_config": "use --placement fsdp",
-    "bf16": "use placement.mixed_precision",
-    "fp16": "use placement.mixed_precision",
-    "use_cpu": "use placement.device",
-    "dataloader_num_workers": "use placement.dataloader_num_workers",
-    "dataloader_pin_memory": "it follows from the placement",
-    "logging_nan_inf_filter": "a loss that is not finite ends the run",
-    "enable_jit_checkpoint": "SIGTERM and SIGUSR1 save a checkpoint in every run",
-    "activation_checkpointing": "use placement.gradient_checkpointing",
-    "gradient_checkpointing": "use placement.gradient_checkpointing",
-    "output_dir": "use --output-dir",
-    "resume_from_checkpoint": "use --resume",
-    "do_train": "use the command of that name",
-    "do_eval": "use the command of that name",
-    "do_predict": "use the command of that name",
-    "disable_tqdm": "progress bars are shown on a terminal only",
-    "remove_unused_columns": "the task decides which columns the model gets",
-    "local_rank": "the launcher sets it",
-    "prediction_loss_only": "scores need the predictions",
-    "batch_eval_metrics": "scores need the predictions of the whole set",
-    "eval_do_concat_batches": "scores need the predictions of the whole set",
-    "use_liger_kernel": "it has no kernels for encoders",
-}
 
 
 class Tasks(Protocol):
@@ -98,7 +42,7 @@ def blocks_of(given: Mapping[str, Any], places: dict[str, str], faults: list[str
     for block, values in given.items():
         place = places.get(block, block)
         if block not in BLOCKS:
-            near = _near(block, BLOCKS, faults)
+            near = did_you_mean(str(block), BLOCKS) if len(faults) < _MOST_NAMED else ""
             faults.append(f"{place}: unknown block; expected {', '.join(BLOCKS)}{near}")
         elif values is not None and not isinstance(values, Mapping):
             faults.append(f"{place}: expected keys and values, got {shown(values)}")
@@ -119,9 +63,12 @@ class Checker:
     def __init__(self, blocks: dict[str, dict[str, Any]], places: Mapping[str, str], faults: list[str]):
         self.blocks, self.places, self.faults = blocks, places, faults
 
-    def _place(self, block: str, key: str) -> str:
-        dotted = f"{block}.{key}"
-        return self.places.get(dotted, dotted)
+    def _place(self, block: str, *path: Any) -> str:
+        """Returns the place of a value; of a key in a value that is a mapping, it is that of the whole and the key."""
+        dotted = ".".join(map(str, (block, *path)))
+        if dotted in self.places or len(path) < 2:
+            return self.places.get(dotted, dotted)
+        return ".".join(map(str, (self._place(block, path[0]), *path[1:])))
 
     def task_settings(self, kind: Any, tasks: Tasks) -> tuple[type, type] | None:
         """Returns the dataclasses of the blocks ``task`` and ``data``, or None with a fault if the task is invalid."""
@@ -140,57 +87,52 @@ class Checker:
         return None
 
     def settings(self, block: str, settings: type) -> Any:
-        """Checks a block against the annotations of ``settings`` and builds it; returns None if there are faults."""
-        hints = get_type_hints(settings)
-        hints = {field.name: hints[field.name] for field in dataclasses.fields(settings)}
-        required = {
-            field.name
-            for field in dataclasses.fields(settings)
-            if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        }
-        values = self._checked(block, hints)
-        missing = required - self.blocks[block].keys()
+        """Checks a block against the fields of ``settings`` and builds it; returns None if there are faults."""
+        values = self.checked(block, fields_of(settings))
+        return self._complete(block, settings, values, self.blocks[block])
+
+    def _complete(
+        self, block: str, settings: type, values: Mapping[str, Any], given: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Builds settings from values that `checked` has returned, of those ``given``; returns None with a fault."""
+        given = values if given is None else given
+        missing = [key for key in fields_of(settings).required if key not in given]
         self.faults += [f"{block}.{key}: missing" for key in sorted(missing)]
-        if values.keys() != self.blocks[block].keys() or missing:
+        if missing or values.keys() != given.keys():
             return None
         try:
             return settings(**values)
         except ValueError as error:
-            key = str(error).partition(":")[0]
-            self.faults.append(f"{self._place(block, key)}:{str(error).partition(':')[2]}")
+            key, _, fault = str(error).partition(":")
+            self.faults.append(f"{self._place(block, key)}:{fault}")
             return None
 
-    def _checked(self, block: str, hints: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the values with a known key, the right type and in range; adds a fault for each of the others."""
-        from huggingface_hub.dataclasses import type_validator
+    def checked(self, block: str, fields: Fields) -> dict[str, Any]:
+        """Returns the values of a block with a known key, the right type and in range; notes a fault for the others."""
+        from pydantic import ValidationError
 
-        good: dict[str, Any] = {}
+        values: dict[Any, Any] = {}
         for key, value in self.blocks[block].items():
-            place = self._place(block, key)
-            if key not in hints or not isinstance(key, str):
-                self.faults.append(f"{place}: unknown key{_near(key, hints, self.faults)}")
-                continue
             try:
-                value = typed(value, _MAPPINGS.get(f"{block}.{key}", hints[key]))
+                values[key] = typed(value, fields[key].hint if key in fields else Any)
+                fault = fault_of_value(values[key]) if isinstance(key, str) else "unknown key"
             except RecipeError as error:
-                self.faults.append(f"{place}: {error}")
-                continue
-            if fault := fault_of_value(value):
-                self.faults.append(f"{place}: {fault}")
-                continue
-            value = _number(value, hints[key])
-            try:
-                type_validator(key, value, hints[key])
-                _named_choice(hints[key], value)
-            except (TypeError, ValueError) as error:
-                self.faults.append(f"{place}: {_expected(hints[key], value, error)}")
-                continue
-            numbers = RANGES.get(f"{block}.{key}")
-            if numbers is not None and isinstance(value, int | float) and value not in numbers:
-                self.faults.append(f"{place}: expected {numbers}, got {value}")
-            else:
-                good[key] = value
-        return good
+                fault = str(error)
+            if fault is not None:
+                self.faults.append(f"{self._place(block, key)}: {fault}")
+                values.pop(key, None)
+        try:
+            values = fields.adapter.validate_python(values)
+        except ValidationError as error:
+            most_named = _MOST_NAMED - len(self.faults)
+            for path, fault in faults_of(error, fields, values, most_named):
+                self.faults.append(f"{self._place(block, *path)}: {fault}")
+                values.pop(path[0], None)
+            values = fields.adapter.validate_python(values)
+        for key, value in values.items():
+            if isinstance(value, Mapping) and (settings := nested(fields[key].hint)):
+                self._complete(f"{block}.{key}", settings, value)
+        return values
 
     def hub(self, pipeline_tag: str | None) -> Any:
         """Checks the ``hub`` block as `settings` does, and the examples of its widget against the task.
@@ -219,19 +161,15 @@ class Checker:
                     "use --recipe continue, or remove this key"
                 )
             # Other fields depend on the architecture of the checkpoint: `load_config` checks their names.
-            own = field_types(new_architecture(None))
-            others = {key: Any for key in given if key not in own}
-            values = self._checked("model", {**others, "name_or_path": str | None, **own, **KEYS})
-            self._check_mapping("model", LORA, values, LoraSettings)
-            return values
+            own = model_fields(of_checkpoint=True)
+            others = {key: Field(Any) for key in given if key not in own}
+            return self.checked("model", Fields({**own, **others}) if others else own)
         try:
             configuration = new_architecture(given.get(MODEL_TYPE))
         except RecipeError as error:
             self.faults.append(f"{architecture}: {error}")
             return dict(given)
-        values = self._checked(
-            "model", {"name_or_path": str | None, MODEL_TYPE: str | None, **field_types(configuration)}
-        )
+        values = self.checked("model", model_fields(given.get(MODEL_TYPE), of_checkpoint=False))
         try:
             config = configuration(
                 **{key: value for key, value in values.items() if key not in ("name_or_path", MODEL_TYPE)}
@@ -246,74 +184,34 @@ class Checker:
             self.faults.append(f"model: about {weights:.1e} weights; expected at most {_MOST_WEIGHTS:.0e}")
         return values
 
-    def _check_mapping(self, block: str, key: str, values: Mapping[str, Any], settings: type) -> None:
-        """Checks a value that is a mapping, such as ``model.lora``, against the dataclass of its keys."""
-        if values.get(key) is not None:
-            place = f"{block}.{key}"
-            Checker({place: values[key]}, self.places, self.faults).settings(place, settings)
-
     def train(self) -> dict[str, Any]:
         """Checks the ``train`` block and returns it with the defaults of all runs."""
         for key in list(self.blocks["train"]):
-            if not _is_in_train(key):
-                instead = _NOT_IN_TRAIN.get(key, "use --push-to-hub, and the block hub")
+            if instead := not_in_train(key):
                 self.faults.append(f"{self._place('train', key)}: not set in a recipe; {instead}")
                 del self.blocks["train"][key]
-        values = self._checked("train", train_types())
-        self._check_mapping("train", DISTILL, values, DistillationSettings)
-        return {**TRAIN_DEFAULTS, **values}
+        return {**TRAIN_DEFAULTS, **self.checked("train", train_fields())}
 
 
-def train_types() -> dict[str, Any]:
-    """Returns the types of the keys of the ``train`` block."""
-    from transformers import TrainingArguments
+def fault_of_value(value: Any) -> str | None:
+    """Returns what is wrong with a value whatever its setting, or None.
 
-    hints = get_type_hints(TrainingArguments)
-    fields = {field.name: hints[field.name] for field in dataclasses.fields(TrainingArguments)}
-    return {**OWN_TRAIN_KEYS, **{key: hint for key, hint in fields.items() if _is_in_train(key)}}
+    A number is finite and fits 64 bits; text has no NUL and no half of a surrogate pair, which files cannot hold.
 
-
-def _is_in_train(key: Any) -> bool:
-    return key not in _NOT_IN_TRAIN and not str(key).startswith(("hub_", "push_to_hub"))
-
-
-def _near(given: Any, known: Iterable[str], faults: Sequence[str]) -> str:
-    return did_you_mean(str(given), known) if len(faults) < _MOST_NAMED else ""
-
-
-def _number(value: Any, hint: Any) -> Any:
-    """Returns a number in the type that is expected: an int as a float, a whole float such as 1e5 as an int."""
-    allowed = kinds(hint)
-    if type(value) is int and float in allowed and int not in allowed:
-        return float(value)
-    if isinstance(value, float) and value.is_integer() and int in allowed and not allowed & {float, str, Any}:
-        return int(value)
-    return value
-
-
-def _choices(hint: Any) -> list[str]:
-    """Returns the values that a Literal or an Enum (alone or in a union) allows; empty for other annotations."""
-    if get_origin(hint) is Literal:
-        return [str(choice) for choice in get_args(hint)]
-    enums = [each for each in (hint, *get_args(hint)) if isinstance(each, type) and issubclass(each, Enum)]
-    return [str(member.value) for enum in enums for member in enum]
-
-
-def _named_choice(hint: Any, value: Any) -> None:
-    """Checks a string against the choices of ``hint``: TrainingArguments annotates names as ``SomeEnum | str``.
-
-    Raises:
-        ValueError: the string is not one of the choices.
+    >>> fault_of_value({"betas": [0.9, float("nan")]})
+    'expected finite numbers, got nan'
+    >>> fault_of_value([0.9, 10, "text", None, True])
     """
-    choices = _choices(hint)
-    if choices and isinstance(value, str) and value not in choices:
-        raise ValueError(value)
-
-
-def _expected(hint: Any, value: Any, error: Exception) -> str:
-    if choices := _choices(hint):
-        near = did_you_mean(str(value), choices) if isinstance(value, str) else ""
-        return f"expected one of {', '.join(choices)}, got {shown(value)}{near}"
-    wanted = hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
-    inner = f" ({error.__cause__})" if error.__cause__ else ""
-    return f"expected {wanted}, got {shown(value)}{inner}"
+    if isinstance(value, Mapping):
+        return next(filter(None, map(fault_of_value, [*value.keys(), *value.values()])), None)
+    if isinstance(value, list | tuple):
+        return next(filter(None, map(fault_of_value, value)), None)
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"expected finite numbers, got {value}"
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return f"expected numbers of at most 64 bits, got {shown(value)}"
+    if isinstance(value, str):
+        wrong = next((sign for sign in value if sign == "\0" or "\ud800" <= sign <= "\udfff"), None)
+        if wrong is not None:
+            return f"{shown(value)} holds \\u{ord(wrong):04x}, which is no character of a text"
+    return None

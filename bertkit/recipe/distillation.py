@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from bertkit.options import check_ranges, setting
 
 DISTILL = "distill"
 Objective = Literal["distilbert", "minilm"]
@@ -23,42 +24,47 @@ class DistillationSettings:
     teacher. With ``distilbert``, ``taught`` is ``soft + hidden · cosine``: ``soft`` compares the outputs with those of
     the teacher, ``cosine`` the last hidden states (Sanh et al. 2019, arXiv:1910.01108). With ``minilm``, which is for
     pre-training, it compares the relations of queries, of keys and of values (Wang et al. 2021, arXiv:2012.15828).
-
-    Attributes:
-        teacher: the checkpoint to learn from, a folder or a Hub id: a fine-tuned one, or in pre-training one with a
-            masked-LM head, which ``minilm`` does not need.
-        objective: the teacher's part of the loss: ``distilbert`` or ``minilm``.
-        alpha: weight of the teacher's part of the loss, 0 to 1; the labels have the weight ``1 - alpha``. With 0, the
-            run is the same as one without a teacher, bit for bit; 1 needs no labels. ``None`` is 0.5 with
-            ``distilbert`` and 1 with ``minilm``.
-        temperature: divides the logits of teacher and student in ``soft``, which is multiplied by its square, so that
-            its gradients keep their size. Does not apply to regression.
-        hidden: weight of ``cosine``, 1 minus the cosine of the last hidden states of each token; needs a teacher of the
-            same hidden size.
-        teacher_layer: with ``minilm``, layer of the teacher whose relations are compared, from 0; ``None`` is the last.
-        relation_heads: with ``minilm``, number of heads into which queries, keys and values of both models are divided;
-            ``None`` is the number of attention heads of the student.
     """
 
-    teacher: str
-    objective: Objective = "distilbert"
-    alpha: float | None = None
-    temperature: float = _TEMPERATURE
-    hidden: float = 0.0
-    teacher_layer: int | None = None
-    relation_heads: int | None = None
+    teacher: str = setting(
+        "The checkpoint to learn from, a folder or a Hub id: a fine-tuned one, or in pre-training one with a "
+        "masked-LM head, which `minilm` does not need."
+    )
+    objective: Objective = setting("The teacher's part of the loss: `distilbert` or `minilm`.", default="distilbert")
+    alpha: float | None = setting(
+        "Weight of the teacher's part of the loss, 0 to 1; the labels have the weight `1 - alpha`. With 0, the "
+        "run is the same as one without a teacher, bit for bit; 1 needs no labels. `null` is 0.5 with "
+        "`distilbert` and 1 with `minilm`.",
+        default=None,
+        ge=0,
+        le=1,
+    )
+    temperature: float = setting(
+        "Divides the logits of teacher and student in `soft`, which is multiplied by its square, so that its "
+        "gradients keep their size. Does not apply to regression.",
+        default=_TEMPERATURE,
+        gt=0,
+    )
+    hidden: float = setting(
+        "Weight of `cosine`, 1 minus the cosine of the last hidden states of each token; needs a teacher of the"
+        " same hidden size.",
+        default=0.0,
+        ge=0,
+    )
+    teacher_layer: int | None = setting(
+        "With `minilm`, layer of the teacher whose relations are compared, from 0; `null` is the last.",
+        default=None,
+        ge=0,
+    )
+    relation_heads: int | None = setting(
+        "With `minilm`, number of heads into which queries, keys and values of both models are divided; `null` "
+        "is the number of attention heads of the student.",
+        default=None,
+        ge=1,
+    )
 
     def __post_init__(self) -> None:
-        if not 0 <= self.weight <= 1:
-            raise ValueError(f"alpha: expected 0 to 1, got {self.alpha}")
-        if not 0 < self.temperature < math.inf:
-            raise ValueError(f"temperature: expected a positive number, got {self.temperature}")
-        if not 0 <= self.hidden < math.inf:
-            raise ValueError(f"hidden: expected at least 0, got {self.hidden}")
-        if self.teacher_layer is not None and self.teacher_layer < 0:
-            raise ValueError(f"teacher_layer: expected at least 0, got {self.teacher_layer}")
-        if self.relation_heads is not None and self.relation_heads < 1:
-            raise ValueError(f"relation_heads: expected at least 1, got {self.relation_heads}")
+        check_ranges(self)
         others: dict[str, float | None] = {"temperature": _TEMPERATURE, "hidden": 0.0}
         if self.objective == "distilbert":
             others = {"teacher_layer": None, "relation_heads": None}

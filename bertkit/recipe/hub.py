@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
+
+from bertkit.options import setting
 
 Form = Literal["bert", "bertkit"]
 ANY_DATA = "any"
@@ -29,33 +31,42 @@ _BIBTEX_ENTRY = re.compile(r"@\w+\s*\{\s*[^\s,{}]+\s*,")
 
 @dataclass(frozen=True, kw_only=True)
 class HubSettings:
-    """Settings of the ``hub`` block; they do not change the results of a run. ``--push-to-hub`` names the repository.
+    """Settings of the ``hub`` block; they do not change results of a run. ``--push-to-hub`` names the repository."""
 
-    Attributes:
-        license: licence identifier of the Hub, such as ``apache-2.0``; ``None`` omits it from the model card.
-        language: languages of the texts as ISO 639 codes, such as ``en``; an empty list omits them from the model card.
-        private: create a new repository as private; otherwise the default of the Hub or the organisation applies,
-            which is public unless the organisation changed it. Existing repositories are not changed.
-        revision: branch to push to, created if missing; ``None`` for ``main``.
-        form: ``bert``, which plain transformers loads, or ``bertkit``, which includes its own code.
-        report: push ``report.html`` and its figures with a run; they show texts of the validation set.
-        widget: example inputs of the widget on the model page, each a mapping with ``text``, for question answering
-            also ``context``, and optionally ``example_title``. bertkit takes none from the data.
-        benchmark_task: a task in the ``eval.yaml`` of the scored Hub data set, if that is a benchmark of the Hub; a
-            push then writes the main score of the run to ``.eval_results``. ``None`` writes none.
-        citations: BibTeX entries for the model card, in addition to that of the BERT paper. The key is the Hub id of a
-            data set, whose entries are cited with its scores, or ``any`` for entries that are always cited.
-    """
-
-    license: str | None = None
-    language: list[str] = field(default_factory=list)
-    private: bool = False
-    revision: str | None = None
-    form: Form = "bert"
-    report: bool = True
-    widget: list[dict[str, str]] = field(default_factory=list)
-    benchmark_task: str | None = None
-    citations: dict[str, str] = field(default_factory=dict)
+    license: str | None = setting(
+        "Licence identifier of the Hub, such as `apache-2.0`; `null` omits it from the model card.", default=None
+    )
+    language: list[str] = setting(
+        "Languages of the texts as ISO 639 codes, such as `en`; an empty list omits them from the model card.",
+        factory=list,
+    )
+    private: bool = setting(
+        "Create a new repository as private; otherwise the default of the Hub or the organisation applies, "
+        "which is public unless the organisation changed it. Existing repositories are not changed.",
+        default=False,
+    )
+    revision: str | None = setting("Branch to push to, created if missing; `null` for `main`.", default=None)
+    form: Form = setting(
+        "`bert`, which plain transformers loads, or `bertkit`, which includes its own code.", default="bert"
+    )
+    report: bool = setting(
+        "Push `report.html` and its figures with a run; they show texts of the validation set.", default=True
+    )
+    widget: list[dict[str, str]] = setting(
+        "Example inputs of the widget on the model page, each a mapping with `text`, for question answering "
+        "also `context`, and optionally `example_title`. bertkit takes none from the data.",
+        factory=list,
+    )
+    benchmark_task: str | None = setting(
+        "A task in the `eval.yaml` of the scored Hub data set, if that is a benchmark of the Hub; a push then "
+        "writes the main score of the run to `.eval_results`. `null` writes none.",
+        default=None,
+    )
+    citations: dict[str, str] = setting(
+        "BibTeX entries for the model card, in addition to that of the BERT paper. The key is the Hub id of a "
+        "data set, whose entries are cited with its scores, or `any` for entries that are always cited.",
+        factory=dict,
+    )
 
     def __post_init__(self) -> None:
         if self.license is not None and not re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", self.license):

@@ -2,49 +2,37 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
+from bertkit.options import check_ranges, setting
+
 KEEP, LORA = "keep_layers", "lora"
-KEYS: dict[str, Any] = {
-    "freeze_layers": int,
-    "freeze_embeddings": bool,
-    "reinit_layers": int,
-    KEEP: list[int] | None,
-    LORA: dict[str, Any] | None,
-}
-"""Types of the keys of the ``model`` block that are not fields of the configuration."""
 
 
 @dataclass(frozen=True)
 class LoraSettings:
-    """Value of ``model.lora``: low-rank adapters (Hu et al. 2022, arXiv:2106.09685) of PEFT.
+    """Value of ``model.lora``: low-rank adapters (Hu et al. 2022, arXiv:2106.09685) of PEFT."""
 
-    Attributes:
-        r: rank of the adapters.
-        alpha: the adapters are scaled by ``alpha / r``; ``None`` is twice the rank.
-        dropout: dropout rate of the input of the adapters.
-        targets: names of the dense layers that have adapters, such as ``query`` and ``value``; all dense layers of the
-            encoder's layers if empty.
-        save: ``merged`` saves the model with merged weights only; ``adapter`` also saves the adapters in PEFT's format,
-            in the folder ``adapter``.
-    """
-
-    r: int = 16
-    alpha: float | None = None
-    dropout: float = 0.0
-    targets: list[str] = field(default_factory=list)
-    save: Literal["merged", "adapter"] = "merged"
+    r: int = setting("Rank of the adapters.", default=16, ge=1, le=4096)
+    alpha: float | None = setting(
+        "The adapters are scaled by `alpha / r`; `null` is twice the rank.", default=None, gt=0
+    )
+    dropout: float = setting("Dropout rate of the input of the adapters.", default=0.0, ge=0, lt=1)
+    targets: list[str] = setting(
+        "Names of the dense layers that have adapters, such as `query` and `value`; all dense layers of the "
+        "encoder's layers if empty.",
+        factory=list,
+    )
+    save: Literal["merged", "adapter"] = setting(
+        "`merged` saves the model with merged weights only; `adapter` also saves the adapters in PEFT's format,"
+        " in the folder `adapter`.",
+        default="merged",
+    )
 
     def __post_init__(self) -> None:
-        if not 1 <= self.r <= 4096:
-            raise ValueError(f"r: expected 1 to 4096, got {self.r}")
-        if self.alpha is not None and not 0 < self.alpha < math.inf:
-            raise ValueError(f"alpha: expected a positive number, got {self.alpha}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout: expected at least 0 and less than 1, got {self.dropout}")
+        check_ranges(self)
 
     @property
     def scale(self) -> float:
@@ -55,6 +43,32 @@ class LoraSettings:
         dropout = f", dropout {self.dropout:g}" if self.dropout else ""
         where = f"the dense layers {', '.join(self.targets)}" if self.targets else "all dense layers"
         return f"rank {self.r}, α {self.scale:g}{dropout}, on {where}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuningSettings:
+    """Keys of the ``model`` block that are not fields of the configuration."""
+
+    name_or_path: str | None = setting(
+        "Checkpoint to start from: a folder or a Hub id. Without it, the weights are new.", default=None
+    )
+    freeze_layers: int = setting(
+        "Number of layers of the encoder, the lowest first, that are not trained.", default=0, ge=0
+    )
+    freeze_embeddings: bool = setting("Whether the embeddings are not trained.", default=False)
+    reinit_layers: int = setting(
+        "Number of layers of the encoder, the highest first, that start with new weights.", default=0, ge=0
+    )
+    keep_layers: list[int] | None = setting(
+        "Layers of the encoder to keep, numbered from 0; the others are removed.", default=None
+    )
+    lora: LoraSettings | None = setting(
+        "Train low-rank adapters of PEFT instead of the encoder's weights.", default=None
+    )
+
+
+KEYS = tuple(each.name for each in fields(TuningSettings) if each.name != "name_or_path")
+"""Keys of the ``model`` block that select the weights that fine-tuning changes."""
 
 
 def config_changes(model: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,13 +1,12 @@
 """Reading of recipes as YAML, with the line of every key, and writing.
 
-A recipe is plain data: null, booleans, numbers, text, lists and mappings. Files are not trusted: size, depth and the
-values that aliases repeat are limited while a file is parsed, and other tags are refused.
+A recipe is plain data: null, booleans, numbers, text, lists and mappings. Files are not trusted: tags are refused, and
+so are aliases of anything but single values, which could stand for any number of values.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,28 +18,15 @@ from yaml.events import AliasEvent
 from bertkit.errors import RecipeError, shortened, shown
 
 _MOST_BYTES = 1 << 20
-_MOST_VALUES = 50_000  # of a file; an alias counts as all the values that it repeats
-_MOST_LEVELS = 20  # of lists and mappings; recipes have about four
 _MOST_DIGITS = 19  # of a whole number: 64 bits
 
-NULL, BOOL, INT, FLOAT, STR, _LIST, _MAPPING = (
-    f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str", "seq", "map")
-)
-_WORDS = {
-    NULL: "null",
-    BOOL: "true or false",
-    INT: "a whole number",
-    FLOAT: "a number",
-    STR: "text",
-    _LIST: "a list",
-    _MAPPING: "a mapping",
-}
+_INT, _STR = "tag:yaml.org,2002:int", "tag:yaml.org,2002:str"
 _SCALARS = {
-    NULL: (re.compile(r"^(?:~|null|Null|NULL|)$"), "~nN\0"),
-    BOOL: (re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), "tTfF"),
-    INT: (re.compile(r"^[-+]?[0-9]+$"), "-+0123456789"),
-    FLOAT: (
-        re.compile(r"^(?:[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$"),
+    "tag:yaml.org,2002:null": (r"^(?:~|null|Null|NULL|)$", "~nN\0"),
+    "tag:yaml.org,2002:bool": (r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
+    _INT: (r"^[-+]?[0-9]+$", "-+0123456789"),
+    "tag:yaml.org,2002:float": (
+        r"^(?:[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$",
         "-+.0123456789",
     ),
 }
@@ -50,111 +36,80 @@ class _Loader(yaml.SafeLoader):
     """Loader of plain data with the scalars of YAML 1.2: ``no`` and ``on`` are strings and ``1e-4`` is a number.
 
     Raises:
-        yaml.YAMLError: the text is not YAML; a tag is not that of plain data, or its text does not have its form; the
-            text exceeds the limits of this module; an alias contains itself; or a key is given twice.
+        yaml.YAMLError: the text is not YAML; it has a tag, an alias of a list or a mapping, or a key twice.
     """
-
-    def __init__(self, text: str):
-        super().__init__(text)
-        self._level = 0
-        self._total = 0  # values so far, with those that aliases repeat
-        self._sizes: dict[yaml.Node, int] = {}  # values of each complete node
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         mark: Any = event.start_mark
-        before = self._total
-        if self._level == _MOST_LEVELS:
-            raise ComposerError(None, None, f"more than {_MOST_LEVELS} lists and mappings within each other", mark)
-        self._level += 1
-        node: Any = super().compose_node(parent, index)
-        self._level -= 1
-        if not isinstance(event, AliasEvent):
-            self._check(node)
-            self._total += 1
-            self._sizes[node] = self._total - before
-        elif node in self._sizes:
-            self._total += self._sizes[node]
-        else:
-            raise ComposerError(None, None, f"the alias *{event.anchor} contains itself", mark)
-        if self._total > _MOST_VALUES:
-            raise ComposerError(None, None, f"more than {_MOST_VALUES} values", mark)
-        return node
-
-    def _check(self, node: Any) -> None:
-        """Checks the tag of a node, and that the text of a scalar has the form of its tag."""
-        if node.tag not in _WORDS:
+        if getattr(event, "tag", None) is not None:
             expected = "a recipe has plain values; write it without the tag"
-            raise ConstructorError(None, None, f"the tag {node.tag}; {expected}", node.start_mark)
-        pattern, _ = _SCALARS.get(node.tag, (None, ""))
-        if pattern is None or not isinstance(node, yaml.ScalarNode):  # construction checks the kind of node
-            return
-        if not pattern.fullmatch(node.value):
-            raise ConstructorError(None, None, f"{shown(node.value)} is not {_WORDS[node.tag]}", node.start_mark)
-        if node.tag == INT and len(node.value.lstrip("+-0")) > _MOST_DIGITS:
-            digits = f"a number of {len(node.value)} digits; expected at most {_MOST_DIGITS}"
-            raise ConstructorError(None, None, digits, node.start_mark)
+            raise ComposerError(None, None, f"the tag {event.tag}; {expected}", mark)
+        if isinstance(event, AliasEvent) and not isinstance(self.anchors.get(event.anchor), yaml.ScalarNode):
+            problem = f"the alias *{event.anchor} is not that of a single value; write the values"
+            raise ComposerError(None, None, problem, mark)
+        node: yaml.Node | None = super().compose_node(parent, index)
+        return node
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         mapping: dict[Any, Any] = super().construct_mapping(node, deep)
         if len(mapping) < len(node.value):
-            seen = set()
-            for key_node, _ in node.value:
-                key = self.construct_object(key_node)
-                if key in seen:
-                    raise ConstructorError(None, None, f"{key} is given twice; keep one of them", key_node.start_mark)
-                seen.add(key)
+            keys = [self.construct_object(key_node) for key_node, _ in node.value]
+            at = next(at for at, key in enumerate(keys) if key in keys[:at])
+            problem = f"{keys[at]} is given twice; keep one of them"
+            raise ConstructorError(None, None, problem, node.value[at][0].start_mark)
         return mapping
+
+
+class _TextLoader(_Loader):
+    """Loader that leaves all values as text."""
 
 
 class _Dumper(yaml.SafeDumper):
     """Dumper whose output `_Loader` reads back unchanged."""
 
 
+_TextLoader.yaml_implicit_resolvers = {}
 for _class in (_Loader, _Dumper):
     _class.yaml_implicit_resolvers = {}
     for _tag, (_pattern, _first) in _SCALARS.items():
-        _class.add_implicit_resolver(_tag, _pattern, [*_first, ""])
+        _class.add_implicit_resolver(_tag, re.compile(_pattern), [*_first, ""])
 
 
 # Block style keeps text of several lines, such as BibTeX, readable.
 _Dumper.add_representer(
     str,
-    lambda dumper, text: dumper.represent_scalar(STR, text, style="|" if "\n" in text else None),
+    lambda dumper, text: dumper.represent_scalar(_STR, text, style="|" if "\n" in text else None),
 )
 
 
 def _integer(loader: yaml.SafeLoader, node: Any) -> int:
-    return int(loader.construct_scalar(node))
+    if len(node.value.lstrip("+-0")) > _MOST_DIGITS:
+        problem = f"a number of {len(node.value)} digits; expected at most {_MOST_DIGITS}"
+        raise ConstructorError(None, None, problem, node.start_mark)
+    return int(node.value)
 
 
-_Loader.add_constructor(INT, _integer)  # 010 is ten, not eight
+_Loader.add_constructor(_INT, _integer)  # 010 is ten, not eight
 
 
-def _parsed(
-    text: str,
-    place: str,
-    places: dict[str, str] | None = None,
-    with_types: Callable[[yaml.Node], yaml.Node] | None = None,
-) -> Any:
+def _parsed(text: str, place: str, places: dict[str, str] | None = None, loader_class: type[_Loader] = _Loader) -> Any:
     """Parses YAML.
 
     Args:
         text: the document.
         place: name of the text in messages.
         places: receives the places of the keys of the two upper levels, if given.
-        with_types: changes the node of the document before its value is made, if given.
+        loader_class: class of the loader.
 
     Raises:
         RecipeError: the text is not the YAML of plain data, as in `_Loader`; the message has the line.
     """
     try:
-        loader = _Loader(text)
+        loader = loader_class(text)
         node = loader.get_single_node()
-        if places is not None and isinstance(node, yaml.MappingNode):
+        if places is not None:
             _note_places(place, node, "", places)
-        if node is not None and with_types is not None:
-            node = with_types(node)
         return None if node is None else loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -163,14 +118,12 @@ def _parsed(
         raise RecipeError(f"{where}: not valid YAML: {shortened(reason, 300)}") from None
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # the last two: an escape of no character
         raise RecipeError(f"{place}: not valid YAML: {shortened(str(error), 300)}") from None
+    except RecursionError:
+        raise RecipeError(f"{place}: not valid YAML: too many lists and mappings within each other") from None
 
 
-def parse_value(text: str, with_types: Callable[[yaml.Node], yaml.Node] | None = None) -> Any:
+def parse_value(text: str) -> Any:
     """Parses one value as in a recipe.
-
-    Args:
-        text: the value.
-        with_types: changes the node of the value before the value is made; see `bertkit.recipe.text_values`.
 
     Raises:
         RecipeError: the text is not valid YAML.
@@ -178,7 +131,16 @@ def parse_value(text: str, with_types: Callable[[yaml.Node], yaml.Node] | None =
     >>> parse_value("1e-4"), parse_value("no"), parse_value("[a, 2]"), parse_value("true")
     (0.0001, 'no', ['a', 2], True)
     """
-    return _parsed(text, f"the value {shown(text)}", with_types=with_types)
+    return _parsed(text, f"the value {shown(text)}")
+
+
+def parse_texts(text: str) -> Any:
+    """Parses one value without types: a text, or lists and mappings of texts. Raises as `parse_value`.
+
+    >>> parse_texts("[a, 2, {no: 1e5}]")
+    ['a', '2', {'no': '1e5'}]
+    """
+    return _parsed(text, f"the value {shown(text)}", loader_class=_TextLoader)
 
 
 def to_yaml(blocks: dict[str, Any]) -> str:
@@ -218,14 +180,9 @@ def read_recipe_file(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     return blocks, places
 
 
-def _note_places(path: str, node: yaml.MappingNode, prefix: str, places: dict[str, str]) -> None:
-    for key, value in node.value:
-        if not isinstance(key, yaml.ScalarNode):
-            raise ConstructorError(None, None, "a list or a mapping as a key; expected text", key.start_mark)
-        dotted = f"{prefix}{shortened(key.value, 200)}"
-        line = key.start_mark.line + 1
-        if dotted in places:
-            raise RecipeError(f"{path}, line {line}: {dotted} is given twice; keep one of them")
-        places[dotted] = f"{path}, line {line}: {dotted}"
-        if isinstance(value, yaml.MappingNode) and not prefix:
+def _note_places(path: str, node: yaml.Node | None, prefix: str, places: dict[str, str]) -> None:
+    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+        dotted = f"{prefix}{shortened(str(key.value), 200)}"
+        places[dotted] = f"{path}, line {key.start_mark.line + 1}: {dotted}"
+        if not prefix:
             _note_places(path, value, f"{dotted}.", places)

@@ -6,24 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bertkit.errors import DataError
+from bertkit.options import option
 from bertkit.tasks.splits import FineTuningData
 
 
 @dataclass(frozen=True, kw_only=True)
 class HubData(FineTuningData):
-    """A Hub data set.
+    """A Hub data set."""
 
-    Attributes:
-        dataset_name, dataset_config: the Hub data set and its configuration.
-        train_split, validation_split: its splits for training and validation, as names or expressions of ``datasets``
-            (``train[:90%]``, ``train[1000:]``, ``train+extra``); ``None`` is the split of the same name, unless another
-            setting names that split.
-    """
-
-    dataset_name: str | None = None
-    dataset_config: str | None = None
-    train_split: str | None = None
-    validation_split: str | None = None
+    dataset_name: str | None = option("Hub data set, instead of files.", default=None)
+    dataset_config: str | None = option("Configuration of the Hub data set.", default=None)
+    train_split: str | None = option(
+        "Split of the Hub data set to train on, or a part of one, such as `train[:90%]` or `train+extra`; by "
+        "default the split of this name, unless another setting names it.",
+        default=None,
+    )
+    validation_split: str | None = option("Split of the Hub data set to evaluate on, or a part of one.", default=None)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -9,7 +9,7 @@ Dimension letters: N inputs, B examples of a batch, C the most endings of any ex
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -18,6 +18,7 @@ import numpy as np
 
 from bertkit import metrics
 from bertkit.errors import CheckpointError, DataError, noted, raise_all, raise_listed
+from bertkit.options import option, setting
 from bertkit.tables import Table
 from bertkit.tables.classes import is_missing
 from bertkit.tables.columns import find_column
@@ -40,25 +41,30 @@ _LABELS = ("label", "answer")
 class TaskSettings:
     """Column names of the tables. Values that are not set are derived from the training data and stored in the
     checkpoint.
-
-    Attributes:
-        name: name of the task in results.
-        context_column: the text to continue; ``None`` looks for a usual name.
-        start_column: the beginning of every ending; ``None`` is ``sent2`` if the context is ``sent1``, as in SWAG, else
-            there is none.
-        ending_columns: a column of lists of endings, or one column per ending (``ending0``, ``ending1``, …), where an
-            empty field means that there is none; an empty list looks for usual names.
-        label_column: the index of the correct ending, from 0; ``None`` is ``label`` or ``answer``.
-        num_choices: the largest number of endings of an example in the loaded data, to which batches are padded; 0
-            derives it from the data. Inputs to predict may have more.
     """
 
-    name: str = "multiple-choice"
-    context_column: str | None = None
-    start_column: str | None = None
-    ending_columns: list[str] = field(default_factory=list)
-    label_column: str | None = None
-    num_choices: int = 0
+    name: str = setting("Name of the task in results.", default="multiple-choice")
+    context_column: str | None = option(
+        "Column of the text that the endings continue; by default one with a usual name.", default=None
+    )
+    start_column: str | None = setting(
+        "The beginning of every ending; `null` is `sent2` if the context is `sent1`, as in SWAG, else there is none.",
+        default=None,
+    )
+    ending_columns: list[str] = option(
+        "Column of lists of endings, or one column per ending (`ending0`, `ending1`), where an empty field "
+        "means that there is none; by default those with usual names.",
+        factory=list,
+        flag="--ending-column",
+    )
+    label_column: str | None = option(
+        "Column of the index of the correct ending, from 0; `label` or `answer` by default.", default=None
+    )
+    num_choices: int = setting(
+        "The largest number of endings of an example in the loaded data, to which batches are padded; 0 derives"
+        " it from the data. Inputs to predict may have more.",
+        default=0,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ from bertkit.corpus.store.writer import build_token_store
 from bertkit.corpus.vocabulary.tokenizer import MergeScore, TokenizerType
 from bertkit.errors import DataError, RecipeError
 from bertkit.metrics.pretraining import PAIRS
+from bertkit.options import check_ranges, option, setting
 from bertkit.progress import counted
 
 if TYPE_CHECKING:
@@ -39,77 +40,92 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSettings:
-    """The ``task`` block of a pre-training recipe.
+    """The ``task`` block of a pre-training recipe."""
 
-    Attributes:
-        pair_objective: ``nsp``, next sentence prediction: B follows A, or comes from another document (BERT §3.1);
-            ``sop``, sentence order prediction: A and B are in order, or swapped (ALBERT §3.1); ``none``: masked LM
-            only, on full sentences of one document (RoBERTa §4.2, DOC-SENTENCES).
-    """
-
-    pair_objective: PairObjective = "nsp"
+    pair_objective: PairObjective = option(
+        "Objective of the pairs: `nsp`, B follows A or is from another document (BERT, section 3.1); `sop`, A "
+        "and B are in order or swapped (ALBERT, section 3.1); `none`, masked LM only, on full sentences of one "
+        "document.",
+        default="nsp",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataSettings(ExampleSettings):
-    """The ``data`` block of a pre-training recipe: sources of the text, and construction of the examples.
+    """The ``data`` block of a pre-training recipe: sources of the text, and construction of the examples."""
 
-    Attributes:
-        corpus: text files, folders, patterns such as ``texts/*.jsonl.gz``, and Hub ids; or one token store of
-            ``bertkit corpus build``, a folder or a URL.
-        text_column: the text column of rows (``.jsonl``, ``.parquet``, Hub data sets); a row is a document.
-        dataset_config, dataset_split: configuration and split of Hub data sets.
-        streaming: read and tokenize the corpus in blocks during training instead of as a whole before it, for a corpus
-            that does not fit on disk.
-        tokenizer: folder or Hub id of the tokenizer; alternative to ``vocab_size``.
-        vocab_size: vocabulary size of a tokenizer to train on the corpus.
-        tokenizer_type: with ``vocab_size``, ``wordpiece``, as BERT has, or ``byte_level_bpe``, as RoBERTa has.
-        cased: with ``vocab_size``, keep upper case and accents; byte-level BPE always keeps them.
-        merge_score: with ``vocab_size``, the criterion by which pieces are merged: the most frequent pair
-            (``frequency``), or the pair with the highest freq(ab) / (freq(a) · freq(b)) (``likelihood``).
-        min_pair_frequency: with ``vocab_size``, minimum frequency of a pair to be merged; ``None`` is 1 with
-            ``frequency`` and a decreasing bound with ``likelihood``.
-        document_separator: separator of documents in a file: ``blank-line``, or a regex that matches a whole line.
-        sentence_per_line: the files hold one sentence per line; a blank line separates documents.
-        sentence_splitter: splits paragraphs into sentences: ``rules``, ``none``, or a user function as
-            ``module:function`` or ``file.py:function``.
-        validation_fraction: fraction of the documents held out for evaluation, in [0, 0.5]; with NSP at least two
-            documents, so that random sentences also come from held-out text. 0 holds out none.
-        min_validation_documents: hold out at least this number of documents, and none if fewer would be left to train
-            on; at least 1, with NSP at least 2.
-        phases: sequence length → fraction of the steps, in the order of training; lengths above ``max_seq_length`` are
-            reduced to it. Empty is a single phase of ``max_seq_length``.
-        max_train_samples: train on at most this number of documents, the first ones.
-        max_eval_samples: evaluate on at most this number of inputs.
-    """
-
-    corpus: list[str] = field(default_factory=list)
-    text_column: str = "text"
-    dataset_config: str | None = None
-    dataset_split: str = "train"
-    streaming: bool = False
-    tokenizer: str | None = None
-    vocab_size: int | None = None
-    tokenizer_type: TokenizerType = "wordpiece"
-    cased: bool = False
-    merge_score: MergeScore = "frequency"
-    min_pair_frequency: int | None = None
-    document_separator: str | None = None
-    sentence_per_line: bool = False
-    sentence_splitter: str = "rules"
-    validation_fraction: float = 0.05
-    min_validation_documents: int = 1
-    phases: dict[int, float | int] = field(default_factory=dict)
-    max_train_samples: int | None = None
-    max_eval_samples: int | None = None
+    corpus: list[str] = setting(
+        "Text files, folders, patterns such as `texts/*.jsonl.gz`, and Hub ids; or one token store of `bertkit "
+        "corpus build`, a folder or a URL.",
+        factory=list,
+    )
+    text_column: str = option(
+        "Text column of rows (.jsonl, .parquet, Hub data sets); a row is a document.", default="text"
+    )
+    dataset_config: str | None = option("Configuration of the Hub data sets.", default=None)
+    dataset_split: str = option("Split of the Hub data sets.", default="train")
+    streaming: bool = option(
+        "Read and tokenize the corpus in blocks during training instead of as a whole before it, for a corpus "
+        "that does not fit on disk.",
+        default=False,
+    )
+    tokenizer: str | None = option("Folder or Hub id of the tokenizer; alternative to `vocab_size`.", default=None)
+    vocab_size: int | None = option(
+        "Train a tokenizer with this number of pieces on the corpus; alternative to `tokenizer`.", default=None
+    )
+    tokenizer_type: TokenizerType = option(
+        "Type of the trained vocabulary: `wordpiece`, as BERT has, or `byte_level_bpe`, as RoBERTa has.",
+        default="wordpiece",
+    )
+    cased: bool = option(
+        "Keep upper case and accents in the trained vocabulary; byte-level BPE always keeps them.", default=False
+    )
+    merge_score: MergeScore = option(
+        "Criterion by which pieces of the trained vocabulary are merged: the most frequent pair (`frequency`), "
+        "or that with the highest freq(ab) / (freq(a) * freq(b)) (`likelihood`).",
+        default="frequency",
+    )
+    min_pair_frequency: int | None = option(
+        "Minimum frequency of a pair of pieces to be merged; by default 1 with `frequency`, and a decreasing "
+        "bound with `likelihood`.",
+        default=None,
+        ge=1,
+    )
+    document_separator: str | None = option(
+        "Separator of documents in a file: `blank-line`, or a regex that matches a whole line.", default=None
+    )
+    sentence_per_line: bool = option(
+        "The files have one sentence per line; a blank line separates documents.", default=False
+    )
+    sentence_splitter: str = option(
+        "Splits paragraphs into sentences: `rules`, `none`, or a function as `module:function` or `file.py:function`.",
+        default="rules",
+    )
+    validation_fraction: float = setting(
+        "Fraction of the documents held out for evaluation, in [0, 0.5]; with NSP at least two documents, so "
+        "that random sentences also come from held-out text. 0 holds out none.",
+        default=0.05,
+        ge=0,
+        le=0.5,
+    )
+    min_validation_documents: int = setting(
+        "Hold out at least this number of documents, and none if fewer would be left to train on; at least 1, "
+        "with NSP at least 2.",
+        default=1,
+        ge=1,
+    )
+    phases: dict[int, float | int] = setting(
+        "Sequence length → fraction of the steps, in the order of training; lengths above `max_seq_length` are "
+        "reduced to it. Empty is a single phase of `max_seq_length`.",
+        factory=dict,
+    )
+    max_train_samples: int | None = option(
+        "Use at most this number of documents to train on, the first ones.", default=None, ge=1
+    )
+    max_eval_samples: int | None = option("Use at most this number of inputs to evaluate on.", default=None, ge=1)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.validation_fraction <= 0.5:
-            raise ValueError(f"validation_fraction: expected 0 to 0.5, got {self.validation_fraction}")
-        for name in ("max_train_samples", "max_eval_samples", "min_pair_frequency", "min_validation_documents"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name}: {value} is not at least 1")
+        check_ranges(self)
         check_phases(self.phases)
         try:
             self.form()

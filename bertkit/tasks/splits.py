@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
+from bertkit.options import check_ranges, option, setting
 from bertkit.progress import counted
 
 if TYPE_CHECKING:
@@ -37,44 +38,50 @@ class FineTuningData:
     Attributes:
         paths: (class attribute) the fields that hold a file or a folder; ``recipe.yaml`` stores absolute paths.
         kept: (class attribute) the fields stored in a checkpoint, since its predictions depend on them.
-        data_dir: folder with the data; ``None`` loads the data set from the Hub.
-        max_seq_length: maximum tokens of an input, including [CLS] and [SEP]; longer inputs are truncated and counted.
-        max_train_samples: use at most this number of training examples, the first ones.
-        max_eval_samples: use at most this number of validation examples, the first ones. Does not apply to the test
-            set, since leaderboards require predictions for all of it.
-        folds: divide the training set into this number of folds, at least 2, and use one of them as the validation set
-            instead of the given one (`bertkit.tasks.folds`).
-        fold: number of that fold, from 0.
-        group_column: column whose equal values stay in the same fold.
-        split_seed: seed of the folds and of validation sets that are held out from the training set; independent of
-            the run's seed, so that runs with different seeds are scored on the same rows.
     """
 
     paths: ClassVar[tuple[str, ...]] = ("data_dir",)
     kept: ClassVar[tuple[str, ...]] = ("max_seq_length",)
 
-    data_dir: str | None = None
-    max_seq_length: int = 128
-    max_train_samples: int | None = None
-    max_eval_samples: int | None = None
-    folds: int | None = None
-    fold: int | None = None
-    group_column: str | None = None
-    split_seed: int = 42
+    data_dir: str | None = option(
+        "Folder with the data; without it, the data set is loaded from the Hub.", default=None
+    )
+    max_seq_length: int = option(
+        "Maximum number of tokens of an input, special tokens included; longer inputs are truncated and counted.",
+        default=128,
+        ge=3,  # [CLS], a token and [SEP]
+        le=2**20,
+    )
+    max_train_samples: int | None = option(
+        "Use at most this number of training examples, the first ones.", default=None, ge=1
+    )
+    max_eval_samples: int | None = option(
+        "Use at most this number of validation examples, the first ones; does not apply to the test set, since "
+        "leaderboards require predictions for all of it.",
+        default=None,
+        ge=1,
+    )
+    folds: int | None = setting(
+        "Divide the training set into this number of folds, and use one of them as the validation set instead "
+        "of the given one.",
+        default=None,
+        ge=2,
+    )
+    fold: int | None = setting("Number of that fold, from 0.", default=None, ge=0)
+    group_column: str | None = setting("Column whose equal values stay in the same fold.", default=None)
+    split_seed: int = setting(
+        "Seed of the folds and of validation sets that are held out from the training set; independent of the "
+        "run's seed, so that runs with different seeds are scored on the same rows.",
+        default=42,
+        ge=0,
+    )
 
     def __post_init__(self) -> None:
-        if self.max_seq_length < 3:
-            raise ValueError(f"max_seq_length: {self.max_seq_length} leaves no room besides [CLS] and [SEP]")
-        for name in ("max_train_samples", "max_eval_samples"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name}: {value} is not at least 1")
+        check_ranges(self)
         if self.folds is None:
             for name in ("fold", "group_column"):
                 if getattr(self, name) is not None:
                     raise ValueError(f"{name}: {getattr(self, name)!r} needs folds; give --folds")
-        elif self.folds < 2:
-            raise ValueError(f"folds: {self.folds} is not at least 2")
         elif self.fold is None or not 0 <= self.fold < self.folds:
             raise ValueError(f"fold: expected 0 to {self.folds - 1}, got {self.fold}")
 
@@ -100,15 +107,13 @@ class FineTuningData:
 
 @dataclass(frozen=True, kw_only=True)
 class WindowedData(FineTuningData):
-    """Data settings of tasks that can read texts longer than ``max_seq_length`` tokens in overlapping windows.
-
-    Attributes:
-        stride: tokens that neighbouring windows share; ``None`` is a quarter of ``max_seq_length``.
-    """
+    """Data settings of tasks that can read texts longer than ``max_seq_length`` tokens in overlapping windows."""
 
     kept: ClassVar[tuple[str, ...]] = (*FineTuningData.kept, "stride")
 
-    stride: int | None = None
+    stride: int | None = option(
+        "Tokens that neighbouring windows share; by default a quarter of `max_seq_length`.", default=None
+    )
 
     @property
     def overlap(self) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from bertkit.errors import DataError
 from bertkit.files import write_json_lines
+from bertkit.options import option, setting
 from bertkit.tables import Table, check_disjoint, hub_splits, load_hub_table, read_table
 from bertkit.tables.splitting import hold_out
 from bertkit.tasks.base import Task
@@ -23,31 +24,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class TableData(HubData):
-    """Sources of the tables.
-
-    Attributes:
-        train_file, validation_file, test_file: ``.csv``, ``.tsv``, ``.jsonl`` or ``.parquet``; a test file may lack
-            labels.
-        test_split: the split of a Hub data set to predict, as `HubData.validation_split`.
-        validation_fraction: fraction of the training rows held out for validation if there is no validation set.
-    """
+    """Sources of the tables."""
 
     paths: ClassVar[tuple[str, ...]] = ("train_file", "validation_file", "test_file")
     # The last two ensure that a checkpoint is scored on the same held-out rows, which were not in its training set.
     kept: ClassVar[tuple[str, ...]] = ("max_seq_length", "validation_fraction", "split_seed")
 
-    train_file: str | None = None
-    validation_file: str | None = None
-    test_file: str | None = None
-    test_split: str | None = None
-    validation_fraction: float = 0.1
+    data_dir: str | None = setting("Not for tables, which are files.", default=None)
+    train_file: str | None = option("Table to train on: .csv, .tsv, .jsonl or .parquet.", default=None)
+    validation_file: str | None = option(
+        "Table to evaluate on; without it, some training rows are held out.", default=None
+    )
+    test_file: str | None = option("Table to predict, with or without labels.", default=None)
+    test_split: str | None = option("Split of the Hub data set to predict, or a part of one.", default=None)
+    validation_fraction: float = setting(
+        "Fraction of the training rows held out for validation if there is no validation set.", default=0.1, gt=0, lt=1
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.data_dir is not None:
             raise ValueError("data_dir: tables are files; give train_file, validation_file and test_file")
-        if not 0 < self.validation_fraction < 1:
-            raise ValueError(f"validation_fraction: expected a share between 0 and 1, got {self.validation_fraction}")
         files = [name for name in self.paths if getattr(self, name) is not None]
         if self.dataset_name is not None and files:
             raise ValueError(f"dataset_name: give either a Hub data set or files; {', '.join(files)} is given too")

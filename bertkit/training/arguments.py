@@ -14,7 +14,7 @@ from transformers import Trainer, TrainingArguments, get_scheduler
 
 from bertkit.errors import RecipeError, shortened
 from bertkit.placement.resolve import Placement
-from bertkit.recipe.check import OWN_TRAIN_KEYS
+from bertkit.recipe.blocks import OWN_TRAIN_KEYS
 from bertkit.recipe.load import Recipe
 
 

@@ -266,8 +266,11 @@ def test_more_layers_in_the_weights_than_in_the_config(copied):
         ({}, "fine-tuned for the task None"),
         ({"kind": ["glue"]}, "fine-tuned for the task ['glue']"),
         ({"kind": "classification"}, "this version of bertkit does not know (task: missing; data: missing)"),
-        ({**TASK, "task": {**TASK["task"], "label_names": "bad"}}, "task.label_names: expected list"),
-        ({**TASK, "data": {**TASK["data"], "max_seq_length": "32"}}, "data.max_seq_length: expected int, got '32'"),
+        ({**TASK, "task": {**TASK["task"], "label_names": "bad"}}, "task.label_names: expected a list"),
+        (
+            {**TASK, "data": {**TASK["data"], "max_seq_length": "32"}},
+            "data.max_seq_length: expected an integer, got '32'",
+        ),
         (
             {**TASK, "task": {**TASK["task"], "label_names": ["a", "b", "c"]}},
             "has 2 labels, but its bertkit_task has 3",

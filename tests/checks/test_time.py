@@ -13,7 +13,7 @@ import bertkit
 from bertkit.checks import trial as trial_module
 from bertkit.checks.estimates import seconds
 from bertkit.checks.trial import Speed, Trial, are_enough
-from bertkit.cli.reports import _time
+from bertkit.cli.check import _time
 from bertkit.training.trainer import BertkitTrainer
 
 STEADY = Trial(Speed((10, 40), np.array([[0.1, 0.4]] * 3)), 0.01, waiting=0.0)

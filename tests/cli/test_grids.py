@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bertkit.cli.grids import Grid
+from bertkit.cli.training import Grid
 
 
 def test_no_option_is_one_run():

@@ -20,13 +20,12 @@ from typer.testing import CliRunner
 
 import bertkit
 from bertkit.cli.app import app
-from bertkit.cli.commands import with_options
+from bertkit.cli.commands import Settings, options_of, with_options
 from bertkit.cli.finetune import add_task
-from bertkit.cli.runs import Run, overrides
-from bertkit.cli.settings import _SHARED, Setting, Settings, option_types
+from bertkit.cli.training import Run, overrides
 from bertkit.errors import RecipeError
 from bertkit.placement.settings import PlacementSettings
-from bertkit.recipe.check import OWN_TRAIN_KEYS
+from bertkit.recipe.blocks import TrainSettings
 from bertkit.recipe.text_values import Text
 from bertkit.tasks.registry import TASKS
 from bertkit.tasks.splits import FineTuningData
@@ -78,7 +77,7 @@ def hints():
         task, data = TASKS.settings(kind)
         blocks = {"task": task, "data": data, "placement": PlacementSettings, "train": TrainingArguments}
         found = {block: get_type_hints(settings) for block, settings in blocks.items()}
-        found["train"] |= OWN_TRAIN_KEYS
+        found["train"] |= get_type_hints(TrainSettings)
         return {f"{block}.{name}": hint for block, fields in found.items() for name, hint in fields.items()}
 
     return of
@@ -122,34 +121,23 @@ def test_an_option_with_choices_takes_no_other(bertkit, hints, path):
             assert all(choice in outcome.err for choice in named)
 
 
-def test_an_option_for_a_field_that_is_not_there_is_a_fault():
-    def command(settings: Settings) -> None: ...
-
-    with pytest.raises(ValueError, match=r"data\.sharpness: the settings of task glue"):
-        with_options(command, "glue", [Setting("data.sharpness", "How sharp.")])
-    with pytest.raises(ValueError, match=r"task\.files"):  # a mapping
-        with_options(command, "glue", [Setting("task.files", "Which files.")])
-
-
 def test_two_options_of_one_name_are_a_fault():
-    def command(*, set_: int = 0, settings: Settings) -> None: ...
+    def command(*, stride: int = 0, settings: Settings) -> None: ...
 
-    with_options(command, "ner", [Setting("data.stride", "Tokens.")])
-    for flag, others in {"--set": [], "--context": [Setting("data.context", "Of a sentence.")]}.items():
-        with pytest.raises(ValueError, match=f"{flag}: two options of `command`"):
-            with_options(command, "ner", [Setting("data.stride", "Tokens.", flag), *others])
+    with pytest.raises(ValueError, match="--stride: two options of `command`"):
+        with_options(command, list(options_of("ner").values()))
 
 
 @pytest.mark.parametrize(
     ("kind", "fields"),
     [
-        ("glue", {"data_dir", "train_file"}),
-        ("ner", {"data_dir", "train_file", "validation_file", "test_file"}),
-        ("question_answering", {"data_dir", "train_file", "validation_file"}),
+        ("glue", {"data_dir"}),
+        ("ner", {"train_file", "validation_file", "test_file"}),
+        ("question_answering", {"train_file", "validation_file"}),
     ],
 )
 def test_files_and_folders_are_paths(kind, fields):
-    paths = {key for key, type_ in option_types(kind).items() if type_ == Path | None}
+    paths = {key for key, each in options_of(kind).items() if each.type == Path | None}
     assert paths == {f"data.{name}" for name in fields}
 
 
@@ -194,9 +182,11 @@ def stars(monkeypatch):
     """An app with a task of somebody else's, what was asked of the registry, and what was called."""
     seen = SimpleNamespace(app=typer.Typer(), asked=[], called=[])
 
+    of_registry = type(TASKS).settings
+
     def settings(self, kind):
         seen.asked.append(kind)
-        return TaskSettings, DataSettings
+        return (TaskSettings, DataSettings) if kind == "star_rating" else of_registry(self, kind)
 
     def finetune(recipe, **given):
         seen.called.append((recipe, given))
@@ -243,7 +233,7 @@ def test_a_dataclass_of_options_can_declare_one_again():
 
     command.__annotations__["run"] = Resumed  # it is local to this test
     seen = []
-    made = with_options(command, "glue", [])
+    made = with_options(command, [])
     names = list(inspect.signature(made).parameters)
     assert names[0] == "output_dir"
     assert names[-1] == "loud"
@@ -309,11 +299,3 @@ def test_help_through_a_pipe_is_plain(bertkit):
     shown = bertkit("finetune", "classification", "--help").out
     assert shown.isascii()
     assert max(map(len, shown.splitlines())) <= 80
-
-
-@pytest.mark.parametrize("name", ["evaluate", "export"])
-def test_commands_that_train_nothing_do_not_describe_files_of_a_training(name):
-    shared = {setting.option: setting.help for setting in _SHARED.values()}
-    helps = {param.opts[0]: param.help for param in params(COMMANDS[(name,)])}
-    for option in ("--train-file", "--validation-file"):
-        assert helps[option] != shared[option]

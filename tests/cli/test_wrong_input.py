@@ -167,7 +167,7 @@ def test_a_recipe_of_the_other_command(bertkit, tmp_path, corpus):
     ("setting", "expected"),
     [
         ("train.learning_rate", "expected block.key=value"),
-        ("train.learning_rate=fast", "train.learning_rate: expected float, got 'fast'"),
+        ("train.learning_rate=fast", "train.learning_rate: expected a number, got 'fast'"),
         ("train.lerning_rate=1", "did you mean 'learning_rate'?"),
         ("train.seed=1", "train.seed is given twice: 2 and 1"),
         ("train.warmup_steps=-1", "warmup_steps"),
@@ -269,7 +269,11 @@ def test_evaluating_with_impossible_limits(bertkit, tmp_path, glue, checkpoint):
     overrides = {"data.max_seq_length": 32, "train.max_steps": 1, "placement.device": "cpu"}
     finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / "run", overrides=overrides)
     command = ("evaluate", tmp_path / "run", "--data-dir", glue)
-    refused(bertkit(*command, "--max-eval-samples", 0), tmp_path / "out", "data.max_eval_samples: 0 is not at least 1")
+    refused(
+        bertkit(*command, "--max-eval-samples", 0),
+        tmp_path / "out",
+        "data.max_eval_samples: expected at least 1, got 0",
+    )
     refused(bertkit(*command, "--max-seq-length", 900), tmp_path / "out", "900 tokens, but")
     refused(bertkit(*command, "--split", "dev"), tmp_path / "out", "--split dev: expected one of test, train, valid")
 

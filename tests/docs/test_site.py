@@ -49,9 +49,9 @@ def test_types_of_values(generator, schema, expected):
 def test_recipe_keys_have_type_default_and_meaning(generator):
     page = generator.recipe_keys(bertkit.recipe_schema())
     for start in (
-        "* `data.mlm_probability` (number; default `0.15`): Share",
+        "* `data.mlm_probability` (number > 0, ≤ 1; default `0.15`): Share",
         "* `model.num_hidden_layers` (integer ≥ 1, ≤ 1,000; default `12`): Transformer layers in the encoder.",
-        "* `model.lora.r` (integer; default `16`): Rank of the adapters.",
+        "* `model.lora.r` (integer ≥ 1, ≤ 4,096; default `16`): Rank of the adapters.",
         "* `train.distill.teacher` (string; required): The",
     ):
         assert f"\n{start}" in page

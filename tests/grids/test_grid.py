@@ -198,7 +198,7 @@ REFUSED = {
         {"search": ["nope=1..2"], "trials": 2},
         "error: --search nope: expected block.key",
     ),
-    "a value of the wrong type": ({"grid": ["train.learning_rate=fast"]}, "train.learning_rate: expected float"),
+    "a value of the wrong type": ({"grid": ["train.learning_rate=fast"]}, "train.learning_rate: expected a number"),
     "a value out of range": ({"grid": ["train.global_train_batch_size=0,4"]}, "expected 1 to 1048576, got 0"),
     "no values": ({"grid": ["train.learning_rate="]}, "--grid train.learning_rate: no values"),
     "a word": ({"grid": ["papr"]}, "--grid papr: expected paper, or KEY=VALUE"),
@@ -212,7 +212,7 @@ REFUSED = {
     "a placement": ({"grid": ["placement.device=cpu,gpu"]}, "a placement does not change the scores"),
     "an empty range": ({"search": ["train.learning_rate=1e-3..1e-4"], "trials": 2}, "from 0.001 to 0.0001 is empty"),
     "a logarithm of zero": ({"search": ["train.weight_decay=0..1:log"], "trials": 2}, "starts above 0"),
-    "a range without end": ({"search": ["train.weight_decay=0.."], "trials": 2}, "expected float, got '0..'"),
+    "a range without end": ({"search": ["train.weight_decay=0.."], "trials": 2}, "expected a number, got '0..'"),
     "no trials": ({"search": ["train.learning_rate=1e-5..1e-4"]}, "--trials"),
     "trials alone": ({"trials": 3}, "--trials: is for --search"),
     "both": (

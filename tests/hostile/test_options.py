@@ -8,14 +8,13 @@ from types import NoneType
 import pytest
 from transformers import TrainingArguments
 
-from bertkit.recipe.check import OWN_TRAIN_KEYS, train_types
-from bertkit.recipe.text_values import kinds
-from bertkit.recipe.values import RANGES
+from bertkit.recipe.blocks import OWN_TRAIN_KEYS, train_fields
+from bertkit.recipe.fields import members
 
 from .options import VALUES, Walk
 
 OPTIONS = [*(field.name for field in dataclasses.fields(TrainingArguments)), *OWN_TRAIN_KEYS]
-NUMBERS = [key for key, hint in train_types().items() if kinds(hint) <= {int, float, NoneType}]
+NUMBERS = [field for field in train_fields().values() if set(members(field.hint)) <= {int, float, NoneType}]
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +31,7 @@ def cache(tmp_path_factory, monkeypatch):
 
 
 def test_every_number_has_a_range():
-    assert [key for key in NUMBERS if f"train.{key}" not in RANGES] == []
+    assert [field.help for field in NUMBERS if field.range is None] == []
 
 
 @pytest.mark.parametrize("command", ["finetune", "pretrain"])

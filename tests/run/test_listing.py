@@ -86,7 +86,7 @@ def test_a_grid_and_its_runs(place, tmp_path):
 
 
 def test_collapsed_runs_are_named_beside_their_score(place, tmp_path):
-    from bertkit.cli.runs_below import _row
+    from bertkit.cli.runs import _row
 
     place("grid/runs/01-seed=1", score=0.5, collapse="all predictions are 'negative'")
     place("grid/runs/01-seed=2", score=0.6)
@@ -148,7 +148,7 @@ def test_the_command_prints_a_table_or_json(place, tmp_path):
 
 
 def test_a_narrow_terminal_is_told_which_columns_have_no_room(place, tmp_path, monkeypatch):
-    from bertkit.cli.runs_below import _table
+    from bertkit.cli.runs import _table
 
     place("done", score=0.875)
     found = runs(tmp_path)

@@ -87,7 +87,7 @@ def test_rare_classes_are_divided_as_far_as_they_go(tmp_path):
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        ({"folds": 1, "fold": 0}, "data.folds: 1 is not at least 2"),
+        ({"folds": 1, "fold": 0}, "data.folds: expected at least 2, got 1"),
         ({"folds": 3}, "data.fold: expected 0 to 2, got None"),
         ({"folds": 3, "fold": 3}, "data.fold: expected 0 to 2, got 3"),
         ({"fold": 3}, "data.fold: 3 needs folds; give --folds"),

@@ -197,7 +197,7 @@ def test_only_adapters_pooler_and_head_are_trained(encoder):
         ({"model__freeze_layers": 3}, "model.freeze_layers: expected 0 to 2, got 3"),
         ({"model__freeze_layers": 2, "model__reinit_layers": 1}, "2 frozen and 1 new layers are more than the 2"),
         ({"model__freeze_layers": -1}, "model.freeze_layers: expected at least 0, got -1"),
-        ({"model__reinit_layers": 1.5}, "model.reinit_layers: expected int, got 1.5"),
+        ({"model__reinit_layers": 1.5}, "model.reinit_layers: expected an integer, got 1.5"),
         ({"train__layer_lr_decay": 0.0}, "train.layer_lr_decay: expected"),
         ({"train__layer_lr_decay": 1.5}, "train.layer_lr_decay: expected"),
         ({"model__lora": {"r": 0}}, "model.lora.r: expected 1 to 4096, got 0"),

@@ -6,7 +6,7 @@ One recipe file describes one GLUE task (Wang et al. 2018, arXiv:1804.07461); th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -15,6 +15,7 @@ import numpy as np
 from bertkit import metrics
 from bertkit.errors import DataError, noted, raise_all
 from bertkit.files import write_whole
+from bertkit.options import setting
 from bertkit.reading.names import is_below
 from bertkit.tables import Table, read_table
 from bertkit.tables.classes import class_ids
@@ -32,46 +33,43 @@ _INDEX_COLUMNS = ("index", "id")  # row ids of a test set, for the leaderboard; 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSettings:
-    """Description of a GLUE task.
+    """Description of a GLUE task."""
 
-    Attributes:
-        name: name of the task, as on the Hub (``sst2``).
-        folder: its folder in GLUE's TSV download (``SST-2``).
-        text_columns: the column of the sentence, or the two columns of the pair, as named on the Hub.
-        label_names: class names in the order of their ids; empty for regression.
-        label_column: the column of the class or number, as named on the Hub.
-        file_text_columns, file_label_column: names of these columns in the TSV files, if they differ.
-        file_labels: the classes as written in the TSV files and for the leaderboard, in the order of ``label_names``;
-            empty if these are the names.
-        file_columns: split → column names of a TSV file without a header line.
-        files: split → TSV file, below ``folder``.
-        broken_rows: treatment of TSV rows with a wrong number of fields: ``error``, or ``skip`` to leave them out and
-            count them, for data sets published with such rows.
-        metric: name of the metric in ``bertkit.metrics``.
-        main_metric: the key of the metric by which checkpoints are compared.
-        hub_dataset: the data set on the Hub; ``name`` is its configuration.
-        hub_splits: split → its name on the Hub (``validation_matched``), or configuration and split (``ax/test``).
-        number_range: the smallest and the largest number that the leaderboard accepts.
-        submission: split → name of its prediction file for the leaderboard (``SST-2.tsv``).
-    """
-
-    name: str
-    folder: str
-    text_columns: list[str]
-    label_names: list[str] = field(default_factory=list)
-    label_column: str = "label"
-    file_text_columns: list[str] = field(default_factory=list)
-    file_label_column: str | None = None
-    file_labels: list[str] = field(default_factory=list)
-    file_columns: dict[str, list[str]] = field(default_factory=dict)
-    files: dict[str, str] = field(default_factory=lambda: dict(_FILES))
-    broken_rows: str = "error"
-    metric: str
-    main_metric: str
-    hub_dataset: str = "nyu-mll/glue"
-    hub_splits: dict[str, str] = field(default_factory=dict)
-    number_range: list[float] = field(default_factory=list)
-    submission: dict[str, str] = field(default_factory=dict)
+    name: str = setting("Name of the task, as on the Hub (`sst2`).")
+    folder: str = setting("Its folder in GLUE's TSV download (`SST-2`).")
+    text_columns: list[str] = setting(
+        "The column of the sentence, or the two columns of the pair, as named on the Hub."
+    )
+    label_names: list[str] = setting("Class names in the order of their ids; empty for regression.", factory=list)
+    label_column: str = setting("The column of the class or number, as named on the Hub.", default="label")
+    file_text_columns: list[str] = setting("Names of these columns in the TSV files, if they differ.", factory=list)
+    file_label_column: str | None = setting("Names of these columns in the TSV files, if they differ.", default=None)
+    file_labels: list[str] = setting(
+        "The classes as written in the TSV files and for the leaderboard, in the order of `label_names`; empty "
+        "if these are the names.",
+        factory=list,
+    )
+    file_columns: dict[str, list[str]] = setting(
+        "Split → column names of a TSV file without a header line.", factory=dict
+    )
+    files: dict[str, str] = setting("Split → TSV file, below `folder`.", factory=lambda: dict(_FILES))
+    broken_rows: str = setting(
+        "Treatment of TSV rows with a wrong number of fields: `error`, or `skip` to leave them out and count "
+        "them, for data sets published with such rows.",
+        default="error",
+    )
+    metric: str = setting("Name of the metric in `bertkit.metrics`.")
+    main_metric: str = setting("The key of the metric by which checkpoints are compared.")
+    hub_dataset: str = setting("The data set on the Hub; `name` is its configuration.", default="nyu-mll/glue")
+    hub_splits: dict[str, str] = setting(
+        "Split → its name on the Hub (`validation_matched`), or configuration and split (`ax/test`).", factory=dict
+    )
+    number_range: list[float] = setting(
+        "The smallest and the largest number that the leaderboard accepts.", factory=list
+    )
+    submission: dict[str, str] = setting(
+        "Split → name of its prediction file for the leaderboard (`SST-2.tsv`).", factory=dict
+    )
 
     def __post_init__(self) -> None:
         if len(self.text_columns) not in (1, 2):
@@ -101,16 +99,15 @@ class TaskSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class DataSettings(TextData):
-    """Data settings of GLUE.
-
-    Attributes:
-        train_file: table to train on instead of the task's training set, with columns as the task's files have them:
-            ``.csv``, ``.tsv``, ``.jsonl`` or ``.parquet``.
-    """
+    """Data settings of GLUE."""
 
     paths: ClassVar[tuple[str, ...]] = (*TextData.paths, "train_file")
 
-    train_file: str | None = None
+    train_file: str | None = setting(
+        "Table to train on instead of the task's training set, with columns as the task's files have them: "
+        "`.csv`, `.tsv`, `.jsonl` or `.parquet`.",
+        default=None,
+    )
 
 
 class GlueTask(TextClassification):

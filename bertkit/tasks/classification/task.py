@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from bertkit.errors import DataError, RecipeError, did_you_mean, noted, raise_all, shortened, shown
+from bertkit.options import check_ranges, option, setting
 from bertkit.progress import counted
 from bertkit.tables import Table
 from bertkit.tables.classes import class_ids, class_sets, is_missing, other_spellings
@@ -52,35 +52,37 @@ _SCORES = {
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSettings:
-    """Columns and labels. Values that are not set are derived from the training data and stored in the checkpoint.
+    """Columns and labels. Values that are not set are derived from the training data and stored in the checkpoint."""
 
-    Attributes:
-        name: name of the task in results.
-        problem: single-label, multi-label or regression; ``None`` derives it from the labels.
-        text_columns: one column, or two for pairs; an empty list looks for usual names.
-        label_column: the column of the class, the list of classes or the number; ``None`` looks for a usual name.
-        label_separator: separator of several classes in one field of a CSV or TSV file.
-        label_names: the class names; an empty list uses those of the training data.
-        main_metric: the score by which checkpoints are compared; ``None`` is accuracy, average precision for several
-            labels, and Pearson's r for numbers.
-        threshold: probability from which a label is predicted, for several labels per row and for two classes: one
-            number, a number for each label (others 0.5), or ``tuned``, the highest F1 of each label on the validation
-            set. Of two classes, the threshold is that of the second one.
-        calibrate: divide the logits by a temperature that is fitted to the validation set (Guo et al. 2017). This
-            changes probabilities, but not which label is the most probable.
-        temperature: the temperature; ``None`` until it is fitted.
-    """
-
-    name: str = "classification"
-    problem: Problem | None = None
-    text_columns: list[str] = field(default_factory=list)
-    label_column: str | None = None
-    label_separator: str | None = None
-    label_names: list[str] = field(default_factory=list)
-    main_metric: str | None = None
-    threshold: Threshold = 0.5
-    calibrate: bool = False
-    temperature: float | None = None
+    name: str = setting("Name of the task in results.", default="classification")
+    problem: Problem | None = option("Kind of the labels; by default inferred from their values.", default=None)
+    text_columns: list[str] = option(
+        "Text column, two of them for a pair; by default one with a usual name.", factory=list, flag="--text-column"
+    )
+    label_column: str | None = option(
+        "Column of the class, the list of classes or the number; by default one with a usual name.", default=None
+    )
+    label_separator: str | None = option(
+        "Separator of several classes in one field of a CSV or TSV file.", default=None
+    )
+    label_names: list[str] = setting("The class names; an empty list uses those of the training data.", factory=list)
+    main_metric: str | None = option(
+        "Score by which the best checkpoint is chosen, such as `f1_macro` or `roc_auc`; by default accuracy, "
+        "average precision for several labels, and Pearson's r for numbers.",
+        default=None,
+    )
+    threshold: Threshold = setting(
+        "Probability from which a label is predicted, for several labels per row and for two classes: one "
+        "number, a number for each label (others 0.5), or `tuned`, the highest F1 of each label on the "
+        "validation set. Of two classes, the threshold is that of the second one.",
+        default=0.5,
+    )
+    calibrate: bool = setting(
+        "Divide the logits by a temperature that is fitted to the validation set (Guo et al. 2017). This "
+        "changes probabilities, but not which label is the most probable.",
+        default=False,
+    )
+    temperature: float | None = setting("The temperature; `null` until it is fitted.", default=None, gt=0)
 
     def __post_init__(self) -> None:
         if len(self.text_columns) > 2:
@@ -94,8 +96,7 @@ class TaskSettings:
         if self.problem == "regression" and self.label_names:
             raise ValueError("label_names: numbers have no classes; remove them, or problem: regression")
         check_threshold(self.threshold)
-        if self.temperature is not None and not 0 < self.temperature < math.inf:
-            raise ValueError(f"temperature: expected a positive number, got {self.temperature}")
+        check_ranges(self)
 
     @property
     def metric(self) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 from bertkit import metrics
 from bertkit.checkpoint.labels import label_fields
 from bertkit.errors import DataError, RecipeError
+from bertkit.options import option
 from bertkit.tables.labels import texts
 from bertkit.tasks.arrays import MOST_PROBABLE, Outputs, labels_of, largest, one_array, padded, softmax
 from bertkit.tasks.base import Task
@@ -36,19 +37,19 @@ ProblemType = Literal["single_label_classification", "multi_label_classification
 
 @dataclass(frozen=True, kw_only=True)
 class TextData(WindowedData):
-    """The ``data`` block of text classification.
-
-    Attributes:
-        long_text: treatment of texts of more than ``max_seq_length`` tokens: ``cut`` truncates them; ``chunk`` encodes
-            overlapping windows of that length and pools their [CLS] vectors for one prediction per text, trained end to
-            end.
-        pooling: pooling over the windows' vectors; ``None`` is ``mean``.
-    """
+    """The ``data`` block of text classification."""
 
     kept: ClassVar[tuple[str, ...]] = (*WindowedData.kept, "long_text", "pooling")
 
-    long_text: Literal["cut", "chunk"] = "cut"
-    pooling: Literal["mean", "max"] | None = None
+    long_text: Literal["cut", "chunk"] = option(
+        "Treatment of texts of more than `max_seq_length` tokens: `cut` truncates them; `chunk` encodes "
+        "overlapping windows of that length and pools their [CLS] vectors for one prediction per text, trained "
+        "end to end.",
+        default="cut",
+    )
+    pooling: Literal["mean", "max"] | None = option(
+        "Pooling of the windows of a text; `mean` by default.", default=None
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from bertkit.options import option, setting
 from bertkit.tables import Table
 from bertkit.tasks.ner import sentences
 from bertkit.tasks.ner.schemes import Scheme
@@ -15,27 +16,37 @@ from bertkit.tasks.table_data import TableData
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSettings:
-    """Columns and tags. Values that are not set are derived from the training data and stored in the checkpoint.
+    """Columns and tags. Values that are not set are derived from the training data and stored in the checkpoint."""
 
-    Attributes:
-        name: name of the task in results.
-        token_column, tag_column: column name, or in column files column number from 1; ``None`` looks for usual names,
-            and takes the first and the last column in column files.
-        scheme: tagging scheme of the data; ``None`` detects it. The entity labels of the checkpoint are always IOB2.
-        label_names: the labels in the order of their ids, in IOB2 unless ``scheme`` is ``plain``; an empty list uses
-            those of the training data.
-        label_all_subwords: train on every piece of a word instead of the first only; the other pieces of an entity are
-            labelled as inside.
-        strict: score only entities that follow the rules of IOB2; by default tags are interpreted as by conlleval.
-    """
-
-    name: str = "ner"
-    token_column: str | int | None = None
-    tag_column: str | int | None = None
-    scheme: Scheme | None = None
-    label_names: list[str] = field(default_factory=list)
-    label_all_subwords: bool = False
-    strict: bool = False
+    name: str = setting("Name of the task in results.", default="ner")
+    token_column: str | int | None = option(
+        "Column of words or texts: a name, or in a column file a number from 1; by default one with a usual "
+        "name, in a column file the first.",
+        default=None,
+    )
+    tag_column: str | int | None = option(
+        "Column of tags or spans: a name, or in a column file a number from 1; by default one with a usual "
+        "name, in a column file the last.",
+        default=None,
+    )
+    scheme: Scheme | None = setting(
+        "Tagging scheme of the data; `null` detects it. The entity labels of the checkpoint are always IOB2.",
+        default=None,
+    )
+    label_names: list[str] = setting(
+        "The labels in the order of their ids, in IOB2 unless `scheme` is `plain`; an empty list uses those of "
+        "the training data.",
+        factory=list,
+    )
+    label_all_subwords: bool = option(
+        "Train on every piece of a word instead of the first only; the other pieces of an entity are labelled "
+        "as inside.",
+        default=False,
+    )
+    strict: bool = setting(
+        "Score only entities that follow the rules of IOB2; by default tags are interpreted as by conlleval.",
+        default=False,
+    )
 
     def __post_init__(self) -> None:
         if self.token_column is not None and str(self.token_column) == str(self.tag_column):
@@ -46,16 +57,7 @@ class TaskSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class DataSettings(TableData, WindowedData):
-    """Sources of the sentences, and the context that the model reads.
-
-    Attributes:
-        context: ``document`` extends each input with neighbouring sentences of the same document (BERT §5.3: "the
-            maximal document context provided by the data").
-        comment_prefix: start of comment lines in column files, such as ``#``; see `bertkit.tasks.ner.conll.read_conll`.
-        snap: extend spans that cut words to whole words, and count them; otherwise they are refused.
-        offset_unit: what the offsets of spans count, in data and in predictions: characters (code points), or UTF-16
-            code units.
-    """
+    """Sources of the sentences, and the context that the model reads."""
 
     kept: ClassVar[tuple[str, ...]] = (
         *WindowedData.kept,
@@ -66,10 +68,21 @@ class DataSettings(TableData, WindowedData):
         "offset_unit",
     )
 
-    context: Literal["sentence", "document"] = "sentence"
-    comment_prefix: str | None = None
-    snap: bool = False
-    offset_unit: OffsetUnit = "character"
+    train_file: str | None = option(
+        "Sentences to train on: columns as in CoNLL, .jsonl, .json or .parquet.", default=None
+    )
+    context: Literal["sentence", "document"] = option(
+        "Read each sentence alone, or with neighbouring sentences of its document (BERT, section 5.3).",
+        default="sentence",
+    )
+    comment_prefix: str | None = option("Start of comment lines in column files, such as `#` in CoNLL-U.", default=None)
+    snap: bool = option(
+        "Extend spans that cut words to whole words, and count them; by default they are refused.", default=False
+    )
+    offset_unit: OffsetUnit = option(
+        "What the offsets of spans count, in data and in predictions: characters (code points), or UTF-16 code units.",
+        default="character",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -5,44 +5,41 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from bertkit.options import check_ranges, option, setting
 from bertkit.tasks.hub_data import HubData
 from bertkit.tasks.question_answering.windows import WindowSizes
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSettings:
-    """Data set and decoding settings of question answering.
+    """Data set and decoding settings of question answering."""
 
-    Attributes:
-        name: name of the task in results.
-        hub_dataset: Hub data set, read if no files are given.
-        id_column, question_column, context_column, answers_column: columns of flat rows; ``None`` is ``id``,
-            ``question``, ``context`` and ``answers``.
-        version_2_with_negative: questions may have no answer in their text, as in SQuAD 2.0.
-        max_answer_length: maximum number of tokens of an answer.
-        n_best_size: number of answers per question that are considered and written.
-        null_score_diff_threshold: no answer is predicted if its score exceeds that of the best answer by more than this
-            value; used for the scores and files of a run.
-        predict_threshold: the same threshold for ``bertkit predict``; None is ``null_score_diff_threshold``. A run sets
-            it to the best value on its validation set (``best_f1_thresh``), which the checkpoint stores.
-    """
-
-    name: str = "squad"
-    hub_dataset: str = "rajpurkar/squad"
-    id_column: str | None = None
-    question_column: str | None = None
-    context_column: str | None = None
-    answers_column: str | None = None
-    version_2_with_negative: bool = False
-    max_answer_length: int = 30
-    n_best_size: int = 20
-    null_score_diff_threshold: float = 0.0
-    predict_threshold: float | None = None
+    name: str = setting("Name of the task in results.", default="squad")
+    hub_dataset: str = setting("Hub data set, read if no files are given.", default="rajpurkar/squad")
+    id_column: str | None = option("Column of the ids in flat rows; `id` by default.", default=None)
+    question_column: str | None = option("Column of the questions in flat rows; `question` by default.", default=None)
+    context_column: str | None = option("Column of the texts in flat rows; `context` by default.", default=None)
+    answers_column: str | None = option("Column of the answers in flat rows; `answers` by default.", default=None)
+    version_2_with_negative: bool = option(
+        "Questions may have no answer in their text, as in SQuAD 2.0.", default=False
+    )
+    max_answer_length: int = option("Maximum number of tokens of an answer.", default=30, ge=1)
+    n_best_size: int = option(
+        "Number of answers of a question that are considered and written to nbest_predictions.json.", default=20, ge=1
+    )
+    null_score_diff_threshold: float = option(
+        "Predict no answer if its score exceeds that of the best answer by more than this; for the scores and "
+        "files of a run.",
+        default=0.0,
+    )
+    predict_threshold: float | None = setting(
+        "The same threshold for `bertkit predict`; None is `null_score_diff_threshold`. A run sets it to the "
+        "best value on its validation set (`best_f1_thresh`), which the checkpoint stores.",
+        default=None,
+    )
 
     def __post_init__(self) -> None:
-        for name in ("max_answer_length", "n_best_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: {getattr(self, name)} is not at least 1")
+        check_ranges(self)
         for name, default in (("null_score_diff_threshold", 0.0), ("predict_threshold", None)):
             if getattr(self, name) != default and not self.version_2_with_negative:
                 raise ValueError(f"{name}: needs version_2_with_negative; set it, or remove {name}")
@@ -50,23 +47,26 @@ class TaskSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class DataSettings(HubData):
-    """Sources of the questions, and window sizes.
-
-    Attributes:
-        train_file, validation_file: SQuAD's nested JSON, or rows with ``id``, ``context``, ``question`` and ``answers``
-            in ``.jsonl`` or ``.parquet``.
-        doc_stride: tokens of the text that neighbouring windows share: the overlap, not the step.
-        max_query_length: maximum tokens of a question; longer questions are truncated and counted.
-    """
+    """Sources of the questions, and window sizes."""
 
     paths: ClassVar[tuple[str, ...]] = ("train_file", "validation_file")
     kept: ClassVar[tuple[str, ...]] = ("max_seq_length", "doc_stride", "max_query_length")
 
-    train_file: str | None = None
-    validation_file: str | None = None
+    data_dir: str | None = setting("Not for questions, which are in files.", default=None)
+    train_file: str | None = option(
+        "Questions to train on: SQuAD's JSON, or .jsonl or .parquet with `id`, `context`, `question`, `answers`.",
+        default=None,
+    )
+    validation_file: str | None = option("Questions to evaluate on, likewise.", default=None)
     max_seq_length: int = 384
-    doc_stride: int = 128
-    max_query_length: int = 64
+    doc_stride: int = option(
+        "Tokens that neighbouring windows of a text share (overlap). In Google's run_squad.py doc_stride is the"
+        " step between windows: its 128 at 384 is an overlap of about 238.",
+        default=128,
+    )
+    max_query_length: int = option(
+        "Maximum number of tokens of a question; longer questions are truncated and counted.", default=64
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

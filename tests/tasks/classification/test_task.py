@@ -160,8 +160,8 @@ def test_impossible_settings_are_refused(wrong, expected):
 @pytest.mark.parametrize(
     ("wrong", "expected"),
     [
-        ({"validation_fraction": 0.0}, "validation_fraction: expected a share between 0 and 1, got 0.0"),
-        ({"validation_fraction": 1.0}, "validation_fraction: expected a share"),
+        ({"validation_fraction": 0.0}, "validation_fraction: expected more than 0, less than 1, got 0.0"),
+        ({"validation_fraction": 1.0}, "validation_fraction: expected more than 0, less than 1, got 1.0"),
         ({"data_dir": "x"}, "data_dir: tables are files"),
         (
             {"dataset_name": "org/x", "test_file": "t.csv"},

@@ -1,0 +1,313 @@
+"""Options of all training commands and of grids, their conversion to recipe overrides, and the output of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import bertkit
+from bertkit.cli import completion, options
+from bertkit.cli.check import print_report
+from bertkit.cli.commands import Settings
+from bertkit.cli.printing import print_results, print_text
+from bertkit.errors import RecipeError
+from bertkit.json_text import dumps
+from bertkit.recipe.find import find_recipe
+from bertkit.recipe.load import load_placement
+from bertkit.recipe.text_values import Text, typed
+from bertkit.recipe.yaml_files import read_recipe_file
+from bertkit.tasks.registry import TASKS
+
+if TYPE_CHECKING:
+    from bertkit.checks.findings import Report
+    from bertkit.recipe.load import Recipe
+    from bertkit.run.directory import Run as FinishedRun
+
+
+_MANY_RUNS = "Many runs"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """Arguments of a training command; `bertkit.cli.commands.command` turns the fields into options.
+
+    A command with a different help text for a field declares the field again in a subclass.
+    """
+
+    output_dir: options.OutputDir
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            help="A recipe's name (bertkit recipes list) or file.",
+            show_default=False,
+            autocompletion=completion.recipes,
+        ),
+    ] = None
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="Checkpoint to start from: a folder or a Hub id.", show_default=False, autocompletion=completion.runs
+        ),
+    ] = None
+    settings: Settings
+    placement: options.PlacementFile = None
+    set_: options.SetValues = None
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Continue the run in --output-dir.", rich_help_panel=options.OUTPUT),
+    ] = False
+    push_to_hub: Annotated[
+        str | None,
+        typer.Option(
+            help="Push the finished run to this repository; set its licence etc. with --set hub.license=mit.",
+            metavar="REPO_ID",
+            show_default=False,
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = None
+    json: Annotated[bool, typer.Option("--json", help=options.AS_JSON, rich_help_panel=options.OUTPUT)] = False
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="Report faults of data and settings, and the cost of the run; train nothing, write nothing.",
+            rich_help_panel="Checks",
+        ),
+    ] = False
+    check_labels: Annotated[
+        bool,
+        typer.Option("--check-labels", help="With --check: also look for wrong labels.", rich_help_panel="Checks"),
+    ] = False
+    strict: Annotated[
+        bool, typer.Option("--strict", help="With --check: warnings are errors.", rich_help_panel="Checks")
+    ] = False
+
+    def start(
+        self,
+        function: Callable[..., FinishedRun],
+        recipe: str | Path | Mapping[str, Any] | None,
+        shown: Callable[[Mapping[str, float]], Sequence[tuple[str, str]]],
+        **given: Any,
+    ) -> None:
+        """Runs a function of `bertkit` and prints its results, or checks the run if ``--check`` is given.
+
+        Args:
+            function: `bertkit.finetune` or `bertkit.pretrain`.
+            recipe: recipe of the run.
+            shown: returns the printed metrics as (key, name).
+            given: arguments of the function that are not options of all runs.
+        """
+        if self.is_checked:
+            print_report(self.report(recipe, **given), self.json)
+            return
+        done = function(recipe, output_dir=self.output_dir, **self._arguments(), **given)
+        print_results(done, list(shown(done.metrics)), self.json)
+
+    def report(
+        self, recipe: str | Path | Mapping[str, Any] | Recipe | None, output_dir: Path | None = None, **given: Any
+    ) -> Report:
+        """Checks a run; its folder is ``output_dir``, by default that of the command."""
+        folder = output_dir or self.output_dir
+        return bertkit.check(
+            recipe,
+            output_dir=folder,
+            labels=self.check_labels,
+            strict=self.strict,
+            **{**self._arguments(), **given},
+        )
+
+    @property
+    def is_checked(self) -> bool:
+        """Returns whether the run is only checked.
+
+        Raises:
+            RecipeError: an option of the check is given without ``--check``.
+        """
+        for flag, is_given in (("--check-labels", self.check_labels), ("--strict", self.strict)):
+            if is_given and not self.check:
+                raise RecipeError(f"{flag} is for --check; add it, or remove {flag}")
+        return self.check
+
+    def _arguments(self) -> dict[str, Any]:
+        return {
+            "model": self.model,
+            "overrides": self.overrides(),
+            "resume": self.resume,
+            "push_to_hub": self.push_to_hub,
+        }
+
+    def overrides(self) -> dict[str, Any]:
+        """Returns the recipe overrides of the options; see `overrides`."""
+        return overrides(self.settings, self.set_, self.placement)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """Options that turn one run into many; `bertkit.cli.commands.command` turns the fields into options."""
+
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--grid",
+            help="Values to try in all combinations: KEY=VALUE,VALUE, or paper for the grid of the BERT paper. "
+            "Repeatable.",
+            metavar="KEY=VALUES",
+            autocompletion=completion.keys,
+            rich_help_panel=_MANY_RUNS,
+            show_default=False,
+        ),
+    ] = None
+    search: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--search",
+            help="Range to sample from instead: KEY=LO..HI, KEY=LO..HI:log or KEY=VALUE,VALUE. Repeatable.",
+            metavar="KEY=RANGE",
+            autocompletion=completion.keys,
+            rich_help_panel=_MANY_RUNS,
+            show_default=False,
+        ),
+    ] = None
+    trials: Annotated[
+        int | None, typer.Option(help="Settings that --search tries.", rich_help_panel=_MANY_RUNS, show_default=False)
+    ] = None
+    seeds: Annotated[
+        int | None,
+        typer.Option(help="Runs of each setting with different seeds.", rich_help_panel=_MANY_RUNS, show_default=False),
+    ] = None
+    folds: Annotated[
+        int | None,
+        typer.Option(
+            help="Folds of the training set, each of which validates one run.",
+            rich_help_panel=_MANY_RUNS,
+            show_default=False,
+        ),
+    ] = None
+    worker: Annotated[
+        bool, typer.Option("--worker", help="Join the grid in --output-dir.", rich_help_panel=_MANY_RUNS)
+    ] = False
+
+    @property
+    def is_given(self) -> bool:
+        """Returns whether any of the options is given."""
+        return any(value is not None and value is not False for value in asdict(self).values())
+
+    def arguments(self) -> dict[str, Any]:
+        """Returns the options as arguments of `bertkit.finetune_grid`."""
+        return {
+            "grid": self.grid or (),
+            "search": self.search or (),
+            "trials": self.trials,
+            "seeds": 1 if self.seeds is None else self.seeds,
+            "folds": self.folds,
+            "worker": self.worker,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class FineTuning(Run):
+    """Arguments of a fine-tuning command: one run, or a grid of runs."""
+
+    many: Grid
+
+
+def overrides(settings: Mapping[str, Any], set_: Sequence[str] | None, placement: str | None) -> dict[str, Any]:
+    """Returns recipe overrides by dotted key; single values take precedence over those of the placement.
+
+    Args:
+        settings: values of the given options, by dotted key.
+        set_: strings of the form ``block.key=value``.
+        placement: name or file of a recipe that has only a ``placement`` block.
+
+    Raises:
+        RecipeError: a string does not have the form ``key=value``, or a key is given twice with different values.
+    """
+    placed = {f"placement.{key}": value for key, value in load_placement(placement).items()} if placement else {}
+    given = dict(settings)
+    for option in set_ or []:
+        key, equals, text = option.partition("=")
+        if not equals:
+            raise RecipeError(f"--set {option}: expected block.key=value, such as train.learning_rate=3e-5")
+        value = Text(text)
+        earlier = given.setdefault(key, value)
+        if earlier != value and (isinstance(earlier, Text) or earlier != typed(value, type(earlier))):
+            values = f"{earlier.text if isinstance(earlier, Text) else earlier} and {text}"
+            raise RecipeError(f"{key} is given twice: {values}; keep one of them")
+    return placed | given
+
+
+def finetune(kind: str, usual: str | Path | Mapping[str, Any], run: FineTuning) -> None:
+    """Fine-tunes with the recipe of a command, once or as a grid, and prints the scores.
+
+    Args:
+        kind: the task of the command.
+        usual: recipe without ``--recipe``.
+        run: the options.
+
+    Raises:
+        RecipeError: the recipe is of another task.
+    """
+    recipe = run.recipe or usual
+    check_kind(recipe, kind)
+    if run.many.is_given:
+        if run.is_checked:
+            raise RecipeError("--check is for one run; leave out the options of the grid")
+        from bertkit.grids.table import grid_table
+
+        print_grid(bertkit.finetune_grid(recipe, **grid_arguments(run)), run.json, grid_table)
+        return
+
+    run.start(bertkit.finetune, recipe, scores)
+
+
+def check_kind(recipe: str | Path | Mapping[str, Any], kind: str) -> None:
+    """Checks that a recipe is of the task of the command.
+
+    Raises:
+        RecipeError: it is of another one; or it does not exist or cannot be read.
+    """
+    if isinstance(recipe, Mapping):
+        return
+    found = read_recipe_file(find_recipe(recipe))[0].get("task")
+    other = found.get("kind") if isinstance(found, Mapping) else None
+    if isinstance(other, str) and other in TASKS.kinds() and other != kind:
+        raise RecipeError(f"--recipe {recipe}: is of the task {other}, and this command of the task {kind}")
+
+
+def scores(metrics: Mapping[str, float]) -> list[tuple[str, str]]:
+    """Returns the scores of a fine-tuning that are printed, as (key, name)."""
+    from bertkit.progress import is_score
+
+    return [(key, key.removeprefix("eval_")) for key in metrics if key.startswith("eval_") and is_score(key)]
+
+
+def grid_arguments(run: FineTuning) -> dict[str, Any]:
+    """Returns the arguments of `bertkit.finetune_grid` other than the recipe.
+
+    Raises:
+        RecipeError: an option is for one run.
+    """
+    if run.push_to_hub is not None:
+        raise RecipeError("--push-to-hub: is for one run; push the best one with bertkit push OUTPUT_DIR/best REPO_ID")
+    # Repeating the command continues a grid, so --resume has no effect.
+    return {
+        **run.many.arguments(),
+        "output_dir": run.output_dir,
+        "model": run.model,
+        "overrides": run.overrides(),
+    }
+
+
+def print_grid(results: Any, as_json: bool, table: Callable[[Any], str]) -> None:
+    """Prints the results of one or several grids as a table, or as one JSON object.
+
+    Raises:
+        typer.Exit: a run has failed; the exit code is 1.
+    """
+    print_text(dumps(asdict(results), default=str) if as_json else table(results))
+    if results.failed:
+        raise typer.Exit(1)

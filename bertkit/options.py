@@ -1,0 +1,109 @@
+"""Descriptions of settings, in the metadata of their fields: what ``--help``, schema, documentation and errors say.
+
+A settings dataclass describes each field once::
+
+    max_seq_length: int = option("Maximum number of tokens of an input.", default=128, ge=1)
+
+`option` is a field that commands have an option for, `setting` one that only recipes and ``--set`` set. Both are
+`dataclasses.field` with ``metadata``, which tasks of other packages can write themselves: ``{"help": "Labels per
+text."}``, optionally with ``flag`` and ``metavar``, makes an option.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import MISSING, field
+from typing import Any, NamedTuple
+
+
+class Range(NamedTuple):
+    """Range of a number; ``None`` is no limit.
+
+    Attributes:
+        ge, gt: the number is at least ``ge`` and more than ``gt``.
+        le, lt: the number is at most ``le`` and less than ``lt``.
+
+    >>> str(Range(ge=0)), str(Range(ge=1, le=1024)), str(Range(gt=0, le=1)), 0 in Range(gt=0)
+    ('at least 0', '1 to 1024', 'more than 0, at most 1', False)
+    """
+
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None
+    lt: float | None = None
+
+    def __contains__(self, number: object) -> bool:
+        assert isinstance(number, int | float)
+        return (
+            (self.ge is None or number >= self.ge)
+            and (self.gt is None or number > self.gt)
+            and (self.le is None or number <= self.le)
+            and (self.lt is None or number < self.lt)
+        )
+
+    def __str__(self) -> str:
+        if self.ge is not None and self.le is not None:
+            return f"{self.ge:.12g} to {self.le:.12g}"
+        words = {"at least": self.ge, "more than": self.gt, "at most": self.le, "less than": self.lt}
+        return ", ".join(f"{word} {limit:.12g}" for word, limit in words.items() if limit is not None)
+
+
+def setting(help: str, *, default: Any = MISSING, factory: Any = MISSING, **limits: float) -> Any:
+    """Returns a field of a settings dataclass that recipes and ``--set`` set.
+
+    Args:
+        help: description, with units; names in backticks.
+        default: default of the field.
+        factory: function that makes the default. Without both, a recipe must have the value.
+        limits: ``ge``, ``gt``, ``le`` and ``lt`` of a number, see `Range`.
+    """
+    metadata = {"help": help, "in_recipes_only": True, "range": Range(**limits) if limits else None}
+    return field(default=default, default_factory=factory, metadata=metadata)
+
+
+def option(
+    help: str,
+    *,
+    default: Any = MISSING,
+    factory: Any = MISSING,
+    flag: str | None = None,
+    metavar: str | None = None,
+    panel: str | None = None,
+    **limits: float,
+) -> Any:
+    """Returns a field of a settings dataclass that commands have an option for.
+
+    Args:
+        help, default, factory, limits: as of `setting`.
+        flag: name of the option; by default that of the field, such as ``--max-seq-length``.
+        metavar: placeholder of the value in ``--help``; by default the type.
+        panel: panel of the option in ``--help``; by default that of the block.
+    """
+    metadata = {"help": help, "flag": flag, "metavar": metavar, "panel": panel}
+    metadata["range"] = Range(**limits) if limits else None  # type: ignore[assignment]
+    return field(default=default, default_factory=factory, metadata=metadata)
+
+
+def descriptions(settings: type) -> dict[str, Mapping[str, Any]]:
+    """Returns the metadata of the fields of a dataclass by name.
+
+    A field that is declared again without metadata, such as for another default, keeps those of the base class.
+    """
+    described: dict[str, Mapping[str, Any]] = {}
+    for base in reversed(settings.__mro__):
+        if dataclasses.is_dataclass(base):
+            described |= {each.name: each.metadata for each in dataclasses.fields(base) if each.metadata}
+    return {each.name: described.get(each.name, {}) for each in dataclasses.fields(settings)}
+
+
+def check_ranges(settings: Any) -> None:
+    """Checks the numbers of an instance of a settings dataclass.
+
+    Raises:
+        ValueError: a number is out of the range of its field.
+    """
+    for name, described in descriptions(type(settings)).items():
+        value, numbers = getattr(settings, name), described.get("range")
+        if numbers is not None and isinstance(value, int | float) and value not in numbers:
+            raise ValueError(f"{name}: expected {numbers}, got {value}")
