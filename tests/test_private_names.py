@@ -59,7 +59,6 @@ USED = {
         "_save_optimizer_and_scheduler": "all processes end if the first one cannot write; FSDP: writes whole states",
         "_load_rng_state": "XLA: its random state may be missing from a checkpoint",
         "_n_gpu": "`TrainingArguments` has no option for one GPU of several without DataParallel",
-        "_SummaryWriter": "TensorBoard: steps that a resumed run repeats are hidden",
         "_initialized": "Trackio: the record is opened with its group, not by the callback",
         "_space_id": "Trackio: as `_initialized`",
         "_trackio": "Trackio: as `_initialized`",
@@ -75,7 +74,6 @@ USED = {
     "torch": {
         "_C": "whether torch was built with oneDNN",
         "_has_mkldnn": "whether torch was built with oneDNN",
-        "_MultiProcessingDataLoaderIter": "which data worker was killed; the error of torch does not say it",
         "_forward_pre_hooks": "a model must not pool windows twice",
         "_linear_pointwise": "products of float32 matrices by oneDNN on CPUs where MKL is slow",
         "_reorder_linear_weight": "weights in the order that `_linear_pointwise` reads",

@@ -40,9 +40,9 @@ class Fields(dict[str, Field]):
     required: Sequence[str] = ()
 
     @cached_property
-    def adapter(self) -> TypeAdapter[dict[str, Any]]:
-        """Type of mappings with some of the keys: numbers and text are not converted into each other."""
-        from pydantic import ConfigDict, TypeAdapter
+    def annotation(self) -> Any:
+        """Annotation of mappings with some of the keys: numbers and text are not converted into each other."""
+        from pydantic import ConfigDict
         from typing_extensions import TypedDict
 
         typed_dict: Any = TypedDict  # the functional form, for keys that are known when it is called
@@ -50,7 +50,14 @@ class Fields(dict[str, Field]):
         block.__pydantic_config__ = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
         if self.required:
             block.__pydantic_config__["json_schema_extra"] = {"required": list(self.required)}
-        return TypeAdapter(block)
+        return block
+
+    @cached_property
+    def adapter(self) -> TypeAdapter[dict[str, Any]]:
+        """Type of these mappings."""
+        from pydantic import TypeAdapter
+
+        return TypeAdapter(self.annotation)
 
 
 @cache
@@ -125,7 +132,7 @@ def _checked(hint: Any, numbers: Range | None = None) -> Any:
     if origin in (list, dict):
         return origin[tuple(_checked(each) for each in arguments)]
     if isinstance(hint, type) and dataclasses.is_dataclass(hint) and hint.__module__.startswith("bertkit."):
-        return adapter_of(hint)._type
+        return fields_of(hint).annotation
     plain = hint in (bool, str, list, dict, NoneType, None) or origin is Literal
     return hint if plain else Any
 

@@ -108,11 +108,13 @@ def load_recipe(
             faults.append(f"--set {dotted}: expected block.key with a block of {', '.join(BLOCKS)}")
             continue
         key, _, part = key.partition(".")
+        places[dotted] = f"(override) {dotted}"
         if part:  # of a value that is a mapping, such as model.lora.r
             whole = blocks[block].get(key)
-            value = {**(whole if isinstance(whole, Mapping) else {}), part: value}
+            if not isinstance(whole, Mapping):
+                whole, places[f"{block}.{key}"] = {}, places[dotted]
+            value = {**whole, part: value}
         blocks[block][key] = value
-        places[f"{block}.{key}"] = f"(override) {dotted}"
     for block, key in (("task", "kind"), ("model", "name_or_path"), ("model", MODEL_TYPE)):  # the other types depend on
         if key in blocks[block]:
             blocks[block][key] = typed(blocks[block][key], str | None)

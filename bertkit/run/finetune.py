@@ -212,6 +212,7 @@ def prepare_finetuning(
     check_early_stopping(callbacks, arguments)
     teacher = _teacher(recipe, task, splits["train"], start, config, run.record)
     features = _encode(task, splits, start.tokenizer, run.record)
+    run.record.main_metric = task.main_metric
 
     set_seed(recipe.train["seed"])
     network, new_weights = start.model(task, config)

@@ -269,7 +269,7 @@ def _variables(arguments: TrainingArguments, group: str | None) -> dict[str, str
     base = os.environ.get("TENSORBOARD_LOGGING_DIR")
     folders = [folder for folder in (base, group, arguments.run_name) if folder]
     folder = os.path.join(*folders) if base else f"{arguments.output_dir}/tensorboard"
-    tags = {"MLFLOW_TAGS": json.dumps({"group": group})} if group else {}
+    tags = {"MLFLOW_TAGS": dumps({"group": group})} if group else {}
     return {"TENSORBOARD_LOGGING_DIR": folder, **tags}
 
 
