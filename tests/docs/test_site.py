@@ -144,3 +144,15 @@ def test_a_link_to_nowhere_fails_the_build(project, target):
         assert built(project).returncode != 0
     finally:
         page.write_text(whole, encoding="utf-8")
+
+
+NAMED_PATH = re.compile(r"`((?:benchmarks|bertkit|docs|recipes|scripts|tests)/[\w./-]+)`([^`|]{0,12}commit)?")
+
+
+@pytest.mark.parametrize(
+    "page", [*sorted(DOCS.rglob("*.md")), ROOT / "CONTRIBUTING.md", ROOT / "README.md"], ids=lambda page: page.name
+)
+def test_named_files_exist(page):
+    """A file that is gone is named with its commit."""
+    named = [path for path, of_commit in NAMED_PATH.findall(page.read_text()) if not of_commit]
+    assert [path for path in named if not (ROOT / path).exists() and not list(ROOT.glob(f"recipes/**/{path}"))] == []
