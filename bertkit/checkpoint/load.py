@@ -224,6 +224,25 @@ def load_model(
             )
     finally:
         transformers_logging.set_verbosity(verbosity)
+    lost = _check_complete(model, report, name_or_path, new_head)
+    prefix = f"{model.base_model_prefix}."
+    if new_head and labels is not None and all(key.startswith(prefix) for key in lost):
+        stored = load_config(name_or_path, any_encoder=True)
+        lost += match_labels(model, list(stored.id2label.values()), labels)
+    return model, lost
+
+
+def _check_complete(model: PreTrainedModel, report: Mapping[str, Any], name_or_path: str, new_head: bool) -> list[str]:
+    """Returns the names of the weights that were initialised at random, if these may be.
+
+    Args:
+        model: the loaded model.
+        report: what transformers found missing, of another shape, and unexpected.
+        name_or_path, new_head: as for `load_model`.
+
+    Raises:
+        CheckpointError: other weights are missing or have another shape, or the checkpoint has more layers.
+    """
     lost = sorted(set(report["missing_keys"]) | {key for key, *_ in report["mismatched_keys"]})
     # The pooler may be new like a head: not every family pre-trains one, and not every head has one.
     prefix = f"{model.base_model_prefix}."
@@ -240,8 +259,8 @@ def load_model(
             )
     if refused:
         named = ", ".join(refused[:3]) + (" …" if len(refused) > 3 else "")
-        raise CheckpointError(f"{name_or_path}: the weights lack {named}; it is not a complete {model_class.__name__}")
-    layers = config.num_hidden_layers
+        raise CheckpointError(f"{name_or_path}: the weights lack {named}; it is not a complete {type(model).__name__}")
+    layers = model.config.num_hidden_layers
     unread = sorted(
         key for key in report["unexpected_keys"] if (found := _LAYER.search(key)) and int(found[1]) >= layers
     )
@@ -251,10 +270,7 @@ def load_model(
             f"{name_or_path}: config.json has {layers} layers, but the weights hold more, such as "
             f"{unread[0]}; config.json does not belong to these weights"
         )
-    if new_head and labels is not None and all(key.startswith(prefix) for key in lost):
-        stored = load_config(name_or_path, any_encoder=True)
-        lost += match_labels(model, list(stored.id2label.values()), labels)
-    return model, lost
+    return lost
 
 
 def load_tokenizer(

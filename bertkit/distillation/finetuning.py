@@ -36,8 +36,8 @@ from bertkit.tasks.base import Task
 from bertkit.tasks.label_names import matched_names
 from bertkit.tasks.splits import ColumnsOf, Split
 from bertkit.tasks.stock import labels_of
+from bertkit.training.objectives import Objective
 from bertkit.training.start import Start
-from bertkit.training.trainer import Objective
 
 _COMPARED = 200  # training examples that both tokenizers encode
 _CHECKED = 8  # rows whose outputs of the teacher are checked

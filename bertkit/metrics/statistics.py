@@ -205,12 +205,7 @@ def by_example(
     difference = float(np.mean(scores[1]) - np.mean(scores[0]))
     if len(references) < 2:
         return Test(difference, None, None, None, None, units, reason="one example")
-    known = [
-        [checked(terms(run, references) if terms else None, score) for run, score in zip(side, of_side, strict=True)]
-        for side, of_side in zip((a, b), scores, strict=True)
-    ]
-    if None in (known[0] + known[1]):
-        known = [[None] * len(side) for side in known]  # all need the same units
+    known = _known_terms((a, b), references, scores, terms)
     values = [
         np.mean(
             [pseudo_values(run, references, measure, each) for run, each in zip(side, of_side, strict=True)], axis=0
@@ -249,6 +244,22 @@ def by_example(
         return Test(difference, low, high, p, smallest, units, "exact paired permutation test")
     method = f"paired permutation test with {_RESAMPLES:,} permutations"
     return Test(difference, low, high, p, 2 / (_RESAMPLES + 1), units, method, is_sampled=True)
+
+
+def _known_terms(
+    sides: Sequence[Sequence[Sequence[Any]]],
+    references: Sequence[Any],
+    scores: Sequence[Sequence[float]],
+    terms: TermsOf | None,
+) -> list[list[Terms | None]]:
+    """Returns the metric of each run as a function of means; None for all if one has no such form."""
+    known = [
+        [checked(terms(run, references) if terms else None, score) for run, score in zip(side, of_side, strict=True)]
+        for side, of_side in zip(sides, scores, strict=True)
+    ]
+    if any(each is None for side in known for each in side):
+        return [[None] * len(side) for side in known]  # all need the same units
+    return known
 
 
 # ---- several comparisons --------------------------------------------------------------------------------------------

@@ -44,11 +44,11 @@ from bertkit.training.batches import padded_to
 from bertkit.training.callbacks import check_callbacks, check_early_stopping
 from bertkit.training.checkpoint_selection import best_checkpoint_arguments, comparison_arguments, early_stopping
 from bertkit.training.cpu import CpuSpeedUps, cpu_speed_ups
+from bertkit.training.objectives import Objective, check_class_weights, weighted_task
 from bertkit.training.placements import trainer_class
 from bertkit.training.start import Start, finetuning_start
-from bertkit.training.trainer import BertkitTrainer, Objective
+from bertkit.training.trainer import BertkitTrainer
 from bertkit.training.tuning import check_tuning, tune, tuned_class
-from bertkit.training.weighted_task import check_class_weights, weighted_task
 
 _AGAINST_COLLAPSE = (
     "train longer, or try another train.learning_rate or train.seed, or train.class_weights if most examples have this "

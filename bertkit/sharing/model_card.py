@@ -80,17 +80,7 @@ def model_card(facts: CardFacts) -> str:
 
 
 def _text(facts: CardFacts) -> str:
-    names = {key: key.removeprefix("eval_") for key in (*facts.main_metrics, *facts.other_metrics)}
-    scores = "\n".join(
-        f"| {escape(METRIC_NAMES.get(name, name))} | {facts.metrics[key]:.4f} |" for key, name in names.items()
-    )
     sources = "\n".join(f"- {escape(split)}: {escape(source)}" for split, source in facts.data.items())
-    cuts = "\n".join(f"- {escape(split)}: {escape(cut)}" for split, cut in facts.truncation.items())
-    limits = (
-        f"Inputs longer than the training length are cut; in training:\n\n{cuts}\n"
-        if cuts
-        else "Inputs are limited to the number of positions in `config.json` (`max_position_embeddings`).\n"
-    )
     return f"""# {escape(facts.title)}
 
 {facts.note}{chr(10) * 2 if facts.note else ""}{facts.task}
@@ -120,11 +110,11 @@ On held-out data, one run with seed {facts.seed}:
 
 | metric | value |
 | --- | --- |
-{scores}
+{_scores(facts)}
 {_report(facts.report)}
 ## Limits
 
-{limits}
+{_limits(facts)}
 A language model reproduces errors and biases of its training data; evaluate it on your own data before you use it.
 
 ## Recipe
@@ -137,6 +127,20 @@ A language model reproduces errors and biases of its training data; evaluate it 
 
 {code_block((chr(10) * 2).join(_citations(facts)), "bibtex")}
 """
+
+
+def _scores(facts: CardFacts) -> str:
+    names = {key: key.removeprefix("eval_") for key in (*facts.main_metrics, *facts.other_metrics)}
+    return "\n".join(
+        f"| {escape(METRIC_NAMES.get(name, name))} | {facts.metrics[key]:.4f} |" for key, name in names.items()
+    )
+
+
+def _limits(facts: CardFacts) -> str:
+    cuts = "\n".join(f"- {escape(split)}: {escape(cut)}" for split, cut in facts.truncation.items())
+    if cuts:
+        return f"Inputs longer than the training length are cut; in training:\n\n{cuts}\n"
+    return "Inputs are limited to the number of positions in `config.json` (`max_position_embeddings`).\n"
 
 
 def _report(report: CardReport | None) -> str:

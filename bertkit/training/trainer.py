@@ -10,10 +10,10 @@ from __future__ import annotations
 import contextlib
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from accelerate.data_loader import SeedableRandomSampler
@@ -35,26 +35,11 @@ from bertkit.training.batches import GlobalBatches, LengthGroups, num_tokens, pa
 from bertkit.training.bookkeeping import Bookkeeping
 from bertkit.training.checkpoint_selection import is_better_of_equals
 from bertkit.training.evaluation import EvaluationLoss, evaluation_sampler, has_nan, in_dataset_order
+from bertkit.training.objectives import Objective
 from bertkit.training.progress import Progress
 from bertkit.training.recovery.checkpoints import checkpoints_after, find_fault, last_checkpoint, write_manifest
 
 _LOSSES = "sum_of_losses"  # key in the state of a checkpoint: the sum over all steps of the run
-
-
-class Objective(Protocol):
-    """What a model is trained for: a `bertkit.tasks.base.Task`, the objective of pre-training, or a wrapper of them."""
-
-    @property
-    def label_columns(self) -> Sequence[str]:
-        """Names of the tensors of a batch that the loss reads and the model does not."""
-
-    def count(self, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """Returns the numbers of items over whose sums over the global batch the loss is a mean, 0-d or 1-d."""
-
-    def loss(
-        self, outputs: Mapping[str, torch.Tensor], batch: Mapping[str, torch.Tensor], count: torch.Tensor
-    ) -> torch.Tensor:
-        """Computes the loss of a batch, 0-d: sums over its items, divided by ``count``."""
 
 
 class BertkitTrainer(Trainer):

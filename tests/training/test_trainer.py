@@ -16,8 +16,8 @@ from bertkit.errors import CheckpointError
 from bertkit.tasks.classification.pooling import pool_windows
 from bertkit.tasks.question_answering.task import QuestionAnsweringTask
 from bertkit.training.batches import LengthGroups
+from bertkit.training.objectives import WeightedTask
 from bertkit.training.trainer import BertkitTrainer
-from bertkit.training.weighted_task import WeightedTask
 
 from .conftest import Labels, arguments_for
 

@@ -1,4 +1,6 @@
-"""Weighted, focal and smoothed losses of classification: ``train.class_weights``, ``train.label_smoothing_factor``.
+"""What a model is trained for: the interface of the Trainer, and weighted, focal and smoothed losses of classification.
+
+These are ``train.class_weights`` and ``train.label_smoothing_factor``.
 
 Dimension letters: C classes; labels are (…) class ids, or (B, C) with several labels per row.
 """
@@ -7,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -19,9 +21,22 @@ from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.model.loss_bert import at_least_float32, mean_loss
 from bertkit.recipe.load import Recipe
 from bertkit.tasks.base import Task
-from bertkit.training.trainer import Objective
 
 _FOCUS = 2.0  # exponent of the focal loss: the best of Lin et al. (2017, arXiv:1708.02002)
+
+
+class Objective(Protocol):
+    """What a model is trained for: a `bertkit.tasks.base.Task`, the objective of pre-training, or a wrapper of them."""
+
+    @property
+    def label_columns(self) -> Sequence[str]:
+        """Names of the tensors of a batch that the loss reads and the model does not."""
+
+    def count(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """Returns the numbers of items over whose sums over the global batch the loss is a mean, 0-d or 1-d."""
+
+    def loss(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor], count: Tensor) -> Tensor:
+        """Computes the loss of a batch, 0-d: sums over its items, divided by ``count``."""
 
 
 class WeightedTask:

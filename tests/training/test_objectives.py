@@ -16,7 +16,7 @@ from bertkit import finetune
 from bertkit.errors import RecipeError
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.tasks.registry import load_recipe
-from bertkit.training.weighted_task import WeightedTask, check_class_weights, weighted_task
+from bertkit.training.objectives import WeightedTask, check_class_weights, weighted_task
 from tests.training.conftest import Labels
 
 pytestmark = pytest.mark.numeric
