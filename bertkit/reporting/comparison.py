@@ -9,13 +9,13 @@ from typing import Any
 from bertkit.inference.comparison import compare_systems, system_of
 from bertkit.inference.outcomes import Outcome
 from bertkit.metrics.pretraining import TOKENS
+from bertkit.recipe.paths import without_paths
 from bertkit.reporting.content import Content, Score
 from bertkit.reporting.curves import overlaid
 from bertkit.reporting.parts import Cell, DataTable, Section
 from bertkit.reporting.remarks import readable
 from bertkit.reporting.reported import sides_of
 from bertkit.reporting.texts import number
-from bertkit.sharing.model_card import without_paths
 
 _BLOCKS = ("task", "model", "data", "train")
 _CURVES = ("loss", "eval_loss")

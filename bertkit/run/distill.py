@@ -13,7 +13,6 @@ from transformers import TrainerCallback
 from bertkit.checkpoint.encoders import MASKED_LM_HEADS, saved_head
 from bertkit.checkpoint.load import load_config
 from bertkit.checkpoint.pretraining import MODEL_TYPE
-from bertkit.distillation.kinds import distilled
 from bertkit.errors import RecipeError
 from bertkit.inference.ensemble import refuse_ensemble
 from bertkit.recipe.distillation import DISTILL, Objective, distillation_settings
@@ -168,6 +167,8 @@ def _of_teacher(name: str, task: Task, given: Mapping[str, Any]) -> dict[str, An
         task: its task.
         given: values that the caller sets; data of another kind than theirs are left out.
     """
+    from bertkit.distillation.kinds import distilled
+
     values = {f"task.{key}": value for key, value in dataclasses.asdict(distilled(task).unfitted().task).items()}
     data: dict[str, Any] = {key: getattr(task.data, key) for key in task.data.stored}
     ran = Path(name) / "recipe.yaml"

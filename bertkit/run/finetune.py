@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from transformers import (
     EvalPrediction,
@@ -32,11 +32,11 @@ from bertkit.recipe.tuning import config_changes
 from bertkit.run.directory import Run, RunRecord, plain
 from bertkit.run.in_progress import RunInProgress
 from bertkit.run.scope import writes_run
-from bertkit.sharing.run_facts import finetuned_card
 from bertkit.tasks.base import Task
 from bertkit.tasks.construction import task_of_recipe
 from bertkit.tasks.folds import load_splits
 from bertkit.tasks.registry import load_recipe
+from bertkit.tasks.rooms import has_room
 from bertkit.tasks.shared_encoding import encode_once
 from bertkit.tasks.splits import ColumnsOf, FineTuningData, Split, is_scored
 from bertkit.training.arguments import check_schedule
@@ -49,6 +49,9 @@ from bertkit.training.placements import trainer_class
 from bertkit.training.start import Start, finetuning_start
 from bertkit.training.trainer import BertkitTrainer
 from bertkit.training.tuning import check_tuning, tune, tuned_class
+
+if TYPE_CHECKING:
+    from bertkit.sharing.card_facts import CardFacts
 
 _AGAINST_COLLAPSE = (
     "train longer, or try another train.learning_rate or train.seed, or train.class_weights if most examples have this "
@@ -108,9 +111,7 @@ def finetune(
         say(f"warning: {outcome.collapse} on the validation set; {_AGAINST_COLLAPSE}")
         run.record.collapse = outcome.collapse
     metrics = _score_and_predict_the_rest(task, run, trainer, splits, prepared.features, evaluation)
-    cut, collapse, config = run.record.truncation, run.record.collapse, trainer.model.config
-    card = finetuned_card(task, splits, run.recipe, config, metrics, cut, collapse, card_note)
-    return run.finish(trainer, card, outcome)
+    return run.finish(trainer, _card(task, splits, run, trainer, metrics, card_note), outcome)
 
 
 def finetuning_recipe(
@@ -328,6 +329,23 @@ def with_absolute_paths(recipe: Recipe) -> Recipe:
     places = {name: getattr(recipe.data, name) for name in recipe.data.paths}
     data = dataclasses.replace(recipe.data, **{name: absolute(place) for name, place in places.items() if place})
     return with_absolute_checkpoints(dataclasses.replace(recipe, data=data))
+
+
+def _card(
+    task: Task,
+    splits: dict[str, Split],
+    run: RunInProgress,
+    trainer: BertkitTrainer,
+    metrics: dict[str, float],
+    note: str,
+) -> CardFacts | None:
+    """Returns the facts of the model card; None without the feature that writes it."""
+    if not has_room("sharing"):
+        return None
+    from bertkit.sharing.run_facts import finetuned_card
+
+    cut, collapse = run.record.truncation, run.record.collapse
+    return finetuned_card(task, splits, run.recipe, trainer.model.config, metrics, cut, collapse, note)
 
 
 def _outcome(task: Task, trainer: BertkitTrainer, splits: Mapping[str, Split], features: Mapping[str, Any]) -> Outcome:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
@@ -35,9 +35,7 @@ from bertkit.run.directory import (
     write_results,
 )
 from bertkit.run.tracking import Tracking, check_trackers
-from bertkit.sharing.card_facts import CardFacts, CardReport
-from bertkit.sharing.model_card import model_card, recorded_card
-from bertkit.sharing.push import check_login, push_finished_run
+from bertkit.tasks.rooms import has_room
 from bertkit.training.arguments import training_arguments, validate_training_arguments
 from bertkit.training.checkpoint_selection import kept_step
 from bertkit.training.cpu import cpu_speed_ups
@@ -45,6 +43,9 @@ from bertkit.training.estimate import start_lines
 from bertkit.training.recovery.checkpoints import last_checkpoint
 from bertkit.training.recovery.preemption import Preemption
 from bertkit.training.trainer import BertkitTrainer
+
+if TYPE_CHECKING:
+    from bertkit.sharing.card_facts import CardFacts, CardReport
 
 
 class RunInProgress:
@@ -89,6 +90,8 @@ class RunInProgress:
         self._kept: str | None = None  # which step's weights the run has, if not those of the last one
         self._resumed_from: int | None = None  # step
         if push_to_hub is not None:
+            from bertkit.sharing.push import check_login
+
             check_login(push_to_hub)
 
         self.is_main_process = is_main_process()
@@ -260,14 +263,14 @@ class RunInProgress:
     @property
     def wants_report(self) -> bool:
         """Returns whether the run leaves ``report.html``."""
-        return bool(self.recipe.train.get("report", True))
+        return bool(self.recipe.train.get("report", True)) and has_room("reporting") and has_room("sharing")
 
-    def finish(self, trainer: BertkitTrainer, card: CardFacts, outcome: Outcome | None = None) -> Run:
+    def finish(self, trainer: BertkitTrainer, card: CardFacts | None, outcome: Outcome | None = None) -> Run:
         """Writes ``run.json``, the model card and the report; then pushes the complete run to the Hub if requested.
 
         Args:
             trainer: the trainer at the end of the run.
-            card: facts of the model card.
+            card: facts of the model card; None for no card.
             outcome: outputs for the validation set, for the report; None without any.
 
         Raises:
@@ -276,7 +279,7 @@ class RunInProgress:
         from_main_process(lambda: self._finish(trainer, card, outcome), prepares=True)  # an upload may take long
         return Run(self.output_dir, self.metrics, self.record.collapse)
 
-    def _finish(self, trainer: BertkitTrainer, card: CardFacts, outcome: Outcome | None) -> None:
+    def _finish(self, trainer: BertkitTrainer, card: CardFacts | None, outcome: Outcome | None) -> None:
         state = trainer.state
         facts: dict[str, Any] = {
             "tokens_seen": state.num_input_tokens_seen,
@@ -285,21 +288,33 @@ class RunInProgress:
             "kept": self._kept,
             "wall_time": self.record.wall_time(),  # the same in all reports, however long the first one takes
         }
+        if card is None:
+            self.record.write(self.output_dir, finished=True, **facts)
+        else:
+            self._write_card_and_report(card, facts, state.global_step, outcome)
+        self.tracking.finish(self.metrics, self.output_dir / "figures")
+        if self.push_to_hub is not None:
+            from bertkit.sharing.push import push_finished_run
+
+            say(str(push_finished_run(self.output_dir, self.push_to_hub, self.recipe.hub)))
+
+    def _write_card_and_report(
+        self, card: CardFacts, facts: Mapping[str, Any], steps: int, outcome: Outcome | None
+    ) -> None:
         card = dataclasses.replace(
             card,
             license=self.recipe.hub.license,
             language=tuple(self.recipe.hub.language),
             versions=self.record.versions(),
-            steps=state.global_step,
+            steps=steps,
         )
         self._write_card(card, facts)
         if self.wants_report and (shown := self._write_report(outcome)) is not None:
             self._write_card(dataclasses.replace(card, report=shown), facts)
-        self.tracking.finish(self.metrics, self.output_dir / "figures")
-        if self.push_to_hub is not None:
-            say(str(push_finished_run(self.output_dir, self.push_to_hub, self.recipe.hub)))
 
-    def _write_card(self, card: CardFacts, facts: dict[str, Any]) -> None:
+    def _write_card(self, card: CardFacts, facts: Mapping[str, Any]) -> None:
+        from bertkit.sharing.model_card import model_card, recorded_card
+
         self.record.write(self.output_dir, finished=True, **facts, **recorded_card(card))
         write_whole(self.output_dir / "README.md", model_card(card))
 

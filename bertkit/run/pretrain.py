@@ -25,8 +25,8 @@ from bertkit.recipe.load import Recipe
 from bertkit.run.directory import Run
 from bertkit.run.in_progress import RunInProgress
 from bertkit.run.scope import writes_run
-from bertkit.sharing.run_facts import pretrained_card
 from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus, curve_facts, load_corpus
+from bertkit.tasks.rooms import has_room
 from bertkit.training.arguments import schedule_in_steps
 from bertkit.training.callbacks import check_callbacks, check_early_stopping
 from bertkit.training.cpu import cpu_speed_ups
@@ -95,6 +95,10 @@ def pretrain(
     run, trainer, start = prepared.run, prepared.trainer, prepared.start
     command = "bertkit pretrain --recipe recipe.yaml --output-dir NEW"
     metrics = run.train(trainer, start.tokenizer, command, prepared.logits_per_sequence)
+    if not has_room("sharing"):
+        return run.finish(trainer, None)
+    from bertkit.sharing.run_facts import pretrained_card
+
     return run.finish(trainer, pretrained_card(run.recipe, run.record.data["corpus"], metrics, start, card_note))
 
 

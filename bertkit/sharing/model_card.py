@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bertkit.progress import METRIC_NAMES
 from bertkit.recipe.hub import ANY_DATA
+from bertkit.recipe.paths import without_paths
 from bertkit.recipe.yaml_files import to_yaml
 from bertkit.sharing.card_facts import CardFacts, CardReport
 from bertkit.sharing.card_metadata import card_metadata
@@ -22,8 +22,6 @@ _BERT = """@inproceedings{devlin2019bert,
   booktitle={Proceedings of NAACL-HLT},
   year={2019}
 }"""
-# An absolute path within text; the group is its last part.
-_PATH_WITHIN = re.compile(r"(?<![^\s'\"`(=])/(?:[^\s/'\"`()]+/)+([^\s/'\"`(),;]*)")
 _REGISTERS = "import bertkit  # registers the model with the Auto classes; without it pass trust_remote_code=True\n"
 
 
@@ -55,23 +53,6 @@ def _record(checkpoint: Path) -> dict[str, Any]:
 
 def _digest(card: str) -> str:
     return hashlib.sha256(card.encode()).hexdigest()
-
-
-def without_paths(value: Any) -> Any:
-    """Returns plain data with every absolute path reduced to its last part, so that it can be published.
-
-    >>> without_paths({"data": {"corpus": ["/home/ada/books"], "hub": "nyu-mll/glue"}, "seed": 1})
-    {'data': {'corpus': ['…/books'], 'hub': 'nyu-mll/glue'}, 'seed': 1}
-    >>> without_paths("9 of 90 rows of /home/ada/a.csv, drawn; see https://example.org/a/b")
-    '9 of 90 rows of …/a.csv, drawn; see https://example.org/a/b'
-    """
-    if isinstance(value, Mapping):
-        return {key: without_paths(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [without_paths(item) for item in value]
-    if isinstance(value, str) and Path(value).is_absolute():
-        return f"…/{Path(value).name}"
-    return _PATH_WITHIN.sub(r"…/\1", value) if isinstance(value, str) else value
 
 
 def model_card(facts: CardFacts) -> str:

@@ -11,12 +11,13 @@ from bertkit.errors import CheckpointError, RecipeError
 from bertkit.files import write_whole
 from bertkit.progress import without_library_bars
 from bertkit.recipe.hub import HubSettings
+from bertkit.recipe.paths import without_paths
 from bertkit.recipe.yaml_files import read_recipe_file, to_yaml
 from bertkit.sharing.card_facts import CardFacts
 from bertkit.sharing.card_metadata import check_card
 from bertkit.sharing.eval_results import EVAL_RESULTS, eval_results
 from bertkit.sharing.export import export_stock
-from bertkit.sharing.model_card import is_as_recorded, main_metric, model_card, recorded_facts, without_paths
+from bertkit.sharing.model_card import is_as_recorded, main_metric, model_card, recorded_facts
 
 _RESULTS = ("all_results.json", "eval_results.json")
 _REPORT, _FIGURES = "report.html", "figures"

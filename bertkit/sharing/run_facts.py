@@ -13,11 +13,11 @@ from bertkit.metrics.pretraining import score_names
 from bertkit.progress import counted, is_score
 from bertkit.recipe.distillation import distillation_settings
 from bertkit.recipe.load import Recipe
+from bertkit.recipe.paths import without_paths
 from bertkit.recipe.tuning import KEEP, LORA, LoraSettings
 from bertkit.sharing.card_facts import CardFacts
 from bertkit.sharing.kinds import shared
 from bertkit.sharing.markdown import code, escape
-from bertkit.sharing.model_card import without_paths
 from bertkit.tasks.base import Task
 from bertkit.tasks.splits import Split, Truncation
 from bertkit.training.pretraining.initialization import StartingPoint
