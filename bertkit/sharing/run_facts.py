@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transformers import PreTrainedConfig
 
@@ -20,7 +20,9 @@ from bertkit.sharing.kinds import shared
 from bertkit.sharing.markdown import code, escape
 from bertkit.tasks.base import Task
 from bertkit.tasks.splits import Split, Truncation
-from bertkit.training.pretraining.initialization import StartingPoint
+
+if TYPE_CHECKING:
+    from bertkit.training.pretraining.initialization import StartingPoint
 
 _TOKEN_TASKS = {"masked_lm": "masked LM", "next_token": "prediction of the next token (left to right)"}
 _PAIR_TASKS = {"nsp": " and next sentence prediction", "sop": " and sentence order prediction", "none": ""}
