@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from bertkit.cli.app import is_interruption
+
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="SIGINT cannot be sent to another process there")
 
 SIZES = ["--max-steps", "100000", "--max-seq-length", "32"]
@@ -42,3 +44,12 @@ def test_ctrl_c_at_the_start_of_a_training_ends_it(checkpoint: Path, tmp_path: P
     assert printed == ""
     assert "Traceback" not in said
     assert "KeyboardInterrupt" not in said
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("__set_name__"), ImportError("lazy")])
+def test_ctrl_c_in_an_import_is_seen(error):
+    if not isinstance(error, KeyboardInterrupt):
+        error.__cause__ = ImportError("of a module")
+        error.__cause__.__context__ = KeyboardInterrupt()
+    assert is_interruption(error)
+    assert not is_interruption(ImportError("of a module"))
