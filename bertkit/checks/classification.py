@@ -1,4 +1,4 @@
-"""What the rules of checks know of classification."""
+"""Classes of classification, for the rules of checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rules of checks know of multiple choice."""
+"""Choices, for the rules of checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rules of checks know of sequence labelling."""
+"""Labelled spans of words, for the rules of checks."""
 
 from __future__ import annotations
 

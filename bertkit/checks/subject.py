@@ -33,7 +33,7 @@ _SAMPLED_PARAGRAPHS, _SAMPLED_CHARACTERS = 20_000, 4_000_000  # of each source o
 
 
 class Checked:
-    """What rules know of a kind of task; another kind overrides what differs.
+    """Properties of a kind of task for the rules of checks; another kind overrides those that differ.
 
     Attributes:
         relies_on_case: whether upper case usually distinguishes the labels, as it does for names.

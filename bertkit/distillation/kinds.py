@@ -1,4 +1,4 @@
-"""What distillation knows of a kind of task: which outputs a student is compared in, and by which loss."""
+"""Distillation by kind of task: the outputs that are compared, and their loss."""
 
 from __future__ import annotations
 

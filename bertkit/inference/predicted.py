@@ -1,4 +1,4 @@
-"""How the inputs of a task are read for prediction, and its predictions written: `predicted` finds it by the kind."""
+"""Reading of the inputs of a task for prediction, and writing of its predictions: `predicted` finds them by its kind."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from bertkit.tasks.splits import Columns
 
 @dataclass(frozen=True)
 class Scored:
-    """What comparisons and reports know of the scores of a kind of task; the defaults suit any task.
+    """Scores of a kind of task, for comparisons and reports; the defaults suit any task.
 
     Attributes:
         task: the task.

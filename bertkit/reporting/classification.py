@@ -1,4 +1,4 @@
-"""What reports show of classification and regression, computed and drawn by scikit-learn.
+"""Reports of classification and regression, computed and drawn by scikit-learn.
 
 Dimension letters: N examples, C classes.
 """

@@ -1,4 +1,4 @@
-"""What reports show of token classification: scores by type, kinds of errors, and spans that are often wrong.
+"""Reports of token classification: scores by type, kinds of errors, and spans that are often wrong.
 
 An entity is (type, first word, word after the last one), as in `bertkit.metrics.entities`.
 """

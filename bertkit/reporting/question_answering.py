@@ -1,4 +1,4 @@
-"""What reports show of question answering: scores by question and answer, and the threshold of no answer.
+"""Reports of question answering: scores by question and answer, and the threshold of no answer.
 
 Scores of single questions are those of SQuAD's official scorers, in [0, 1]. N is the number of questions.
 """

@@ -1,4 +1,4 @@
-"""What the report of a run shows of a kind of task: sections of its own and wrong predictions."""
+"""Reports by kind of task: sections of its own and wrong predictions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONGEST = 200  # characters of a cell
 
 @dataclass(frozen=True)
 class Reported:
-    """What a report shows of a task; the defaults suit any task.
+    """Sections of a task in a report; the defaults suit any task.
 
     Attributes:
         task: the task.

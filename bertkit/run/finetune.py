@@ -277,7 +277,7 @@ def _teacher(
 
 
 class _Losses(NamedTuple):
-    """What a run is trained for, what its evaluations are scored by, and the collator that makes batches for both."""
+    """Objectives of the training and of its evaluations, and the collator that makes batches for both."""
 
     training: Objective
     evaluation: Objective

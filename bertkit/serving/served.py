@@ -1,4 +1,4 @@
-"""What a task takes and answers over HTTP and shows on a page: `served` finds it by the kind of the task."""
+"""Requests, answers and pages of a task: `served` finds them by its kind."""
 
 from __future__ import annotations
 

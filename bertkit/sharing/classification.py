@@ -1,4 +1,4 @@
-"""What cards and exports say of classification: windows of long texts, thresholds and calibration."""
+"""Cards and exports of classification: windows of long texts, thresholds and calibration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cards and exports say of a kind of task; bertkit's own are in `classification`, `ner`, …, beside this module."""
+"""Cards and exports by kind of task; bertkit's own are in `classification`, `ner`, …, beside this module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What model cards say of token classification."""
+"""Cards of token classification."""
 
 from __future__ import annotations
 

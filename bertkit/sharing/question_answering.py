@@ -1,4 +1,4 @@
-"""What model cards say of question answering."""
+"""Cards of question answering."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a feature knows of a kind of task is in the room of the feature: `by_kind_of_task` finds it."""
+"""Functions of a feature by kind of task, in the room of the feature: `by_kind_of_task` finds them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model is trained for: the interface of the Trainer, and weighted, focal and smoothed losses of classification.
+"""Objectives of a training: their interface, and weighted, focal and smoothed losses of classification.
 
 These are ``train.class_weights`` and ``train.label_smoothing_factor``.
 
@@ -26,7 +26,7 @@ _FOCUS = 2.0  # exponent of the focal loss: the best of Lin et al. (2017, arXiv:
 
 
 class Objective(Protocol):
-    """What a model is trained for: a `bertkit.tasks.base.Task`, the objective of pre-training, or a wrapper of them."""
+    """Objective of a training: a `bertkit.tasks.base.Task`, that of pre-training, or a wrapper of them."""
 
     @property
     def label_columns(self) -> Sequence[str]:

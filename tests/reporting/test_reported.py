@@ -1,4 +1,4 @@
-"""What reports show of tasks without a module of their own, and of tasks of other packages."""
+"""Reports of tasks without a module of their own, and of tasks of other packages."""
 
 from __future__ import annotations
 
