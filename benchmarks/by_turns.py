@@ -1,4 +1,4 @@
-"""Shared parts of the benchmarks of speed and memory: sides timed by turns, each in a process of its own; matrix products.
+"""Shared parts of the benchmarks of speed and memory: sides timed by turns in processes of their own; matrix products.
 
 Dimensions: L layers, H hidden size, S tokens of a sequence.
 """

@@ -1,4 +1,4 @@
-"""Reading of the inputs of a task for prediction, and writing of its predictions: `predicted` finds them by its kind."""
+"""Inputs and written predictions of a kind of task: `predicted` finds them."""
 
 from __future__ import annotations
 
