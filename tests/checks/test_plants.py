@@ -327,7 +327,7 @@ def test_a_push_without_login(table, no_trial, monkeypatch):
     def refuse(repo_id: str) -> None:
         raise HubError("not logged in")
 
-    monkeypatch.setattr("bertkit.run.in_progress.check_login", refuse)
+    monkeypatch.setattr("bertkit.sharing.push.check_login", refuse)
     table.arguments["push_to_hub"] = "me/model"
     assert codes_of(table.report()) == {"hub"}
 
