@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -28,8 +29,8 @@ def use_utf8() -> None:
 def standard_streams() -> Iterator[None]:
     """Replaces stdout by a stream whose failed writes end the command, and stderr by one whose failed writes do not.
 
-    A failed write to stdout raises an OutputError, or SystemExit with code 141 if nobody reads the pipe any more.
-    Output to a closed stream is discarded. Characters that the encoding of a stream lacks are written as escapes.
+    A write to stdout that fails, or finds it closed, raises an OutputError, or SystemExit with code 141 if nobody reads
+    the pipe any more. Characters that the encoding of a stream lacks are written as escapes.
     """
     before = sys.stdout, sys.stderr
     _occupy_descriptors()
@@ -63,18 +64,20 @@ class _Stream:
     """Text stream that passes everything on to another one, up to the first failed write.
 
     Args:
-        stream: the other stream; None if it is closed.
+        stream: the other stream; None if it is closed, so that the first write of text fails.
         failed: called with the error of that write, and again for each write after it, since libraries ignore errors.
     """
 
     def __init__(self, stream: Any, failed: Callable[[OSError], None]):
         self._stream = open(os.devnull, "w", encoding="utf-8") if stream is None else stream  # noqa: SIM115
         self._failed = failed
-        self._error: OSError | None = None
+        self._error = OSError(errno.EBADF, "it is closed") if stream is None else None
+        self._has_text = False  # typer writes empty text as a test, and ignores the exception
         if hasattr(self._stream, "reconfigure"):
             self._stream.reconfigure(errors="backslashreplace")
 
     def write(self, text: str) -> int:
+        self._has_text |= bool(text)
         return self._passed_on(self._stream.write, text) or 0
 
     def flush(self) -> None:
@@ -91,7 +94,7 @@ class _Stream:
                     null = os.open(os.devnull, os.O_WRONLY)
                     os.dup2(null, self._stream.fileno())
                     os.close(null)
-        return self._failed(self._error)
+        return self._failed(self._error) if self._has_text else None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

@@ -26,7 +26,7 @@ COMMANDS = {
     "refused": (["recipes", "show", "finetune/glue/sst3"], False),
     "usage": (["recipes", "copy"], False),
 }
-STDOUT = {"": None, ">&-": None, ">/dev/full": 2, "| head -c 1 >/dev/null": 141, "| true": 141}
+STDOUT = {"": None, ">&-": 2, ">/dev/full": 2, "| head -c 1 >/dev/null": 141, "| true": 141}
 STDERR = ["", "2>&-", "2>/dev/full"]
 STDIN = ["", "<&-", "</dev/null"]
 LOCALES: list[dict[str, str]] = [
