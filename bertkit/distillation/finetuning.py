@@ -163,6 +163,10 @@ class TaughtTask:
             return loss
         return (1 - settings.weight) * self._task.loss(outputs, batch, of_labels) + settings.weight * loss
 
+    def forget(self) -> None:
+        """Frees the recorded states of a failed micro-batch, whose graph would keep its activations."""
+        self._recorder.pop()
+
 
 def finetuned_teacher(
     recipe: Recipe, task: Task, train: Split, start: Start, config: PreTrainedConfig

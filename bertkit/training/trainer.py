@@ -268,6 +268,8 @@ class BertkitTrainer(Trainer):
 
     def forget_step(self) -> None:
         """Resets the values accumulated in this step; called before its micro-batches are recomputed."""
+        if (forget := getattr(self.objective, "forget", None)) is not None:  # of an objective that records outputs
+            forget()
 
     def _track_num_input_tokens(self, inputs: dict[str, torch.Tensor]) -> None:
         if self.args.include_num_input_tokens_seen == "no":

@@ -45,9 +45,6 @@ class PretrainingObjective:
         """Computes the `total` of `losses`, 0-d."""
         return self.total(self.losses(outputs, batch, count), outputs, batch, count)
 
-    def forget(self) -> None:
-        """Frees what a failed micro-batch has left: nothing."""
-
 
 def token_logits(outputs: Any) -> Tensor:
     """Returns the logits over the vocabulary from the outputs of a pre-training model, (B, P, V) or (B, S, V)."""

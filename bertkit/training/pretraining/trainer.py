@@ -80,7 +80,7 @@ class PretrainingTrainer(BertkitTrainer):
 
     def forget_step(self) -> None:
         self._sums, self._summed_from = self._sums_before_step
-        self.objective.forget()
+        super().forget_step()
 
     def loss(self, outputs: Any, batch: Mapping[str, torch.Tensor], count: torch.Tensor) -> torch.Tensor:
         losses = self.objective.losses(outputs, batch, count)
