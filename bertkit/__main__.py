@@ -3,17 +3,32 @@ command."""
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+from types import FrameType
 
 
 def main() -> None:
-    """Runs `bertkit.cli.app.main`; Ctrl-C while it is imported ends the process with exit code 130."""
+    """Runs `bertkit.cli.app.main`; Ctrl-C ends the process with exit code 130."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
     try:
         from bertkit.cli.app import main as run
 
         run()
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Raises KeyboardInterrupt, or ends the process if an import is interrupted: libraries turn or drop what is raised
+    there."""
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            os._exit(130)
+        frame = frame.f_back
+    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -114,16 +114,12 @@ def main() -> None:
         except KeyboardInterrupt:
             sys.exit(130)
         except BertkitError as error:
-            if is_interruption(error):
-                sys.exit(130)
             _fail(str(error))
         except ModuleNotFoundError as error:
             if not str(error.name).startswith("bertkit."):
                 raise
             _fail(f"this installation is without {error.name}, which this command needs; install bertkit again")
         except Exception as error:
-            if is_interruption(error):
-                sys.exit(130)
             wait_for_launcher()
             message = system_error(error)
             if message is None:
@@ -133,13 +129,6 @@ def main() -> None:
             _end_process_group()
             # The interpreter collects garbage when it ends, and would examine everything that torch has created.
             gc.freeze()
-
-
-def is_interruption(error: BaseException | None) -> bool:
-    """Returns whether an error comes from Ctrl-C, which an import of another library has turned into its own."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__cause__ or error.__context__
-    return error is not None
 
 
 def _fail(message: str) -> NoReturn:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bertkit.cli.app import is_interruption
+from bertkit.training.recovery.preemption import interruptions_reported
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="SIGINT cannot be sent to another process there")
 
@@ -46,10 +46,45 @@ def test_ctrl_c_at_the_start_of_a_training_ends_it(checkpoint: Path, tmp_path: P
     assert "KeyboardInterrupt" not in said
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("__set_name__"), ImportError("lazy")])
-def test_ctrl_c_in_an_import_is_seen(error):
-    if not isinstance(error, KeyboardInterrupt):
-        error.__cause__ = ImportError("of a module")
-        error.__cause__.__context__ = KeyboardInterrupt()
-    assert is_interruption(error)
-    assert not is_interruption(ImportError("of a module"))
+OF_A_LIBRARY = """
+import os, signal
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+    for _ in range(100):
+        pass
+except BaseException:
+    raise ImportError("of a library") from None
+"""
+
+
+def test_ctrl_c_in_an_import_ends_at_once(tmp_path: Path):
+    (tmp_path / "typer.py").write_text(OF_A_LIBRARY)
+    ended = subprocess.run(
+        [sys.executable, "-m", "bertkit", "--version"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.default_int_handler),
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
+
+
+class Destroyed:
+    def __del__(self) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_ctrl_c_in_a_destructor_is_repeated(tmp_path: Path, monkeypatch, capsys):
+    """Python prints and ignores what is raised there."""
+    monkeypatch.setattr("bertkit.training.recovery.preemption._IGNORED", 0.1)
+
+    def run() -> None:
+        with interruptions_reported(tmp_path):
+            Destroyed()
+            time.sleep(30)
+
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert "repeat the command" in capsys.readouterr().err
