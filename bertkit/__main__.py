@@ -22,10 +22,10 @@ def main() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Raises KeyboardInterrupt, or ends the process if an import is interrupted: libraries turn or drop what is raised
-    there."""
+    """Raises KeyboardInterrupt, but ends the process in an import, where libraries turn or drop what is raised, and in a
+    destructor, where Python drops it."""
     while frame is not None:
-        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>" or frame.f_code.co_name == "__del__":
             os._exit(130)
         frame = frame.f_back
     raise KeyboardInterrupt

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from bertkit.training.recovery.preemption import interruptions_reported
-
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="SIGINT cannot be sent to another process there")
 
 SIZES = ["--max-steps", "100000", "--max-seq-length", "32"]
@@ -46,7 +44,7 @@ def test_ctrl_c_at_the_start_of_a_training_ends_it(checkpoint: Path, tmp_path: P
     assert "KeyboardInterrupt" not in said
 
 
-OF_A_LIBRARY = """
+IN_AN_IMPORT = """
 import os, signal
 try:
     os.kill(os.getpid(), signal.SIGINT)
@@ -56,35 +54,37 @@ except BaseException:
     raise ImportError("of a library") from None
 """
 
+IN_A_DESTRUCTOR = """
+import os, signal, sys
+from bertkit.__main__ import main
 
-def test_ctrl_c_in_an_import_ends_at_once(tmp_path: Path):
-    (tmp_path / "typer.py").write_text(OF_A_LIBRARY)
+class Destroyed:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(100):
+            pass
+
+def run():
+    Destroyed()
+
+sys.modules["bertkit.cli.app"] = type(sys)("bertkit.cli.app")
+sys.modules["bertkit.cli.app"].main = run
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments"), [(IN_AN_IMPORT, ["-m", "bertkit", "--version"]), ("", ["-c", IN_A_DESTRUCTOR])]
+)
+def test_dropped_ctrl_c_ends_at_once(tmp_path: Path, module: str, arguments: list[str]):
+    """Libraries turn what is raised in an import into their own error; Python prints and ignores it in a destructor."""
+    if module:
+        (tmp_path / "typer.py").write_text(module)
     ended = subprocess.run(
-        [sys.executable, "-m", "bertkit", "--version"],
+        [sys.executable, *arguments],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
         preexec_fn=partial(signal.signal, signal.SIGINT, signal.default_int_handler),
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
-
-
-class Destroyed:
-    def __del__(self) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(1)
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_ctrl_c_in_a_destructor_is_repeated(tmp_path: Path, monkeypatch, capsys):
-    """Python prints and ignores what is raised there."""
-    monkeypatch.setattr("bertkit.training.recovery.preemption._IGNORED", 0.1)
-
-    def run() -> None:
-        with interruptions_reported(tmp_path):
-            Destroyed()
-            time.sleep(30)
-
-    with pytest.raises(KeyboardInterrupt):
-        run()
-    assert "repeat the command" in capsys.readouterr().err

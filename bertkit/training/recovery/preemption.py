@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from threading import Timer
 from types import FrameType
 from typing import Any
 
@@ -20,8 +19,6 @@ from bertkit.placement.resolve import is_main_process
 from bertkit.placement.signals import INTERRUPTED, REPEATED, STOP_SIGNALS, handled
 from bertkit.progress import end_bars, say
 from bertkit.training.recovery.checkpoints import last_checkpoint
-
-_IGNORED = 3.0  # seconds after which a signal that has not ended the run is sent again
 
 
 class Preemption(TrainerCallback):
@@ -118,14 +115,10 @@ def interruptions_reported(output_dir: Path) -> Iterator[None]:
     """
     is_interrupted = False
     interrupt = signal.getsignal(signal.SIGINT)
-    again: list[Timer] = []
 
     def end(number: int, frame: FrameType | None) -> None:
         nonlocal is_interrupted
         is_interrupted = True
-        # Python ignores an exception that is raised in a destructor, where a signal may arrive as everywhere.
-        again.append(Timer(_IGNORED, os.kill, (os.getpid(), number)))
-        again[-1].start()
         if number == signal.SIGINT and callable(interrupt):
             interrupt(number, frame)
         raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(INTERRUPTED)
@@ -141,9 +134,6 @@ def interruptions_reported(output_dir: Path) -> Iterator[None]:
                 else:
                     say("interrupted before the run began; repeat the command")
             raise
-        finally:
-            for timer in again:
-                timer.cancel()
 
 
 def how_to_continue(checkpoint: Path | None) -> str:
