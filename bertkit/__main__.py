@@ -22,8 +22,8 @@ def main() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Raises KeyboardInterrupt, but ends the process in an import, where libraries turn or drop what is raised, and in a
-    destructor, where Python drops it."""
+    """Raises KeyboardInterrupt; ends the process in an import, where libraries may drop what is raised, and in a
+    destructor, where Python does."""
     while frame is not None:
         if frame.f_code.co_filename == "<frozen importlib._bootstrap>" or frame.f_code.co_name == "__del__":
             os._exit(130)
