@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from bertkit.checkpoint.encoders import model_inputs
 from bertkit.errors import BertkitError, CheckpointError
-from bertkit.reading.names import is_below
+from bertkit.reading.paths import is_below
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedTokenizerFast

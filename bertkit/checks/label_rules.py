@@ -21,7 +21,7 @@ from bertkit.checks.findings import INSTALL, Finding, extra, note, rule, warning
 from bertkit.checks.subject import Subject, checked
 from bertkit.errors import RecipeError
 from bertkit.progress import counted, inflected
-from bertkit.tables.spelling import look_alikes
+from bertkit.tables.classes import look_alikes
 from bertkit.tasks.splits import ColumnsOf
 
 _RARE, _IMBALANCE = 10, 10.0
@@ -96,7 +96,7 @@ def labels_in_one_split(subject: Subject) -> Iterator[Finding]:
 
 @rule("label-spelling", "splits")
 def label_spelling(subject: Subject) -> Iterator[Finding]:
-    """Finds classes whose names look alike: see `bertkit.tables.spelling.look_alikes`."""
+    """Finds classes whose names look alike: see `bertkit.tables.classes.look_alikes`."""
     counts = sum((_counts(subject, split) for split in subject.classes), Counter[str]())
     same = look_alikes(name for name, _ in counts.most_common())
     if same:

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bertkit.reading.text_files import iterating
+from bertkit.reading.text import iterating
 from bertkit.recipe.load import Recipe
 from bertkit.tasks.rooms import by_kind_of_task
 from bertkit.tasks.splits import Columns, ColumnsOf, Split, Truncation

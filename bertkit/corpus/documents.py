@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from bertkit.errors import RecipeError
-from bertkit.reading.text_files import iterating
-from bertkit.reading.utf8 import split_lines
+from bertkit.reading.text import iterating, split_lines
 
 BLANK_LINE = "blank-line"
 _LONGEST_PARAGRAPH = 1 << 20  # characters

@@ -18,18 +18,9 @@ from bertkit.corpus.documents import DocumentForm, Paragraph, file_paragraphs, r
 from bertkit.errors import DataError, listed, noted
 from bertkit.json_text import dumps
 from bertkit.reading.hub_sets import find_set, load_set, may_be_hub_id, unreadable
+from bertkit.reading.paths import FORMS_IN_WORDS, JSON_LINES, PARQUET, FileKind, file_kind, find_files
 from bertkit.reading.row_files import arrow_texts, json_texts, parquet_texts
-from bertkit.reading.text_files import (
-    FORMS_IN_WORDS,
-    JSON_LINES,
-    PARQUET,
-    FileKind,
-    file_kind,
-    find_files,
-    iterating,
-    read_blocks,
-)
-from bertkit.reading.utf8 import decode_lines
+from bertkit.reading.text import decode_lines, iterating, read_blocks
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetBuilder, IterableDataset

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertkit.errors import CheckpointError
-from bertkit.reading.names import is_below
+from bertkit.reading.paths import is_below
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -15,7 +15,7 @@ from bertkit.inference.writing import CsvRows, GrowingFile, Row, check_growing_f
 from bertkit.json_text import dumps
 from bertkit.placement.resolve import Precision
 from bertkit.progress import Reached, printable
-from bertkit.reading.utf8 import read_text
+from bertkit.reading.text import read_text
 from bertkit.tables import Table, is_table, read_table
 from bertkit.tasks.base import Task
 from bertkit.tasks.splits import Columns

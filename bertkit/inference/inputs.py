@@ -16,8 +16,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from bertkit.errors import DataError
 from bertkit.progress import Bar, Reached, say
-from bertkit.reading.text_files import iterating, read_shares
-from bertkit.reading.utf8 import decode_pieces, whole_lines
+from bertkit.reading.text import decode_pieces, iterating, read_shares, whole_lines
 from bertkit.tables import Table, is_table
 from bertkit.tables.table_files import read_table_parts
 

@@ -14,7 +14,7 @@ from bertkit.inference.scored import Scored, collapse_of, scored
 from bertkit.metrics.entities import OUTSIDE, find_entities, split_tag
 from bertkit.metrics.terms import Terms
 from bertkit.tables import Table
-from bertkit.tables.json_rows import JSON, read_json_list
+from bertkit.tables.typed_rows import JSON, read_json_list
 from bertkit.tasks.arrays import Outputs
 from bertkit.tasks.ner.annotations import FORMS, annotation
 from bertkit.tasks.ner.conll import is_conll, read_conll

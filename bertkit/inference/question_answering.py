@@ -12,7 +12,7 @@ from bertkit.inference.scored import Scored, scored
 from bertkit.metrics.squad import question_scores
 from bertkit.metrics.terms import Terms, mean_terms
 from bertkit.tables import Table
-from bertkit.tables.json_rows import JSON
+from bertkit.tables.typed_rows import JSON
 from bertkit.tasks.question_answering.questions import read_questions
 from bertkit.tasks.question_answering.task import QuestionAnsweringTask
 from bertkit.tasks.splits import Columns

@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from bertkit.errors import DataError, did_you_mean, quoted
+from bertkit.reading.paths import file_kind
 from bertkit.reading.row_files import GIVE_TEXT_COLUMN, missing_column
-from bertkit.reading.text_files import file_kind
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetBuilder, IterableDataset

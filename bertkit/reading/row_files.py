@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from bertkit.errors import DataError, did_you_mean, listed, quoted, shown
-from bertkit.reading.text_files import iterating
+from bertkit.reading.text import iterating
 
 if TYPE_CHECKING:
     import pyarrow as pa

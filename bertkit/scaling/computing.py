@@ -19,7 +19,8 @@ from bertkit.inference.loaded import load
 from bertkit.inference.predictor import build_predictor
 from bertkit.inference.writing import with_prediction
 from bertkit.progress import unreported
-from bertkit.reading.text_files import TEXT, iterating
+from bertkit.reading.paths import TEXT
+from bertkit.reading.text import iterating
 from bertkit.scaling.inputs import InputFile, Shard
 from bertkit.scaling.output import REJECTED, FileRecord, Finished, OutputFolder, json_bytes
 from bertkit.scaling.rows import Row, rows_of

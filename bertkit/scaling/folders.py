@@ -20,7 +20,7 @@ from bertkit.locks import RunLock
 from bertkit.placement.ray_cluster import import_ray
 from bertkit.placement.resolve import Precision, visible_gpus
 from bertkit.progress import Bar, counted, say
-from bertkit.reading.urls import is_url
+from bertkit.reading.paths import is_url
 from bertkit.scaling.computing import Computer, Job
 from bertkit.scaling.inputs import InputFile, Shard, find_inputs, shards_of
 from bertkit.scaling.output import OutputFolder

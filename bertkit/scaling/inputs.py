@@ -14,9 +14,7 @@ from typing import Any
 
 from bertkit.errors import DataError, OutputError
 from bertkit.progress import counted
-from bertkit.reading.names import is_below
-from bertkit.reading.text_files import JSON_LINES, PACKINGS, PARQUET, TEXT, FileKind, file_kind
-from bertkit.reading.urls import filesystem, is_url
+from bertkit.reading.paths import JSON_LINES, PACKINGS, PARQUET, TEXT, FileKind, file_kind, filesystem, is_below, is_url
 from bertkit.scaling.rows import delimited_header, opened, parquet_rows, raw_rows
 
 FORMS = (".csv", ".tsv", JSON_LINES, PARQUET, TEXT)

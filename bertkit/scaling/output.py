@@ -20,8 +20,7 @@ from typing import Any
 from bertkit.errors import OutputError
 from bertkit.files import check_links, remove_unfinished, write_whole
 from bertkit.json_text import dumps
-from bertkit.reading.names import leads_out
-from bertkit.reading.urls import filesystem, is_url
+from bertkit.reading.paths import filesystem, is_url, leads_out
 from bertkit.scaling.inputs import InputFile, Shard, described
 
 RECORD, SHARDS, FINISHED, REJECTED = "command.json", "shards.json", "finished.json", "rejected"

@@ -14,9 +14,8 @@ from contextlib import contextmanager
 from typing import IO, Any, NamedTuple
 
 from bertkit.errors import DataError
+from bertkit.reading.paths import JSON_LINES, PARQUET, TEXT, filesystem
 from bertkit.reading.row_files import json_object, lone_surrogate
-from bertkit.reading.text_files import JSON_LINES, PARQUET, TEXT
-from bertkit.reading.urls import filesystem
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf".decode("latin-1")

@@ -13,8 +13,16 @@ from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from bertkit.errors import DataError, quoted, raise_listed, shortened, shown
-from bertkit.tables.classes import Classes, class_names, is_missing, label_texts, other_spellings, values_of
-from bertkit.tables.spelling import likeness, look_alikes
+from bertkit.tables.classes import (
+    Classes,
+    class_names,
+    is_missing,
+    label_texts,
+    likeness,
+    look_alikes,
+    other_spellings,
+    values_of,
+)
 from bertkit.tables.table import Table, to_number
 
 Problem = Literal["single_label", "multi_label", "regression"]

@@ -21,8 +21,8 @@ from bertkit.errors import CheckpointError, DataError, noted, raise_all, raise_l
 from bertkit.options import option, setting
 from bertkit.tables import Table
 from bertkit.tables.classes import is_missing
-from bertkit.tables.columns import find_column
 from bertkit.tables.labels import texts
+from bertkit.tables.table import find_column
 from bertkit.tasks.arrays import Outputs, labels_of, one_array, padded, softmax
 from bertkit.tasks.splits import Columns, Split
 from bertkit.tasks.table_data import TableData, TableTask, write_numbered

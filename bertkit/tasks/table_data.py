@@ -12,7 +12,7 @@ from bertkit.errors import DataError
 from bertkit.files import write_json_lines
 from bertkit.options import option, setting
 from bertkit.tables import Table, check_disjoint, hub_splits, load_hub_table, read_table
-from bertkit.tables.splitting import hold_out
+from bertkit.tables.splits import hold_out
 from bertkit.tasks.base import Task
 from bertkit.tasks.folds import groups
 from bertkit.tasks.hub_data import HubData

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bertkit.corpus.documents import DocumentForm, Paragraph, file_paragraphs, row_paragraphs
 from bertkit.errors import DataError, RecipeError
-from bertkit.reading.utf8 import decode_lines, decode_text, read_text
+from bertkit.reading.text import decode_lines, decode_text, read_text
 
 
 def written(folder, data: bytes, name: str = "text.txt"):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from bertkit.corpus.documents import DocumentForm
 from bertkit.corpus.sources import TextLines, find_sources
 from bertkit.errors import DataError
-from bertkit.reading.text_files import read_blocks
+from bertkit.reading.text import read_blocks
 
 TEXTS = ["One is\nhard-wrapped.\n\nTwo.", "", None, "Piña 二."]
 DOCUMENTS = [["One is hard-wrapped.", "Two."], ["Piña 二."]]

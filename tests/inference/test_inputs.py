@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from bertkit.errors import DataError
 from bertkit.inference.inputs import Block, process_blocks, read_inputs
-from bertkit.reading.utf8 import read_text
+from bertkit.reading.text import read_text
 from bertkit.tables import read_table
 
 LINES = st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r\n"), max_size=5), min_size=1)

@@ -17,7 +17,7 @@ from bertkit.corpus.sources import find_sources
 from bertkit.corpus.store.encoding import batched, encode_batches
 from bertkit.errors import DataError
 from bertkit.inference.inputs import process_blocks, read_inputs
-from bertkit.reading.text_files import iterating
+from bertkit.reading.text import iterating
 from bertkit.tables.table_files import read_table, read_table_parts
 from bertkit.tasks.ner.conll import read_conll
 

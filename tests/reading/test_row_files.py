@@ -10,7 +10,7 @@ import pytest
 
 from bertkit.errors import DataError
 from bertkit.reading.row_files import json_texts, lone_surrogate
-from bertkit.tables.json_rows import read_json_lines
+from bertkit.tables.typed_rows import read_json_lines
 from bertkit.tasks.question_answering.questions import read_nested
 
 HALVES = ["\ud800", "\udbff", "\udc00", "\udfff", "\ude00\ud83d", "a\ud83d b", "\ud83d\\ude00"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bertkit.errors import DataError
-from bertkit.reading.urls import filesystem, is_url
+from bertkit.reading.paths import filesystem, is_url
 
 
 @pytest.mark.parametrize("name", ["o::p", "simplecache::o", "a*b.csv", "C:/x", "a b", "memory:x"])

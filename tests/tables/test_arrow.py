@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bertkit.errors import DataError
 from bertkit.tables import Table, read_table
-from bertkit.tables.arrow import read_batches
+from bertkit.tables.typed_rows import read_batches
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bertkit.errors import DataError
-from bertkit.tables.columns import label_column, text_columns
+from bertkit.tables.table import label_column, text_columns
 
 
 @pytest.mark.parametrize(

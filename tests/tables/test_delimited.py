@@ -11,9 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bertkit.errors import DataError
-from bertkit.reading.utf8 import decode_pieces
+from bertkit.reading.text import decode_pieces
 from bertkit.tables import Table
-from bertkit.tables.delimited import COMMA, TAB, read_delimited
+from bertkit.tables.table_files import COMMA, TAB, read_delimited
 
 
 def read(text: str, delimiter: str = COMMA, quoting: bool | None = None, block: int = 1 << 20, **options) -> Table:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bertkit.errors import DataError
 from bertkit.tables import Table, read_table
-from bertkit.tables.json_rows import read_json_list
+from bertkit.tables.typed_rows import read_json_list
 
 
 def read(folder: Path, name: str, text: str | bytes) -> Table:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertkit.tables.splitting import hold_out, repeated
+from bertkit.tables.splits import hold_out, repeated
 
 
 @given(

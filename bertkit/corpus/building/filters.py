@@ -22,7 +22,7 @@ from bertkit.corpus.building.settings import Deduplication
 from bertkit.corpus.documents import Paragraph
 from bertkit.corpus.store.encoding import EncodedBatch
 from bertkit.errors import RecipeError
-from bertkit.reading.text_files import iterating
+from bertkit.reading.text import iterating
 
 _DIGEST = 16  # bytes; two of 10¹² documents collide with a probability of 10⁻¹⁵
 SIMILAR = 0.8  # Jaccard similarity of near duplicates

@@ -18,7 +18,7 @@ from bertkit.corpus.store.writer import intact_store
 from bertkit.errors import DataError
 from bertkit.files import new_folder
 from bertkit.progress import Bar
-from bertkit.reading.urls import filesystem, is_url
+from bertkit.reading.paths import filesystem, is_url
 
 TOKENIZER_FOLDER = "tokenizer"
 """Folder in a store with the tokenizer of its tokens, as ``save_pretrained`` writes it."""

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertkit.errors import PlacementError
-from bertkit.reading.text_files import iterating
+from bertkit.reading.text import iterating
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

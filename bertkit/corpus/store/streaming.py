@@ -25,7 +25,7 @@ from bertkit.corpus.store.writer import intact_store, store_origin, write_token_
 from bertkit.errors import DataError
 from bertkit.files import UNFINISHED
 from bertkit.json_text import dumps
-from bertkit.reading.text_files import iterating
+from bertkit.reading.text import iterating
 
 if TYPE_CHECKING:
     import numpy as np

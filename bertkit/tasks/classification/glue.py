@@ -16,7 +16,7 @@ from bertkit import metrics
 from bertkit.errors import DataError, noted, raise_all
 from bertkit.files import write_whole
 from bertkit.options import setting
-from bertkit.reading.names import is_below
+from bertkit.reading.paths import is_below
 from bertkit.tables import Table, read_table
 from bertkit.tables.classes import class_ids
 from bertkit.tables.labels import texts

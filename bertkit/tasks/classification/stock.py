@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 from bertkit.errors import CheckpointError
 from bertkit.tables import Table
 from bertkit.tables.classes import names_of_labels, other_spellings
-from bertkit.tables.columns import text_columns
 from bertkit.tables.labels import Problem, texts
+from bertkit.tables.table import text_columns
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 from bertkit.tasks.label_names import matched_names
 from bertkit.tasks.splits import Columns, Split

@@ -14,10 +14,9 @@ from bertkit.options import check_ranges, option, setting
 from bertkit.progress import counted
 from bertkit.tables import Table
 from bertkit.tables.classes import class_ids, class_sets, is_missing, other_spellings
-from bertkit.tables.columns import label_column, text_columns
 from bertkit.tables.labels import Problem, decide, named, separated, texts
-from bertkit.tables.splitting import repeated
-from bertkit.tables.table import to_number
+from bertkit.tables.splits import repeated
+from bertkit.tables.table import label_column, text_columns, to_number
 from bertkit.tasks.arrays import Outputs, one_array
 from bertkit.tasks.classification.decisions import (
     Threshold,

@@ -18,8 +18,8 @@ from pathlib import Path
 from bertkit.errors import DataError, listed
 from bertkit.files import write_whole
 from bertkit.progress import counted
-from bertkit.reading.text_files import PACKINGS
-from bertkit.reading.utf8 import read_with_fingerprint, split_lines
+from bertkit.reading.paths import PACKINGS
+from bertkit.reading.text import read_with_fingerprint, split_lines
 from bertkit.tables.table import Table
 
 DOCUMENT_ID = "document_id"

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.errors import DataError, raise_listed, shown
-from bertkit.reading.text_files import JSON_LINES, PARQUET, file_kind
+from bertkit.reading.paths import JSON_LINES, PARQUET, file_kind
 from bertkit.tables.classes import is_missing
-from bertkit.tables.columns import find_column
-from bertkit.tables.json_rows import JSON, read_json_list
 from bertkit.tables.labels import named
-from bertkit.tables.table import Table
+from bertkit.tables.table import Table, find_column
 from bertkit.tables.table_files import read_table
+from bertkit.tables.typed_rows import JSON, read_json_list
 from bertkit.tasks.ner.conll import DOCUMENT_ID, ConllTable, read_conll
 
 TOKENS = ("tokens", "words")

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from bertkit.errors import DataError, noted, raise_all, raise_listed, shown
 from bertkit.reading.row_files import lone_surrogate, missing_column
-from bertkit.reading.utf8 import read_with_fingerprint
+from bertkit.reading.text import read_with_fingerprint
 from bertkit.tables import Table, read_table
-from bertkit.tables.json_rows import JSON
 from bertkit.tables.labels import texts
+from bertkit.tables.typed_rows import JSON
 
 _SQUAD = '{"data": [{"paragraphs": [{"context": …, "qas": [{"id": …, "question": …, "answers": […]}]}]}]}'
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bertkit.files import obey_umask, write_json
 from bertkit.progress import say
-from bertkit.reading.names import is_below, leads_out
+from bertkit.reading.paths import is_below, leads_out
 
 MANIFEST = "manifest.json"
 

@@ -18,7 +18,7 @@ from bertkit.corpus.sources import TextLines, find_sources
 from bertkit.corpus.store.streaming import StreamedBlocks
 from bertkit.corpus.store.token_store import TokenStore
 from bertkit.corpus.vocabulary.tokenizer import train_tokenizer
-from bertkit.reading import text_files
+from bertkit.reading.text import read_blocks
 
 WORDS = "the cat dog sees likes a small old red house tree river near under and".split()
 
@@ -175,7 +175,7 @@ def test_a_killed_build_leaves_no_block(stream, tokenizer, monkeypatch):
 
 def test_forked_data_workers_each_read_for_themselves(tokenizer, tmp_path, monkeypatch):
     """A worker that went on with what its parent has open would share the place in the file with the others."""
-    monkeypatch.setattr(text_files.read_blocks, "__defaults__", (200,))  # so that the file is not read at once
+    monkeypatch.setattr(read_blocks, "__defaults__", (200,))  # so that the file is not read at once
     sentences = [" ".join(WORDS[number % 7 :]).capitalize() + "." for number in range(5)]
     lines = [f"{number} {' '.join(sentences)}\n\n" for number in range(300)]
     (tmp_path / "one.txt").write_text("".join(lines))

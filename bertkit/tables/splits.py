@@ -1,18 +1,20 @@
-"""Reading of splits of Hub data sets."""
+"""Splits: those of Hub data sets, validation sets drawn from a training set, and rows that two splits share."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from bertkit.errors import DataError
 from bertkit.json_text import dumps
 from bertkit.reading.hub_sets import find_set, load_set, rows_of_split, split_names
-from bertkit.tables.arrow import read_batches
 from bertkit.tables.table import Table
+from bertkit.tables.typed_rows import read_batches
 
 if TYPE_CHECKING:
     from datasets import DatasetBuilder
@@ -92,3 +94,42 @@ def _found(hub_id: str, config: str | None, split: str | None) -> DatasetBuilder
             "or run in another folder to use the Hub data set"
         )
     return find_set(hub_id, config, split)
+
+
+# ---- parts of a training set -----------------------------------------------------------------------------------------
+
+
+def hold_out(classes: Sequence[Hashable] | None, rows: int, fraction: float, seed: int) -> tuple[list[int], list[int]]:
+    """Draws a stratified validation set: its class shares are about those of all rows.
+
+    Of a class of n rows, ``fraction`` · n rows (rounded) are held out; at least one row remains for training. (The
+    function of the ``datasets`` library does not accept a class of one row.)
+
+    Args:
+        classes: the class of every row; None draws uniformly from all rows.
+        rows: number of rows.
+        fraction: share to hold out, in (0, 1).
+        seed: determines the split, independent of other random numbers of the run.
+
+    Returns:
+        Indices of the training rows and of the held-out rows, each ascending.
+    """
+    generator = np.random.default_rng(seed)
+    groups: dict[Hashable, list[int]] = {}
+    for row in range(rows):
+        groups.setdefault(None if classes is None else classes[row], []).append(row)
+    held_out: set[int] = set()
+    for members in groups.values():
+        count = min(round(len(members) * fraction), len(members) - 1)
+        held_out.update(generator.permutation(members)[:count].tolist())
+    return [row for row in range(rows) if row not in held_out], sorted(held_out)
+
+
+def repeated(train: Sequence[Sequence[str]], validation: Sequence[Sequence[str]]) -> list[int]:
+    """Returns the indices of the rows of a validation set whose texts are also in the training set.
+
+    Args:
+        train, validation: text columns, each one string per row.
+    """
+    seen = set(zip(*train, strict=True))
+    return [row for row, texts in enumerate(zip(*validation, strict=True)) if texts in seen]

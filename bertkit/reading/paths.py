@@ -1,16 +1,13 @@
-"""Finds the files that paths and patterns name, and reads their decompressed bytes block by block."""
+"""Paths and URLs: the files that they name, the format of a file by its suffixes, and names below a folder."""
 
 from __future__ import annotations
 
 import glob
-import gzip
 import os
-import zlib
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator
-from contextlib import contextmanager
-from io import BufferedIOBase, BufferedReader
-from pathlib import Path
-from typing import NamedTuple, TypeVar
+import re
+from collections.abc import Collection
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple
 
 from bertkit.errors import DataError
 
@@ -18,10 +15,12 @@ TEXT, JSON_LINES, PARQUET = FORMS = (".txt", ".jsonl", ".parquet")
 PACKINGS = (".gz", ".zst")
 FORMS_IN_WORDS = f"{TEXT}, {JSON_LINES} or {PARQUET}"
 
-Item = TypeVar("Item")
+# Protocols may be chained, as in simplecache::s3://bucket/store; without :// the name is that of a file. A protocol of
+# one letter is a drive of Windows.
+_URL = re.compile(r"(?:[a-z][a-z0-9+.-]+::)*[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 
-_BLOCK = 1 << 20
-_SMALL_BLOCK = 1 << 16
+
+# ---- formats and files -----------------------------------------------------------------------------------------------
 
 
 class FileKind(NamedTuple):
@@ -101,64 +100,57 @@ def _files_below(folder: Path) -> list[Path]:
     return sorted(files, key=lambda file: file.relative_to(folder).parts)
 
 
-@contextmanager
-def iterating(items: Iterable[Item]) -> Iterator[Iterator[Item]]:
-    """Gives an iterator over ``items`` that is closed at the end of the block, whatever ends it.
+# ---- names below a folder --------------------------------------------------------------------------------------------
 
-    A generator that reads a file closes the file when it ends or is closed. An exception in the code that iterates over
-    it does neither, and keeps it alive: so this code closes it.
+
+def is_below(name: Any) -> bool:
+    """Returns whether a name, joined to a folder, is a path below the folder; links are not followed.
+
+    >>> [is_below(name) for name in ("a/x.csv", "..x", "../x", "a/../../x", "/x", "a\\0", ".", "", None)]
+    [True, True, False, False, False, False, False, False, False]
     """
-    iterator = iter(items)
-    try:
-        yield iterator
-    finally:
-        if isinstance(iterator, Generator):
-            iterator.close()
+    if not isinstance(name, str) or "\0" in name:
+        return False
+    path = PurePath(name)
+    return bool(path.parts) and not path.anchor and ".." not in path.parts
 
 
-def read_blocks(file: Path, packing: str, reached: Callable[[int], None], block_size: int = _BLOCK) -> Iterator[bytes]:
-    """Yields the decompressed bytes of a file in blocks of at most ``block_size`` bytes.
+def leads_out(path: Path, folder: Path) -> bool:
+    """Returns whether links on the way to a path, which need not exist, lead out of a folder."""
+    return not path.resolve().is_relative_to(folder.resolve())
 
-    A compressed file may consist of several concatenated streams.
+
+# ---- URLs ------------------------------------------------------------------------------------------------------------
+
+
+def is_url(path: str) -> bool:
+    """Returns whether a name is a URL of `fsspec`, with its protocol, and not the path of an existing file.
+
+    >>> is_url("s3://bucket/a.csv"), is_url("simplecache::s3://bucket/store"), is_url("zip://a.csv::b.zip")
+    (True, True, True)
+    >>> is_url("reviews/a.csv"), is_url("wikimedia/wikipedia"), is_url("o::p"), is_url("a/b://c")
+    (False, False, False, False)
+    """
+    return _URL.match(path) is not None and not Path(path).exists()
+
+
+def filesystem(path: str, name: str) -> tuple[Any, str]:
+    """Returns the file system of `fsspec` that a path or URL belongs to, and the path within it.
 
     Args:
-        file: path of the file.
-        packing: one of ``PACKINGS``, or empty.
-        reached: called before each block and at the end with the number of bytes on disk that have been read.
-        block_size: maximum size of a block in bytes.
+        path: path or URL; a leading ``~`` of a path is the home folder.
+        name: name of the path in messages.
 
     Raises:
-        DataError: the file cannot be read, or a compressed file is damaged or truncated.
+        DataError: the protocol is unknown, or its package is not installed.
     """
+    from fsspec.core import url_to_fs
+    from fsspec.implementations.local import LocalFileSystem
+
+    if not is_url(path):  # url_to_fs would take o::p for a chain of protocols, and return the path o
+        return LocalFileSystem(), os.path.abspath(os.path.expanduser(path))
     try:
-        with file.open("rb") as stored:
-            if packing and not stored.peek(1):
-                raise EOFError("it is empty")
-            unpacked = _unpacked(stored, packing)
-            while block := unpacked.read(block_size):
-                reached(stored.tell())
-                yield block
-            reached(stored.tell())
-    except (OSError, EOFError, zlib.error) as error:
-        if isinstance(error, OSError) and error.strerror:
-            raise DataError(f"{file}: cannot be read: {error.strerror}") from error
-        raise DataError(f"{file}: damaged or truncated ({error}); download or compress it again") from error
-
-
-def read_shares(file: Path, packing: str, reached: Callable[[float], None]) -> Iterator[bytes]:
-    """Yields blocks of at most 64 KiB as `read_blocks` and reports the share of the file that is read, in [0, 1].
-
-    The size of a pipe is unknown; no progress is reported.
-    """
-    size = file.stat().st_size if file.is_file() else 0
-    return read_blocks(file, packing, lambda at: reached(at / size) if size else None, _SMALL_BLOCK)
-
-
-def _unpacked(stored: BufferedReader, packing: str) -> BufferedIOBase:
-    if packing == ".gz":
-        return gzip.GzipFile(fileobj=stored)
-    if packing == ".zst":
-        import pyarrow as pa
-
-        return pa.CompressedInputStream(pa.PythonFile(stored, mode="r"), "zstd")
-    return stored
+        files: tuple[Any, str] = url_to_fs(path)
+    except (ImportError, ValueError, OSError) as error:
+        raise DataError(f"{name}: {error}; install the package of this protocol, or copy the files") from error
+    return files

@@ -1,15 +1,90 @@
-"""Decodes UTF-8, with or without a byte order mark and with any line ending; errors name the byte offset."""
+"""Bytes → text: decompression block by block, and UTF-8 with or without a byte order mark and with any line ending."""
 
 from __future__ import annotations
 
+import gzip
 import hashlib
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from io import BufferedIOBase, BufferedReader
 from pathlib import Path
+from typing import TypeVar
 
 from bertkit.errors import DataError
-from bertkit.reading.text_files import PACKINGS, iterating, read_blocks
+from bertkit.reading.paths import PACKINGS
 
+Item = TypeVar("Item")
+
+_BLOCK = 1 << 20
+_SMALL_BLOCK = 1 << 16
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+@contextmanager
+def iterating(items: Iterable[Item]) -> Iterator[Iterator[Item]]:
+    """Gives an iterator over ``items`` that is closed at the end of the block, whatever ends it.
+
+    A generator that reads a file closes the file when it ends or is closed. An exception in the code that iterates over
+    it does neither, and keeps it alive: so this code closes it.
+    """
+    iterator = iter(items)
+    try:
+        yield iterator
+    finally:
+        if isinstance(iterator, Generator):
+            iterator.close()
+
+
+def read_blocks(file: Path, packing: str, reached: Callable[[int], None], block_size: int = _BLOCK) -> Iterator[bytes]:
+    """Yields the decompressed bytes of a file in blocks of at most ``block_size`` bytes.
+
+    A compressed file may consist of several concatenated streams.
+
+    Args:
+        file: path of the file.
+        packing: one of ``PACKINGS``, or empty.
+        reached: called before each block and at the end with the number of bytes on disk that have been read.
+        block_size: maximum size of a block in bytes.
+
+    Raises:
+        DataError: the file cannot be read, or a compressed file is damaged or truncated.
+    """
+    try:
+        with file.open("rb") as stored:
+            if packing and not stored.peek(1):
+                raise EOFError("it is empty")
+            unpacked = _unpacked(stored, packing)
+            while block := unpacked.read(block_size):
+                reached(stored.tell())
+                yield block
+            reached(stored.tell())
+    except (OSError, EOFError, zlib.error) as error:
+        if isinstance(error, OSError) and error.strerror:
+            raise DataError(f"{file}: cannot be read: {error.strerror}") from error
+        raise DataError(f"{file}: damaged or truncated ({error}); download or compress it again") from error
+
+
+def read_shares(file: Path, packing: str, reached: Callable[[float], None]) -> Iterator[bytes]:
+    """Yields blocks of at most 64 KiB as `read_blocks` and reports the share of the file that is read, in [0, 1].
+
+    The size of a pipe is unknown; no progress is reported.
+    """
+    size = file.stat().st_size if file.is_file() else 0
+    return read_blocks(file, packing, lambda at: reached(at / size) if size else None, _SMALL_BLOCK)
+
+
+def _unpacked(stored: BufferedReader, packing: str) -> BufferedIOBase:
+    if packing == ".gz":
+        return gzip.GzipFile(fileobj=stored)
+    if packing == ".zst":
+        import pyarrow as pa
+
+        return pa.CompressedInputStream(pa.PythonFile(stored, mode="r"), "zstd")
+    return stored
+
+
+# ---- UTF-8 -----------------------------------------------------------------------------------------------------------
 
 
 def read_text(path: str | Path) -> str:
