@@ -142,8 +142,9 @@ def plan(work: Path) -> dict[str, int]:
     from transformers import BertTokenizer
 
     from bertkit.corpus.examples.dataset import PretrainingExamples
-    from bertkit.corpus.settings import PretrainingData, Vocabulary
+    from bertkit.corpus.settings import PretrainingData
     from bertkit.corpus.store.token_store import TokenStore
+    from bertkit.corpus.vocabulary.structure import Vocabulary
 
     [folder] = (work / "cache").iterdir()
     view = TokenStore.open(folder).whole()

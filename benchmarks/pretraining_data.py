@@ -90,7 +90,8 @@ def timed(parts: dict[str, dict[str, float]], part: str) -> Iterator[None]:
 def time_bertkit(files: list[Path], tokenizer: PreTrainedTokenizerFast, args: argparse.Namespace) -> Timed:
     """bertkit's side."""
     from bertkit.corpus.examples.dataset import PretrainingExamples, collate
-    from bertkit.corpus.settings import PretrainingData, Vocabulary
+    from bertkit.corpus.settings import PretrainingData
+    from bertkit.corpus.vocabulary.structure import Vocabulary
     from bertkit.tasks.pretraining import DataSettings, load_corpus
 
     parts: dict[str, dict[str, float]] = {}

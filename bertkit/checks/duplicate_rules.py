@@ -1,6 +1,6 @@
 """Rules on duplicates, within and between splits.
 
-Near duplicates are found as those of a corpus (`bertkit.corpus.building.filters`), in lower case. Candidates count if
+Near duplicates are found as those of a corpus (`bertkit.corpus.store.filters`), in lower case. Candidates count if
 the exact Jaccard similarity of every column is at least 0.8, so that pairs that share only one text are not duplicates.
 """
 
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from bertkit.checks.findings import Finding, extra, note, rule, warning
 from bertkit.checks.subject import Subject
-from bertkit.corpus.building.filters import SIMILAR, SimilarTexts, grams
+from bertkit.corpus.store.filters import SIMILAR, SimilarTexts, grams
 from bertkit.progress import inflected
 
 _MANY = 0.01  # share above which a note becomes a warning

@@ -11,7 +11,7 @@ import bertkit
 from bertkit.cli import options
 from bertkit.cli.commands import Settings, command
 from bertkit.cli.printing import print_text
-from bertkit.corpus.building.settings import Deduplication, Engine
+from bertkit.corpus.settings import Deduplication, Engine
 from bertkit.json_text import dumps
 
 app = typer.Typer(help="Tokenize a corpus ahead of pre-training.", no_args_is_help=True)

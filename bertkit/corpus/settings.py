@@ -1,19 +1,14 @@
-"""Settings of pre-training examples, and the vocabulary ids that examples are made of."""
+"""Settings of pre-training examples, of the phases of a run, and of builds of token stores."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Literal, get_args
 
-import numpy as np
-from numpy.typing import NDArray
-
-from bertkit.corpus.vocabulary.structure import SpecialTokens, WordMarks, special_tokens, word_marks
+from bertkit.errors import RecipeError
 from bertkit.options import check_ranges, option, setting
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
 
 PairObjective = Literal["nsp", "sop", "none"]
 """Objective of the two segments of an example: see `PretrainingData`."""
@@ -98,53 +93,147 @@ class PretrainingData(ExampleSettings):
         return math.ceil(round(self.max_seq_length * self.mlm_probability, 6))
 
 
-@dataclass(frozen=True, eq=False)
-class Vocabulary:
-    """Vocabulary ids that pre-training examples are made of.
+EPOCHS_OF_A_PHASE = 1 << 20
+"""Offset between the epoch numbers of consecutive phases, so that the masks differ from phase to phase."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Consecutive steps of a run with one sequence length.
+
+    The cost of attention grows with the square of the length. BERT trains 90 % of the steps on 128 tokens; the last
+    10 %, on 512 tokens, train the remaining position embeddings (BERT §A.2).
 
     Attributes:
-        cls_token_id, sep_token_id, pad_token_id, mask_token_id: ids of the special tokens.
-        ordinary_ids: ``(N,)`` int64, all ids except those of special tokens; random replacements are drawn from them.
-            (The released script draws from the whole vocabulary, including special tokens.)
-        single, pair: special tokens of an example of one segment and of two, by the tokenizer's own template.
-        words: marks of the pieces that continue the word of the piece before them.
+        number: position among the phases of the recipe, from 0.
+        max_seq_length: tokens of an example.
+        first_step: number of optimizer steps before this phase.
+        steps: number of optimizer steps of this phase, at least 1.
     """
 
-    cls_token_id: int
-    sep_token_id: int
-    pad_token_id: int
-    mask_token_id: int
-    ordinary_ids: NDArray[np.int64]
-    single: SpecialTokens
-    pair: SpecialTokens
-    words: WordMarks
+    number: int
+    max_seq_length: int
+    first_step: int
+    steps: int
 
-    @property
-    def continuation(self) -> NDArray[np.bool_]:
-        """Returns ``(V,)`` bool, indexed by id: True for the pieces that can continue a word."""
-        return self.words.continuation
 
-    @property
-    def marks_continuations(self) -> bool:
-        """Returns whether the vocabulary marks the pieces that continue words, such as ``##ing``.
+def check_phases(shares: Mapping[int, float]) -> None:
+    """Validates the shares of the phases.
 
-        Without marks every piece counts as a word, and whole-word masking is the same as token masking.
+    Raises:
+        ValueError: a length is below 5, a share is not above 0, or the shares do not sum to 1.
+
+    >>> check_phases({128: 0.9, 512: 0.1})
+    """
+    for length, share in shares.items():
+        if length < 5:
+            raise ValueError(f"phases: {length} tokens leave no room for a pair; expected at least 5")
+        if not share > 0:
+            raise ValueError(f"phases: the share of {length} tokens is {share}; expected more than 0")
+    if shares and abs(sum(shares.values()) - 1) > 1e-6:
+        raise ValueError(f"phases: the shares add up to {sum(shares.values()):g}; expected 1")
+
+
+def phase_lengths(shares: Mapping[int, float], max_seq_length: int) -> list[tuple[int, float]]:
+    """Returns the length, at most ``max_seq_length``, and the share of every phase.
+
+    Empty ``shares`` stand for one phase of ``max_seq_length``.
+
+    >>> phase_lengths({128: 0.9, 512: 0.1}, 512), phase_lengths({128: 0.9, 512: 0.1}, 256), phase_lengths({}, 64)
+    ([(128, 0.9), (512, 0.1)], [(128, 0.9), (256, 0.1)], [(64, 1.0)])
+
+    Adjacent phases of equal length after the cut are merged:
+
+    >>> phase_lengths({128: 0.9, 512: 0.1}, 128)
+    [(128, 1.0)]
+    """
+    merged: list[tuple[int, float]] = []
+    for length, share in (shares or {max_seq_length: 1.0}).items():
+        cut = min(length, max_seq_length)
+        before = merged.pop()[1] if merged and merged[-1][0] == cut else 0.0
+        merged.append((cut, before + share))
+    return merged
+
+
+def plan_phases(lengths: Sequence[tuple[int, float]], steps: int) -> list[Phase]:
+    """Divides ``steps`` optimizer steps into phases; a phase of less than one step is dropped.
+
+    >>> [(phase.max_seq_length, phase.first_step, phase.steps) for phase in plan_phases([(128, 0.9), (512, 0.1)], 1000)]
+    [(128, 0, 900), (512, 900, 100)]
+    """
+    phases, done, share_so_far = [], 0, 0.0
+    for number, (length, share) in enumerate(lengths):
+        share_so_far += share
+        end = steps if number == len(lengths) - 1 else round(share_so_far * steps)
+        if end > done:
+            phases.append(Phase(number, length, done, end - done))
+            done = end
+    return phases
+
+
+Engine = Literal["local", "ray"]
+"""Processes that split and tokenize: those of this machine, or those of Ray."""
+
+Deduplication = Literal["exact", "minhash"]
+"""Rule by which a document is left out because of an earlier one: see `bertkit.corpus.store.filters`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DocumentFilter:
+    """Selection of the documents of a store.
+
+    Attributes:
+        min_tokens: minimum number of tokens of a document, at least 1.
+        deduplicate: rule of duplicates; ``None`` keeps them.
+
+    Raises:
+        RecipeError: a value is out of range.
+    """
+
+    min_tokens: int = 1
+    deduplicate: Deduplication | None = None
+
+    def __post_init__(self) -> None:
+        if self.min_tokens < 1:
+            raise RecipeError(f"min_tokens: {self.min_tokens} is not at least 1")
+        if self.deduplicate not in (None, *get_args(Deduplication)):
+            raise RecipeError(f"deduplicate: {self.deduplicate!r} is not one of {', '.join(get_args(Deduplication))}")
+
+    def facts(self) -> dict[str, int | str]:
+        """Returns the entries of the metadata: only settings that leave documents out.
+
+        >>> DocumentFilter().facts(), DocumentFilter(min_tokens=5).facts()
+        ({}, {'min_tokens': 5})
         """
-        return bool(self.continuation.any())
+        found: dict[str, int | str] = {}
+        if self.min_tokens > 1:
+            found["min_tokens"] = self.min_tokens
+        if self.deduplicate is not None:
+            found["deduplicate"] = self.deduplicate
+        return found
 
-    @classmethod
-    def of(cls, tokenizer: PreTrainedTokenizerFast | Any) -> Vocabulary:
-        """Reads the ids of a tokenizer that `load_tokenizer` has checked with ``for_pretraining``."""
-        ids: dict[str, int] = tokenizer.get_vocab()
-        special = set(tokenizer.all_special_ids)
-        ordinary = sorted(set(ids.values()) - special)
-        return cls(
-            cls_token_id=tokenizer.cls_token_id,
-            sep_token_id=tokenizer.sep_token_id,
-            pad_token_id=tokenizer.pad_token_id,
-            mask_token_id=tokenizer.mask_token_id,
-            ordinary_ids=np.array(ordinary, np.int64),
-            single=special_tokens(tokenizer, pairs=False),
-            pair=special_tokens(tokenizer, pairs=True),
-            words=word_marks(tokenizer),
-        )
+
+@dataclass(frozen=True, kw_only=True)
+class Workers:
+    """Processes of a build; they do not change its result.
+
+    Attributes:
+        engine: ``local`` or ``ray``.
+        number: number of processes that split and tokenize, at least 1.
+        ray_address: address of a running Ray cluster; ``None`` starts Ray on this machine.
+
+    Raises:
+        RecipeError: a value is out of range, or ``ray_address`` is given without Ray.
+    """
+
+    engine: Engine = "local"
+    number: int = 1
+    ray_address: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.engine not in get_args(Engine):
+            raise RecipeError(f"engine: {self.engine!r} is not one of {', '.join(get_args(Engine))}")
+        if self.number < 1:
+            raise RecipeError(f"workers: {self.number} is not at least 1")
+        if self.ray_address is not None and self.engine != "ray":
+            raise RecipeError("ray_address: it needs the engine ray; add --engine ray or remove it")

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from bertkit.checkpoint.load import save_tokenizer
-from bertkit.corpus.building.settings import Deduplication, DocumentFilter, Engine, Workers
-from bertkit.corpus.building.shards import build_store
-from bertkit.corpus.building.stores import TOKENIZER_FOLDER, names_store
 from bertkit.corpus.sentences import find_splitter
-from bertkit.corpus.store.token_store import TokenStore
+from bertkit.corpus.settings import Deduplication, DocumentFilter, Engine, Workers
+from bertkit.corpus.store.shards import build_store
+from bertkit.corpus.store.token_store import TOKENIZER_FOLDER, TokenStore, names_store
 from bertkit.errors import DataError, RecipeError
 from bertkit.model.configuration_bert import BertConfig
 from bertkit.placement.resolve import usable_cores

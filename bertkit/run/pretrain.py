@@ -11,10 +11,10 @@ from accelerate import PartialState
 from transformers import PreTrainedConfig, TrainerCallback, set_seed
 
 from bertkit.checkpoint.encoders import BERT
-from bertkit.corpus.building.stores import open_store
 from bertkit.corpus.examples.dataset import collate
-from bertkit.corpus.settings import Vocabulary
 from bertkit.corpus.sources import Source
+from bertkit.corpus.store.token_store import open_store
+from bertkit.corpus.vocabulary.structure import Vocabulary
 from bertkit.errors import RecipeError
 from bertkit.metrics.pretraining import PAIRS, TOKENS
 from bertkit.placement.collective import first_on_machine

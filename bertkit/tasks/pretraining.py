@@ -16,17 +16,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bertkit.corpus.building.stores import names_store
 from bertkit.corpus.documents import DocumentForm
 from bertkit.corpus.examples.masking import unigram_loss
-from bertkit.corpus.examples.phases import Phase, check_phases, phase_lengths
 from bertkit.corpus.examples.randomness import Stream, uniform
 from bertkit.corpus.sentences import check_splitter_name, find_splitter
-from bertkit.corpus.settings import ExampleSettings, PairObjective, PretrainingData, TokenObjective
+from bertkit.corpus.settings import (
+    ExampleSettings,
+    PairObjective,
+    Phase,
+    PretrainingData,
+    TokenObjective,
+    check_phases,
+    phase_lengths,
+)
 from bertkit.corpus.sources import Source, find_sources
 from bertkit.corpus.store.encoding import SentenceEncoder
 from bertkit.corpus.store.streaming import StreamedBlocks
-from bertkit.corpus.store.token_store import StoreView, TokenStore
+from bertkit.corpus.store.token_store import StoreView, TokenStore, names_store
 from bertkit.corpus.store.writer import build_token_store
 from bertkit.corpus.vocabulary.tokenizer import MergeScore, TokenizerType
 from bertkit.errors import DataError, RecipeError

@@ -12,7 +12,7 @@ def test_only_examples_needs_torch():
 import sys
 import bertkit.corpus.documents, bertkit.corpus.examples.masking, bertkit.corpus.examples.pairs, bertkit.corpus.settings
 import bertkit.corpus.store.writer, bertkit.corpus.vocabulary.tokenizer, bertkit.corpus.sources
-import bertkit.corpus.examples.phases
+import bertkit.corpus.settings
 import bertkit.corpus.store.streaming, bertkit.tasks.pretraining
 print(*sorted({"torch", "transformers", "tokenizers", "datasets", "pyarrow"} & set(sys.modules)))
 """

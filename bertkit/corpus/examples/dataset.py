@@ -18,8 +18,9 @@ from bertkit.corpus.examples.masking import MaskingRules, mask_tokens, next_toke
 from bertkit.corpus.examples.objectives import OBJECTIVES
 from bertkit.corpus.examples.pairs import PairPlan, plan_epoch
 from bertkit.corpus.examples.randomness import permutation
-from bertkit.corpus.settings import PretrainingData, Vocabulary
+from bertkit.corpus.settings import PretrainingData
 from bertkit.corpus.store.token_store import StoreView
+from bertkit.corpus.vocabulary.structure import Vocabulary
 
 if TYPE_CHECKING:
     from bertkit.corpus.store.streaming import StreamedBlocks

@@ -1,4 +1,4 @@
-"""Paragraphs → sentences → token ids, batch by batch, in the current process or in several.
+"""Paragraphs → sentences → token ids, batch by batch, in the current process, in several, or in workers of Ray.
 
 Results are returned in the order of the batches, so the result does not depend on the batch size or the number of
 processes. Only a few batches are in flight at any time, so memory does not grow with the text.
@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertkit.errors import PlacementError
+from bertkit.placement.ray_cluster import connected
 from bertkit.reading.text import iterating
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
     from bertkit.corpus.documents import Paragraph
+    from bertkit.corpus.settings import Workers
 
 Splitter = Callable[[str], list[str]]
 
@@ -39,6 +41,7 @@ _BATCH_CHARACTERS = 1 << 18
 _SENTENCES_AT_ONCE = 1024  # an Encoding takes some hundred bytes per token until its ids are copied
 _UINT16_IDS = 1 << 16
 _THREADS = "TOKENIZERS_PARALLELISM"
+_BATCHES_OF_AN_ACTOR = 2  # one in work and one that is being sent
 
 
 class Batch(NamedTuple):
@@ -248,3 +251,65 @@ def _exit_with(parent: int) -> None:
 
 def _encode_in_worker(batch: Batch) -> EncodedBatch:
     return _encode(batch)
+
+
+def encode_with_ray(batches: Iterable[Batch], encode: SentenceEncoder, workers: Workers) -> Generator[EncodedBatch]:
+    """Yields the result of ``encode`` for each batch, in order, computed by actors of Ray, also on several machines.
+
+    The caller reads the text and sends it to the actors, so their machines need neither its files nor a shared file
+    system. Ray replaces an actor that dies and repeats its batches; results do not depend on it.
+
+    Raises:
+        PlacementError: Ray is not installed or cannot be started, or its workers died repeatedly.
+        Exception: any exception of ``batches`` or of the splitter.
+    """
+    with connected(workers.ray_address, workers.number) as ray:
+        _send_by_value(ray, encode)
+        # The encoder is part of the class, which Ray keeps for restarts; an argument of the constructor may be gone.
+        actor = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=3)(
+            type("Encoder", (_Encoder,), {"encode": encode})
+        )
+        actors = [actor.remote() for _ in range(workers.number)]
+        out: deque[Any] = deque()
+        try:
+            for number, batch in enumerate(batches):
+                out.append(actors[number % workers.number].encoded.remote(batch))
+                if len(out) == _BATCHES_OF_AN_ACTOR * workers.number:
+                    yield _result(ray, out.popleft())
+            while out:
+                yield _result(ray, out.popleft())
+        finally:
+            for each in actors:
+                with contextlib.suppress(Exception):  # it may have ended with Ray
+                    ray.kill(each)
+
+
+class _Encoder:
+    """Actor; ``encode`` is an attribute of its class."""
+
+    encode: SentenceEncoder
+
+    def __init__(self) -> None:
+        os.environ[_THREADS] = "false"  # one core for each actor
+
+    def encoded(self, batch: Batch) -> EncodedBatch:
+        return self.encode(batch)
+
+
+def _send_by_value(ray: Any, encode: SentenceEncoder) -> None:
+    """Makes Ray send the code of a user's splitter: its file cannot be imported by name in a worker."""
+    module = getattr(encode.splitter, "__module__", None)
+    if module is not None and module.partition(".")[0] != "bertkit" and module in sys.modules:
+        ray.cloudpickle.register_pickle_by_value(sys.modules[module])
+
+
+def _result(ray: Any, reference: Any) -> EncodedBatch:
+    try:
+        return EncodedBatch(*ray.get(reference))
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from error
+    except ray.exceptions.RayError as error:
+        raise PlacementError(
+            f"Ray could not tokenize a part of the corpus, because its workers died repeatedly, most often because "
+            f"memory ran out: use fewer --workers; the finished shards are kept ({type(error).__name__})"
+        ) from error

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertkit.corpus.documents import DocumentForm, Paragraph
-from bertkit.corpus.examples.phases import EPOCHS_OF_A_PHASE
+from bertkit.corpus.settings import EPOCHS_OF_A_PHASE
 from bertkit.corpus.sources import Source
 from bertkit.corpus.store.encoding import SentenceEncoder, Splitter
-from bertkit.corpus.store.token_store import StoreView, TokenStore, read_metadata, write_metadata
-from bertkit.corpus.store.writer import intact_store, store_origin, write_token_store
+from bertkit.corpus.store.token_store import StoreView, TokenStore, intact_store, read_metadata, write_metadata
+from bertkit.corpus.store.writer import store_origin, write_token_store
 from bertkit.errors import DataError
 from bertkit.files import UNFINISHED
 from bertkit.json_text import dumps

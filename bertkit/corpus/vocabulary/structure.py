@@ -1,4 +1,4 @@
-"""Structure that a tokenizer gives to its inputs: special tokens around segments, and pieces that continue words.
+"""Vocabulary ids and the structure that a tokenizer gives to its inputs: special tokens, pieces that continue words.
 
 Tokenizers mark words in three ways: WordPiece marks the pieces that continue a word (``##ing``), SentencePiece the
 pieces that begin one (``▁walk``), byte-level BPE those with a space in front (``Ġwalk``). The first two marks tell for
@@ -10,6 +10,7 @@ contraction such as ``'t`` of two pieces counts as two words, and parts of a cha
 from __future__ import annotations
 
 import unicodedata
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -123,3 +124,55 @@ def _kind(character: str) -> int:
     if character.isspace():
         return _SPACE
     return {"L": _LETTERS, "N": _DIGITS}.get(unicodedata.category(character)[0], _OTHERS)
+
+
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """Vocabulary ids that pre-training examples are made of.
+
+    Attributes:
+        cls_token_id, sep_token_id, pad_token_id, mask_token_id: ids of the special tokens.
+        ordinary_ids: ``(N,)`` int64, all ids except those of special tokens; random replacements are drawn from them.
+            (The released script draws from the whole vocabulary, including special tokens.)
+        single, pair: special tokens of an example of one segment and of two, by the tokenizer's own template.
+        words: marks of the pieces that continue the word of the piece before them.
+    """
+
+    cls_token_id: int
+    sep_token_id: int
+    pad_token_id: int
+    mask_token_id: int
+    ordinary_ids: NDArray[np.int64]
+    single: SpecialTokens
+    pair: SpecialTokens
+    words: WordMarks
+
+    @property
+    def continuation(self) -> NDArray[np.bool_]:
+        """Returns ``(V,)`` bool, indexed by id: True for the pieces that can continue a word."""
+        return self.words.continuation
+
+    @property
+    def marks_continuations(self) -> bool:
+        """Returns whether the vocabulary marks the pieces that continue words, such as ``##ing``.
+
+        Without marks every piece counts as a word, and whole-word masking is the same as token masking.
+        """
+        return bool(self.continuation.any())
+
+    @classmethod
+    def of(cls, tokenizer: PreTrainedTokenizerFast | Any) -> Vocabulary:
+        """Reads the ids of a tokenizer that `load_tokenizer` has checked with ``for_pretraining``."""
+        ids: dict[str, int] = tokenizer.get_vocab()
+        special = set(tokenizer.all_special_ids)
+        ordinary = sorted(set(ids.values()) - special)
+        return cls(
+            cls_token_id=tokenizer.cls_token_id,
+            sep_token_id=tokenizer.sep_token_id,
+            pad_token_id=tokenizer.pad_token_id,
+            mask_token_id=tokenizer.mask_token_id,
+            ordinary_ids=np.array(ordinary, np.int64),
+            single=special_tokens(tokenizer, pairs=False),
+            pair=special_tokens(tokenizer, pairs=True),
+            words=word_marks(tokenizer),
+        )

@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 from bertkit.corpus.examples.dataset import PhasedExamples, PretrainingExamples
-from bertkit.corpus.examples.phases import EPOCHS_OF_A_PHASE, Phase, plan_phases
-from bertkit.corpus.settings import PretrainingData, Vocabulary
+from bertkit.corpus.settings import EPOCHS_OF_A_PHASE, Phase, PretrainingData, plan_phases
 from bertkit.corpus.sources import Source
+from bertkit.corpus.vocabulary.structure import Vocabulary
 from bertkit.recipe.load import Recipe
 from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus
 from bertkit.training.pretraining.initialization import StartingPoint

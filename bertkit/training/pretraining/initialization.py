@@ -15,10 +15,9 @@ from bertkit import __version__
 from bertkit.checkpoint.encoders import head_class
 from bertkit.checkpoint.load import check_positions, load_config, load_model, load_tokenizer, save_tokenizer
 from bertkit.checkpoint.pretraining import check_pair_objective
-from bertkit.corpus.building.stores import TOKENIZER_FOLDER
 from bertkit.corpus.settings import TokenObjective
 from bertkit.corpus.sources import Source, TextLines
-from bertkit.corpus.store.token_store import TokenStore
+from bertkit.corpus.store.token_store import TOKENIZER_FOLDER, TokenStore
 from bertkit.corpus.vocabulary.tokenizer import train_vocabulary
 from bertkit.errors import RecipeError
 from bertkit.files import new_folder

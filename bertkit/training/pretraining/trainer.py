@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from bertkit.corpus.examples.phases import Phase
+from bertkit.corpus.settings import Phase
 from bertkit.metrics.pretraining import reduce_logits, score, score_names
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.training.cpu import CpuSpeedUps

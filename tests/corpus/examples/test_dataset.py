@@ -12,8 +12,8 @@ from torch.utils.data import DataLoader
 
 from bertkit.corpus.examples.dataset import PretrainingExamples, collate
 from bertkit.corpus.examples.pairs import plan_epoch
-from bertkit.corpus.settings import PretrainingData, Vocabulary
-from bertkit.corpus.vocabulary.structure import SpecialTokens
+from bertkit.corpus.settings import PretrainingData
+from bertkit.corpus.vocabulary.structure import SpecialTokens, Vocabulary
 from bertkit.errors import DataError
 
 CLS, SEP, PAD, MASK = 2, 3, 0, 4

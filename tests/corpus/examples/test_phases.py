@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertkit.corpus.examples.dataset import PhasedExamples
-from bertkit.corpus.examples.phases import check_phases, phase_lengths, plan_phases
+from bertkit.corpus.settings import check_phases, phase_lengths, plan_phases
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,11 @@ from bertkit.corpus.documents import DocumentForm
 from bertkit.corpus.examples.dataset import PretrainingExamples
 from bertkit.corpus.examples.objectives import EpochOfText, Segments, next_sentence_pairs, sentence_order_pairs
 from bertkit.corpus.examples.pairs import plan_epoch
-from bertkit.corpus.settings import PretrainingData, Vocabulary
+from bertkit.corpus.settings import PretrainingData
 from bertkit.corpus.sources import find_sources
 from bertkit.corpus.store.token_store import StoreView
 from bertkit.corpus.store.writer import build_token_store
+from bertkit.corpus.vocabulary.structure import Vocabulary
 from bertkit.corpus.vocabulary.tokenizer import train_tokenizer
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]

@@ -11,12 +11,12 @@ import pytest
 
 from bertkit.corpus.documents import DocumentForm
 from bertkit.corpus.examples.dataset import PretrainingExamples
-from bertkit.corpus.examples.phases import EPOCHS_OF_A_PHASE
 from bertkit.corpus.sentences import split_sentences
-from bertkit.corpus.settings import PretrainingData, Vocabulary
+from bertkit.corpus.settings import EPOCHS_OF_A_PHASE, PretrainingData
 from bertkit.corpus.sources import TextLines, find_sources
 from bertkit.corpus.store.streaming import StreamedBlocks
 from bertkit.corpus.store.token_store import TokenStore
+from bertkit.corpus.vocabulary.structure import Vocabulary
 from bertkit.corpus.vocabulary.tokenizer import train_tokenizer
 from bertkit.reading.text import read_blocks
 
@@ -155,7 +155,7 @@ def test_examples_depend_on_their_number_alone(stream, tokenizer):
 
 
 def test_a_killed_build_leaves_no_block(stream, tokenizer, monkeypatch):
-    from bertkit.corpus.store.draft import StoreDraft
+    from bertkit.corpus.store.writer import StoreDraft
 
     blocks = stream()
     finish = StoreDraft.finish

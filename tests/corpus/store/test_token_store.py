@@ -15,12 +15,10 @@ import numpy as np
 import pytest
 
 from bertkit.corpus.documents import DocumentForm, Paragraph
-from bertkit.corpus.store import draft as store_draft
-from bertkit.corpus.store import encoding
-from bertkit.corpus.store.draft import StoreDraft
+from bertkit.corpus.store import encoding, writer
 from bertkit.corpus.store.encoding import EncodedBatch
 from bertkit.corpus.store.token_store import FORMAT, TokenStore
-from bertkit.corpus.store.writer import write_token_store
+from bertkit.corpus.store.writer import StoreDraft, write_token_store
 from bertkit.errors import DataError
 from bertkit.files import lock
 
@@ -156,7 +154,7 @@ def test_arrays_lie_in_the_mapped_file(store_of):
 def test_no_page_of_the_drafts_stays_resident(tmp_path, monkeypatch):
     """Else preparing a corpus takes as much memory as its tokens."""
     resident = []
-    write = store_draft._FlatSink.write
+    write = writer._FlatSink.write
 
     def watched(sink, data):
         written = write(sink, data)
@@ -165,7 +163,7 @@ def test_no_page_of_the_drafts_stays_resident(tmp_path, monkeypatch):
         resident.append(sum(map(int, found)))
         return written
 
-    monkeypatch.setattr(store_draft._FlatSink, "write", watched)
+    monkeypatch.setattr(writer._FlatSink, "write", watched)
     number = 4 << 20
     draft = StoreDraft(tmp_path, np.int32)
     lengths, documents = np.full(number // 16, 16), np.ones(number // 16, np.int64)

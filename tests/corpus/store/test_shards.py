@@ -12,16 +12,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertkit.corpus.building import shards
-from bertkit.corpus.building.settings import DocumentFilter, Workers
-from bertkit.corpus.building.shards import build_store, joined
 from bertkit.corpus.documents import DocumentForm
 from bertkit.corpus.sentences import split_sentences
+from bertkit.corpus.settings import DocumentFilter, Workers
 from bertkit.corpus.sources import find_sources
-from bertkit.corpus.store import encoding
-from bertkit.corpus.store.draft import StoreDraft
+from bertkit.corpus.store import encoding, shards
 from bertkit.corpus.store.encoding import EncodedBatch
+from bertkit.corpus.store.shards import build_store, joined
 from bertkit.corpus.store.token_store import TokenStore
+from bertkit.corpus.store.writer import StoreDraft
 from bertkit.errors import DataError, OutputError
 
 BLANK = DocumentForm(document_separator="blank-line")
@@ -203,7 +202,7 @@ def test_joined_batches_append_as_single_ones(tmp_path):
 
 PROGRAM = """
 import sys
-from bertkit.corpus.building import shards
+from bertkit.corpus.store import shards
 from bertkit.corpus.store import encoding
 import bertkit
 encoding._BATCH_CHARACTERS, shards._SHARD_BATCHES = 20000, 2

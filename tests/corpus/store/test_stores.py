@@ -9,8 +9,8 @@ import threading
 
 import pytest
 
-from bertkit.corpus.building import stores
-from bertkit.corpus.building.stores import names_store, open_store
+from bertkit.corpus.store import token_store
+from bertkit.corpus.store.token_store import names_store, open_store
 from bertkit.errors import DataError
 
 
@@ -54,7 +54,7 @@ def test_a_store_at_a_url_is_copied_once(folder, url, tmp_path, monkeypatch):
     assert copied.fingerprint == open_store(str(folder), tmp_path).fingerprint
     for name in ("documents.arrow", "store.json", "tokenizer/tokenizer.json"):
         assert (copied.folder / name).read_bytes() == (folder / name).read_bytes()
-    monkeypatch.setattr(stores, "_copy", None)
+    monkeypatch.setattr(token_store, "_copy", None)
     assert open_store(url, tmp_path / "copies").folder == copied.folder
 
 

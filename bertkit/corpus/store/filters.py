@@ -18,8 +18,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bertkit.corpus.building.settings import Deduplication
 from bertkit.corpus.documents import Paragraph
+from bertkit.corpus.settings import Deduplication
 from bertkit.corpus.store.encoding import EncodedBatch
 from bertkit.errors import RecipeError
 from bertkit.reading.text import iterating

@@ -9,12 +9,12 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from bertkit.corpus.building.filters import grams, repeated_documents, without_documents, without_short
-from bertkit.corpus.building.settings import DocumentFilter, Workers
 from bertkit.corpus.documents import Paragraph
+from bertkit.corpus.settings import DocumentFilter, Workers
 from bertkit.corpus.store.encoding import EncodedBatch
+from bertkit.corpus.store.filters import grams, repeated_documents, without_documents, without_short
 from bertkit.errors import DataError, PlacementError, RecipeError
-from tests.corpus.building.test_shards import build
+from tests.corpus.store.test_shards import build
 
 
 def documents_of(batches) -> list[list[int]]:

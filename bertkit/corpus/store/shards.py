@@ -19,10 +19,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bertkit.corpus.building.filters import repeated_documents, without_documents, without_short
-from bertkit.corpus.building.settings import DocumentFilter, Workers
+from bertkit.corpus.settings import DocumentFilter, Workers
 from bertkit.corpus.store import encoding
-from bertkit.corpus.store.encoding import Batch, EncodedBatch, SentenceEncoder, Splitter, batched, encode_batches
+from bertkit.corpus.store.encoding import (
+    Batch,
+    EncodedBatch,
+    SentenceEncoder,
+    Splitter,
+    batched,
+    encode_batches,
+    encode_with_ray,
+)
+from bertkit.corpus.store.filters import repeated_documents, without_documents, without_short
 from bertkit.corpus.store.token_store import TokenStore, read_metadata, write_metadata
 from bertkit.corpus.store.writer import Progress, Reading, origin_key, store_origin, write_store
 from bertkit.errors import DataError, OutputError
@@ -175,8 +183,6 @@ def _write_shards(
 
 def _encoded(batches: Iterator[Batch], encode: SentenceEncoder, workers: Workers) -> Generator[EncodedBatch]:
     if workers.engine == "ray":
-        from bertkit.corpus.building.ray_engine import encode_with_ray
-
         return encode_with_ray(batches, encode, workers)
     return encode_batches(batches, encode, workers.number)
 

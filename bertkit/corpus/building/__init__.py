@@ -1,1 +1,0 @@
-"""Token stores built ahead of training: shards, engines, filters of documents, and stores at URLs."""
