@@ -16,8 +16,7 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 
 from bertkit.checkpoint.encoders import model_inputs, saved_head
 from bertkit.checkpoint.load import check_positions, load_config, load_model, load_tokenizer
-from bertkit.distillation.kinds import Distilled, distilled
-from bertkit.distillation.losses import cosine_distance
+from bertkit.distillation.losses import Distilled, cosine_distance, distilled
 from bertkit.distillation.teacher import (
     HIDDEN,
     OutputRecorder,

@@ -1,4 +1,5 @@
-"""Losses of a student against the outputs of its teacher (Hinton et al. 2015, Sanh et al. 2019, Wang et al. 2021).
+"""Losses of a student against the outputs of its teacher (Hinton et al. 2015, Sanh et al. 2019, Wang et al. 2021), and
+what of a kind of task is compared: `distilled`.
 
 The outputs of a teacher are floating-point tensors in which NaN marks what does not count. An item is a vector along
 the last dimension: the class logits of an input or a token, the scores of the positions of an input, a hidden state. An
@@ -11,11 +12,20 @@ size, R relation heads.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import singledispatch
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from bertkit.model.loss_bert import at_least_float32
+from bertkit.tasks.base import Task
+from bertkit.tasks.classification.text_classification import TextClassification
+from bertkit.tasks.ner.inputs import NO_WORD
+from bertkit.tasks.ner.task import NerTask
+from bertkit.tasks.question_answering.task import QuestionAnsweringTask
 
 
 def num_items(teacher: Tensor) -> Tensor:
@@ -118,3 +128,96 @@ def _aligned(student: Tensor, teacher: Tensor) -> tuple[Tensor, Tensor]:
     """Returns both in float32 with the same number of tokens; batches are padded on the right."""
     student = at_least_float32(student[:, : teacher.shape[1]])
     return student, teacher.to(student.dtype)
+
+
+# ---- by kind of task ------------------------------------------------------------------------------------------------
+
+
+class Distilled:
+    """Task whose model returns one vector of ``logits`` for each row, compared by cross-entropy.
+
+    Args:
+        task: the task of teacher and student.
+    """
+
+    def __init__(self, task: Task):
+        self.task: Any = task
+
+    def predicted_tokens(self, row: Mapping[str, Any]) -> Sequence[bool] | None:
+        """Returns which tokens of an encoded row have outputs that count; None if the row has one output."""
+        return None
+
+    def count(self, rows: Tensor, tokens: Tensor | None) -> Tensor:
+        """Counts the items whose losses `loss` sums, 0-d.
+
+        Args:
+            rows: (B,) bool, the rows that count.
+            tokens: (B, S) bool, their tokens of `predicted_tokens`; None without these.
+        """
+        return rows.sum()
+
+    def loss(self, outputs: Mapping[str, Tensor], teacher: Mapping[str, Tensor], temperature: float) -> Tensor:
+        """Computes the loss of model outputs against those of a teacher, summed over the items, 0-d.
+
+        Args:
+            outputs: outputs of the student.
+            teacher: outputs of the teacher by the same names; NaN marks what does not count.
+            temperature: of the distributions.
+        """
+        return soft_cross_entropy(outputs["logits"], teacher["logits"], temperature)
+
+    def unfitted(self) -> Task:
+        """Returns the task without the values that `Task.learn_from` has fitted to a checkpoint."""
+        return self.task
+
+
+@singledispatch
+def distilled(task: Task) -> Distilled:
+    """Returns what distillation knows of a task, by its class."""
+    return Distilled(task)
+
+
+@distilled.register(TextClassification)
+class DistilledClassification(Distilled):
+    """Texts with one label, several labels, or a number."""
+
+    def loss(self, outputs: Mapping[str, Tensor], teacher: Mapping[str, Tensor], temperature: float) -> Tensor:
+        """Computes the loss; of several labels the binary cross-entropy, of numbers the squared error."""
+        if self.task.problem_type == "regression":
+            return squared_error(outputs["logits"], teacher["logits"])
+        if self.task.problem_type == "multi_label_classification":
+            return soft_binary_cross_entropy(outputs["logits"], teacher["logits"], temperature)
+        return super().loss(outputs, teacher, temperature)
+
+    def unfitted(self) -> Task:
+        return self.task.with_settings(temperature=None) if getattr(self.task.task, "calibrate", False) else self.task
+
+
+@distilled.register(NerTask)
+class DistilledTags(Distilled):
+    """Words with tags, whose first tokens have outputs that count."""
+
+    def predicted_tokens(self, row: Mapping[str, Any]) -> Sequence[bool]:
+        return [word != NO_WORD for word in row["word_ids"]]
+
+    def count(self, rows: Tensor, tokens: Tensor | None) -> Tensor:
+        assert tokens is not None
+        return (tokens & rows.unsqueeze(1)).sum()
+
+
+@distilled.register(QuestionAnsweringTask)
+class DistilledAnswers(Distilled):
+    """Questions, whose answers start and end at any token of an input."""
+
+    def predicted_tokens(self, row: Mapping[str, Any]) -> Sequence[bool]:
+        return [True] * len(row["input_ids"])
+
+    def loss(self, outputs: Mapping[str, Tensor], teacher: Mapping[str, Tensor], temperature: float) -> Tensor:
+        """Computes the mean of the cross-entropies of the start and of the end position, summed over the inputs."""
+        start, end = (
+            soft_cross_entropy(outputs[name], teacher[name], temperature) for name in ("start_logits", "end_logits")
+        )
+        return (start + end) / 2
+
+    def unfitted(self) -> Task:
+        return self.task.with_settings(predict_threshold=None)

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from bertkit import metrics
 from bertkit.errors import BertkitError, DataError, RecipeError, listed, raise_listed, shown
 from bertkit.grids.definition import GRID_FILE, RUNS, read
 from bertkit.grids.results import best_cells, collect, limits
 from bertkit.inference.comparison import Comparisons, System, collapse_notes, compare_systems, system_of
 from bertkit.inference.outcomes import outcome_of
 from bertkit.inference.scored import collapse_of, decision
-from bertkit.metrics import scores
-from bertkit.metrics.terms import Terms, mean_terms, terms_of
+from bertkit.metrics.intervals import MeanDecomposition, mean_terms, terms_of
 from bertkit.tables import Table, read_table
 from bertkit.tables.classes import is_missing, names_of_labels
 from bertkit.tables.labels import infer_problem
@@ -243,7 +243,7 @@ def _accuracy(predictions: Sequence[Any], references: Sequence[Any]) -> dict[str
     return {"accuracy": float(np.mean(_right(predictions, references)))}
 
 
-def _accuracy_terms(name: str, predictions: Sequence[Any], references: Sequence[Any]) -> Terms | None:
+def _accuracy_terms(name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
     return mean_terms(_right(predictions, references))
 
 
@@ -252,5 +252,5 @@ def _right(predictions: Sequence[Any], references: Sequence[Any]) -> list[bool]:
 
 
 def _regression(predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
-    values = scores.regression(np.asarray(predictions, dtype=np.float64), np.asarray(references, dtype=np.float64))
+    values = metrics.regression(np.asarray(predictions, dtype=np.float64), np.asarray(references, dtype=np.float64))
     return {name: values[name] for name in _OF_NUMBERS}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bertkit.errors import DataError, RecipeError
 from bertkit.inference.predicted import Predicted, predicted
 from bertkit.inference.scored import Scored, scored
-from bertkit.metrics.terms import Terms, terms_of
+from bertkit.metrics.intervals import MeanDecomposition, terms_of
 from bertkit.progress import counted
 from bertkit.tasks.base import Task
 from bertkit.tasks.classification.stock import StockClassification
@@ -101,7 +101,7 @@ predicted.register(StockClassification, PredictedStockClassification)
 class ScoredClasses(Scored):
     """Metrics of class ids, labels and numbers."""
 
-    def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> Terms | None:
+    def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
         return terms_of(name, predictions, references)
 
 

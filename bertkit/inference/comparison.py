@@ -15,9 +15,8 @@ from typing import Any
 from bertkit.errors import DataError, RecipeError, did_you_mean
 from bertkit.inference.outcomes import Outcome
 from bertkit.inference.scored import scored
-from bertkit.metrics.intervals import Measure
+from bertkit.metrics.intervals import MeanDecomposition, Measure
 from bertkit.metrics.statistics import LEVEL, Agreement, Test, adjusted, agreement, by_example, by_run
-from bertkit.metrics.terms import Terms
 
 MODELS, SETTINGS = "Do these models differ on this data?", "Do these settings differ?"
 _MOST_DISAGREEMENTS = 20  # examples of a disagreement that the results hold for each side
@@ -47,7 +46,7 @@ class System:
     runs: Sequence[Sequence[Any]]
     references: Sequence[Any]
     scores: Callable[[Sequence[Any], Sequence[Any]], dict[str, float]]
-    terms: Callable[[str, Sequence[Any], Sequence[Any]], Terms | None]
+    terms: Callable[[str, Sequence[Any], Sequence[Any]], MeanDecomposition | None]
     main_metric: str
     to_labels: Callable[[Sequence[Any]], list[Any]]
     digests: Sequence[str] | None = None

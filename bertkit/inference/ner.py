@@ -12,7 +12,7 @@ import numpy as np
 from bertkit.inference.predicted import Predicted, predicted
 from bertkit.inference.scored import Scored, collapse_of, scored
 from bertkit.metrics.entities import OUTSIDE, find_entities, split_tag
-from bertkit.metrics.terms import Terms
+from bertkit.metrics.intervals import MeanDecomposition
 from bertkit.tables import Table
 from bertkit.tables.typed_rows import JSON, read_json_list
 from bertkit.tasks.arrays import Outputs
@@ -79,7 +79,7 @@ def _(task: NerTask) -> Scored:
 class ScoredTags(Scored):
     """Metrics of entities, or of plain tags."""
 
-    def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> Terms | None:
+    def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
         if self.task.task.scheme == "plain":
             return accuracy_terms(predictions, references)
         if name != "overall_f1":
@@ -92,7 +92,7 @@ class ScoredTags(Scored):
         return collapse_of(*(chain.from_iterable(tags) for tags in sides))
 
 
-def f1_terms(predicted: Sequence[Sequence[str]], true: Sequence[Sequence[str]], strict: bool) -> Terms:
+def f1_terms(predicted: Sequence[Sequence[str]], true: Sequence[Sequence[str]], strict: bool) -> MeanDecomposition:
     """Returns the entities of each sentence that are correct, predicted and true, (N, 3), and F1 as their function."""
     rows = []
     for own, expected in zip(predicted, true, strict=True):
@@ -102,13 +102,15 @@ def f1_terms(predicted: Sequence[Sequence[str]], true: Sequence[Sequence[str]], 
     def f1(correct: Any, predicted: Any, actual: Any) -> Any:
         return 2 * correct / np.maximum(predicted + actual, 1e-12)
 
-    return Terms(np.array(rows, dtype=np.float64).reshape(-1, 3), f1, (0.0, 1.0))
+    return MeanDecomposition(np.array(rows, dtype=np.float64).reshape(-1, 3), f1, (0.0, 1.0))
 
 
-def accuracy_terms(predicted: Sequence[Sequence[int]], true: Sequence[Sequence[int]]) -> Terms:
+def accuracy_terms(predicted: Sequence[Sequence[int]], true: Sequence[Sequence[int]]) -> MeanDecomposition:
     """Returns the correct tags and the words of each sentence, (N, 2), and accuracy as their function."""
     rows = [
         (np.sum(np.asarray(own) == np.asarray(expected)), len(expected))
         for own, expected in zip(predicted, true, strict=True)
     ]
-    return Terms(np.array(rows, dtype=np.float64).reshape(-1, 2), lambda correct, words: correct / words, (0.0, 1.0))
+    return MeanDecomposition(
+        np.array(rows, dtype=np.float64).reshape(-1, 2), lambda correct, words: correct / words, (0.0, 1.0)
+    )

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from bertkit.errors import DataError, raise_all
 from bertkit.inference.predicted import Predicted, predicted
 from bertkit.inference.scored import Scored, scored
+from bertkit.metrics.intervals import MeanDecomposition, mean_terms
 from bertkit.metrics.squad import question_scores
-from bertkit.metrics.terms import Terms, mean_terms
 from bertkit.tables import Table
 from bertkit.tables.typed_rows import JSON
 from bertkit.tasks.question_answering.questions import read_questions
@@ -71,7 +71,7 @@ def _(task: QuestionAnsweringTask) -> Scored:
 class ScoredAnswers(Scored):
     """Exact match and F1 of the answers, in per cent."""
 
-    def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> Terms | None:
+    def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
         if name not in ("exact", "exact_match", "f1"):
             return None
         threshold = self.task._threshold

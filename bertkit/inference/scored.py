@@ -8,7 +8,7 @@ from typing import Any
 
 from bertkit.errors import DataError, shown
 from bertkit.json_text import dumps
-from bertkit.metrics.terms import Terms
+from bertkit.metrics.intervals import MeanDecomposition
 from bertkit.tasks.arrays import Outputs
 from bertkit.tasks.base import Task
 from bertkit.tasks.rooms import by_kind_of_task
@@ -25,7 +25,7 @@ class Scored:
 
     task: Any
 
-    def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> Terms | None:
+    def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
         """Returns a metric as a function of means over the examples, so that its interval takes little time.
 
         Args:

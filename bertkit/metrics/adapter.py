@@ -9,8 +9,7 @@ import evaluate
 import numpy as np
 
 from bertkit.errors import DataError
-from bertkit.metrics import compute
-from bertkit.metrics.scores import CLASS_IDS, INPUTS, LABEL_SETS, NUMBERS
+from bertkit.metrics import CLASS_IDS, INPUTS, LABEL_SETS, NUMBERS, compute
 
 _TEXT = datasets.Value("string")
 _TAGS = datasets.List(_TEXT)

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     import torch
 
 TOKENS: dict[str, tuple[str, ...]] = {
-    name: (f"{name}_loss", f"{name}_accuracy") for name in ("masked_lm", "next_token")
+    "masked_lm": ("masked_lm_loss", "masked_lm_accuracy"),
+    "next_token": ("next_token_loss", "next_token_accuracy"),
 }
 """Names of the scores of each token objective."""
 PAIRS: dict[str, tuple[str, ...]] = {

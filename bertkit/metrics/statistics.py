@@ -19,8 +19,15 @@ from typing import Any
 
 import numpy as np
 
-from bertkit.metrics.intervals import CONFIDENCE, Measure, checked, is_constant, pseudo_values, t_interval
-from bertkit.metrics.terms import Terms
+from bertkit.metrics.intervals import (
+    CONFIDENCE,
+    MeanDecomposition,
+    Measure,
+    checked,
+    is_constant,
+    pseudo_values,
+    t_interval,
+)
 
 LEVEL = 0.05
 _RESAMPLES = 9999
@@ -28,7 +35,7 @@ _MOST_FLIPPED = 500  # differing examples; with more, the permutation test and S
 _MOST_ORDERS = 100_000  # of runs, up to which the permutation test is exact; with more, Welch's test holds
 _SEED = 0  # so that the same scores give the same p-value
 
-TermsOf = Callable[[Sequence[Any], Sequence[Any]], Terms | None]
+TermsOf = Callable[[Sequence[Any], Sequence[Any]], MeanDecomposition | None]
 """Function that returns the metric of predictions and references as a function of means over the examples."""
 
 
@@ -251,7 +258,7 @@ def _known_terms(
     references: Sequence[Any],
     scores: Sequence[Sequence[float]],
     terms: TermsOf | None,
-) -> list[list[Terms | None]]:
+) -> list[list[MeanDecomposition | None]]:
     """Returns the metric of each run as a function of means; None for all if one has no such form."""
     known = [
         [checked(terms(run, references) if terms else None, score) for run, score in zip(side, of_side, strict=True)]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bertkit.inference.outcomes import Outcome
-from bertkit.metrics.correlation import pearson, spearman
+from bertkit.metrics import pearson, spearman
 from bertkit.progress import counted
 from bertkit.reporting.charts import MOST_CLASSES_DRAWN, confusion_chart, reliability_chart
 from bertkit.reporting.parts import Cell, Chart, DataTable, Mistake, Section, short, upper_first

@@ -167,7 +167,7 @@ def _of_teacher(name: str, task: Task, given: Mapping[str, Any]) -> dict[str, An
         task: its task.
         given: values that the caller sets; data of another kind than theirs are left out.
     """
-    from bertkit.distillation.kinds import distilled
+    from bertkit.distillation.losses import distilled
 
     values = {f"task.{key}": value for key, value in dataclasses.asdict(distilled(task).unfitted().task).items()}
     data: dict[str, Any] = {key: getattr(task.data, key) for key in task.data.stored}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertkit.metrics.correlation import pearson, spearman
+from bertkit.metrics import pearson, spearman
 
 
 def pairs(elements: st.SearchStrategy, min_size: int = 1) -> st.SearchStrategy:

@@ -13,9 +13,8 @@ import pytest
 from scipy.special import ndtri
 
 from bertkit.metrics import statistics
-from bertkit.metrics.intervals import mean_interval, score_interval
+from bertkit.metrics.intervals import mean_interval, score_interval, terms_of
 from bertkit.metrics.statistics import by_example, by_run
-from bertkit.metrics.terms import terms_of
 
 pytestmark = pytest.mark.slow
 REPETITIONS = 4000

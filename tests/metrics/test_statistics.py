@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from bertkit.metrics.intervals import mean_interval, proportion_interval
+from bertkit.metrics.intervals import mean_interval, proportion_interval, terms_of
 from bertkit.metrics.statistics import (
     adjusted,
     agreement,
@@ -17,7 +17,6 @@ from bertkit.metrics.statistics import (
     expected_best,
     holm,
 )
-from bertkit.metrics.terms import terms_of
 
 
 def accuracy(predictions, references):

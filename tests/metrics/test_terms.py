@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
-from bertkit.metrics.intervals import proportion_interval, score_interval
+from bertkit.metrics.intervals import proportion_interval, score_interval, terms_of
 from bertkit.metrics.statistics import by_example
-from bertkit.metrics.terms import terms_of
 
 pytestmark = pytest.mark.numeric
 DRAW = np.random.default_rng(1)
