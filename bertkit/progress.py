@@ -16,7 +16,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from bertkit.placement.resolve import is_main_process
+from bertkit.placement.processes import is_main_process
 
 # Display names of metrics, in display order; other metrics follow under their own name.
 METRIC_NAMES = {

@@ -39,8 +39,9 @@ from bertkit.cli.printing import print_text
 from bertkit.cli.streams import standard_streams, use_utf8
 from bertkit.errors import BertkitError, RecipeError, shortened
 from bertkit.files import disk_fault
-from bertkit.placement.launched import end_with_launcher, wait_for_launcher
-from bertkit.placement.resolve import ProcessesNeeded, is_main_process
+from bertkit.placement.launch import end_with_launcher, wait_for_launcher
+from bertkit.placement.processes import is_main_process
+from bertkit.placement.resolve import ProcessesNeeded
 from bertkit.progress import printable
 
 _TO_REPORT = 10  # seconds that the other processes wait for the main process to report the error

@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperCommand
 
 from bertkit.options import descriptions
-from bertkit.placement.settings import PlacementSettings
+from bertkit.placement.resolve import PlacementSettings
 from bertkit.recipe.blocks import OptionsOfTransformers, TrainSettings
 from bertkit.recipe.fields import members
 from bertkit.tasks.registry import TASKS

@@ -22,7 +22,8 @@ from bertkit.grids.results import BEST, GridResults
 from bertkit.grids.table import aligned, failures, notes
 from bertkit.grids.values import Given, label
 from bertkit.grids.workers import grid_lock
-from bertkit.placement.resolve import check_processes, is_main_process
+from bertkit.placement.processes import is_main_process
+from bertkit.placement.resolve import check_processes
 from bertkit.progress import counted, say
 from bertkit.recipe.find import list_recipes
 from bertkit.recipe.load import Recipe

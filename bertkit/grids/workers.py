@@ -20,8 +20,7 @@ from bertkit.grids.definition import RUNS, Cell, Definition, Setting, read
 from bertkit.grids.search import Search
 from bertkit.grids.values import label
 from bertkit.locks import FolderInUseError, RunLock
-from bertkit.placement.launched import LAUNCHER, end_with_launcher, module_command
-from bertkit.placement.resolve import environment_of_gpu
+from bertkit.placement.launch import LAUNCHER, end_with_launcher, environment_of_gpu, module_command
 from bertkit.progress import duration, say
 from bertkit.tasks.shared_encoding import sharing_encodings
 

@@ -16,7 +16,7 @@ from bertkit.inference.inputs import BLOCK, Block, blocks_of, list_of_texts, pro
 from bertkit.inference.loaded import load
 from bertkit.inference.writing import GrowingFile, check_growing_file
 from bertkit.json_text import dumps
-from bertkit.placement.resolve import Precision
+from bertkit.placement.inference import Precision
 from bertkit.progress import Reached, unreported
 from bertkit.tables import Table, is_table
 from bertkit.tables.labels import texts as texts_of_column

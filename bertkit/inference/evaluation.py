@@ -14,7 +14,7 @@ from bertkit.inference.ensemble import is_ensemble
 from bertkit.inference.predicted import predicted
 from bertkit.inference.predictor import build_predictor, load_task
 from bertkit.inference.scored import scored
-from bertkit.placement.resolve import Precision
+from bertkit.placement.inference import Precision
 from bertkit.progress import say
 from bertkit.recipe.yaml_files import read_recipe_file
 from bertkit.tasks.base import Task

@@ -13,7 +13,7 @@ from bertkit.inference.predicted import predicted
 from bertkit.inference.predictor import Predictor, build_predictor, load, load_task
 from bertkit.inference.writing import CsvRows, GrowingFile, Row, check_growing_file, json_lines, with_prediction
 from bertkit.json_text import dumps
-from bertkit.placement.resolve import Precision
+from bertkit.placement.inference import Precision
 from bertkit.progress import Reached, printable
 from bertkit.reading.text import read_text
 from bertkit.tables import Table, is_table, read_table

@@ -54,7 +54,7 @@ def forward_in_batches(
     """
     import torch
 
-    from bertkit.placement.matrix_products import fast_products
+    from bertkit.placement.processor import fast_products
 
     model.eval()
     is_cpu = model.device.type == "cpu"

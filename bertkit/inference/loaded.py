@@ -17,7 +17,7 @@ from bertkit.inference.fill_mask import MaskFiller, MaskPrediction
 from bertkit.inference.inputs import list_of_texts
 from bertkit.inference.predictor import Predictor
 from bertkit.inference.predictor import load as load_predictor
-from bertkit.placement.resolve import Precision, inference_device, inference_dtype
+from bertkit.placement.inference import Precision, inference_device, inference_dtype
 from bertkit.progress import without_library_bars
 from bertkit.tasks.construction import has_task
 

@@ -16,7 +16,7 @@ from bertkit.errors import CheckpointError, DataError
 from bertkit.inference.predictor import build_predictor, load_task
 from bertkit.inference.scored import scored
 from bertkit.json_text import dumps
-from bertkit.placement.resolve import EVALUATION_PRECISION
+from bertkit.placement.inference import EVALUATION_PRECISION
 from bertkit.progress import unreported
 from bertkit.tasks.arrays import Outputs
 from bertkit.tasks.base import Task

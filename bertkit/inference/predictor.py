@@ -20,7 +20,7 @@ from bertkit.inference.inputs import list_of_texts
 from bertkit.inference.onnx_model import OnnxModel, is_onnx
 from bertkit.inference.predicted import predicted
 from bertkit.model.labels_bert import IGNORE_INDEX
-from bertkit.placement.resolve import Precision, inference_device, inference_dtype
+from bertkit.placement.inference import Precision, inference_device, inference_dtype
 from bertkit.progress import Bar, Reached, say, without_library_bars
 from bertkit.tasks.arrays import Outputs
 from bertkit.tasks.base import Task

@@ -5,20 +5,15 @@ from __future__ import annotations
 import os
 import platform
 import re
-from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
-from pathlib import Path
 from typing import Any
 
-from bertkit.placement.resolve import usable_cores
+from bertkit.placement.processes import usable_cores
+from bertkit.placement.processor import cpu_features, processor
 
 _PACKAGES = (
     *("torch", "transformers", "datasets", "accelerate", "evaluate", "tokenizers", "huggingface-hub", "safetensors"),
     *("numpy", "scikit-learn", "pyarrow"),
-)
-# Features of CPUs on which speed, and the last digits of results, depend.
-_FEATURES = re.compile(
-    r"avx2|avx512f|avx512_bf16|avx512_vnni|avx_vnni|amx_(?:tile|bf16|int8)|fma|sve2?|asimd|bf16|i8mm"
 )
 # Variables whose values are numbers and words, never paths or secrets.
 _VARIABLES = (
@@ -62,24 +57,6 @@ def environment() -> dict[str, Any]:
     return {**found, **{name: value for name, value in set_here.items() if _PLAIN.fullmatch(value)}}
 
 
-def processor() -> str:
-    """Returns the name of the processor."""
-    with suppress(OSError):
-        for line in _cpuinfo():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
-
-
-def cpu_features() -> list[str]:
-    """Returns the features of the processor on which speed depends; empty where they are not known."""
-    with suppress(OSError):
-        for line in _cpuinfo():
-            if line.startswith(("flags", "Features")):
-                return sorted(filter(_FEATURES.fullmatch, set(line.partition(":")[2].split())))
-    return []
-
-
 def extras() -> dict[str, list[str]]:
     """Returns the packages of each extra of bertkit that applies to this Python and system."""
     from packaging.requirements import Requirement
@@ -110,7 +87,3 @@ def _memory_gib() -> float | None:
         return round(psutil.virtual_memory().total / 2**30, 1)
     except (ImportError, OSError):
         return None
-
-
-def _cpuinfo() -> list[str]:
-    return Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()

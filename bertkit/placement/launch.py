@@ -1,29 +1,38 @@
-"""Starts the processes of a run on this machine, all with the same command line, and waits for them."""
+"""Start of the processes of a run, or of workers, on this machine, and their end when the other side ends."""
 
 from __future__ import annotations
 
 import math
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 
-from bertkit.placement.launched import LAUNCHER, SCRATCH_FOLDER, module_command
-from bertkit.placement.signals import INTERRUPTED, REPEATED, handled
+from bertkit.placement.processes import INTERRUPTED, REPEATED, handled, is_main_process, usable_cores
+
+# Environment variables that the launcher sets: its process id, and a private folder that it removes at the end.
+LAUNCHER, SCRATCH_FOLDER = "BERTKIT_LAUNCHER", "BERTKIT_SCRATCH_FOLDER"
 
 # Signal to the launcher → signal to the processes. They save a checkpoint on SIGTERM.
 _FORWARDED = {"SIGTERM": "SIGTERM", "SIGUSR1": "SIGTERM", "SIGHUP": "SIGTERM", "SIGINT": "SIGINT"}
 _POLL = 0.1  # seconds between two looks at the processes
 _TO_END = 30.0  # seconds for the processes to end after Ctrl-C
-_AFTER_A_FAILURE = 3.0  # seconds for the others if one of them fails instead; less than `launched.FOR_THE_LAUNCHER`
+_AFTER_A_FAILURE = 3.0  # seconds for the others if one of them fails instead; less than `FOR_THE_LAUNCHER`
+_POLL_OF_PARENT = 1.0  # seconds between two looks of a process at its launcher
+
+FOR_THE_LAUNCHER = 5.0  # seconds for the launcher to notice that another process was killed
+
+_is_launched = False
 
 
 def launch(arguments: Sequence[str], num_processes: int) -> int:
@@ -32,7 +41,7 @@ def launch(arguments: Sequence[str], num_processes: int) -> int:
     If one process fails, the others are killed; if a signal killed it, a message on stderr says so. SIGTERM, SIGUSR1
     and SIGHUP to this process are forwarded as SIGTERM: the processes save a checkpoint and end by themselves, without
     a time limit. SIGINT is forwarded too, and what has not ended after 30 seconds is killed. A second signal kills all
-    processes. If this process is killed, the others end too (`bertkit.placement.launched`).
+    processes. If this process is killed, the others end too (`bertkit.placement.launch`).
 
     Args:
         arguments: command line arguments, without the program.
@@ -42,7 +51,6 @@ def launch(arguments: Sequence[str], num_processes: int) -> int:
         The exit code: 0 if all processes succeeded; 128 + N if signal N killed one of them; the exit code of one that
         failed otherwise; 143 if they ended on SIGTERM, SIGUSR1 or SIGHUP, 130 on SIGINT.
     """
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     signals = _Signals()
     processes: list[subprocess.Popen[bytes]] = []
     with signals.recorded(), tempfile.TemporaryDirectory(prefix="bertkit-", ignore_cleanup_errors=True) as scratch:
@@ -50,7 +58,7 @@ def launch(arguments: Sequence[str], num_processes: int) -> int:
 
         store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)  # at a free port
         environment = {
-            "OMP_NUM_THREADS": str(max(1, usable // num_processes)),
+            "OMP_NUM_THREADS": str(max(1, usable_cores() // num_processes)),
             "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
             **os.environ,
             "MASTER_ADDR": "localhost",
@@ -188,3 +196,73 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         else:
             process.kill()
         process.wait()
+
+
+def module_command(module: str, *arguments: str) -> list[str]:
+    """Returns the command line of a process that runs a module as ``python -m`` does.
+
+    ``-P`` keeps the working folder off its import path: there may be a ``torch.py`` or ``json.py`` of anyone's.
+
+    >>> module_command("bertkit.grids.workers", "grid")[1:]
+    ['-P', '-m', 'bertkit.grids.workers', 'grid']
+    """
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def end_with_launcher() -> None:
+    """Ends this process soon after its launcher has ended; has no effect without a launcher.
+
+    A thread compares the parent process with the launcher every second. (Windows keeps the number of a parent that has
+    ended, so the comparison is not made there.)
+    """
+    global _is_launched
+    # Removed, since a command that this process starts has another parent.
+    launcher = os.environ.pop(LAUNCHER, None)
+    if launcher is None:
+        return
+    _is_launched = True
+    if os.name == "posix":
+        threading.Thread(target=_watch, args=(int(launcher),), name="launcher", daemon=True).start()
+
+
+def _watch(launcher: int) -> None:
+    while os.getppid() == launcher:
+        time.sleep(_POLL_OF_PARENT)
+    try:
+        if is_main_process():
+            os.write(2, f"bertkit: error: the launcher, process {launcher}, has ended, so this run ends\n".encode())
+    except OSError:  # whoever read stderr may have ended too
+        pass
+    shutil.rmtree(os.environ.get(SCRATCH_FOLDER, ""), ignore_errors=True)  # in place of the launcher
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)  # with the data workers
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def wait_for_launcher() -> None:
+    """Waits for the launcher to kill this process before it reports an unexpected error; no effect without a launcher.
+
+    The launcher does so if another process was killed. The error is then only its consequence, such as a connection
+    that was closed. The other processes wait longer than the main process, so that an error of all is reported once.
+    """
+    if _is_launched:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)  # an interruption has no second traceback
+        sys.stderr.flush()
+        time.sleep(FOR_THE_LAUNCHER if is_main_process() else 2 * FOR_THE_LAUNCHER)
+
+
+def environment_of_gpu(number: int, gpus: int, environment: Mapping[str, str]) -> dict[str, str]:
+    """Returns the variable by which a worker process sees one of the GPUs that this process sees.
+
+    Args:
+        number: of the worker, from 0.
+        gpus: number of GPUs; the variable is left out if it is 0.
+        environment: variables of this process.
+
+    >>> environment_of_gpu(1, 2, {}), environment_of_gpu(3, 2, {"CUDA_VISIBLE_DEVICES": "4,5"})
+    ({'CUDA_VISIBLE_DEVICES': '1'}, {'CUDA_VISIBLE_DEVICES': '5'})
+    """
+    visible = environment.get("CUDA_VISIBLE_DEVICES", "")
+    names = visible.split(",") if visible else list(map(str, range(gpus)))
+    return {"CUDA_VISIBLE_DEVICES": names[number % len(names)].strip()} if gpus else {}

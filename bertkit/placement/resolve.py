@@ -1,4 +1,4 @@
-"""Resolution of a placement: device, precision, and the division of the global batch among devices.
+"""Settings of a placement, and their resolution: device, precision, and the division of the global batch.
 
 A placement must not change the results of a run (beyond rounding): ``train.global_train_batch_size`` of the recipe is
 the same in every placement, as ``per-device batch × gradient accumulation × processes``.
@@ -7,25 +7,86 @@ the same in every placement, as ``per-device batch × gradient accumulation × p
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from bertkit.errors import PlacementError
-from bertkit.placement.settings import PlacementSettings
+from bertkit.options import check_ranges, option, setting
+from bertkit.placement.processes import started_processes, usable_cores
 
 if TYPE_CHECKING:
     import torch
 
-Precision = Literal["auto", "float32", "bf16", "fp16"]
-
-EVALUATION_PRECISION: Precision = "float32"
-"""Precision of a run's scores and predictions at its end, and of those that are computed again later, on any device."""
 
 # Default tokens per device and forward pass: 32 and 256 sequences of 128 tokens, enough to utilize the device.
 _USUAL_TOKENS = {"cpu": 32 * 128, "cuda": 256 * 128}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacementSettings:
+    """Settings of the ``placement`` block of a recipe."""
+
+    device: Literal["auto", "cpu", "gpu", "xla"] = setting(
+        "`auto` selects the accelerator that accelerate finds, else the CPU; `cpu` and `gpu` require that "
+        "device, `xla` the device of torch_xla, such as a TPU.",
+        default="auto",
+    )
+    strategy: Literal["auto", "ddp", "fsdp"] = setting(
+        "What is divided among several processes: `ddp` the batch; `fsdp` also weights, gradients and optimizer"
+        " states. `auto` follows the launcher: `ddp` unless that of accelerate sets `fsdp`.",
+        default="auto",
+    )
+    num_processes: int | None = option(
+        "Number of processes on each machine, one per device; by default as many as a launcher has started, "
+        "without a launcher 1, or with `ddp` and `fsdp` one per GPU.",
+        default=None,
+        ge=1,
+        le=1024,
+    )
+    mixed_precision: Literal["auto", "no", "bf16", "fp16"] = setting(
+        "`auto` selects bf16 if the device computes it fast, else float32 (`no`).", default="auto"
+    )
+    per_device_train_batch_size: int | None = setting(
+        "Sequences per device and forward pass; `null` for the largest divisor of the sequences per process up "
+        "to 32 (CPU) or 256 (GPU) of 128 tokens, fewer for longer sequences. Gradient accumulation covers the "
+        "rest of the global batch.",
+        default=None,
+        ge=1,
+        le=2**20,
+    )
+    per_device_eval_batch_size: int = setting(
+        "Sequences per evaluation batch; does not change scores.", default=64, ge=1, le=2**20
+    )
+    dataloader_num_workers: int = setting(
+        "Number of data loader workers per training process.", default=0, ge=0, le=1024
+    )
+    preprocessing_num_workers: int | None = setting(
+        "Number of processes that tokenize a corpus; `null` for one per available core.", default=None, ge=1, le=1024
+    )
+    gradient_checkpointing: bool = setting(
+        "Recompute activations in the backward pass: less memory, about a third more time.", default=False
+    )
+    fixed_shapes: bool | None = setting(
+        "Pad all inputs to `max_seq_length`, for devices that compile every new shape. `null` for True on XLA only.",
+        default=None,
+    )
+    attn_implementation: str | None = setting(
+        "Attention implementation of transformers (`sdpa`, `eager`, `flash_attention_2`, `flex_attention`); "
+        "`null` for the default of transformers.",
+        default=None,
+    )
+    cpu_speed_ups: bool = setting(
+        "On a CPU, train with `bertkit.training.cpu`: the same results up to rounding, except that dropout "
+        "draws other units of the same distribution. No effect on other devices.",
+        default=True,
+    )
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        if self.strategy == "fsdp" and self.num_processes == 1:
+            raise ValueError("num_processes: fsdp needs at least 2 processes, got 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,21 +196,6 @@ class ProcessesNeeded(PlacementError):
         self.num_processes = num_processes
 
 
-def is_restarted_by_launcher() -> bool:
-    """Returns whether the launcher repeats the command if a process or a machine fails: ``torchrun --max-restarts``."""
-    return os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") not in ("", "0")
-
-
-def is_main_process() -> bool:
-    """Returns whether this is the process that writes files and logs: rank 0, or the only process."""
-    return os.environ.get("RANK", "0") == "0"
-
-
-def usable_cores() -> int:
-    """Returns the number of CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def place(settings: PlacementSettings, global_train_batch_size: int, max_seq_length: int = 128) -> Placement:
     """Resolves the placement of a run on this machine and divides its global batch.
 
@@ -164,8 +210,8 @@ def place(settings: PlacementSettings, global_train_batch_size: int, max_seq_len
             is not available, or XLA would run in several processes.
     """
     check_processes(settings)
-    device = _device(settings)
-    num_processes = _started_processes()
+    device = find_device(settings)
+    num_processes = started_processes()
     if global_train_batch_size % num_processes:
         raise PlacementError(
             f"train.global_train_batch_size: {global_train_batch_size} sequences cannot be divided evenly among "
@@ -238,72 +284,11 @@ def check_processes(settings: PlacementSettings) -> None:
         )
 
 
-def inference_device(device: Literal["auto", "cpu"] = "auto") -> str:
-    """Returns the device for inference in one process: the (first) accelerator, else the CPU.
-
-    On machines with XLA it is the CPU, since inputs have many shapes and XLA compiles every shape.
-
-    Raises:
-        PlacementError: a launcher has started several processes, which would all compute the same.
-    """
-    processes = _started_processes()
-    if processes > 1:
-        raise PlacementError(
-            f"prediction uses a single process, and this is one of {processes}; use bertkit without a launcher"
-        )
-    found = _device(PlacementSettings(device=device))
-    return "cpu" if found == "xla" else found
-
-
-def inference_dtype(precision: Precision, device: str) -> torch.dtype:
-    """Returns the type of weights and activations for inference.
-
-    Args:
-        precision: ``auto`` is float32 on CPUs and fp16 on GPUs: its logits are nearer to those of float32 than those of
-            bf16, which has 8 significant bits instead of 11.
-        device: from `inference_device`.
-
-    Raises:
-        PlacementError: the device does not have the precision, or its name is unknown.
-    """
-    import torch
-
-    dtypes = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-    if precision == "auto":
-        return torch.float16 if device == "cuda" else torch.float32
-    if precision not in dtypes:
-        raise PlacementError(f"--precision {precision}: expected auto, {', '.join(dtypes)}")
-    if precision == "fp16" and device == "cpu":
-        raise PlacementError("--precision fp16 needs a GPU; on this CPU use float32, bf16 or auto")
-    return dtypes[precision]
-
-
-def _started_processes() -> int:
-    """Returns the number of processes that a launcher has started on all machines; 1 without a launcher."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
-
-
 def visible_gpus() -> int:
     """Returns the number of accelerator devices visible to this process."""
     import torch
 
     return torch.accelerator.device_count() if torch.accelerator.is_available() else 0
-
-
-def environment_of_gpu(number: int, gpus: int, environment: Mapping[str, str]) -> dict[str, str]:
-    """Returns the variable by which a worker process sees one of the GPUs that this process sees.
-
-    Args:
-        number: of the worker, from 0.
-        gpus: number of GPUs; the variable is left out if it is 0.
-        environment: variables of this process.
-
-    >>> environment_of_gpu(1, 2, {}), environment_of_gpu(3, 2, {"CUDA_VISIBLE_DEVICES": "4,5"})
-    ({'CUDA_VISIBLE_DEVICES': '1'}, {'CUDA_VISIBLE_DEVICES': '5'})
-    """
-    visible = environment.get("CUDA_VISIBLE_DEVICES", "")
-    names = visible.split(",") if visible else list(map(str, range(gpus)))
-    return {"CUDA_VISIBLE_DEVICES": names[number % len(names)].strip()} if gpus else {}
 
 
 def _strategy(settings: PlacementSettings) -> Literal["ddp", "fsdp"]:
@@ -312,7 +297,12 @@ def _strategy(settings: PlacementSettings) -> Literal["ddp", "fsdp"]:
     return settings.strategy
 
 
-def _device(settings: PlacementSettings) -> str:
+def find_device(settings: PlacementSettings) -> str:
+    """Returns torch's name of the kind of device that settings choose.
+
+    Raises:
+        PlacementError: it is not available.
+    """
     import torch
 
     if settings.device == "xla" or (settings.device == "auto" and _finds_xla()):
@@ -347,7 +337,7 @@ def _xla_device() -> str:
             "placement.device: xla, but torch_xla cannot be imported, or USE_TORCH_XLA disables it; install the "
             "torch_xla for this version of torch (docs/guides/tpu.md), or choose another placement"
         )
-    processes = _started_processes()
+    processes = started_processes()
     if processes > 1:
         raise PlacementError(f"{processes} processes on XLA: a run on XLA uses one process; start a single one")
     return "xla"

@@ -22,7 +22,7 @@ from typing import Any
 from bertkit.checkpoint.pretraining import MODEL_TYPE
 from bertkit.errors import RecipeError, listed, shown
 from bertkit.files import write_whole
-from bertkit.placement.settings import PlacementSettings
+from bertkit.placement.resolve import PlacementSettings
 from bertkit.recipe.check import BLOCKS, Checker, Tasks, blocks_of
 from bertkit.recipe.find import find_recipe, list_recipes
 from bertkit.recipe.hub import HubSettings

@@ -15,7 +15,7 @@ from typing import Any
 
 from bertkit.checkpoint.pretraining import MODEL_TYPE
 from bertkit.errors import RecipeError, did_you_mean
-from bertkit.placement.settings import PlacementSettings
+from bertkit.placement.resolve import PlacementSettings
 from bertkit.recipe.blocks import model_fields, train_fields
 from bertkit.recipe.check import Tasks
 from bertkit.recipe.fields import Fields, fields_of, schema_of

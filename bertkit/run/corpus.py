@@ -14,7 +14,7 @@ from bertkit.corpus.store.shards import build_store
 from bertkit.corpus.store.token_store import TOKENIZER_FOLDER, TokenStore, names_store
 from bertkit.errors import DataError, RecipeError
 from bertkit.model.configuration_bert import BertConfig
-from bertkit.placement.resolve import usable_cores
+from bertkit.placement.processes import usable_cores
 from bertkit.progress import Bar
 from bertkit.tasks.pretraining import DataSettings
 from bertkit.training.pretraining.initialization import cache_folder, corpus_tokenizer

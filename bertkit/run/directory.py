@@ -17,8 +17,8 @@ from bertkit import __version__
 from bertkit.errors import DataError, OutputError, RecipeError, TrainingError
 from bertkit.files import check_links, is_temporary, write_json
 from bertkit.locks import LOCK_FILE
-from bertkit.placement.environment import processor
-from bertkit.placement.resolve import EVALUATION_PRECISION
+from bertkit.placement.inference import EVALUATION_PRECISION
+from bertkit.placement.processor import processor
 from bertkit.progress import warnings_said
 from bertkit.recipe.hub import HubSettings
 from bertkit.recipe.load import Recipe

@@ -22,7 +22,7 @@ from bertkit.checkpoint.encoders import head_class, model_inputs
 from bertkit.errors import RecipeError
 from bertkit.inference.outcomes import Outcome
 from bertkit.model.modeling_bert import BertPreTrainedModel
-from bertkit.placement.collective import failing_together
+from bertkit.placement.processes import failing_together
 from bertkit.placement.resolve import Placement
 from bertkit.progress import is_score, say
 from bertkit.recipe.distillation import has_teacher

@@ -17,7 +17,7 @@ from bertkit.corpus.store.token_store import open_store
 from bertkit.corpus.vocabulary.structure import Vocabulary
 from bertkit.errors import RecipeError
 from bertkit.metrics.pretraining import PAIRS, TOKENS
-from bertkit.placement.collective import first_on_machine
+from bertkit.placement.processes import first_on_machine
 from bertkit.placement.resolve import check_processes
 from bertkit.progress import METRIC_NAMES, Bar, counted, say
 from bertkit.recipe.distillation import has_teacher

@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from bertkit.errors import TrainingError
 from bertkit.locks import RunLock
-from bertkit.placement.resolve import is_main_process
+from bertkit.placement.processes import is_main_process
 from bertkit.progress import keeping_warnings
 from bertkit.run.directory import check_place
 from bertkit.run.tracking import records_closed

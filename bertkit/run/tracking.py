@@ -24,7 +24,7 @@ from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK,
 from bertkit.errors import RecipeError, TrainingError, did_you_mean, shortened
 from bertkit.files import write_json
 from bertkit.json_text import dumps
-from bertkit.placement.resolve import is_main_process
+from bertkit.placement.processes import is_main_process
 from bertkit.progress import is_score, say
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.paths import without_paths

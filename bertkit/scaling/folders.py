@@ -17,8 +17,9 @@ from bertkit.errors import DataError, RecipeError, listed, noted
 from bertkit.inference.files import load_configured_task
 from bertkit.inference.predicted import predicted
 from bertkit.locks import RunLock
+from bertkit.placement.inference import Precision
 from bertkit.placement.ray_cluster import import_ray
-from bertkit.placement.resolve import Precision, visible_gpus
+from bertkit.placement.resolve import visible_gpus
 from bertkit.progress import Bar, counted, say
 from bertkit.reading.paths import is_url
 from bertkit.scaling.computing import Computer, Job

@@ -16,9 +16,7 @@ from contextlib import suppress
 from typing import Any, BinaryIO
 
 from bertkit.errors import BertkitError
-from bertkit.placement.launch import describe_signal
-from bertkit.placement.launched import LAUNCHER, end_with_launcher, module_command
-from bertkit.placement.resolve import environment_of_gpu
+from bertkit.placement.launch import LAUNCHER, describe_signal, end_with_launcher, environment_of_gpu, module_command
 from bertkit.scaling.computing import Computer, Job
 from bertkit.scaling.inputs import Shard
 from bertkit.scaling.output import Finished

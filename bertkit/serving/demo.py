@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from bertkit.errors import RecipeError
 from bertkit.inference.loaded import LoadedCheckpoint, load
-from bertkit.placement.resolve import Precision
+from bertkit.placement.inference import Precision
 from bertkit.serving.server import As, default_use, listening, run_app
 
 # With this header the browser blocks everything that the page loads from other hosts.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from bertkit.errors import RecipeError
 from bertkit.inference.loaded import load
-from bertkit.placement.resolve import Precision
+from bertkit.placement.inference import Precision
 from bertkit.progress import say
 
 if TYPE_CHECKING:

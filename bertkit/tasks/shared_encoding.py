@@ -21,8 +21,8 @@ from transformers import PreTrainedTokenizerBase
 from bertkit import __version__
 from bertkit.files import new_folder
 from bertkit.json_text import dumps
-from bertkit.placement.collective import failing_together, first_on_machine, gathered
-from bertkit.placement.launched import SCRATCH_FOLDER
+from bertkit.placement.launch import SCRATCH_FOLDER
+from bertkit.placement.processes import failing_together, first_on_machine, gathered
 from bertkit.progress import without_library_bars
 from bertkit.tasks.base import Task
 from bertkit.tasks.splits import Split, Truncation

@@ -30,7 +30,7 @@ from transformers import (
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, EvalLoopOutput, EvalPrediction, rotate_checkpoints
 
 from bertkit.errors import TrainingError
-from bertkit.placement.collective import failing_together
+from bertkit.placement.processes import failing_together
 from bertkit.training.batches import GlobalBatches, LengthGroups, num_tokens, part_of_batch, unlabelled
 from bertkit.training.bookkeeping import Bookkeeping
 from bertkit.training.checkpoint_selection import is_better_of_equals

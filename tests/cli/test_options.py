@@ -24,7 +24,7 @@ from bertkit.cli.commands import Settings, options_of, with_options
 from bertkit.cli.finetune import add_task
 from bertkit.cli.training import Run, overrides
 from bertkit.errors import RecipeError
-from bertkit.placement.settings import PlacementSettings
+from bertkit.placement.resolve import PlacementSettings
 from bertkit.recipe.blocks import TrainSettings
 from bertkit.recipe.text_values import Text
 from bertkit.tasks.registry import TASKS

@@ -39,7 +39,7 @@ def _keys() -> list[str]:
     from transformers import TrainingArguments
 
     from bertkit.model.configuration_bert import BertConfig
-    from bertkit.placement.settings import PlacementSettings
+    from bertkit.placement.resolve import PlacementSettings
     from bertkit.recipe.hub import HubSettings
     from bertkit.tasks.registry import TASKS
 

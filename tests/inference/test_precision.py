@@ -9,7 +9,7 @@ import torch
 import bertkit
 from bertkit.errors import CheckpointError, PlacementError
 from bertkit.inference.predictor import load
-from bertkit.placement.resolve import inference_dtype
+from bertkit.placement.inference import inference_dtype
 
 
 def test_bf16_on_the_cpu_stays_near_float32(stock_models, tmp_path):

@@ -9,7 +9,6 @@ import socket
 from pathlib import Path
 from types import SimpleNamespace
 
-import pytest
 import torch
 
 from bertkit import environment
@@ -56,18 +55,3 @@ def test_extras_are_named_with_what_they_lack(monkeypatch):
     shown = environment()
     assert shown["extra_lora"] == "without peft"
     assert shown["extra_serve"] == "installed"
-
-
-@pytest.mark.parametrize(
-    ("cpuinfo", "name", "features"),
-    [
-        ("model name\t: Some CPU @ 2 GHz\nflags\t\t: fpu avx2 avx512f fma sse\n", "Some CPU @ 2 GHz",
-         ["avx2", "avx512f", "fma"]),
-        ("CPU implementer : 0x41\nFeatures\t: fp asimd sve\n", platform.processor() or platform.machine(),
-         ["asimd", "sve"]),
-    ],
-)  # fmt: skip
-def test_the_processor_is_read_from_the_kernel(monkeypatch, cpuinfo, name, features):
-    monkeypatch.setattr(module, "_cpuinfo", cpuinfo.splitlines)
-    assert module.processor() == name
-    assert module.cpu_features() == features

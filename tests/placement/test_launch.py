@@ -29,7 +29,7 @@ sys.exit(launch.launch(arguments, int(number)))
 # A process that follows the plan of its rank; it notes that it has started, and that it has saved a checkpoint.
 PROCESS = """\
 import json, os, pathlib, signal, sys, threading, time
-from bertkit.placement.launched import end_with_launcher
+from bertkit.placement.launch import end_with_launcher
 end_with_launcher()
 rank, folder = os.environ["RANK"], pathlib.Path(sys.argv[1])
 plan = json.loads(sys.argv[2])[int(rank)]

@@ -9,15 +9,8 @@ import pytest
 import torch
 
 from bertkit.errors import PlacementError
-from bertkit.placement.resolve import (
-    ProcessesNeeded,
-    check_processes,
-    computes_bf16_fast,
-    inference_device,
-    inference_dtype,
-    place,
-)
-from bertkit.placement.settings import PlacementSettings
+from bertkit.placement.inference import inference_device, inference_dtype
+from bertkit.placement.resolve import PlacementSettings, ProcessesNeeded, check_processes, computes_bf16_fast, place
 
 CPU = {"device": "cpu", "mixed_precision": "no"}
 
@@ -160,7 +153,7 @@ def test_accelerates_launcher_may_say_strategy_and_precision(monkeypatch):
     assert (placement.strategy, placement.mixed_precision) == ("fsdp", "bf16")
     placement = place(PlacementSettings(strategy="ddp", **CPU), 8)
     assert (placement.strategy, placement.mixed_precision) == ("ddp", "no")
-    monkeypatch.setattr("bertkit.placement.resolve._device", lambda settings: "cuda")
+    monkeypatch.setattr("bertkit.placement.resolve.find_device", lambda settings: "cuda")
     with pytest.raises(PlacementError, match="fp16 is not supported with fsdp"):
         place(PlacementSettings(strategy="fsdp", mixed_precision="fp16"), 8)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bertkit.errors import OutputError, RecipeError
-from bertkit.placement.settings import PlacementSettings
+from bertkit.placement.resolve import PlacementSettings
 from bertkit.recipe.find import copy_recipe, find_recipe, list_recipes, recipe_folder
 from bertkit.recipe.load import load_placement
 from bertkit.recipe.yaml_files import parse_value

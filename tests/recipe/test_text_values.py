@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bertkit.errors import RecipeError
-from bertkit.placement.settings import PlacementSettings
+from bertkit.placement.resolve import PlacementSettings
 from bertkit.recipe.blocks import model_fields, train_fields
 from bertkit.recipe.check import Checker
 from bertkit.recipe.distillation import DistillationSettings

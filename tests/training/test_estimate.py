@@ -11,8 +11,7 @@ import torch
 from transformers import DistilBertConfig, DistilBertModel
 
 from bertkit import BertConfig, BertForPreTraining
-from bertkit.placement.resolve import Placement
-from bertkit.placement.settings import PlacementSettings
+from bertkit.placement.resolve import Placement, PlacementSettings
 from bertkit.training.cpu.dropout import fast_dropout
 from bertkit.training.estimate import estimate_memory, start_lines
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from bertkit.placement.matrix_products import fast_products
+from bertkit.placement.processor import fast_products
 from bertkit.placement.resolve import Placement
 from bertkit.training.batches import Collate
 from bertkit.training.cpu.dropout import ATTENTION, FastDropout, fast_dropout

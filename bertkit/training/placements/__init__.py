@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from bertkit.placement.collective import failing_together
+from bertkit.placement.processes import failing_together
 from bertkit.placement.resolve import Placement
 from bertkit.training.trainer import BertkitTrainer
 

@@ -15,8 +15,7 @@ import torch
 import torch.distributed as dist
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from bertkit.placement.resolve import is_main_process
-from bertkit.placement.signals import INTERRUPTED, REPEATED, STOP_SIGNALS, handled
+from bertkit.placement.processes import INTERRUPTED, REPEATED, STOP_SIGNALS, handled, is_main_process
 from bertkit.progress import end_bars, say
 from bertkit.training.recovery.checkpoints import last_checkpoint
 

@@ -12,10 +12,9 @@ import torch
 from bertkit.errors import RecipeError
 from bertkit.model.configuration_bert import BertConfig
 from bertkit.model.modeling_bert import BertForSequenceClassification
-from bertkit.placement import matrix_products
-from bertkit.placement.matrix_products import OneDnnLinear
-from bertkit.placement.resolve import Placement, place
-from bertkit.placement.settings import PlacementSettings
+from bertkit.placement import processor
+from bertkit.placement.processor import OneDnnLinear
+from bertkit.placement.resolve import Placement, PlacementSettings, place
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.cpu import attention_kernel, cpu_speed_ups
 
@@ -69,7 +68,7 @@ def found(where: Placement, compiles: bool) -> set[str]:
     ],
 )
 def test_where_they_are_on(changes, compiles, expected, monkeypatch):
-    monkeypatch.setattr(matrix_products, "outruns_mkl", lambda: True)
+    monkeypatch.setattr(processor, "outruns_mkl", lambda: True)
     assert found(placement(**changes), compiles) == expected
 
 

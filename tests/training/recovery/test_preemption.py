@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from transformers import TrainerCallback
 
-from bertkit.placement.signals import INTERRUPTED
+from bertkit.placement.processes import INTERRUPTED
 from bertkit.run import in_progress as run_module
 from bertkit.run.finetune import finetune
 from bertkit.run.pretrain import pretrain

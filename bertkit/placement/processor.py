@@ -1,4 +1,4 @@
-"""Faster float32 matrix products on CPUs.
+"""The processor: its name and features, and faster float32 matrix products.
 
 torch multiplies float32 matrices by MKL, which uses AVX2 on CPUs other than Intel's. oneDNN, another part of torch,
 uses AVX-512 wherever the CPU has it, and takes half the time on CPUs that compute 512 bits at once. The results differ
@@ -9,8 +9,10 @@ Dimensions: I input features, O output features.
 
 from __future__ import annotations
 
+import platform
+import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,33 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.utils.parametrize import is_parametrized
+
+# Features of CPUs on which speed, and the last digits of results, depend.
+_FEATURES = re.compile(
+    r"avx2|avx512f|avx512_bf16|avx512_vnni|avx_vnni|amx_(?:tile|bf16|int8)|fma|sve2?|asimd|bf16|i8mm"
+)
+
+
+def processor() -> str:
+    """Returns the name of the processor."""
+    with suppress(OSError):
+        for line in _cpuinfo():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def cpu_features() -> list[str]:
+    """Returns the features of the processor on which speed depends; empty where they are not known."""
+    with suppress(OSError):
+        for line in _cpuinfo():
+            if line.startswith(("flags", "Features")):
+                return sorted(filter(_FEATURES.fullmatch, set(line.partition(":")[2].split())))
+    return []
+
+
+def _cpuinfo() -> list[str]:
+    return Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
 
 
 def has_onednn() -> bool:

@@ -1,22 +1,57 @@
-"""Work that the processes of a run wait for: if it fails in one of them, all of them fail with its message.
+"""The processes of a run: which one this is, work that all of them wait for, and signals that end them.
 
-With one process these functions only do the work.
+If work that the others wait for fails in one process, all of them fail with its message. With one process these
+functions only do the work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from types import FrameType
 from typing import Any, TypeVar
 
 from bertkit.errors import BertkitError, OtherProcessError, shortened
-from bertkit.placement.resolve import is_main_process
+
+INTERRUPTED = 128 + signal.SIGTERM
+"""Exit code of a process that was ended by SIGTERM, SIGUSR1 or SIGHUP, whether or not it saved a checkpoint."""
+
+REPEATED = 1.0
+"""Seconds in which a signal counts as the same one: ``timeout`` and batch systems signal a process and its group."""
+
+STOP_SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGUSR1", "SIGHUP") if hasattr(signal, name)]
+"""The signals that batch systems and clouds send before they stop a job."""
+
+Handler = Callable[[int, FrameType | None], None]
 
 _Value = TypeVar("_Value")
 
 _PREPARATION = timedelta(hours=24)
 _LONGEST_MESSAGE = 2_000  # characters
+
+
+def is_main_process() -> bool:
+    """Returns whether this is the process that writes files and logs: rank 0, or the only process."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def started_processes() -> int:
+    """Returns the number of processes that a launcher has started on all machines; 1 without a launcher."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def is_restarted_by_launcher() -> bool:
+    """Returns whether the launcher repeats the command if a process or a machine fails: ``torchrun --max-restarts``."""
+    return os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") not in ("", "0")
+
+
+def usable_cores() -> int:
+    """Returns the number of CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def gathered(compute: Callable[[], _Value], *, prepares: bool = False) -> list[_Value]:
@@ -140,3 +175,32 @@ def _reason(error: BaseException) -> str | BaseException:
         return SystemExit(error.code)
     message = shortened(str(error), _LONGEST_MESSAGE)
     return message if isinstance(error, BertkitError) else f"{type(error).__name__}: {message}"
+
+
+@contextmanager
+def handled(signals: Sequence[signal.Signals], handle: Handler) -> Iterator[None]:
+    """Context with a handler for signals to this process, but not to its forked children.
+
+    A signal that is ignored stays ignored, as SIGHUP under ``nohup``. Has no effect outside of the main thread.
+
+    Args:
+        signals: the signals to handle.
+        handle: called with the number of the signal and the interrupted frame.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    owner = os.getpid()
+
+    def in_owner(number: int, frame: FrameType | None) -> None:
+        if os.getpid() == owner:  # not in a data worker, which its parent stops
+            handle(number, frame)
+
+    before = {each: signal.getsignal(each) for each in signals if signal.getsignal(each) != signal.SIG_IGN}
+    for each in before:
+        signal.signal(each, in_owner)
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import platform
+
 import pytest
 import torch
 from torch import nn
 
-from bertkit.placement import matrix_products as module
-from bertkit.placement.matrix_products import OneDnnLinear, fast_products, has_onednn, outruns_mkl
+from bertkit.placement import processor as module
+from bertkit.placement.processor import OneDnnLinear, fast_products, has_onednn, outruns_mkl
 
 pytestmark = pytest.mark.numeric
 with_onednn = pytest.mark.skipif(not has_onednn(), reason="needs AVX-512 and torch with oneDNN")
@@ -141,3 +143,18 @@ def test_layers_stay_where_onednn_is_slower(monkeypatch):
     layer = nn.Linear(5, 7)
     with fast_products([layer]):
         assert type(layer) is nn.Linear
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "name", "features"),
+    [
+        ("model name\t: Some CPU @ 2 GHz\nflags\t\t: fpu avx2 avx512f fma sse\n", "Some CPU @ 2 GHz",
+         ["avx2", "avx512f", "fma"]),
+        ("CPU implementer : 0x41\nFeatures\t: fp asimd sve\n", platform.processor() or platform.machine(),
+         ["asimd", "sve"]),
+    ],
+)  # fmt: skip
+def test_the_processor_is_read_from_the_kernel(monkeypatch, cpuinfo, name, features):
+    monkeypatch.setattr(module, "_cpuinfo", cpuinfo.splitlines)
+    assert module.processor() == name
+    assert module.cpu_features() == features

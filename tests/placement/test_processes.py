@@ -7,7 +7,7 @@ import textwrap
 import pytest
 
 from bertkit.errors import DataError
-from bertkit.placement.collective import failing_together, first_on_machine, from_main_process, gathered
+from bertkit.placement.processes import failing_together, first_on_machine, from_main_process, gathered
 
 # The processes of a run, whose collective operations of training wait for two seconds.
 PROGRAM = """
@@ -16,7 +16,7 @@ from datetime import timedelta
 import torch.distributed as dist
 from accelerate import PartialState
 from bertkit.errors import BertkitError, DataError
-from bertkit.placement.collective import *
+from bertkit.placement.processes import *
 
 state = PartialState(cpu=True, timeout=timedelta(seconds=2))
 rank = state.process_index
