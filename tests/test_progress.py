@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tqdm import tqdm
 
+from bertkit.inference.ner import highlight
 from bertkit.progress import Bar, end_bars, printable, say
-from bertkit.tasks.ner.spans import Span, highlight
+from bertkit.tasks.ner.spans import Span
 
 TEXTS = st.text(st.characters(codec="utf-8") | st.sampled_from("\x1b\x9b\x07\x7f\r\b"))
 

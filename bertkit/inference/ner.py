@@ -13,14 +13,18 @@ from bertkit.inference.predicted import Predicted, predicted
 from bertkit.inference.scored import Scored, collapse_of, scored
 from bertkit.metrics.entities import OUTSIDE, find_entities, split_tag
 from bertkit.metrics.intervals import MeanDecomposition
+from bertkit.progress import printable
 from bertkit.tables import Table
 from bertkit.tables.typed_rows import JSON, read_json_list
 from bertkit.tasks.arrays import Outputs
-from bertkit.tasks.ner.annotations import FORMS, annotation
-from bertkit.tasks.ner.conll import is_conll, read_conll
-from bertkit.tasks.ner.spans import Span, highlight
+from bertkit.tasks.ner.sentences import is_conll, read_conll
+from bertkit.tasks.ner.spans import OffsetUnit, Span, to_utf16, trimmed
 from bertkit.tasks.ner.task import IDS, NerTask
 from bertkit.tasks.splits import Columns
+
+_FORMS = ("doccano", "spans")  # of annotation tools, see `bertkit.tasks.ner.annotations`
+_COLOURS = (32, 34, 35, 36, 33, 31)  # ECMA-48 codes: green, blue, magenta, cyan, yellow, red
+_DIM, _RESET = "\x1b[2m", "\x1b[0m"
 
 
 class PredictedEntities(Predicted):
@@ -31,7 +35,7 @@ class PredictedEntities(Predicted):
 
     def __init__(self, task: NerTask):
         super().__init__(task)
-        self.forms = () if task.task.scheme == "plain" else FORMS
+        self.forms = () if task.task.scheme == "plain" else _FORMS
         self.reads_neighbours = task.data.context == "document"
 
     def read_file(self, path: Path) -> Table | None:
@@ -69,6 +73,52 @@ def _spans(row: Mapping[str, Any]) -> tuple[str, list[Span]]:
         starts.append(starts[-1] + len(token) + 1)
     spans = [Span(starts[start], starts[end] - 1, kind) for kind, start, end in find_entities(row["tags"])]
     return " ".join(row["tokens"]), spans
+
+
+def annotation(form: str, text: str, entities: Sequence[Span], unit: OffsetUnit) -> dict[str, Any]:
+    """Returns a text with its entities in a form of annotation tools.
+
+    Args:
+        form: ``doccano`` or ``spans``.
+        text: the text.
+        entities: entities in characters.
+        unit: unit of the offsets to return.
+
+    >>> annotation("doccano", "Ann left", [Span(0, 3, "PER")], "character")
+    {'text': 'Ann left', 'label': [[0, 3, 'PER']]}
+    """
+    spans = []
+    for entity in entities:
+        start, end = trimmed(text, entity.start, entity.end)
+        if unit == "utf16":
+            start, end = to_utf16(text, start), to_utf16(text, end)
+        spans.append((start, end, entity.type))
+    if form == "doccano":
+        return {"text": text, "label": [list(span) for span in spans]}
+    return {"text": text, "spans": [{"start": start, "end": end, "label": label} for start, end, label in spans]}
+
+
+def highlight(text: str, spans: Sequence[Span], types: Sequence[str]) -> str:
+    r"""Returns the text with each span in the terminal colour of its type, followed by the type; other control
+    characters are escaped.
+
+    Args:
+        text: the whole text.
+        spans: spans of the text, in order.
+        types: all possible types; the index of a type determines its colour.
+
+    >>> highlight("Ann left", [Span(0, 3, "PER")], ["LOC", "PER"])
+    '\x1b[1;34mAnn\x1b[0m\x1b[2m[PER]\x1b[0m left'
+    """
+    pieces = []
+    end = 0
+    for span in spans:
+        colour = _COLOURS[types.index(span.type) % len(_COLOURS)]
+        before, entity = printable(text[end : span.start]), printable(text[span.start : span.end])
+        pieces += [before, f"\x1b[1;{colour}m", entity, _RESET]
+        pieces += [_DIM, printable(f"[{span.type}]"), _RESET]
+        end = span.end
+    return "".join([*pieces, printable(text[end:])])
 
 
 @scored.register

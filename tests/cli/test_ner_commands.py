@@ -16,7 +16,7 @@ from transformers import AutoConfig, AutoModelForMaskedLM, AutoModelForTokenClas
 
 from bertkit.metrics.entities import count_entities
 from bertkit.progress import wants_colours
-from bertkit.tasks.ner.conll import read_conll
+from bertkit.tasks.ner.sentences import read_conll
 
 SMALL = """--max-seq-length 12 --num-train-epochs 12 --learning-rate 3e-3 --placement cpu
     --set placement.mixed_precision=no --set train.global_train_batch_size=4""".split()

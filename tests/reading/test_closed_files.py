@@ -19,7 +19,7 @@ from bertkit.errors import DataError
 from bertkit.inference.inputs import process_blocks, read_inputs
 from bertkit.reading.text import iterating
 from bertkit.tables.table_files import read_table, read_table_parts
-from bertkit.tasks.ner.conll import read_conll
+from bertkit.tasks.ner.sentences import read_conll
 
 MUCH = 300_000  # lines: more than one block, so that the file is open when the fault is found
 NOT_UTF8 = b"line\n" * MUCH + b"caf\xe9\n"

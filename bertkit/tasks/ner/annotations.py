@@ -1,37 +1,31 @@
-"""Texts with character spans, as annotation tools export and import them, and the tables of words made from them.
+"""Texts with character spans, as annotation tools export them, and the tables of words with tags made from them.
 
 ===============  =====================================================================================================
 ``spans``        ``{"text": …, "spans": [{"start": 0, "end": 3, "label": "PER"}]}``: Prodigy, Argilla
 ``doccano``      ``{"text": …, "label": [[0, 3, "PER"]]}``, or ``entities`` with ``start_offset`` and ``end_offset``
 Label Studio     ``{"data": {"text": …}, "annotations": [{"result": [{"value": {"start": 0, "end": 3, "text": "Ann",
-                 "labels": ["PER"]}}]}]}``, or its JSON_MIN with such values in ``label``; only read
+                 "labels": ["PER"]}}]}]}``, or its JSON_MIN with such values in ``label``
 ===============  =====================================================================================================
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from bertkit.errors import DataError, listed, raise_listed, shown
 from bertkit.tables import Table
+from bertkit.tasks.ner.inputs import split_words
 from bertkit.tasks.ner.sentences import TAGS, TOKENS
-from bertkit.tasks.ner.spans import Alignment, OffsetUnit, Span, align, to_utf16, trimmed
-from bertkit.tasks.ner.words import split_words
-
-FORMS = ("doccano", "spans")
-"""Forms that `annotation` writes."""
+from bertkit.tasks.ner.spans import Alignment, OffsetUnit, Span, align
 
 _TEXT = "text"
 _SPANS = ("spans", "entities", "labels", "label")
 _DATA, _ANNOTATIONS = "data", "annotations"  # Label Studio
 _STARTS, _ENDS, _LABELS = ("start", "start_offset"), ("end", "end_offset"), ("label", "type")
 _REJECTED = ("reject", "ignore")  # Prodigy
-_BOTH_UNITS = re.compile("[\\u0000-\\uffff]*")  # texts whose offsets are the same in both units
 _IN_WORDS = {"character": "characters, as Python does", "utf16": "UTF-16 code units, as JavaScript does"}
-_MOST_FAULTS = 10
 
 
 def raw_texts(table: Table, token_column: str | int | None) -> list[Any] | None:
@@ -71,38 +65,14 @@ def check_texts(table: Table, texts: Sequence[Any]) -> list[str]:
     Raises:
         DataError: they are not; the message names at most ten rows.
     """
-    raise_listed([f"{table.place(row)}: {fault}" for row, text in enumerate(texts) if (fault := _fault_of_text(text))])
+    raise_listed(
+        [f"{table.place(row)}: {_no_text(text)}" for row, text in enumerate(texts) if not isinstance(text, str)]
+    )
     return list(texts)
 
 
-def _fault_of_text(text: Any) -> str:
-    return "" if isinstance(text, str) else f"the text is {shown(text)}; expected text"
-
-
-def annotation(form: str, text: str, entities: Sequence[Span], unit: OffsetUnit) -> dict[str, Any]:
-    """Returns a text with its entities in one of `FORMS`.
-
-    Args:
-        form: the form.
-        text: the text.
-        entities: entities in characters.
-        unit: unit of the offsets to return.
-
-    >>> annotation("doccano", "Ann left", [Span(0, 3, "PER")], "character")
-    {'text': 'Ann left', 'label': [[0, 3, 'PER']]}
-    """
-    spans = []
-    for entity in entities:
-        start, end = trimmed(text, entity.start, entity.end)
-        if unit == "utf16":
-            start, end = to_utf16(text, start), to_utf16(text, end)
-        spans.append((start, end, entity.type))
-    if form == "doccano":
-        return {"text": text, "label": [list(span) for span in spans]}
-    return {"text": text, "spans": [{"start": start, "end": end, "label": label} for start, end, label in spans]}
-
-
-# ---- tables of words ------------------------------------------------------------------------------------------------
+def _no_text(value: Any) -> str:
+    return f"the text is {shown(value)}; expected text"
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,12 +125,13 @@ def with_words(
     def align_rows(unit: OffsetUnit) -> list[Alignment]:
         return [_align_row(texts[row], spans if labelled else [], snap, unit) for row, spans in annotations.items()]
 
-    aligned, hint = align_rows(unit), ""
-    if _misplaced(aligned) and any(isinstance(text, str) and not _BOTH_UNITS.fullmatch(text) for text in texts):
+    aligned = align_rows(unit)
+    misplaced, hint = _misplaced(aligned), ""
+    if misplaced and any(isinstance(text, str) and not text.isascii() for text in texts):
         other: OffsetUnit = "utf16" if unit == "character" else "character"
-        if (left := _misplaced(align_rows(other))) < _misplaced(aligned):
+        if (left := _misplaced(align_rows(other))) < misplaced:
             hint = (
-                f"spans that do not fit their text: {_misplaced(aligned)}; if the offsets count {_IN_WORDS[other]}, "
+                f"spans that do not fit their text: {misplaced}; if the offsets count {_IN_WORDS[other]}, "
                 f"give --offset-unit {other}, with which there are {left}"
             )
     rows = list(annotations)
@@ -168,7 +139,7 @@ def with_words(
         f"{table.place(row)}: {fault}" for row, of_row in zip(rows, aligned, strict=True) for fault in of_row.faults
     ]
     if faults:
-        raise DataError(listed(faults, at_most=_MOST_FAULTS) + (f"\n{hint}" if hint else ""))
+        raise DataError(listed(faults, at_most=10) + (f"\n{hint}" if hint else ""))
     columns: dict[str, list[Any]] = {
         name: [values[row] for row in rows]
         for name, values in table.columns.items()
@@ -179,8 +150,8 @@ def with_words(
         columns[str(tag_column or TAGS[0])] = [of_row.tags for of_row in aligned]
     notes = _notes(aligned, sum(len(spans or ()) for spans in annotations.values()), hint)
     if len(rows) < len(texts):
-        notes += (f"{len(texts) - len(rows)} of {len(texts)} rows have no accepted annotation and are left out",)
-    return SpanTable(columns, table.source, table.fingerprint, table.lines, rows=rows, notes=notes)
+        notes.append(f"{len(texts) - len(rows)} of {len(texts)} rows have no accepted annotation and are left out")
+    return SpanTable(columns, table.source, table.fingerprint, table.lines, rows=rows, notes=tuple(notes))
 
 
 def _span_column(table: Table, requested: str | int | None, needed: bool) -> str | None:
@@ -207,10 +178,11 @@ def _span_column(table: Table, requested: str | int | None, needed: bool) -> str
 
 def _align_row(text: Any, spans: list[Span] | str | None, snap: bool, unit: OffsetUnit) -> Alignment:
     """Aligns the spans of a row, or returns the fault of its text or annotation."""
-    fault = _fault_of_text(text)
-    words = [] if fault else split_words(text)
-    if not words:
-        fault = fault or "the text has no words; remove the row"
+    words = split_words(text) if isinstance(text, str) else []
+    if not isinstance(text, str):
+        fault = _no_text(text)
+    elif not words:
+        fault = "the text has no words; remove the row"
     elif spans is None:
         fault = "no spans; write an empty list if it has none"
     elif isinstance(spans, str):
@@ -225,7 +197,7 @@ def _misplaced(aligned: Sequence[Alignment]) -> int:
     return sum(len(of_row.faults) + of_row.snapped for of_row in aligned)
 
 
-def _notes(aligned: Sequence[Alignment], spans: int, hint: str) -> tuple[str, ...]:
+def _notes(aligned: Sequence[Alignment], spans: int, hint: str) -> list[str]:
     snapped, trimmed = sum(of_row.snapped for of_row in aligned), sum(of_row.trimmed for of_row in aligned)
     notes = []
     if snapped:
@@ -233,10 +205,10 @@ def _notes(aligned: Sequence[Alignment], spans: int, hint: str) -> tuple[str, ..
         notes += [f"warning: {hint}"] if hint else []
     if trimmed:
         notes.append(f"{trimmed} of {spans} spans begin or end with white space, which was left out")
-    return tuple(notes)
+    return notes
 
 
-# ---- reading --------------------------------------------------------------------------------------------------------
+# ---- forms of annotation tools --------------------------------------------------------------------------------------
 
 
 def _annotations(table: Table, column: str) -> dict[int, list[Span] | str | None]:
@@ -260,15 +232,19 @@ def _annotations(table: Table, column: str) -> dict[int, list[Span] | str | None
 
 
 def _of_label_studio(annotations: Any) -> list[Any]:
-    """Returns the spans of the annotation of a task: the ground truth if one is marked, else the only one, if any."""
+    """Returns the spans of the annotation of a task: the ground truth if one is marked, else the only one, if any.
+
+    Raises:
+        DataError: there are several annotations that differ.
+    """
     if not isinstance(annotations, list) or not all(isinstance(each, Mapping) for each in annotations):
         return [annotations]
     complete = [each for each in annotations if not each.get("was_cancelled")]
     complete = [each for each in complete if each.get("ground_truth")] or complete
-    results = [[_of_result(each) for each in one.get("result") or [] if _marks_span(each)] for one in complete]
-    if any(other != results[0] for other in results[1:]):
-        raise DataError(f"{len(results)} annotations that differ; keep one, or mark one as ground truth")
-    return results[:1]
+    choices = [[_value(result) for result in one.get("result") or [] if _marks_span(result)] for one in complete]
+    if any(other != choices[0] for other in choices[1:]):
+        raise DataError(f"{len(choices)} annotations that differ; keep one, or mark one as ground truth")
+    return choices[:1]
 
 
 def _marks_span(result: Any) -> bool:
@@ -276,7 +252,7 @@ def _marks_span(result: Any) -> bool:
     return not isinstance(result, Mapping) or result.get("type", "labels") in ("labels", "hypertextlabels")
 
 
-def _of_result(result: Any) -> Any:
+def _value(result: Any) -> Any:
     value = result.get("value") if isinstance(result, Mapping) else result
     if isinstance(value, Mapping) and isinstance(value.get("globalOffsets"), Mapping):  # of HTML
         return {**value, **value["globalOffsets"]}

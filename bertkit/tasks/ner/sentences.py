@@ -1,27 +1,44 @@
-"""Reads words, tags and document ids of sentences from tables.
+"""Sentences: their words, tags and document ids, from column files and from tables.
 
-A table is a column file (`bertkit.tasks.ner.conll`), or comes from JSON lines, Parquet or the Hub with lists as values,
-or is made from texts with spans (`bertkit.tasks.ner.annotations`).
+A column file has the format of the CoNLL shared tasks: one word per line, a blank line after each sentence. Some have
+comment lines before sentences and number the words of a sentence, such as CoNLL-U
+(https://universaldependencies.org/format.html) and GermEval 2014. Tables come from JSON lines, Parquet or the Hub with
+lists as values, or are made from texts with spans (`bertkit.tasks.ner.spans`).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+from array import array
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertkit.errors import DataError, raise_listed, shown
-from bertkit.reading.paths import JSON_LINES, PARQUET, file_kind
+from bertkit.errors import DataError, listed, raise_listed, shown
+from bertkit.files import write_whole
+from bertkit.progress import counted
+from bertkit.reading.paths import JSON_LINES, PACKINGS, PARQUET, file_kind
+from bertkit.reading.text import read_with_fingerprint, split_lines
 from bertkit.tables.classes import is_missing
 from bertkit.tables.labels import named
 from bertkit.tables.table import Table, find_column
 from bertkit.tables.table_files import read_table
 from bertkit.tables.typed_rows import JSON, read_json_list
-from bertkit.tasks.ner.conll import DOCUMENT_ID, ConllTable, read_conll
 
 TOKENS = ("tokens", "words")
 TAGS = ("ner_tags", "tags", "ner", "labels", "chunk_tags", "pos_tags")
+DOCUMENT_ID = "document_id"
+
+_DOCUMENT_START = "-DOCSTART-"
+_WITH_COMMENTS = (".conllu", ".conllup")
+_SUFFIXES = (".conll", ".bio", ".iob", ".iob2", *_WITH_COMMENTS)
+_COMMENT_MARKS = ("#", "%", ";", "//")
+_NO_WORD = re.compile(r"\d+[-.]\d+")  # token number of a range of words, as 3-4, or of an empty node, as 8.1
+
+_Sentence = list[tuple[int, list[str]]]  # line number and fields of each word
 
 
 def read_sentences(path: str | Path, comment_prefix: str | None = None) -> Table:
@@ -39,6 +56,197 @@ def read_sentences(path: str | Path, comment_prefix: str | None = None) -> Table
     if name.lower().endswith(JSON):
         return read_json_list(path)
     return read_table(path) if file_kind(name, (JSON_LINES, PARQUET)) is not None else read_conll(path, comment_prefix)
+
+
+# ---- column files ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class ConllTable(Table):
+    """Table of the sentences of a column file; a row is a sentence, a value the list of its words' fields in one
+    column.
+
+    Columns are named by their numbers, from "1". If the file marks documents, ``document_id`` holds the document index
+    of each sentence, from 0. ``lines`` holds the line number of a sentence's first word.
+
+    Attributes:
+        numbered: the first column has the numbers of the words in their sentence, from 1.
+        word_lines: line numbers of the words of each sentence.
+    """
+
+    numbered: bool = False
+    word_lines: Sequence[Sequence[int]] = ()
+
+    @property
+    def width(self) -> int:
+        """Number of columns of the file."""
+        return len(self.columns.keys() - {DOCUMENT_ID})
+
+
+def is_conll(path: str | Path) -> bool:
+    """Returns whether a file name has the suffix of a column file; used where a file may also be raw text.
+
+    >>> is_conll("test.conll"), is_conll("test.IOB.gz"), is_conll("test.txt")
+    (True, True, False)
+    """
+    return _root(path).endswith(_SUFFIXES)
+
+
+def _root(path: str | Path) -> str:
+    """Returns the name of a file in lower case, without the suffix of its compression."""
+    root, packing = os.path.splitext(str(path).lower())
+    return root if packing in PACKINGS else str(path).lower()
+
+
+def read_conll(path: str | Path, comment_prefix: str | None = None) -> ConllTable:
+    """Reads the sentences of a UTF-8 column file, optionally compressed (``.gz``, ``.zst``).
+
+    Columns are separated by tabs in a line that contains a tab, else by spaces and no other white space. Blank lines,
+    including lines of white space, separate sentences. A line whose first column is ``-DOCSTART-`` starts a document
+    and is not a word. The fingerprint is a prefix of the SHA-256 of the uncompressed bytes.
+
+    If the first column of every sentence counts 1, 2, 3, …, the file is numbered: lines with a range of numbers (3-4)
+    or a decimal number (8.1) are left out, since they repeat words or are not in the text.
+
+    Args:
+        path: the file.
+        comment_prefix: lines that begin with it, before the first word of a sentence, are comments, unless they have
+            the columns of a word and a tag. ``None``: in ``.conllu`` files ``#``; in others there are no comments, and
+            ``#`` is a word.
+
+    Raises:
+        DataError: the file cannot be read, is not UTF-8 or contains no words; or lines differ in their number of
+            columns. The message names at most ten such lines.
+    """
+    if comment_prefix is None and _root(path).endswith(_WITH_COMMENTS):
+        comment_prefix = "#"
+    path = Path(os.path.expanduser(path))
+    text, fingerprint = read_with_fingerprint(path)
+    sentences, documents = _sentences(split_lines(text), comment_prefix)
+    width = _width(sentences, str(path))
+    numbered = width > 1 and _are_numbered(sentences)
+    if numbered:
+        sentences = [[word for word in words if not _NO_WORD.fullmatch(word[1][0])] for words in sentences]
+    columns: dict[str, list[Any]] = {
+        str(column + 1): [[fields[column] for _, fields in words] for words in sentences] for column in range(width)
+    }
+    if documents:
+        columns[DOCUMENT_ID] = documents
+    word_lines = [array("q", [line for line, _ in words]) for words in sentences]
+    first_lines = array("q", [lines[0] for lines in word_lines])
+    return ConllTable(columns, str(path), fingerprint, first_lines, numbered=numbered, word_lines=word_lines)
+
+
+def write_conll(path: Path, columns: Sequence[Sequence[Sequence[str]]]) -> None:
+    """Writes columns separated by a space, one word per line, with an empty line after each sentence.
+
+    ``conlleval`` reads this format. The file is written atomically. White space within a field, which would split it,
+    and empty fields are replaced with ``_``.
+
+    Args:
+        path: output file.
+        columns: for each column, for each sentence, the fields of its words.
+    """
+    lines = []
+    for sentence in zip(*columns, strict=True):
+        for fields in zip(*sentence, strict=True):
+            lines.append(" ".join(re.sub(r"\s", "_", field) or "_" for field in fields))
+        lines.append("")
+    write_whole(path, "".join(f"{line}\n" for line in lines))
+
+
+def _sentences(lines: Sequence[str], comment_prefix: str | None) -> tuple[list[_Sentence], list[int]]:
+    """Returns the sentences, and the document index of each; no indices if the lines mark no document."""
+    sentences: list[_Sentence] = []
+    documents: list[int] = []
+    document, within = -1, False
+    is_comment = _comments(lines, comment_prefix) if comment_prefix else lambda line: False
+    for number, line in enumerate(lines, 1):
+        fields = _fields(line)
+        if not fields or fields[0] == _DOCUMENT_START:
+            document += bool(fields)
+            within = False
+        elif within or not is_comment(line):
+            if not within:
+                sentences.append([])
+                documents.append(max(document, 0))
+                within = True
+            sentences[-1].append((number, fields))
+    return sentences, documents if document >= 0 else []
+
+
+def _comments(lines: Sequence[str], prefix: str) -> Callable[[str], bool]:
+    """Returns a function that tells whether a line before the first word of a sentence is a comment.
+
+    A line that begins with the prefix is a word if it has as many columns as most other lines, with the same separator.
+    Since a comment of two words has two columns as well, its last column must also occur in other lines, unless the
+    separator is a tab.
+    """
+    others = [line for line in lines if line.strip() and not line.startswith(prefix)]
+    forms = Counter(("\t" in line, len(_fields(line))) for line in others)
+    usual = forms.most_common(1)[0][0] if forms else None
+    tags = {_fields(line)[-1] for line in others}
+
+    def is_comment(line: str) -> bool:
+        if not line.startswith(prefix):
+            return False
+        fields, tab = _fields(line), "\t" in line
+        return (tab, len(fields)) != usual or not (tab or fields[-1] in tags)
+
+    return is_comment
+
+
+def _width(sentences: Sequence[_Sentence], source: str) -> int:
+    """Returns the number of columns.
+
+    Raises:
+        DataError: there is no word, or words differ in their number of columns; the message proposes
+            ``comment_prefix`` where such lines look like comments.
+    """
+    widths = Counter(len(fields) for words in sentences for _, fields in words)
+    if not widths:
+        raise DataError(f"{source}: no words; expected one word per line, with its tag in the last column")
+    width = widths.most_common(1)[0][0]
+    faults: list[str] = []
+    marks: list[str] = []  # of lines before the first word of a sentence
+    for words in sentences:
+        at_start = True
+        for line, fields in words:
+            mark = next((each for each in _COMMENT_MARKS if fields[0].startswith(each)), None)
+            at_start = at_start and mark is not None
+            if len(fields) != width:
+                columns = counted(len(fields), "column")
+                faults.append(f"{source}, line {line}: {columns} where most lines have {width}: {fields[0]!r} …")
+                marks += [mark] if at_start and mark else []
+    if faults:
+        hint = ""
+        if marks:
+            hint = f"if lines that begin with {marks[0]!r} are comments, give --comment-prefix {marks[0]!r}"
+            hint += ", or name the file .conllu" if marks[0] == "#" else ""
+            hint = f"{'; ' if len(faults) == 1 else chr(10)}{hint}"
+        raise DataError(listed(faults, at_most=10) + hint)
+    return width
+
+
+def _are_numbered(sentences: Sequence[_Sentence]) -> bool:
+    """Returns whether the first column has the numbers of the words in each sentence; not if none has two words."""
+    longest = 0
+    for words in sentences:
+        numbers = [fields[0] for _, fields in words if not _NO_WORD.fullmatch(fields[0])]
+        if not numbers or numbers != [str(number) for number in range(1, len(numbers) + 1)]:
+            return False
+        longest = max(longest, len(numbers))
+    return longest > 1
+
+
+def _fields(line: str) -> list[str]:
+    """Splits a line into its columns; a blank line has none."""
+    if not line.strip():
+        return []
+    return line.split("\t") if "\t" in line else [field for field in line.split(" ") if field]
+
+
+# ---- columns of tables ----------------------------------------------------------------------------------------------
 
 
 def place_of_word(table: Table, row: int, word: int) -> str:
@@ -71,10 +279,19 @@ def tag_column(table: Table, requested: str | int | None) -> str:
     """
     last = None
     if isinstance(table, ConllTable):
-        last = str(_width(table))
-        if last == "1" and requested is None:
+        last = str(table.width)
+        if table.width == 1 and requested is None:
             raise DataError(f"{table.source}: one column; expected two or more, with the tags in the last")
     return _column(table, requested, last, TAGS, "--tag-column", "tags")
+
+
+def _column(
+    table: Table, requested: str | int | None, default: str | None, usual: Sequence[str], option: str, content: str
+) -> str:
+    name = default if requested is None else str(requested)
+    if isinstance(table, ConllTable) and name not in table.columns:
+        raise DataError(f"{table.source}: {option} {name}: expected the number of a column, 1 to {table.width}")
+    return find_column(list(table.columns), name, usual, table.source, option, content)
 
 
 def has_tags(table: Table, requested: str | int | None) -> bool:
@@ -121,8 +338,7 @@ def read_tags(table: Table, column: str, words: Sequence[Sequence[str]]) -> list
         DataError: the numbers of tags and words of a row differ; a tag is missing; or tags are ids without known names.
             The message names at most ten such places.
     """
-    if column in table.class_names:
-        table = named(table, column)
+    table = named(table, column)
     faults = []
     for row, (value, of_row) in enumerate(zip(table.columns[column], words, strict=True)):
         if not isinstance(value, list):
@@ -140,6 +356,12 @@ def read_tags(table: Table, column: str, words: Sequence[Sequence[str]]) -> list
     return tags
 
 
+def _fault_of_tag(tag: Any, column: str) -> str:
+    if isinstance(tag, int) and not isinstance(tag, bool):
+        return f"{column} contains the id {tag}, whose name is unknown; write the names of the tags"
+    return "no tag" if is_missing(tag) else f"{column} contains {shown(tag)}; expected the name of a tag"
+
+
 def document_ids(table: Table) -> list[Any]:
     """Returns the document id of each sentence; the sentences of a document are consecutive.
 
@@ -152,22 +374,3 @@ def document_ids(table: Table) -> list[Any]:
     raise DataError(
         f"{table.source}: {lacks}; --context document needs it to determine which sentences belong to one document"
     )
-
-
-def _column(
-    table: Table, requested: str | int | None, default: str | None, usual: Sequence[str], option: str, content: str
-) -> str:
-    name = default if requested is None else str(requested)
-    if isinstance(table, ConllTable) and name not in table.columns:
-        raise DataError(f"{table.source}: {option} {name}: expected the number of a column, 1 to {_width(table)}")
-    return find_column(list(table.columns), name, usual, table.source, option, content)
-
-
-def _width(table: ConllTable) -> int:
-    return len(table.columns.keys() - {DOCUMENT_ID})
-
-
-def _fault_of_tag(tag: Any, column: str) -> str:
-    if isinstance(tag, int) and not isinstance(tag, bool):
-        return f"{column} contains the id {tag}, whose name is unknown; write the names of the tags"
-    return "no tag" if is_missing(tag) else f"{column} contains {shown(tag)}; expected the name of a tag"

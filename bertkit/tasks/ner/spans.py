@@ -1,4 +1,4 @@
-"""Character spans of texts: their alignment with words as IOB2 tags, offsets in UTF-16 code units, and their display.
+"""Character spans of texts, and their alignment with words as IOB2 tags.
 
 Offsets count characters as Python does: code points, so an emoji counts 1, a combining mark counts 1, and text that is
 written from right to left is counted in reading order. Tools in JavaScript may count UTF-16 code units, in which most
@@ -16,13 +16,9 @@ from typing import Literal, NamedTuple
 
 from bertkit.errors import DataError, noted, shown
 from bertkit.metrics.entities import OUTSIDE
-from bertkit.progress import printable
-from bertkit.tasks.ner.words import Word
+from bertkit.tasks.ner.inputs import Word
 
 OffsetUnit = Literal["character", "utf16"]
-
-_COLOURS = (32, 34, 35, 36, 33, 31)  # ECMA-48 codes: green, blue, magenta, cyan, yellow, red
-_DIM, _RESET = "\x1b[2m", "\x1b[0m"
 
 
 class Span(NamedTuple):
@@ -66,12 +62,12 @@ def align(
 
     Args:
         text: the text.
-        words: its words, from `bertkit.tasks.ner.words.split_words`.
+        words: its words, from `bertkit.tasks.ner.inputs.split_words`.
         spans: typed ranges, in any order.
         snap: extend a span that begins or ends inside a word to the whole word; otherwise it is a fault.
         unit: unit of the offsets.
 
-    >>> from bertkit.tasks.ner.words import split_words
+    >>> from bertkit.tasks.ner.inputs import split_words
     >>> text = "Ann flew to New York"
     >>> align(text, split_words(text), [Span(12, 20, "LOC"), Span(0, 3, "PER")], snap=False).tags
     ['B-PER', 'O', 'O', 'B-LOC', 'I-LOC']
@@ -110,15 +106,12 @@ def _in_characters(span: Span, text: str, unit: OffsetUnit) -> Span:
     Raises:
         DataError: the span is outside of the text or divides a character, or covers another text than it says.
     """
-    start: int | None = span.start
-    end: int | None = span.end
-    place = f"span {start}:{end} ({span.type})"
+    start, end, place = span.start, span.end, f"span {span.start}:{span.end} ({span.type})"
     if unit == "utf16":
-        start, end = from_utf16(text, span.start), from_utf16(text, span.end)
-        if start is None or end is None:
+        first, last = from_utf16(text, start), from_utf16(text, end)
+        if first is None or last is None:
             raise DataError(f"{place} is outside of the text or divides a character")
-    assert start is not None
-    assert end is not None
+        start, end = first, last
     if not 0 <= start <= end <= len(text):
         raise DataError(f"{place} is outside of the text, 0:{len(text)}")
     covered = text[start:end]
@@ -171,26 +164,3 @@ def to_utf16(text: str, position: int) -> int:
     3
     """
     return len(text[:position].encode("utf-16-le")) // 2
-
-
-def highlight(text: str, spans: Sequence[Span], types: Sequence[str]) -> str:
-    r"""Returns the text with each span in the terminal colour of its type, followed by the type; other control
-    characters are escaped.
-
-    Args:
-        text: the whole text.
-        spans: spans of the text, in order.
-        types: all possible types; the index of a type determines its colour.
-
-    >>> highlight("Ann left", [Span(0, 3, "PER")], ["LOC", "PER"])
-    '\x1b[1;34mAnn\x1b[0m\x1b[2m[PER]\x1b[0m left'
-    """
-    pieces = []
-    end = 0
-    for span in spans:
-        colour = _COLOURS[types.index(span.type) % len(_COLOURS)]
-        before, entity = printable(text[end : span.start]), printable(text[span.start : span.end])
-        pieces += [before, f"\x1b[1;{colour}m", entity, _RESET]
-        pieces += [_DIM, printable(f"[{span.type}]"), _RESET]
-        end = span.end
-    return "".join([*pieces, printable(text[end:])])

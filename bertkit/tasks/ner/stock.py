@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -20,16 +20,19 @@ from bertkit.metrics.entities import OUTSIDE, PREFIXES, find_entities, is_entity
 from bertkit.tables import Table
 from bertkit.tasks.arrays import Outputs, one_array, softmax
 from bertkit.tasks.label_names import matched_names
+from bertkit.tasks.ner.inputs import split_words
 from bertkit.tasks.ner.schemes import Scheme, in_usual_form, iob2_labels, to_iob2
 from bertkit.tasks.ner.settings import DataSettings, TaskSettings
 from bertkit.tasks.ner.task import NerTask
-from bertkit.tasks.ner.words import Aggregation, Unit, units_of, word_starts
 from bertkit.tasks.splits import Columns, Split
 from bertkit.tasks.stock import labels_of
 from bertkit.tasks.windows import encode_in_windows, most_context
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedTokenizerBase
+
+Aggregation = Literal["none", "simple", "first", "average", "max"]
+"""Strategies of transformers' pipeline by which labels of tokens become labels of words."""
 
 _LONGEST = 512  # tokens of a window, at most: longer texts are read in several
 
@@ -228,3 +231,95 @@ def _read_as(labels: Sequence[str], tags: Sequence[str] | None) -> list[str]:
 def _renamed(tag: str, types: Mapping[str, str]) -> str:
     prefix, kind = split_tag(tag)
     return f"{prefix}-{types[kind]}" if types[kind] else prefix
+
+
+# ---- tokens and words of raw text -----------------------------------------------------------------------------------
+
+
+class Unit(NamedTuple):
+    """A token or a word with its label.
+
+    Attributes:
+        label: id of the most probable label.
+        probability: probability of this label, in [0, 1].
+        start, end: characters in the text, without white space at either end; ``end`` is exclusive.
+    """
+
+    label: int
+    probability: float
+    start: int
+    end: int
+
+
+def word_starts(text: str, ids: np.ndarray, offsets: np.ndarray, tokenizer: PreTrainedTokenizerBase) -> np.ndarray:
+    """Returns for each token of a text whether it begins a word, (T,) bool.
+
+    Where the tokenizer marks the pieces that continue a word (``##`` of WordPiece), its marks decide, as in
+    transformers' pipeline. Other tokenizers mark spaces only; then a word is one of `split_words`, so that
+    a full stop is not part of the word before it. The pipeline separates words by spaces there.
+
+    Args:
+        text: the text.
+        ids, offsets: (T,) and (T, 2) int64, ids and characters of its tokens.
+        tokenizer: the tokenizer.
+    """
+    if not len(ids):
+        return np.zeros(0, bool)
+    prefix = getattr(tokenizer.backend_tokenizer.model, "continuing_subword_prefix", None)
+    if prefix:
+        pieces = tokenizer.convert_ids_to_tokens(ids.tolist())
+        return np.array([not piece.startswith(prefix) for piece in pieces])
+    word_of = np.full(len(text) + 1, -1)
+    for number, word in enumerate(split_words(text)):
+        word_of[word.start : word.end] = number
+    starts = [_trimmed(text, start, end)[0] for start, end in offsets.tolist()]
+    words = word_of[starts]
+    return np.append(True, (words[1:] != words[:-1]) | (words[1:] < 0))
+
+
+def units_of(
+    text: str,
+    probabilities: np.ndarray,
+    starts: Sequence[int],
+    ends: Sequence[int],
+    begins: Sequence[bool],
+    aggregation: Aggregation,
+) -> list[Unit]:
+    """Returns the tokens of a text, or its words, with their labels.
+
+    Args:
+        text: the text.
+        probabilities: (T, C) of its tokens.
+        starts, ends: characters of the tokens.
+        begins: whether each token begins a word, from `word_starts`.
+        aggregation: ``none`` and ``simple`` return tokens, the others words, with the probabilities of their first
+            token, of the token that is most certain of a label (``max``), or the mean over their tokens.
+    """
+    ranges = [_trimmed(text, start, end) for start, end in zip(starts, ends, strict=True)]
+    groups: list[list[int]] = []
+    for token in range(len(ranges)):
+        if aggregation in ("none", "simple") or begins[token] or not groups:
+            groups.append([token])
+        else:
+            groups[-1].append(token)
+    units = []
+    for group in groups:
+        rows = probabilities[group]
+        if aggregation == "average":
+            row = rows.mean(axis=0)
+        else:
+            row = rows[rows.max(axis=1).argmax() if aggregation == "max" else 0]
+        label = int(row.argmax())
+        units.append(Unit(label, float(row[label]), ranges[group[0]][0], ranges[group[-1]][1]))
+    return units
+
+
+def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+    """Returns a range of characters without white space at either end; some tokenizers count the space before.
+
+    A token of white space alone, such as the lone ``\u2581`` of SentencePiece, is at the start of what follows.
+    """
+    inner = text[start:end]
+    if not inner.strip():
+        return end, end
+    return start + len(inner) - len(inner.lstrip()), end - (len(inner) - len(inner.rstrip()))

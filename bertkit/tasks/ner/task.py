@@ -26,8 +26,7 @@ from bertkit.tables import Table
 from bertkit.tasks.arrays import Outputs, one_array, padded, softmax
 from bertkit.tasks.ner import sentences
 from bertkit.tasks.ner.annotations import SpanTable, check_texts, raw_texts, with_words
-from bertkit.tasks.ner.conll import DOCUMENT_ID, write_conll
-from bertkit.tasks.ner.inputs import NO_WORD, InputForm, neighbours, word_pieces
+from bertkit.tasks.ner.inputs import NO_WORD, InputForm, neighbours, split_words, word_pieces
 from bertkit.tasks.ner.schemes import (
     find_labels,
     inside,
@@ -36,8 +35,8 @@ from bertkit.tasks.ner.schemes import (
     notes_on_tags,
     with_usual_tags,
 )
+from bertkit.tasks.ner.sentences import DOCUMENT_ID, write_conll
 from bertkit.tasks.ner.settings import DataSettings, TaskSettings
-from bertkit.tasks.ner.words import split_words
 from bertkit.tasks.splits import Columns, Split
 from bertkit.tasks.table_data import TableTask
 
@@ -310,7 +309,7 @@ class NerTask(TableTask):
     # ---- what users give and get ------------------------------------------------------------------------------------
 
     def read_input(self, lines: Sequence[str], first: int = 1) -> dict[str, list[Any]]:
-        """Splits raw texts into words with `bertkit.tasks.ner.words`."""
+        """Splits raw texts into words with `bertkit.tasks.ner.inputs`."""
         words = [split_words(line) for line in lines]
         return {
             "text": list(lines),

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertkit.errors import DataError
-from bertkit.tasks.ner.conll import read_conll, write_conll
+from bertkit.tasks.ner.sentences import read_conll, write_conll
 
 
 @pytest.fixture

@@ -1,10 +1,11 @@
-"""Pieces and inputs: for any words, every word with a piece is tagged exactly once."""
+"""Words of raw text, their pieces, and inputs in which every word with a piece is tagged exactly once."""
 
 from __future__ import annotations
 
 from itertools import chain
 
 import pytest
+import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
@@ -12,7 +13,7 @@ from transformers import BertTokenizer, PreTrainedTokenizerFast
 
 from bertkit.errors import RecipeError
 from bertkit.model.labels_bert import IGNORE_INDEX
-from bertkit.tasks.ner.inputs import NO_WORD, InputForm, neighbours, widened, word_pieces
+from bertkit.tasks.ner.inputs import NO_WORD, InputForm, neighbours, split_words, widened, word_pieces
 from bertkit.tasks.windows import Window
 
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
@@ -176,3 +177,42 @@ def test_neighbours_stop_at_the_document():
     before, after = neighbours(sentences, [7, 7, 7, 8], at_most=2)
     assert before == [[], ["a", "b"], ["b", "c"], []]
     assert after == [["c", "d"], ["d", "e"], [], []]
+
+
+# ---- words of raw text -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", []),
+        (" \t\n\u00a0", []),
+        ("It costs $3,000.50, he said.", ["It", "costs", "$", "3,000.50", ",", "he", "said", "."]),
+        ("Paris,London", ["Paris", ",", "London"]),
+        ("at 10:30: go", ["at", "10:30", ":", "go"]),
+        ("U.S. 'quoted' well-known -- dash", ["U.S", ".", "'", "quoted", "'", "well-known", "-", "-", "dash"]),
+        ("AT&T's B2B_x", ["AT&T's", "B2B_x"]),
+        ("我爱北京 Beijing", ["我", "爱", "北", "京", "Beijing"]),
+        ("東京タワー", ["東", "京", "タワー"]),
+        ("नमस्ते दुनिया", ["नमस्ते", "दुनिया"]),  # vowel signs belong to their letters
+        ("e\u0301te\u0301 naïve", ["e\u0301te\u0301", "naïve"]),
+        ("السلام عليكم", ["السلام", "عليكم"]),
+        ("a\u200bb \u200b c\u200b", ["a\u200bb", "c\u200b"]),  # alone it is in no word
+        ("\u200fشكرا\u200e \u2067جدا\u2069", ["شكرا\u200e", "جدا\u2069"]),  # marks of direction likewise
+        ("ok 👩\u200d👧!", ["ok", "👩\u200d", "👧", "!"]),
+        ("\x07bell", ["bell"]),
+    ],
+)
+def test_words_of_raw_text(text, words):
+    assert [word.text for word in split_words(text)] == words
+
+
+@settings(deadline=None)
+@given(text=st.text())
+def test_every_visible_character_is_in_exactly_one_word(text):
+    words = split_words(text)
+    assert all(text[word.start : word.end] == word.text and word.text for word in words)
+    inside = [position for word in words for position in range(word.start, word.end)]
+    assert inside == sorted(set(inside))
+    assert all(regex.match(r"[\s\p{Cf}\p{Cc}]", text[position]) for position in set(range(len(text))) - set(inside))
+    assert not any(regex.search(r"\s", word.text) for word in words)

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertkit.metrics.entities import find_entities
+from bertkit.tasks.ner.inputs import split_words
 from bertkit.tasks.ner.spans import Span, align, from_utf16, to_utf16, trimmed
-from bertkit.tasks.ner.words import split_words
 
 FIREFIGHTER = "👨🏻\u200d🚒"
 

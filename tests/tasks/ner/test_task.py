@@ -22,7 +22,7 @@ from bertkit.inference.predicted import predicted
 from bertkit.tables import Table
 from bertkit.tasks import table_data
 from bertkit.tasks.construction import task_of_checkpoint, task_of_recipe
-from bertkit.tasks.ner.conll import read_conll
+from bertkit.tasks.ner.sentences import read_conll
 from bertkit.tasks.ner.task import DataSettings, NerTask, TaskSettings
 
 TRAIN = "a B-PER\nfilm I-PER\nis O\n\nthe O\nplot B-LOC\n"
