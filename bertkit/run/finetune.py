@@ -342,7 +342,7 @@ def _card(
     """Returns the facts of the model card; None without the feature that writes it."""
     if not has_room("sharing"):
         return None
-    from bertkit.sharing.run_facts import finetuned_card
+    from bertkit.sharing.card_facts import finetuned_card
 
     cut, collapse = run.record.truncation, run.record.collapse
     return finetuned_card(task, splits, run.recipe, trainer.model.config, metrics, cut, collapse, note)

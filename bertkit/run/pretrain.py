@@ -97,7 +97,7 @@ def pretrain(
     metrics = run.train(trainer, start.tokenizer, command, prepared.logits_per_sequence)
     if not has_room("sharing"):
         return run.finish(trainer, None)
-    from bertkit.sharing.run_facts import pretrained_card
+    from bertkit.sharing.card_facts import pretrained_card
 
     return run.finish(trainer, pretrained_card(run.recipe, run.record.data["corpus"], metrics, start, card_note))
 

@@ -16,9 +16,8 @@ from bertkit.inference.ensemble import refuse_ensemble
 from bertkit.inference.evaluation import data_of_run, evaluate
 from bertkit.progress import without_library_bars
 from bertkit.sharing.kinds import shared
-from bertkit.sharing.same_outputs import Comparison
 from bertkit.sharing.sentence_embedding import check_extra, write_sentence_transformers
-from bertkit.sharing.stock import write_stock
+from bertkit.sharing.stock import Comparison, write_stock
 from bertkit.tasks.base import Task
 from bertkit.tasks.construction import has_task, task_of_checkpoint
 

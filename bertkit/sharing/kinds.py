@@ -1,15 +1,19 @@
-"""Cards and exports by kind of task; bertkit's own are in `classification`, `ner`, …, beside this module."""
+"""Cards and exports by kind of task: windows of long texts, and what plain transformers or ONNX cannot do."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from bertkit.tasks.base import Task
+from bertkit.tasks.classification.task import ClassificationTask
+from bertkit.tasks.classification.text_classification import TextClassification
+from bertkit.tasks.ner.task import NerTask
+from bertkit.tasks.question_answering.task import QuestionAnsweringTask
 from bertkit.tasks.rooms import by_kind_of_task
 
 
 class Shared:
-    """Limits of a task outside of bertkit, and its way with long texts.
+    """Limits of a task outside of bertkit, and its way with long texts; the defaults suit any task.
 
     Args:
         task: the task, with the values learnt from its data.
@@ -35,3 +39,69 @@ class Shared:
 def shared(task: Task) -> Shared:
     """Returns what cards and exports say of a task; other packages register their own class."""
     return Shared(task)
+
+
+@shared.register(TextClassification)
+class SharedTexts(Shared):
+    """Texts in one window, or in several whose [CLS] vectors are pooled."""
+
+    @property
+    def _pools(self) -> bool:
+        return bool(self.task.data.long_text != "cut")
+
+    def stock_note(self) -> str | None:
+        if not self._pools:
+            return None
+        return (
+            f"this model reads long texts in windows of {self.task.data.max_seq_length} tokens and pools them; plain "
+            "transformers reads one window. Texts that fit get the same prediction, longer ones only with bertkit "
+            "predict"
+        )
+
+    def window_note(self) -> str | None:
+        if not self._pools:
+            return None
+        pooling = self.task.data.pooling or "mean"
+        return (
+            f"Texts of any length: {_windows(self.task.data.max_seq_length, self.task.data.overlap)}, whose [CLS] "
+            f"vectors are pooled ({pooling}) to one prediction, in training as in use."
+        )
+
+    def onnx_obstacle(self) -> str | None:
+        return "pools the windows of long texts, and an ONNX model reads one window" if self._pools else None
+
+
+@shared.register(ClassificationTask)
+class SharedClassification(SharedTexts):
+    """The same, with thresholds and probabilities that may have been fitted to the validation set."""
+
+    def stock_note(self) -> str | None:
+        notes = [super().stock_note()]
+        if self.task.task.threshold != 0.5 or self.task.task.temperature is not None:
+            notes.append(
+                "thresholds of labels and the temperature of probabilities are applied by bertkit only; plain "
+                "transformers predicts the most probable class, or labels from a probability of 0.5"
+            )
+        return "; ".join(filter(None, notes)) or None
+
+
+@shared.register(NerTask)
+class SharedTags(Shared):
+    """Words whose labels come from one of several windows."""
+
+    def window_note(self) -> str:
+        windows = _windows(self.task.data.max_seq_length, self.task.data.overlap)
+        return f"Sentences of any length: {windows}; each word is labelled in one of them."
+
+
+@shared.register(QuestionAnsweringTask)
+class SharedAnswers(Shared):
+    """Answers from one of several windows of a context."""
+
+    def window_note(self) -> str:
+        windows = _windows(self.task.data.max_seq_length, self.task.data.doc_stride)
+        return f"Contexts of any length: {windows}; the answer is the best one of all windows."
+
+
+def _windows(length: int, overlap: int) -> str:
+    return f"windows of {length} tokens that share {overlap}"

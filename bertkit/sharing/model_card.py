@@ -1,20 +1,26 @@
-"""The model card: ``README.md`` of a run directory, written from the facts that the run recorded."""
+"""The model card, ``README.md`` of a run directory, written from the facts that the run recorded: metadata and text.
+
+The keys of the metadata are those of the Hub (https://huggingface.co/docs/hub/model-cards).
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bertkit.progress import METRIC_NAMES
 from bertkit.recipe.hub import ANY_DATA
 from bertkit.recipe.paths import without_paths
 from bertkit.recipe.yaml_files import to_yaml
 from bertkit.sharing.card_facts import CardFacts, CardReport
-from bertkit.sharing.card_metadata import card_metadata
 from bertkit.sharing.markdown import code, code_block, escape
+
+if TYPE_CHECKING:
+    from huggingface_hub import EvalResult
 
 _BERT = """@inproceedings{devlin2019bert,
   title={{BERT}: Pre-training of Deep Bidirectional Transformers for Language Understanding},
@@ -22,6 +28,11 @@ _BERT = """@inproceedings{devlin2019bert,
   booktitle={Proceedings of NAACL-HLT},
   year={2019}
 }"""
+# Metrics of the Hub by our name, where it is another one; those that the Hub does not know are not listed.
+_OF_HUB = {"pearson": "pearsonr"}
+_OF_HUB |= {f"overall_{name}": name for name in ("accuracy", "f1", "precision", "recall")}
+_KNOWN = {"accuracy", "f1", "precision", "recall", "matthews_correlation", "pearsonr", "spearmanr", "exact_match"}
+_KNOWN |= {"mae", "mse", "roc_auc"}
 _REGISTERS = "import bertkit  # registers the model with the Auto classes; without it pass trust_remote_code=True\n"
 
 
@@ -57,7 +68,71 @@ def _digest(card: str) -> str:
 
 def model_card(facts: CardFacts) -> str:
     """Returns the text of the card: metadata as YAML between two lines of dashes, then Markdown."""
-    return f"---\n{card_metadata(facts)}\n---\n\n{_text(facts)}"
+    return f"---\n{_metadata(facts)}\n---\n\n{_text(facts)}"
+
+
+def _metadata(facts: CardFacts) -> str:
+    """Returns the metadata as YAML."""
+    from huggingface_hub import ModelCardData
+
+    metrics = [name for name in map(hub_metric, facts.main_metrics) if name in _KNOWN]
+    metadata = ModelCardData(
+        library_name="transformers",
+        license=facts.license,
+        language=list(facts.language) or None,
+        tags=["bert" if facts.family == "bertkit" else facts.family, "bertkit"],
+        pipeline_tag=facts.pipeline_tag,
+        base_model=facts.base_model,
+        base_model_relation="finetune" if facts.base_model else None,
+        datasets=list(facts.training_sets) or None,
+        metrics=metrics or None,
+        model_name=facts.title,
+        eval_results=_hub_results(facts) or None,
+        widget=_widget(facts) or None,
+    )
+    return metadata.to_yaml()
+
+
+def _widget(facts: CardFacts) -> list[dict[str, str]]:
+    """Returns the example inputs of the widget on the model page; none of them is from the data of the run.
+
+    They are those of ``hub.widget``. A masked language model of English, or of no language in particular, has an
+    example with the mask of its tokenizer otherwise.
+    """
+    examples = facts.recipe.get("hub", {}).get("widget") or []
+    if examples or facts.pipeline_tag != "fill-mask":
+        return [dict(example) for example in examples]
+    is_english = not facts.language or "en" in facts.language
+    return [{"text": f"The capital of France is {facts.mask_token}."}] if is_english else []
+
+
+def hub_metric(key: str) -> str:
+    """Returns the Hub's name of a metric, such as ``pearsonr`` for ``eval_pearson``."""
+    name = key.removeprefix("eval_")
+    return _OF_HUB.get(name, name)
+
+
+def _hub_results(facts: CardFacts) -> list[EvalResult]:
+    """Returns ``model-index`` entries; none for local files and parts of a split, which the Hub cannot name, nor for
+    scores that are undefined."""
+    from huggingface_hub import EvalResult
+
+    if facts.dataset is None or not facts.covers_whole_split:
+        return []
+    dataset, config, split = facts.dataset
+    return [
+        EvalResult(
+            task_type=facts.pipeline_tag,
+            dataset_type=dataset,
+            dataset_name=f"{dataset} {config}",
+            dataset_config=config,
+            dataset_split=split,
+            metric_type=hub_metric(key),
+            metric_value=round(facts.metrics[key], 4),
+        )
+        for key in facts.main_metrics
+        if math.isfinite(facts.metrics[key])
+    ]
 
 
 def _text(facts: CardFacts) -> str:
@@ -112,8 +187,11 @@ A language model reproduces errors and biases of its training data; evaluate it 
 
 def _scores(facts: CardFacts) -> str:
     names = {key: key.removeprefix("eval_") for key in (*facts.main_metrics, *facts.other_metrics)}
+    values = {key: facts.metrics[key] for key in names}
     return "\n".join(
-        f"| {escape(METRIC_NAMES.get(name, name))} | {facts.metrics[key]:.4f} |" for key, name in names.items()
+        f"| {escape(METRIC_NAMES.get(names[key], names[key]))} | "
+        f"{f'{value:.4f}' if math.isfinite(value) else 'undefined'} |"
+        for key, value in values.items()
     )
 
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from bertkit.checkpoint.load import save_tokenizer
 from bertkit.errors import CheckpointError
 from bertkit.inference.onnx_model import NEEDS_EXTRA, ONNX_FILE, OnnxModel
-from bertkit.sharing.same_outputs import Comparison, compare, comparison_inputs
-from bertkit.sharing.stock import stock_config, torch_run
+from bertkit.sharing.stock import Comparison, compare, comparison_inputs, stock_config, torch_run
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast

@@ -1,7 +1,7 @@
 """``bertkit push``: uploads a checkpoint to the Hub, in a form that loads everywhere and without local paths.
 
 The files are assembled in a temporary folder, from a fixed list, and uploaded as one commit: the repository is either
-unchanged or complete, and the local checkpoint is only read.
+unchanged or complete, and the local checkpoint is only read. A Space with the page of ``bertkit demo`` may go with it.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from bertkit import __version__
 from bertkit.errors import BertkitError, HubError, RecipeError
 from bertkit.files import disk_faults
 from bertkit.inference.ensemble import refuse_ensemble
+from bertkit.json_text import dumps
 from bertkit.recipe.hub import Form, HubSettings
-from bertkit.sharing.card_metadata import validate_card
-from bertkit.sharing.push_files import put_together, write_eval_results
-from bertkit.sharing.space import push_space
+from bertkit.sharing.push_files import validate_card, write_eval_results, write_push
 
 # Files of an earlier checkpoint are deleted: its weights might be loaded in place of the new ones, and its scores be
 # taken for theirs. All other files of a repository belong to its owner.
@@ -29,6 +30,7 @@ _OF_A_CHECKPOINT = re.compile(
     r"|(configuration|modeling|loss)_bert\.py|config\.json|recipe\.yaml|(all|eval)_results\.json|report\.html"
     r"|\.eval_results/bertkit\.yaml|tokenizer(_config)?\.json|vocab\.txt|special_tokens_map\.json|added_tokens\.json"
 )
+_GRADIO = "6.31.0"  # of a Space, if it is not installed here
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,7 @@ def push(
         repo_id = repo_id if "/" in repo_id else f"{HfApi().whoami()['name']}/{repo_id}"
     with tempfile.TemporaryDirectory(prefix="bertkit-push-") as folder:
         with disk_faults(Path(folder)):
-            notes = put_together(str(checkpoint), Path(folder), repo_id, settings, report)
+            notes = write_push(str(checkpoint), Path(folder), repo_id, settings, report)
         with hub_faults(repo_id, _command(checkpoint, repo_id, settings, space)):
             if (card := Path(folder) / "README.md").is_file():
                 validate_card(card.read_text(encoding="utf-8"), f"{checkpoint}/README.md")
@@ -131,7 +133,7 @@ def push(
     if space is None:
         return pushed
     with hub_faults(space, _command(checkpoint, repo_id, settings, space)):
-        address = push_space(repo_id, space, private=private, license=license)
+        address = _push_space(repo_id, space, private=private, license=license)
     if pushed.private:
         hidden = f"{repo_id} is private: give the Space a secret HF_TOKEN that can read it"
         pushed = replace(pushed, notes=(*pushed.notes, hidden))
@@ -203,6 +205,47 @@ def _upload(folder: Path, repo_id: str, settings: HubSettings, notes: Sequence[s
     return Push(str(address), commit.oid, is_private, tuple(new), tuple(notes))
 
 
+def _push_space(repo_id: str, space: str, *, private: bool, license: str | None) -> str:
+    """Pushes the page of a model repository as one commit, without local paths; other files of the Space stay.
+
+    Args:
+        repo_id: the model repository.
+        space: ``owner/name`` of the Space; created if it does not exist.
+        private: create it as private.
+        license: license in its card; ``None`` leaves it out.
+
+    Returns:
+        The address of the Space.
+    """
+    from huggingface_hub import CommitOperationAdd, HfApi
+
+    try:
+        gradio = version("gradio")
+    except PackageNotFoundError:
+        gradio = _GRADIO
+    hub = HfApi()
+    address = hub.create_repo(space, repo_type="space", space_sdk="gradio", private=private or None, exist_ok=True)
+    metadata = {
+        "title": address.repo_id.rpartition("/")[2],
+        "sdk": "gradio",
+        "sdk_version": gradio,
+        "python_version": "3.11",
+        "app_file": "app.py",
+        "models": [repo_id],
+        **({"license": license} if license else {}),
+    }
+    front = "".join(f"{key}: {dumps(value)}\n" for key, value in metadata.items())  # JSON values are YAML too
+    link = f"[{repo_id}](https://huggingface.co/{repo_id})"
+    files = {
+        "README.md": f"---\n{front}---\n\nA page to try {link}, made by bertkit.\n",
+        "app.py": f'import bertkit\n\nbertkit.demo("{repo_id}", host="0.0.0.0", port=7860)\n',
+        "requirements.txt": f"bertkit[demo]=={__version__}\n",
+    }
+    additions = [CommitOperationAdd(name, text.encode()) for name, text in files.items()]
+    hub.create_commit(address.repo_id, additions, commit_message="Push with bertkit", repo_type="space")
+    return str(address)
+
+
 def _again(command: str) -> str:
     return f"\nNo local files are lost. To try again: {command}"
 
@@ -259,7 +302,7 @@ def _reason(error: BaseException, repo_id: str) -> str:
     if status in _REASONS:
         return _REASONS[status].format(owner=repo_id.partition("/")[0])
     cause = error.__cause__ or error
-    said = (str(cause).strip() or type(cause).__name__).split("\n")[0]
+    message = (str(cause).strip() or type(cause).__name__).split("\n")[0]
     if status is not None and status >= 500:
-        return f"the Hub failed to process the request ({said})"
-    return said if status is not None or isinstance(error, ValueError) else f"the connection failed ({said})"
+        return f"the Hub failed to process the request ({message})"
+    return message if status is not None or isinstance(error, ValueError) else f"the connection failed ({message})"

@@ -20,8 +20,7 @@ from bertkit.errors import CheckpointError, RecipeError
 from bertkit.files import write_json
 from bertkit.inference.embedding import Embedder, Pooling, load_encoder
 from bertkit.progress import without_library_bars
-from bertkit.sharing.same_outputs import SENTENCES, Comparison
-from bertkit.sharing.stock import write_stock
+from bertkit.sharing.stock import SENTENCES, Comparison, write_stock
 
 TOLERANCE = 1e-5
 """Largest difference of the numbers of a vector of unit length, in float32."""

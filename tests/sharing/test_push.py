@@ -348,7 +348,7 @@ def test_an_edited_card_is_pushed_as_it_is(world, tmp_path):
     written = (run / "README.md").read_text()
     try:
         (run / "README.md").write_text(written + "\nMy own words.\n")
-        notes = push_files.put_together(str(run), tmp_path, "ada/film", push_module.HubSettings())
+        notes = push_files.write_push(str(run), tmp_path, "ada/film", push_module.HubSettings())
     finally:
         (run / "README.md").write_text(written)
     assert (tmp_path / "README.md").read_text().endswith("My own words.\n")
@@ -368,7 +368,7 @@ def test_a_wrongly_edited_card_is_not_pushed(metadata, message, checkpoint, tmp_
     folder.mkdir()
     (run / "README.md").write_bytes(f"---\n{metadata}\n---\n\nMine.\n".encode("latin-1"))
     with pytest.raises(CheckpointError, match=re.escape(message)):
-        push_files.put_together(str(run), folder, "ada/film", push_module.HubSettings())
+        push_files.write_push(str(run), folder, "ada/film", push_module.HubSettings())
 
 
 def test_a_refused_card_creates_no_repository(world, push_here, tmp_path):
@@ -431,7 +431,7 @@ def test_the_card_of_pre_training_is_complete(checkpoint, tmp_path):
     write_json(run / "run.json", {"finished": True, **recorded_card(facts)})
     (run / "README.md").write_text(model_card(facts))
     settings = push_module.HubSettings(license="mit", language=["en"])
-    assert not [note for note in push_files.put_together(str(run), folder, "ada/film", settings) if "card" in note]
+    assert not [note for note in push_files.write_push(str(run), folder, "ada/film", settings) if "card" in note]
     card = (folder / "README.md").read_bytes()
     assert (metadata(card)["license"], metadata(card)["language"]) == ("mit", ["en"])
     assert b"PATH_OR_HUB_ID" not in card
@@ -447,7 +447,7 @@ def test_a_benchmark_for_pre_training_is_refused(tmp_path):
 
 
 def test_a_checkpoint_of_no_run_has_no_card(checkpoint, tmp_path):
-    (note,) = push_files.put_together(str(checkpoint), tmp_path, "ada/film", push_module.HubSettings())
+    (note,) = push_files.write_push(str(checkpoint), tmp_path, "ada/film", push_module.HubSettings())
     assert note.startswith(f"no model card: {checkpoint} contains no finished run")
     assert not (tmp_path / "README.md").exists()
 

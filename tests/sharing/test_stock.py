@@ -9,7 +9,7 @@ import torch
 import bertkit
 from bertkit.checkpoint.load import load_config, load_tokenizer
 from bertkit.errors import CheckpointError
-from bertkit.sharing.same_outputs import compare, comparison_inputs
+from bertkit.sharing.stock import compare, comparison_inputs
 
 BATCH = {"attention_mask": torch.tensor([[1, 1, 1], [1, 0, 0]])}
 

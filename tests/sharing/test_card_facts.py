@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bertkit import BertConfig
-from bertkit.sharing.run_facts import base_model, finetuned_card
+from bertkit.sharing.card_facts import base_model, finetuned_card
 from bertkit.tasks.construction import task_of_recipe
 from bertkit.tasks.registry import load_recipe
 
