@@ -14,8 +14,7 @@ import time
 import numpy as np
 
 from bertkit.checks.label_rules import find_suspects, vectors_of
-from bertkit.tasks.construction import task_of_recipe
-from bertkit.tasks.registry import load_recipe
+from bertkit.tasks.registry import load_recipe, task_of_recipe
 
 
 def main() -> None:

@@ -34,10 +34,8 @@ from bertkit.recipe.load import Recipe
 from bertkit.run.directory import check_place, check_same_data
 from bertkit.run.finetune import finetuning_recipe, prepare_finetuning, with_absolute_paths
 from bertkit.run.pretrain import prepare_pretraining
-from bertkit.tasks.construction import task_of_recipe
-from bertkit.tasks.folds import load_splits
-from bertkit.tasks.registry import load_recipe
-from bertkit.tasks.splits import FineTuningData
+from bertkit.tasks.registry import load_recipe, task_of_recipe
+from bertkit.tasks.splits import FineTuningData, load_splits
 from bertkit.training.pretraining.initialization import cache_folder
 from bertkit.training.pretraining.recipe import pretraining_recipe
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from bertkit.reading.text import iterating
 from bertkit.recipe.load import Recipe
-from bertkit.tasks.rooms import by_kind_of_task
+from bertkit.tasks.registry import by_kind_of_task
 from bertkit.tasks.splits import Columns, ColumnsOf, Split, Truncation
 
 if TYPE_CHECKING:

@@ -32,9 +32,8 @@ from bertkit.progress import without_library_bars
 from bertkit.recipe.distillation import DistillationSettings, distillation_settings
 from bertkit.recipe.load import Recipe
 from bertkit.tasks.base import Task
-from bertkit.tasks.label_names import matched_names
+from bertkit.tasks.checkpoints import labels_of, matched_names
 from bertkit.tasks.splits import ColumnsOf, Split
-from bertkit.tasks.stock import labels_of
 from bertkit.training.objectives import Objective
 from bertkit.training.start import Start
 

@@ -22,9 +22,8 @@ from bertkit.recipe.find import list_recipes
 from bertkit.recipe.load import Recipe
 from bertkit.run.directory import check_place, check_repeated_run, contents, is_finished, recorded
 from bertkit.run.pretrain import pretrain
-from bertkit.tasks.construction import task_of_recipe
-from bertkit.tasks.folds import load_splits
-from bertkit.tasks.registry import load_recipe
+from bertkit.tasks.registry import load_recipe, task_of_recipe
+from bertkit.tasks.splits import load_splits
 from bertkit.training.pretraining.recipe import checked_recipe, pretraining_recipe
 
 VARIANTS = ("full", "no-nsp", "ltr-no-nsp")

@@ -23,7 +23,7 @@ from bertkit.tables.classes import is_missing, names_of_labels
 from bertkit.tables.labels import infer_problem
 from bertkit.tables.table import to_number
 from bertkit.tables.table_files import is_table
-from bertkit.tasks.construction import task_of_recipe
+from bertkit.tasks.registry import task_of_recipe
 
 _PREDICTION, _GOLD = "prediction", "gold"
 _OF_CLASSES, _OF_NUMBERS = ("accuracy",), ("pearson", "spearmanr", "mse")

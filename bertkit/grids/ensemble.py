@@ -16,7 +16,7 @@ from bertkit.inference.outcomes import outcome_of
 from bertkit.progress import say
 from bertkit.run.directory import check_output_dir, contents
 from bertkit.sharing.markdown import code, escape
-from bertkit.tasks.construction import task_of_recipe
+from bertkit.tasks.registry import task_of_recipe
 
 _MEMBERS = "members"
 # Files of a member that are also those of the ensemble.

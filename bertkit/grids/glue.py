@@ -32,9 +32,8 @@ from bertkit.run.finetune import finetune, with_absolute_paths
 from bertkit.run.scope import writes_run
 from bertkit.run.tracking import run_group
 from bertkit.tasks.classification.glue import GlueTask
-from bertkit.tasks.construction import task_of_recipe
-from bertkit.tasks.folds import load_splits
-from bertkit.tasks.registry import load_recipe
+from bertkit.tasks.registry import load_recipe, task_of_recipe
+from bertkit.tasks.splits import load_splits
 from bertkit.training.callbacks import check_callbacks
 
 RESULTS, SUBMISSION = "glue_results.json", "glue_submission.zip"

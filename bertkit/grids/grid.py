@@ -25,9 +25,9 @@ from bertkit.recipe.tuning import config_changes
 from bertkit.run.directory import check_place, contents
 from bertkit.run.in_progress import RunInProgress
 from bertkit.tasks.base import Task
-from bertkit.tasks.construction import task_of_recipe
-from bertkit.tasks.folds import load_splits
-from bertkit.tasks.shared_encoding import sharing_encodings
+from bertkit.tasks.encoding import sharing_encodings
+from bertkit.tasks.registry import task_of_recipe
+from bertkit.tasks.splits import load_splits
 from bertkit.training.checkpoint_selection import best_checkpoint_arguments
 
 

@@ -22,7 +22,7 @@ from bertkit.grids.values import label
 from bertkit.locks import FolderInUseError, RunLock
 from bertkit.placement.launch import LAUNCHER, end_with_launcher, environment_of_gpu, module_command
 from bertkit.progress import duration, say
-from bertkit.tasks.shared_encoding import sharing_encodings
+from bertkit.tasks.encoding import sharing_encodings
 
 ENCODED = "encoded"
 """Folder of the tokenized data of a grid."""

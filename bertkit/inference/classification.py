@@ -15,7 +15,7 @@ from bertkit.tasks.classification.stock import StockClassification
 from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.classification.text_classification import TextClassification
 from bertkit.tasks.splits import Columns
-from bertkit.tasks.truncation import cut_rows
+from bertkit.tasks.windows import cut_rows
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -21,7 +21,7 @@ from bertkit.checkpoint.load import check_positions, load_model
 from bertkit.errors import CheckpointError, RecipeError
 from bertkit.inference.forward import forward_in_batches
 from bertkit.progress import Bar, Reached, without_library_bars
-from bertkit.tasks.arrays import padded
+from bertkit.tasks.base import padded
 from bertkit.tasks.windows import WindowedText, encode_in_windows, most_context
 
 if TYPE_CHECKING:

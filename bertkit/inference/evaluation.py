@@ -18,8 +18,7 @@ from bertkit.placement.inference import Precision
 from bertkit.progress import say
 from bertkit.recipe.yaml_files import read_recipe_file
 from bertkit.tasks.base import Task
-from bertkit.tasks.folds import load_splits
-from bertkit.tasks.splits import Columns, ColumnsOf, Split, Truncation
+from bertkit.tasks.splits import Columns, ColumnsOf, Split, Truncation, load_splits
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -19,7 +19,7 @@ from bertkit.inference.predictor import Predictor
 from bertkit.inference.predictor import load as load_predictor
 from bertkit.placement.inference import Precision, inference_device, inference_dtype
 from bertkit.progress import without_library_bars
-from bertkit.tasks.construction import has_task
+from bertkit.tasks.checkpoints import has_task
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

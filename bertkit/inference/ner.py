@@ -16,7 +16,7 @@ from bertkit.metrics.intervals import MeanDecomposition
 from bertkit.progress import printable
 from bertkit.tables import Table
 from bertkit.tables.typed_rows import JSON, read_json_list
-from bertkit.tasks.arrays import Outputs
+from bertkit.tasks.base import Outputs
 from bertkit.tasks.ner.sentences import is_conll, read_conll
 from bertkit.tasks.ner.spans import OffsetUnit, Span, to_utf16, trimmed
 from bertkit.tasks.ner.task import IDS, NerTask

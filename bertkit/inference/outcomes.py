@@ -18,12 +18,10 @@ from bertkit.inference.scored import scored
 from bertkit.json_text import dumps
 from bertkit.placement.inference import EVALUATION_PRECISION
 from bertkit.progress import unreported
-from bertkit.tasks.arrays import Outputs
-from bertkit.tasks.base import Task
-from bertkit.tasks.folds import load_splits
+from bertkit.tasks.base import Outputs, Task
+from bertkit.tasks.encoding import encode_once
 from bertkit.tasks.registry import load_recipe
-from bertkit.tasks.shared_encoding import encode_once
-from bertkit.tasks.splits import Columns, ColumnsOf, Split
+from bertkit.tasks.splits import Columns, ColumnsOf, Split, load_splits
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from bertkit.errors import DataError, RecipeError
 from bertkit.tasks.base import Task
-from bertkit.tasks.rooms import by_kind_of_task
+from bertkit.tasks.registry import by_kind_of_task
 from bertkit.tasks.splits import Columns
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Predicted:
         """Returns examples whose texts are cut to what `Task.encode` keeps of them, by default as they are.
 
         These are encoded instead of the given ones, since to tokenize a text of megabytes takes seconds. The inputs are
-        the same, and only ``full_length`` is smaller. See `bertkit.tasks.truncation`.
+        the same, and only ``full_length`` is smaller. See `bertkit.tasks.windows`.
         """
         return examples
 

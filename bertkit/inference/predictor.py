@@ -22,9 +22,8 @@ from bertkit.inference.predicted import predicted
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.placement.inference import Precision, inference_device, inference_dtype
 from bertkit.progress import Bar, Reached, say, without_library_bars
-from bertkit.tasks.arrays import Outputs
-from bertkit.tasks.base import Task
-from bertkit.tasks.construction import task_of_checkpoint
+from bertkit.tasks.base import Outputs, Task
+from bertkit.tasks.checkpoints import task_of_checkpoint
 from bertkit.tasks.splits import Columns, ColumnsOf
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from bertkit.tables.typed_rows import JSON
 from bertkit.tasks.question_answering.questions import read_questions
 from bertkit.tasks.question_answering.task import QuestionAnsweringTask
 from bertkit.tasks.splits import Columns
-from bertkit.tasks.truncation import first_part
+from bertkit.tasks.windows import first_part
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -9,9 +9,8 @@ from typing import Any
 from bertkit.errors import DataError, shown
 from bertkit.json_text import dumps
 from bertkit.metrics.intervals import MeanDecomposition
-from bertkit.tasks.arrays import Outputs
-from bertkit.tasks.base import Task
-from bertkit.tasks.rooms import by_kind_of_task
+from bertkit.tasks.base import Outputs, Task
+from bertkit.tasks.registry import by_kind_of_task
 from bertkit.tasks.splits import Columns
 
 

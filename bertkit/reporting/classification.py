@@ -18,7 +18,7 @@ from bertkit.reporting.charts import MOST_CLASSES_DRAWN, confusion_chart, reliab
 from bertkit.reporting.parts import Cell, Chart, DataTable, Mistake, Section, short, upper_first
 from bertkit.reporting.remarks import hardly_different, near_chance, never_predicted
 from bertkit.reporting.reported import Reported, reported
-from bertkit.tasks.arrays import one_array
+from bertkit.tasks.base import one_array
 from bertkit.tasks.classification.decisions import CALIBRATION_BINS, expected_calibration_error
 from bertkit.tasks.classification.text_classification import TextClassification
 

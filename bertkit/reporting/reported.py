@@ -12,7 +12,7 @@ from bertkit.errors import DataError
 from bertkit.inference.outcomes import Outcome
 from bertkit.reporting.parts import DataTable, Mistake, Section, most_confident, short
 from bertkit.tasks.base import Task
-from bertkit.tasks.rooms import by_kind_of_task
+from bertkit.tasks.registry import by_kind_of_task
 
 _MOST_PREDICTIONS = 20
 _LONGEST = 200  # characters of a cell

@@ -23,7 +23,7 @@ from bertkit.run.directory import Run
 from bertkit.run.finetune import finetune
 from bertkit.run.pretrain import pretrain
 from bertkit.tasks.base import Task
-from bertkit.tasks.construction import task_of_checkpoint
+from bertkit.tasks.checkpoints import task_of_checkpoint
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import FineTuningData
 

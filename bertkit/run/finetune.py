@@ -33,12 +33,9 @@ from bertkit.run.directory import Run, RunRecord, plain
 from bertkit.run.in_progress import RunInProgress
 from bertkit.run.scope import writes_run
 from bertkit.tasks.base import Task
-from bertkit.tasks.construction import task_of_recipe
-from bertkit.tasks.folds import load_splits
-from bertkit.tasks.registry import load_recipe
-from bertkit.tasks.rooms import has_room
-from bertkit.tasks.shared_encoding import encode_once
-from bertkit.tasks.splits import ColumnsOf, FineTuningData, Split, is_scored
+from bertkit.tasks.encoding import encode_once
+from bertkit.tasks.registry import has_room, load_recipe, task_of_recipe
+from bertkit.tasks.splits import ColumnsOf, FineTuningData, Split, is_scored, load_splits
 from bertkit.training.arguments import check_schedule
 from bertkit.training.batches import padded_to
 from bertkit.training.callbacks import check_callbacks, check_early_stopping

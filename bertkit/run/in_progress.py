@@ -35,7 +35,7 @@ from bertkit.run.directory import (
     write_results,
 )
 from bertkit.run.tracking import Tracking, check_trackers
-from bertkit.tasks.rooms import has_room
+from bertkit.tasks.registry import has_room
 from bertkit.training.arguments import training_arguments, validate_training_arguments
 from bertkit.training.checkpoint_selection import kept_step
 from bertkit.training.cpu import cpu_speed_ups

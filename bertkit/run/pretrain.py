@@ -26,7 +26,7 @@ from bertkit.run.directory import Run
 from bertkit.run.in_progress import RunInProgress
 from bertkit.run.scope import writes_run
 from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus, curve_facts, load_corpus
-from bertkit.tasks.rooms import has_room
+from bertkit.tasks.registry import has_room
 from bertkit.training.arguments import schedule_in_steps
 from bertkit.training.callbacks import check_callbacks, check_early_stopping
 from bertkit.training.cpu import cpu_speed_ups

@@ -10,7 +10,7 @@ import numpy as np
 
 from bertkit.errors import DataError
 from bertkit.serving.served import Served, View, served
-from bertkit.tasks.arrays import MOST_PROBABLE, Outputs, largest, one_array, softmax
+from bertkit.tasks.base import MOST_PROBABLE, Outputs, largest, one_array, softmax
 from bertkit.tasks.classification.decisions import sigmoid
 from bertkit.tasks.classification.stock import StockClassification
 from bertkit.tasks.classification.text_classification import TextClassification

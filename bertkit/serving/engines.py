@@ -23,9 +23,9 @@ from bertkit.inference.predictor import Predictor
 from bertkit.progress import unreported
 from bertkit.serving.requests import RequestError, TooLong
 from bertkit.serving.served import served
-from bertkit.tasks.arrays import Outputs
+from bertkit.tasks.base import Outputs
 from bertkit.tasks.splits import Columns
-from bertkit.tasks.truncation import first_part
+from bertkit.tasks.windows import first_part
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

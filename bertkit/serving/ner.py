@@ -10,7 +10,7 @@ import numpy as np
 
 from bertkit.metrics.entities import OUTSIDE
 from bertkit.serving.served import Mark, Served, View, served
-from bertkit.tasks.arrays import Outputs
+from bertkit.tasks.base import Outputs
 from bertkit.tasks.ner.task import NerTask
 from bertkit.tasks.splits import Columns
 

@@ -16,8 +16,7 @@ from bertkit.progress import unreported
 from bertkit.recipe.yaml_files import read_recipe_file
 from bertkit.serving.served import View, served
 from bertkit.tasks.base import Task
-from bertkit.tasks.construction import task_of_recipe
-from bertkit.tasks.registry import load_recipe
+from bertkit.tasks.registry import load_recipe, task_of_recipe
 
 _LONGEST = 20_000  # characters of a text box
 _EXAMPLES = 5

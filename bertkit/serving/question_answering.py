@@ -8,7 +8,7 @@ from typing import Any
 
 from bertkit.inference.predicted import predicted
 from bertkit.serving.served import Mark, Served, View, served
-from bertkit.tasks.arrays import Outputs
+from bertkit.tasks.base import Outputs
 from bertkit.tasks.question_answering.decoding import Decoded, answer_at
 from bertkit.tasks.question_answering.task import QuestionAnsweringTask
 from bertkit.tasks.splits import Columns

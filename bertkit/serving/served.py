@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from bertkit.tasks.arrays import Outputs
-from bertkit.tasks.base import Task
-from bertkit.tasks.rooms import by_kind_of_task
+from bertkit.tasks.base import Outputs, Task
+from bertkit.tasks.registry import by_kind_of_task
 from bertkit.tasks.splits import Columns
 
 

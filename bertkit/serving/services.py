@@ -20,7 +20,7 @@ from bertkit.serving import requests
 from bertkit.serving.engines import EmbedEngine, Engine, FillEngine, Job, PredictEngine
 from bertkit.serving.requests import InvalidRequest, NotServed, TooLong
 from bertkit.serving.served import served
-from bertkit.tasks.arrays import Outputs
+from bertkit.tasks.base import Outputs
 from bertkit.tasks.classification.decisions import sigmoid
 from bertkit.tasks.splits import Columns
 

@@ -19,7 +19,7 @@ from bertkit.sharing.kinds import shared
 from bertkit.sharing.sentence_embedding import check_extra, write_sentence_transformers
 from bertkit.sharing.stock import Comparison, write_stock
 from bertkit.tasks.base import Task
-from bertkit.tasks.construction import has_task, task_of_checkpoint
+from bertkit.tasks.checkpoints import has_task, task_of_checkpoint
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig

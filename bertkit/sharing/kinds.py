@@ -9,7 +9,7 @@ from bertkit.tasks.classification.task import ClassificationTask
 from bertkit.tasks.classification.text_classification import TextClassification
 from bertkit.tasks.ner.task import NerTask
 from bertkit.tasks.question_answering.task import QuestionAnsweringTask
-from bertkit.tasks.rooms import by_kind_of_task
+from bertkit.tasks.registry import by_kind_of_task
 
 
 class Shared:

@@ -23,10 +23,10 @@ from bertkit.tables import Table
 from bertkit.tables.classes import is_missing
 from bertkit.tables.labels import texts
 from bertkit.tables.table import find_column
-from bertkit.tasks.arrays import Outputs, labels_of, one_array, padded, softmax
+from bertkit.tasks.base import Outputs, labels_of, one_array, padded, softmax
 from bertkit.tasks.splits import Columns, Split
 from bertkit.tasks.table_data import TableData, TableTask, write_numbered
-from bertkit.tasks.truncation import cut_rows
+from bertkit.tasks.windows import cut_rows
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -224,7 +224,7 @@ class MultipleChoiceTask(TableTask):
         return features
 
     def cut_texts(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> Columns:
-        """Returns examples whose texts are cut to what `encode` keeps of them, see `bertkit.tasks.truncation`."""
+        """Returns examples whose texts are cut to what `encode` keeps of them, see `bertkit.tasks.windows`."""
         rows = [[context, *endings] for context, endings in zip(examples["context"], examples["endings"], strict=True)]
         rows = cut_rows(rows, tokenizer, self.data.max_seq_length)
         return {**examples, "context": [row[0] for row in rows], "endings": [row[1:] for row in rows]}

@@ -1,4 +1,4 @@
-"""Registry of the tasks for a recipe's ``task.kind``, built-in or from other packages; and loading of recipes.
+"""Tasks by the kind in a recipe, built-in or of other packages; recipes; what the features know of a kind of task.
 
 A package adds a task through the entry-point group ``bertkit.tasks``: the name is the kind, the value
 ``module:TaskClass`` names a subclass of `bertkit.tasks.base.Task`. In ``pyproject.toml``::
@@ -10,11 +10,14 @@ A package adds a task through the entry-point group ``bertkit.tasks``: the name 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, cached_property, singledispatch, update_wrapper
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from bertkit.errors import RecipeError
 from bertkit.recipe import load
@@ -22,6 +25,9 @@ from bertkit.recipe.load import Recipe
 
 if TYPE_CHECKING:
     from bertkit.tasks.base import Task
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 GROUP = "bertkit.tasks"
 
@@ -155,6 +161,11 @@ def _package(entry: EntryPoint) -> str:
 TASKS = Registry()
 
 
+def task_of_recipe(recipe: Recipe) -> Task:
+    """Builds the task that a fine-tuning recipe describes."""
+    return TASKS.task(recipe.kind)(recipe.task, recipe.data)
+
+
 def load_recipe(source: str | Path | Mapping[str, Any] | Recipe, overrides: Mapping[str, Any] | None = None) -> Recipe:
     """Finds, overrides and checks a recipe.
 
@@ -204,3 +215,39 @@ def _run_code(recipe: Recipe) -> None:
         recipe.data.run_code()
     except RecipeError as error:
         raise RecipeError(f"recipe {recipe.name}: data.{error}") from error
+
+
+class by_kind_of_task(Generic[P, R]):
+    """Decorates a function of a task, so that it has implementations by the class of the task.
+
+    The function itself is the default. The implementation for the tasks of ``bertkit.tasks.ner`` is in ``ner.py``
+    beside the module of the function, which is imported when a task of this kind is first given. Other packages
+    register theirs as with `functools.singledispatch`, on which this is built::
+
+        @served.register
+        def _(task: LevelsTask) -> Served: ...
+    """
+
+    def __init__(self, function: Callable[Concatenate[Any, P], R]):
+        self._implementations = singledispatch(function)
+        self._room = function.__module__.rpartition(".")[0]
+        self.register = self._implementations.register
+        update_wrapper(self, function)
+
+    def __call__(self, task: Task, *args: P.args, **kwargs: P.kwargs) -> R:
+        for module in _modules(self._room, type(task)):
+            import_module(module)
+        return self._implementations(task, *args, **kwargs)
+
+
+@cache
+def has_room(name: str) -> bool:
+    """Returns whether a feature is there: a package of bertkit that can be removed, such as ``reporting``."""
+    return find_spec(f"bertkit.{name}") is not None
+
+
+@cache
+def _modules(room: str, task: type) -> list[str]:
+    """Returns the modules of a room that are named as the modules of a task's classes in ``bertkit.tasks``."""
+    kinds = [match[1] for each in task.__mro__ if (match := re.match(r"bertkit\.tasks\.(\w+)", each.__module__))]
+    return [f"{room}.{kind}" for kind in dict.fromkeys(kinds) if find_spec(f"{room}.{kind}")]

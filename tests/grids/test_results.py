@@ -11,7 +11,7 @@ import bertkit
 from bertkit.grids.definition import define
 from bertkit.grids.results import collect, limits
 from bertkit.grids.table import grid_table
-from bertkit.tasks.construction import task_of_recipe
+from bertkit.tasks.registry import task_of_recipe
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from bertkit.reporting.comparison import comparison_of
 from bertkit.reporting.content import content_of
 from bertkit.reporting.run_files import read_run
 from bertkit.run import directory as run_directory
-from bertkit.tasks.arrays import softmax
+from bertkit.tasks.base import softmax
 from bertkit.tasks.registry import load_recipe
 
 

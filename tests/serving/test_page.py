@@ -25,7 +25,7 @@ CONTEXT = "the story is good, the film is a lovely plot"
 
 def test_examples_are_texts_of_the_validation_set(tmp_path):
     from bertkit.recipe.yaml_files import to_yaml
-    from bertkit.tasks.construction import task_of_recipe
+    from bertkit.tasks.registry import task_of_recipe
 
     rows = [f"a {word} film,{label}" for word, label in (("good", "yes"), ("bad", "no")) * 5]
     (tmp_path / "rows.csv").write_text("\n".join(["text,label", *rows]) + "\n")

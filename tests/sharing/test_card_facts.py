@@ -6,8 +6,7 @@ import pytest
 
 from bertkit import BertConfig
 from bertkit.sharing.card_facts import base_model, finetuned_card
-from bertkit.tasks.construction import task_of_recipe
-from bertkit.tasks.registry import load_recipe
+from bertkit.tasks.registry import load_recipe, task_of_recipe
 
 
 def card(name, **overrides):

@@ -9,7 +9,7 @@ import pytest
 from datasets import Dataset
 
 from bertkit.tasks import base
-from bertkit.tasks.arrays import one_array
+from bertkit.tasks.base import one_array
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 from bertkit.tasks.splits import ColumnsOf, Split
 

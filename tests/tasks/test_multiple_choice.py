@@ -20,9 +20,9 @@ from bertkit.errors import CheckpointError, DataError
 from bertkit.inference.predictor import Predictor
 from bertkit.tables import Table, read_table
 from bertkit.tasks import table_data
-from bertkit.tasks.construction import task_of_checkpoint, task_of_recipe
+from bertkit.tasks.checkpoints import task_of_checkpoint
 from bertkit.tasks.multiple_choice import DataSettings, MultipleChoiceTask, TaskSettings
-from bertkit.tasks.registry import load_recipe
+from bertkit.tasks.registry import load_recipe, task_of_recipe
 
 pytestmark = pytest.mark.numeric
 

@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast
 
 import bertkit
 from bertkit.inference.predicted import predicted
-from bertkit.tasks.truncation import cut_rows, first_part
+from bertkit.tasks.windows import cut_rows, first_part
 
 ROLES = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
 SENTENCE = "The naïve café's 3,000 films: [MASK] lovely, e\u0301tude 北京 don't 😀 well-known\t\n  plots!"

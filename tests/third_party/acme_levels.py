@@ -10,7 +10,7 @@ from datasets import Dataset
 from bertkit.checkpoint.labels import label_fields
 from bertkit.errors import noted, raise_all
 from bertkit.tables.labels import texts
-from bertkit.tasks.arrays import one_array, softmax
+from bertkit.tasks.base import one_array, softmax
 from bertkit.tasks.splits import Split
 from bertkit.tasks.table_data import TableData, TableTask, write_numbered
 

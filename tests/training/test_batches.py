@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertkit.tasks.arrays import labelled_items
+from bertkit.tasks.base import labelled_items
 from bertkit.training.batches import GlobalBatches, padded_to, part_of_batch, unlabelled
 
 sizes = st.integers(1, 4)

@@ -20,7 +20,7 @@ from bertkit.reading.paths import is_below
 from bertkit.tables import Table, read_table
 from bertkit.tables.classes import class_ids
 from bertkit.tables.labels import texts
-from bertkit.tasks.arrays import Outputs, one_array
+from bertkit.tasks.base import Outputs, one_array
 from bertkit.tasks.classification.text_classification import TextClassification, TextData
 from bertkit.tasks.splits import Columns, Split, is_labelled
 

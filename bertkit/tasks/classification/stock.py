@@ -11,10 +11,9 @@ from bertkit.tables import Table
 from bertkit.tables.classes import names_of_labels, other_spellings
 from bertkit.tables.labels import Problem, texts
 from bertkit.tables.table import text_columns
+from bertkit.tasks.checkpoints import labels_of, matched_names
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
-from bertkit.tasks.label_names import matched_names
 from bertkit.tasks.splits import Columns, Split
-from bertkit.tasks.stock import labels_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedTokenizerBase
@@ -39,7 +38,7 @@ class StockClassification(ClassificationTask):
 
     @classmethod
     def of_config(cls, config: PreTrainedConfig, name: str, longest: int, data: Mapping[str, Any]) -> Self:
-        """Infers the task from a configuration, see `bertkit.tasks.stock.stock_task`."""
+        """Infers the task from a configuration, see `bertkit.tasks.checkpoints.stock_task`."""
         labels = labels_of(config, name)
         # As the model's loss infers it; transformers' pipeline applies a sigmoid to a single output instead.
         inferred = "regression" if len(labels) == 1 else "single_label_classification"

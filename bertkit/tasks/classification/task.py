@@ -17,20 +17,18 @@ from bertkit.tables.classes import class_ids, class_sets, is_missing, other_spel
 from bertkit.tables.labels import Problem, decide, named, separated, texts
 from bertkit.tables.splits import repeated
 from bertkit.tables.table import label_column, text_columns, to_number
-from bertkit.tasks.arrays import Outputs, one_array
+from bertkit.tasks.base import Outputs, one_array
 from bertkit.tasks.classification.decisions import (
-    Threshold,
-    best_temperature,
-    best_threshold,
-    check_threshold,
-    expected_calibration_error,
-)
-from bertkit.tasks.classification.scores import (
     MOST_CLASSES,
     MULTI_LABEL,
     OF_A_CLASS,
     SINGLE_LABEL,
+    Threshold,
+    best_temperature,
+    best_threshold,
+    check_threshold,
     class_scores,
+    expected_calibration_error,
     key_of_class,
 )
 from bertkit.tasks.classification.text_classification import ProblemType, TextClassification, TextData

@@ -19,12 +19,10 @@ from bertkit.checkpoint.labels import label_fields
 from bertkit.errors import DataError, RecipeError
 from bertkit.options import option
 from bertkit.tables.labels import texts
-from bertkit.tasks.arrays import MOST_PROBABLE, Outputs, labels_of, largest, one_array, padded, softmax
-from bertkit.tasks.base import Task
+from bertkit.tasks.base import MOST_PROBABLE, Outputs, Task, labels_of, largest, one_array, padded, softmax
 from bertkit.tasks.classification.decisions import sigmoid
 from bertkit.tasks.splits import Columns, WindowedData
-from bertkit.tasks.truncation import cut_rows
-from bertkit.tasks.windows import encode_in_windows
+from bertkit.tasks.windows import cut_rows, encode_in_windows
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -18,14 +18,13 @@ import numpy as np
 from bertkit.errors import DataError, RecipeError
 from bertkit.metrics.entities import OUTSIDE, PREFIXES, find_entities, is_entity_tag, split_tag
 from bertkit.tables import Table
-from bertkit.tasks.arrays import Outputs, one_array, softmax
-from bertkit.tasks.label_names import matched_names
+from bertkit.tasks.base import Outputs, one_array, softmax
+from bertkit.tasks.checkpoints import labels_of, matched_names
 from bertkit.tasks.ner.inputs import split_words
 from bertkit.tasks.ner.schemes import Scheme, in_usual_form, iob2_labels, to_iob2
 from bertkit.tasks.ner.settings import DataSettings, TaskSettings
 from bertkit.tasks.ner.task import NerTask
 from bertkit.tasks.splits import Columns, Split
-from bertkit.tasks.stock import labels_of
 from bertkit.tasks.windows import encode_in_windows, most_context
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ class StockNer(NerTask):
 
     @classmethod
     def of_config(cls, config: PreTrainedConfig, name: str, longest: int, data: Mapping[str, Any]) -> Self:
-        """Infers the task from a configuration, see `bertkit.tasks.stock.stock_task`."""
+        """Infers the task from a configuration, see `bertkit.tasks.checkpoints.stock_task`."""
         labels = labels_of(config, name)
         tags = _entity_tags(labels)
         scheme: Scheme = "plain" if tags is None else "IOB2"

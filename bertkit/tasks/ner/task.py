@@ -23,7 +23,7 @@ from bertkit.errors import CheckpointError, DataError, noted, raise_all
 from bertkit.metrics.entities import OUTSIDE, find_entities, score_entities
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.tables import Table
-from bertkit.tasks.arrays import Outputs, one_array, padded, softmax
+from bertkit.tasks.base import Outputs, one_array, padded, softmax
 from bertkit.tasks.ner import sentences
 from bertkit.tasks.ner.annotations import SpanTable, check_texts, raw_texts, with_words
 from bertkit.tasks.ner.inputs import NO_WORD, InputForm, neighbours, split_words, word_pieces

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bertkit.options import check_ranges, option, setting
-from bertkit.tasks.hub_data import HubData
 from bertkit.tasks.question_answering.windows import WindowSizes
+from bertkit.tasks.table_data import HubData
 
 
 @dataclass(frozen=True, kw_only=True)

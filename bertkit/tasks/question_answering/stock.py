@@ -37,7 +37,7 @@ class StockQuestionAnswering(QuestionAnsweringTask):
 
     @classmethod
     def of_config(cls, config: PreTrainedConfig, name: str, longest: int, data: Mapping[str, Any]) -> Self:
-        """Infers the task from a configuration, see `bertkit.tasks.stock.stock_task`."""
+        """Infers the task from a configuration, see `bertkit.tasks.checkpoints.stock_task`."""
         usual = DataSettings()
         length = data.get("max_seq_length", min(longest, usual.max_seq_length))
         # A short input has room for shares of the usual lengths.

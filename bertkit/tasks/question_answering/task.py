@@ -18,14 +18,12 @@ from bertkit import metrics
 from bertkit.errors import DataError, noted, raise_all
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.tables import Table, check_disjoint, load_hub_table
-from bertkit.tasks.arrays import Outputs
-from bertkit.tasks.base import Task
-from bertkit.tasks.folds import strata
+from bertkit.tasks.base import Outputs, Task
 from bertkit.tasks.question_answering.decoding import Decoded, answer_at, decode_spans, write_answers
 from bertkit.tasks.question_answering.questions import ColumnNames, questions_of, read_questions, texts_of
 from bertkit.tasks.question_answering.settings import DataSettings, TaskSettings
 from bertkit.tasks.question_answering.windows import encode_windows, mask_padding
-from bertkit.tasks.splits import Columns, Split
+from bertkit.tasks.splits import Columns, Split, strata
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -13,8 +13,7 @@ from bertkit.errors import DataError
 from bertkit.recipe.find import list_recipes
 from bertkit.tables import Table, read_table
 from bertkit.tasks.classification.glue import DataSettings, GlueTask
-from bertkit.tasks.construction import task_of_recipe
-from bertkit.tasks.registry import load_recipe
+from bertkit.tasks.registry import load_recipe, task_of_recipe
 
 TASKS = [name.removeprefix("finetune/glue/") for name in list_recipes() if name.startswith("finetune/glue/")]
 

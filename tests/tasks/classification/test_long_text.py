@@ -15,8 +15,8 @@ from transformers import BertTokenizer
 from bertkit import BertConfig, BertForSequenceClassification
 from bertkit.errors import RecipeError
 from bertkit.inference.predictor import Predictor
+from bertkit.tasks.checkpoints import task_of_checkpoint
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
-from bertkit.tasks.construction import task_of_checkpoint
 
 pytestmark = pytest.mark.numeric
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn import metrics as sklearn_metrics
 
-from bertkit.tasks.classification.scores import class_scores
+from bertkit.tasks.classification.decisions import class_scores
 
 pytestmark = pytest.mark.numeric
 

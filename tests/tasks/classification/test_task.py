@@ -17,9 +17,9 @@ from bertkit.inference.predicted import predicted
 from bertkit.sharing.kinds import shared
 from bertkit.tables import Table
 from bertkit.tasks import table_data
+from bertkit.tasks.checkpoints import task_of_checkpoint
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
-from bertkit.tasks.construction import task_of_checkpoint, task_of_recipe
-from bertkit.tasks.registry import load_recipe
+from bertkit.tasks.registry import load_recipe, task_of_recipe
 
 TRAIN = "text,label\ngood film,pos\nbad film,neg\n"
 

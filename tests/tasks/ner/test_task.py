@@ -21,9 +21,10 @@ from bertkit.errors import DataError, RecipeError
 from bertkit.inference.predicted import predicted
 from bertkit.tables import Table
 from bertkit.tasks import table_data
-from bertkit.tasks.construction import task_of_checkpoint, task_of_recipe
+from bertkit.tasks.checkpoints import task_of_checkpoint
 from bertkit.tasks.ner.sentences import read_conll
 from bertkit.tasks.ner.task import DataSettings, NerTask, TaskSettings
+from bertkit.tasks.registry import task_of_recipe
 
 TRAIN = "a B-PER\nfilm I-PER\nis O\n\nthe O\nplot B-LOC\n"
 

@@ -1,24 +1,24 @@
-"""Tests of `bertkit.tasks.rooms`: what a feature knows of a kind of task."""
+"""Tests of `by_kind_of_task`: what a feature knows of a kind of task."""
 
 import sys
 
-from bertkit.tasks import rooms
+from bertkit.tasks import registry
 from bertkit.tasks.ner.task import NerTask
-from bertkit.tasks.rooms import by_kind_of_task
+from bertkit.tasks.registry import by_kind_of_task
 
 
 def test_own_kinds_are_in_modules_beside(tmp_path, monkeypatch):
     (tmp_path / "a_room").mkdir()
     (tmp_path / "a_room" / "__init__.py").write_text("")
     (tmp_path / "a_room" / "kinds.py").write_text(
-        "from bertkit.tasks.rooms import by_kind_of_task\n@by_kind_of_task\ndef name(task): return 'any'\n"
+        "from bertkit.tasks.registry import by_kind_of_task\n@by_kind_of_task\ndef name(task): return 'any'\n"
     )
     (tmp_path / "a_room" / "ner.py").write_text(
         "from a_room.kinds import name\nfrom bertkit.tasks.ner.task import NerTask\n"
         "@name.register\ndef _(task: NerTask): return 'ner'\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    rooms._modules.cache_clear()
+    registry._modules.cache_clear()
     from a_room.kinds import name  # type: ignore[import-not-found]
 
     assert "a_room.ner" not in sys.modules

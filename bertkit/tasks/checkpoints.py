@@ -1,0 +1,206 @@
+"""Tasks of checkpoints: recorded by bertkit, or inferred from the head of a checkpoint that records none."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Collection, Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from bertkit.checkpoint.encoders import longest_input, saved_head
+from bertkit.checkpoint.faults import reading
+from bertkit.checkpoint.load import longest_of_tokenizer
+from bertkit.errors import CheckpointError, DataError, RecipeError, quoted
+from bertkit.recipe.check import Checker, blocks_of
+from bertkit.tasks.base import Task
+from bertkit.tasks.registry import TASKS
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
+
+_NUMBERED = re.compile(r"LABEL_(\d+)")
+
+
+def has_task(config: Any) -> bool:
+    """Returns whether a checkpoint has a task: it records one, or has a head from which one can be inferred."""
+    return getattr(config, "bertkit_task", None) is not None or is_stock_task(config)
+
+
+def task_of_checkpoint(config: Any, name: str, **data: Any) -> Task:
+    """Builds the task that a checkpoint was fine-tuned for: recorded by bertkit, or inferred from its head.
+
+    Args:
+        config: the loaded configuration of the checkpoint.
+        name: name of the checkpoint, for error messages.
+        data: values of the ``data`` block that differ from training, such as ``data_dir``.
+
+    Raises:
+        CheckpointError: the checkpoint does not record its task and has no head from which it can be inferred, or the
+            package of the task is broken or not installed.
+        RecipeError: the task has no such ``data`` value.
+    """
+    recorded = getattr(config, "bertkit_task", None)
+    if recorded is None:
+        return stock_task(config, name, data)
+    if not isinstance(recorded, Mapping):
+        raise CheckpointError(
+            f"{name}: bertkit_task in config.json is {str(recorded)[:60]!r}; expected an object that `bertkit "
+            "finetune` wrote; get a complete copy of the checkpoint"
+        )
+    kind = recorded.get("kind")
+    if not isinstance(kind, str) or kind not in TASKS.kinds():
+        raise CheckpointError(
+            f"{name}: fine-tuned for the task {kind!r}, which is not part of bertkit, and no installed package "
+            "provides it; install the package that provides it"
+        )
+    try:
+        task_class = TASKS.task(kind)
+    except RecipeError as error:
+        raise CheckpointError(f"{name}: fine-tuned for the task {kind!r}: {error}") from error
+    faults = [f"{key}: missing" for key in ("task", "data") if recorded.get(key) is None]
+    checker = Checker(blocks_of({key: recorded.get(key) for key in ("task", "data")}, {}, faults), {}, faults)
+    settings = checker.settings("task", task_class.settings)
+    kept = checker.settings("data", task_class.data_settings)
+    if faults:
+        raise CheckpointError(
+            f"{name}: config.json has a bertkit_task that this version of bertkit does not know ({'; '.join(faults)}); "
+            "update bertkit, or get a complete copy of the checkpoint"
+        )
+    known = {field.name for field in dataclasses.fields(kept)}
+    for key in data:
+        if key not in known:
+            raise RecipeError(f"data.{key}: {name} was fine-tuned for {kind}, which has no such data setting")
+    try:
+        task = task_class(settings, dataclasses.replace(kept, **data))
+    except ValueError as error:
+        raise RecipeError(f"data.{error}") from error
+    with reading(name, "task"):
+        outputs = task.config().get("num_labels", config.num_labels)
+    if outputs != config.num_labels:
+        raise CheckpointError(
+            f"{name}: config.json has {config.num_labels} labels, but its bertkit_task has {outputs}; get a complete "
+            "copy of the checkpoint"
+        )
+    return task
+
+
+# ---- checkpoints that record no task --------------------------------------------------------------------------------
+
+_TASKS = {
+    "BertForSequenceClassification": "bertkit.tasks.classification.stock:StockClassification",
+    "BertForTokenClassification": "bertkit.tasks.ner.stock:StockNer",
+    "BertForQuestionAnswering": "bertkit.tasks.question_answering.stock:StockQuestionAnswering",
+}
+_OTHER_USES = {
+    "BertForMaskedLM": "fill-mask and embed use its masked language model",
+    "BertForPreTraining": "fill-mask and embed use its masked language model",
+    "BertModel": "it is an encoder without a head, which embed uses",
+}
+
+
+def is_stock_task(config: PreTrainedConfig) -> bool:
+    """Returns whether a checkpoint that records no task has a head from which one can be inferred."""
+    return saved_head(config) in _TASKS
+
+
+def stock_task(config: PreTrainedConfig, name: str, data: Mapping[str, Any]) -> Task:
+    """Returns the task of a checkpoint that does not record it.
+
+    Args:
+        config: the loaded configuration.
+        name: name of the checkpoint, for its tokenizer and for error messages.
+        data: values of the ``data`` block that differ from those inferred.
+
+    Raises:
+        CheckpointError: the head is of no such task, or its labels are not usable.
+        RecipeError: the task has no such ``data`` value.
+    """
+    head = saved_head(config)
+    place = _TASKS.get(head or "")
+    if place is None:
+        made = ", ".join(config.architectures or ["unknown"])
+        use = f"; {_OTHER_USES[head]}" if head in _OTHER_USES else ""
+        raise CheckpointError(
+            f"{name}: config.json does not say which task this checkpoint ({made}) was fine-tuned for, and its head is "
+            f"not that of a sequence classifier, a token classifier or a question answering model{use}; give such a "
+            "checkpoint, or a run directory that `bertkit finetune` wrote"
+        )
+    module, _, class_name = place.partition(":")
+    task_class = getattr(import_module(module), class_name)
+    known = {field.name for field in dataclasses.fields(task_class.data_settings)}
+    for key in data:
+        if key not in known:
+            raise RecipeError(f"data.{key}: {name} is used for {task_class.kind}, which has no such data setting")
+    longest = min(longest_input(config), longest_of_tokenizer(name))
+    try:
+        task: Task = task_class.of_config(config, name, longest, data)
+    except ValueError as error:
+        raise RecipeError(f"data.{error}") from error
+    return task
+
+
+def labels_of(config: PreTrainedConfig, name: str) -> list[str]:
+    """Returns the names of a configuration's labels in the order of their ids, each name once.
+
+    Raises:
+        CheckpointError: ``id2label`` is empty or lacks an id, or two ids have the same name.
+    """
+    by_id = config.id2label or {}
+    if not by_id:
+        raise CheckpointError(f"{name}: config.json has no labels; get a complete copy of the checkpoint")
+    if sorted(by_id) != list(range(len(by_id))):
+        raise CheckpointError(
+            f"{name}: id2label in config.json has the ids {', '.join(map(str, sorted(by_id)))}; expected 0 to "
+            f"{len(by_id) - 1}; correct it in a copy of the checkpoint"
+        )
+    names = [str(by_id[number]) for number in range(len(by_id))]
+    twice = sorted({label for label in names if names.count(label) > 1})
+    if twice:
+        raise CheckpointError(
+            f"{name}: id2label in config.json has the name {twice[0]!r} more than once; give each label its own name "
+            "in a copy of the checkpoint"
+        )
+    return names
+
+
+def matched_names(given: Collection[str], known: Sequence[str], source: str) -> tuple[dict[str, str], str]:
+    """Maps the labels of data to those of a checkpoint by name.
+
+    The names are compared exactly; failing that, without regard to case if that leaves them distinct. Labels that the
+    checkpoint only numbers, ``LABEL_0`` to ``LABEL_N``, are matched by number if those of the data are the whole
+    numbers from 0. The data may lack some of the labels.
+
+    Args:
+        given: the distinct labels of the data, as text.
+        known: labels of the checkpoint in the order of their ids.
+        source: name of the data in messages.
+
+    Returns:
+        Label of the data → label of the checkpoint, and a note on how they were matched; empty for the same names.
+
+    Raises:
+        DataError: a label of the data is none of the checkpoint's; the message has both lists.
+
+    >>> matched_names(["pos", "NEG"], ["Neg", "Pos"], "x.csv")
+    ({'pos': 'Pos', 'NEG': 'Neg'}, 'labels matched without regard to case')
+    >>> matched_names(["0", "1"], ["LABEL_0", "LABEL_1"], "x.csv")[0]
+    {'0': 'LABEL_0', '1': 'LABEL_1'}
+    """
+    if set(given) <= set(known):
+        return {name: name for name in given}, ""
+    folded = {name.casefold(): name for name in known}
+    if len(folded) == len(known) and len({name.casefold() for name in given}) == len(given):
+        found = {name: folded[name.casefold()] for name in given if name.casefold() in folded}
+        if len(found) == len(given):
+            return found, "labels matched without regard to case"
+    if all(_NUMBERED.fullmatch(name) for name in known):
+        numbers = {str(int(name.removeprefix("LABEL_"))): name for name in known}
+        if set(given) <= set(numbers):
+            return {name: numbers[name] for name in given}, "labels matched by number, 0 is LABEL_0"
+    raise DataError(
+        f"{source}: the labels of the data and of the checkpoint differ\n"
+        f"  data:       {quoted(sorted(given))}\n"
+        f"  checkpoint: {quoted(known)}\n"
+        "write the labels of the data as the checkpoint has them, or change id2label in a copy of its config.json"
+    )
