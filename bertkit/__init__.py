@@ -36,7 +36,7 @@ _PUBLIC = {
     "copy_recipe": "bertkit.recipe.find:copy_recipe",
     "demo": "bertkit.serving.demo:demo",
     "distill": "bertkit.run.distill:distill",
-    "embed": "bertkit.inference.embedding_files:embed_texts",
+    "embed": "bertkit.inference.files:embed_texts",
     "embed_folder": "bertkit.scaling.folders:embed_folder",
     "ensemble": "bertkit.grids.ensemble:ensemble",
     "environment": "bertkit.placement.environment:environment",

@@ -26,7 +26,7 @@ from bertkit.distillation.teacher import (
     differing_pieces,
 )
 from bertkit.errors import CheckpointError, DataError, RecipeError
-from bertkit.inference.ensemble import refuse_ensemble
+from bertkit.inference.networks import refuse_ensemble
 from bertkit.model.loss_bert import mean_loss
 from bertkit.progress import without_library_bars
 from bertkit.recipe.distillation import DistillationSettings, distillation_settings

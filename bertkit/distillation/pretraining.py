@@ -26,7 +26,7 @@ from bertkit.distillation.teacher import (
     differing_pieces,
 )
 from bertkit.errors import CheckpointError, PlacementError, RecipeError
-from bertkit.inference.ensemble import refuse_ensemble
+from bertkit.inference.networks import refuse_ensemble
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.model.loss_bert import at_least_float32, mean_loss
 from bertkit.placement.resolve import Placement

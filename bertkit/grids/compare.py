@@ -15,8 +15,8 @@ from bertkit.errors import BertkitError, DataError, RecipeError, listed, raise_l
 from bertkit.grids.definition import GRID_FILE, RUNS, read
 from bertkit.grids.results import best_cells, collect, limits
 from bertkit.inference.comparison import Comparisons, System, collapse_notes, compare_systems, system_of
-from bertkit.inference.outcomes import outcome_of
-from bertkit.inference.scored import collapse_of, decision
+from bertkit.inference.evaluation import outcome_of
+from bertkit.inference.predicted import collapse_of, decision
 from bertkit.metrics.intervals import MeanDecomposition, mean_terms, terms_of
 from bertkit.tables import Table, read_table
 from bertkit.tables.classes import is_missing, names_of_labels

@@ -11,8 +11,8 @@ from bertkit.files import new_folder, write_json, write_whole
 from bertkit.grids.cells import main_score
 from bertkit.grids.definition import RUNS, read
 from bertkit.grids.results import best_cells, collect, limits
-from bertkit.inference.ensemble import ENSEMBLE_FILE
-from bertkit.inference.outcomes import outcome_of
+from bertkit.inference.evaluation import outcome_of
+from bertkit.inference.networks import ENSEMBLE_FILE
 from bertkit.progress import say
 from bertkit.run.directory import check_output_dir, contents
 from bertkit.sharing.markdown import code, escape

@@ -19,7 +19,8 @@ from bertkit.files import new_folder, remove_unfinished, write_json, write_json_
 from bertkit.grids.cells import Record, record_of
 from bertkit.grids.definition import RUNS, Cell, Definition, Setting
 from bertkit.grids.search import Search
-from bertkit.inference.outcomes import mean_outputs, outcome_of
+from bertkit.inference.evaluation import outcome_of
+from bertkit.inference.networks import mean_outputs
 from bertkit.metrics import score_limits
 from bertkit.metrics.intervals import mean_interval
 from bertkit.metrics.statistics import expected_best

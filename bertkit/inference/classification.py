@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from bertkit.errors import DataError, RecipeError
 from bertkit.inference.predicted import Predicted, predicted
-from bertkit.inference.scored import Scored, scored
 from bertkit.metrics.intervals import MeanDecomposition, terms_of
 from bertkit.progress import counted
 from bertkit.tasks.base import Task
@@ -51,6 +50,9 @@ class PredictedClassification(Predicted):
     def _columns_of_texts(self, examples: Columns) -> Sequence[str]:
         names: Sequence[str] = self.task.task.text_columns
         return names
+
+    def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
+        return terms_of(name, predictions, references)
 
 
 class PredictedTables(PredictedClassification):
@@ -96,15 +98,3 @@ class PredictedStockClassification(PredictedTables):
 predicted.register(TextClassification, PredictedClassification)
 predicted.register(ClassificationTask, PredictedTables)
 predicted.register(StockClassification, PredictedStockClassification)
-
-
-class ScoredClasses(Scored):
-    """Metrics of class ids, labels and numbers."""
-
-    def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
-        return terms_of(name, predictions, references)
-
-
-@scored.register
-def _(task: TextClassification) -> Scored:
-    return ScoredClasses(task)

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bertkit.errors import DataError, RecipeError, did_you_mean
-from bertkit.inference.outcomes import Outcome
-from bertkit.inference.scored import scored
+from bertkit.inference.predicted import Outcome, predicted
 from bertkit.metrics.intervals import MeanDecomposition, Measure
 from bertkit.metrics.statistics import LEVEL, Agreement, Test, adjusted, agreement, by_example, by_run
 
@@ -73,7 +72,7 @@ def system_of(name: str, outcomes: Sequence[Outcome]) -> System:
         [predictions for predictions, _ in sides],
         sides[0][1],
         task.compute_metrics,
-        scored(task).terms,
+        predicted(task).terms,
         task.main_metric,
         task.to_labels,
         outcomes[0].digests(),

@@ -48,6 +48,13 @@ class TokenEmbeddings:
     offsets: np.ndarray
     vectors: np.ndarray
 
+    def rows(self) -> list[dict[str, Any]]:
+        """Returns a row for each token: ``token``, ``start``, ``end`` and ``embedding``, (K * H) float32."""
+        return [
+            {"token": token, "start": start, "end": end, "embedding": vector}
+            for token, (start, end), vector in zip(self.tokens, self.offsets.tolist(), self.vectors, strict=True)
+        ]
+
 
 @dataclass(frozen=True)
 class _Window:

@@ -1,23 +1,24 @@
-"""Scores of a fine-tuned checkpoint on labelled data, those of its run unless others are given."""
+"""Scores of a fine-tuned checkpoint on labelled data, and the outputs of a run for its validation set."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertkit.checkpoint.revision import at_revision
-from bertkit.errors import DataError
-from bertkit.inference.ensemble import is_ensemble
-from bertkit.inference.predicted import predicted
+from bertkit.errors import CheckpointError, DataError
+from bertkit.inference.networks import is_ensemble
+from bertkit.inference.predicted import Outcome, predicted
 from bertkit.inference.predictor import build_predictor, load_task
-from bertkit.inference.scored import scored
-from bertkit.placement.inference import Precision
-from bertkit.progress import say
+from bertkit.placement.inference import EVALUATION_PRECISION, Precision
+from bertkit.progress import say, unreported
 from bertkit.recipe.yaml_files import read_recipe_file
 from bertkit.tasks.base import Task
+from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import Columns, ColumnsOf, Split, Truncation, load_splits
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def evaluate(
     features, cut = _encoded(task, labelled, predictor.tokenizer)
     results = predictor.outputs(features), features, columns_of_rows
     metrics = {f"eval_{name}": value for name, value in task.score(*results).items()}
-    return Evaluation(metrics, len(labelled.examples), labelled.source, asdict(cut), scored(task).collapse(*results))
+    return Evaluation(metrics, len(labelled.examples), labelled.source, asdict(cut), predicted(task).collapse(*results))
 
 
 def _encoded(task: Task, split: Split, tokenizer: PreTrainedTokenizerBase) -> tuple[Columns, Truncation]:
@@ -141,3 +142,60 @@ def data_of_run(checkpoint: str, overrides: Mapping[str, Any]) -> dict[str, Any]
             "other data, with --validation-file or --data-dir"
         )
     return {key: value for key, value in data.items() if value is not None}
+
+
+def outcome_of(place: str | Path, *, with_training: bool = False) -> Outcome:
+    """Runs the model of a run directory on the validation set of the run, in `EVALUATION_PRECISION`.
+
+    Args:
+        place: the run directory.
+        with_training: read the training examples too.
+
+    Raises:
+        CheckpointError: the folder is no run directory.
+        DataError: the data of the run cannot be read, or have changed since the run.
+    """
+    path = Path(place)
+    if not (path / "recipe.yaml").is_file():
+        raise CheckpointError(f"{place}: contains no recipe.yaml; expected a run directory of `bertkit finetune`")
+    data = load_recipe(path / "recipe.yaml").data
+    if any(str(getattr(data, name)).startswith("…") for name in getattr(data, "paths", ())):
+        raise CheckpointError(
+            f"{place}: its recipe.yaml names no folders, as that of a run from the Hub; give the directory that the "
+            "run was written to, or predict its validation set with `bertkit predict`"
+        )
+    task, config = load_task(str(path), {field.name: getattr(data, field.name) for field in fields(data)})
+    task, splits = load_splits(task, ["train", "validation"] if with_training else ["validation"])
+    _check_unchanged(path, splits)
+    split = splits["validation"]
+    predictor = build_predictor(str(path), task, config, precision=EVALUATION_PRECISION)
+    features, _ = _encoded(task, split, predictor.tokenizer)
+    outputs = predictor.outputs(features, unreported)
+    training = ColumnsOf(splits["train"].examples) if with_training else None
+    return Outcome(task, outputs, features, ColumnsOf(split.examples), split.source, split.fingerprint, training)
+
+
+def _check_unchanged(folder: Path, splits: Mapping[str, Split]) -> None:
+    """Compares the splits with those that the run was trained and scored with.
+
+    Raises:
+        DataError: one of them has changed, or ``run.json`` is damaged.
+    """
+    record = folder / "run.json"
+    if not record.is_file():
+        return
+    try:
+        recorded = json.loads(record.read_text(encoding="utf-8")).get("data", {})
+        fingerprints = {name: recorded.get(name, {}).get("fingerprint") for name in splits}
+    except (ValueError, AttributeError) as error:
+        raise DataError(f"{record}: damaged ({error}); restore it from a copy of the run") from error
+    changed = [
+        f"{name} ({split.source})"
+        for name, split in splits.items()
+        if fingerprints[name] and split.fingerprint and fingerprints[name] != split.fingerprint
+    ]
+    if changed:
+        raise DataError(
+            f"{folder}: the data of {' and '.join(changed)} have changed since the run, so numbers computed from them "
+            "would not agree with its results; restore the data"
+        )

@@ -1,28 +1,48 @@
-"""Predictions for texts from arguments, a file, a table or a pipe, to a terminal or to disk, block by block."""
+"""Predictions and vectors for texts from arguments, a file, a table or a pipe, block by block."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from bertkit.checkpoint.revision import at_revision
 from bertkit.errors import DataError, OutputError
+from bertkit.inference.embedding import TEXTS_AT_ONCE, Pooling
 from bertkit.inference.inputs import BLOCK, Block, blocks_of, list_of_texts, one_block, process_blocks, read_inputs
+from bertkit.inference.loaded import load
 from bertkit.inference.predicted import predicted
-from bertkit.inference.predictor import Predictor, build_predictor, load, load_task
-from bertkit.inference.writing import CsvRows, GrowingFile, Row, check_growing_file, json_lines, with_prediction
+from bertkit.inference.predictor import Predictor, build_predictor, load_task
+from bertkit.inference.writing import (
+    CsvRows,
+    GrowingFile,
+    JsonLinesVectors,
+    NpzVectors,
+    ParquetVectors,
+    Row,
+    Vectors,
+    check_growing_file,
+    json_lines,
+    with_prediction,
+)
 from bertkit.json_text import dumps
 from bertkit.placement.inference import Precision
-from bertkit.progress import Reached, printable
+from bertkit.progress import Reached, printable, unreported
 from bertkit.reading.text import read_text
 from bertkit.tables import Table, is_table, read_table
+from bertkit.tables.labels import texts as texts_of_column
 from bertkit.tasks.base import Task
 from bertkit.tasks.splits import Columns
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
+_VECTOR_FILES: Mapping[str, type[JsonLinesVectors | ParquetVectors | NpzVectors]] = {
+    ".npz": NpzVectors,
+    ".parquet": ParquetVectors,
+    ".jsonl": JsonLinesVectors,
+}
 _OUTPUTS = (".csv", ".jsonl", ".json", ".ndjson")
 _OUTPUTS_AT_ONCE = 1 << 22  # inputs of a block, times labels: with very many labels their outputs fill the memory
 # Forms whose lines are no inputs: a task that reads one says so by `Predicted.read_file`.
@@ -96,6 +116,48 @@ def predict_stream(
         BertkitError: no input, two inputs, an output that exists or has an unknown ending, an unusable checkpoint; or,
             after the blocks before it were yielded, an invalid input; the message then says how many inputs are done.
     """
+    _check_options(texts, input_file, output_file, questions, context, csv_safe, form)
+    if questions is not None and aggregation is not None:
+        raise DataError("--aggregation is for token classification; remove it, or --question")
+    passage = read_text(context) if isinstance(context, Path) else context
+    name = at_revision(checkpoint, revision, trust_remote_code)
+    task, config = load_configured_task(name, all_probabilities, threshold, text_columns, aggregation)
+    how, at_once = predicted(task), inputs_at_once(config)
+    if form is not None and form not in how.forms:
+        raise DataError(
+            f"--as {form}: {task.name} writes {' or '.join(how.forms) or 'no other form'}; "
+            + ("give one of them" if how.forms else "remove it")
+        )
+    if questions is not None and passage is not None:
+        how.read_fields({"question": questions, "context": passage})  # reports faults before the model is loaded
+    if input_file is not None:
+        blocks = _read(input_file, task, at_once)
+    else:
+        blocks = blocks_of(list_of_texts(texts if questions is None else questions), at_once)
+
+    def read(block: Block) -> tuple[Columns, Columns]:
+        if isinstance(block.inputs, Table):
+            columns: Columns = task.columns_of(block.inputs)
+        elif passage is not None:
+            columns = how.read_fields({"question": block.inputs, "context": passage})
+        else:
+            return task.read_input(block.inputs, block.first + 1), {"text": block.inputs}
+        return columns, how.repeated(columns)
+
+    predictor = build_predictor(name, task, config, precision=precision)
+    return _stream(predictor, blocks, read, output_file, colours, csv_safe, form)
+
+
+def _check_options(
+    texts: Sequence[str] | None,
+    input_file: Path | None,
+    output_file: Path | None,
+    questions: Sequence[str] | None,
+    context: str | Path | None,
+    csv_safe: bool,
+    form: str | None,
+) -> None:
+    """Checks the options of `predict_stream` that need no checkpoint."""
     if (questions is None) != (context is None):
         raise DataError("--question and --context (or --context-file) must be given together")
     if texts is not None and input_file is not None:
@@ -104,33 +166,15 @@ def predict_stream(
         raise DataError(
             "give texts as arguments, or a file of texts with --input (- for stdin), or a --question with its --context"
         )
-    if csv_safe and (output_file is None or output_file.suffix.lower() != ".csv"):
+    suffix = "" if output_file is None else output_file.suffix.lower()
+    if csv_safe and suffix != ".csv":
         raise DataError("--csv-safe is for --output FILE.csv; other forms have no formulas")
-    if form is not None and output_file is not None and output_file.suffix.lower() == ".csv":
+    if form is not None and suffix == ".csv":
         raise DataError(f"--as {form}: is JSON lines, for --output FILE.jsonl; --output {output_file} is CSV")
     if output_file is not None:
-        if output_file.suffix.lower() not in _OUTPUTS:
+        if suffix not in _OUTPUTS:
             raise OutputError(f"--output {output_file}: expected a name that ends in {', '.join(_OUTPUTS)}")
         check_growing_file(output_file, f"--output {output_file}")
-    if questions is not None:
-        passage = read_text(context) if isinstance(context, Path) else str(context)
-        if threshold is not None:
-            raise DataError("--threshold is for classification; remove it, or --question")
-        if aggregation is not None:
-            raise DataError("--aggregation is for token classification; remove it, or --question")
-        predictor = load(checkpoint, precision=precision, revision=revision, trust_remote_code=trust_remote_code)
-        _check_form(form, predictor.task)
-        columns = predicted(predictor.task).read_fields({"question": questions, "context": passage})
-        repeated = predicted(predictor.task).repeated(columns)
-        asked = blocks_of(questions, max(len(questions), 1))
-        return _stream(predictor, asked, lambda block: (columns, repeated), output_file, colours, csv_safe, form)
-    name = at_revision(checkpoint, revision, trust_remote_code)
-    task, config = load_configured_task(name, all_probabilities, threshold, text_columns, aggregation)
-    _check_form(form, task)
-    at_once = inputs_at_once(config)
-    blocks = _read(input_file, task, at_once) if input_file is not None else blocks_of(list_of_texts(texts), at_once)
-    predictor = build_predictor(name, task, config, precision=precision)
-    return _stream(predictor, blocks, lambda block: _columns(task, block), output_file, colours, csv_safe, form)
 
 
 def load_configured_task(
@@ -160,15 +204,6 @@ def inputs_at_once(config: PreTrainedConfig) -> int:
     return max(1, min(BLOCK, _OUTPUTS_AT_ONCE // config.num_labels))
 
 
-def _check_form(form: str | None, task: Task) -> None:
-    forms = predicted(task).forms
-    if form is not None and form not in forms:
-        raise DataError(
-            f"--as {form}: {task.name} writes {' or '.join(forms) or 'no other form'}; "
-            + ("give one of them" if forms else "remove it")
-        )
-
-
 def _read(input_file: Path, task: Task, at_once: int) -> Iterator[Block]:
     table = predicted(task).read_file(input_file)
     if table is None and predicted(task).reads_neighbours and is_table(input_file):
@@ -183,27 +218,20 @@ def _read(input_file: Path, task: Task, at_once: int) -> Iterator[Block]:
     return read_inputs(input_file, at_once)
 
 
-def _columns(task: Task, block: Block) -> tuple[Columns, Columns]:
-    """Returns the columns that the task encodes and those that are repeated beside the predictions."""
-    if isinstance(block.inputs, Table):
-        columns = task.columns_of(block.inputs)
-        return columns, predicted(task).repeated(columns)
-    return task.read_input(block.inputs, block.first + 1), {"text": block.inputs}
-
-
 def _stream(
     predictor: Predictor,
     blocks: Iterator[Block],
-    columns_of: Callable[[Block], tuple[Columns, Columns]],
+    read: Callable[[Block], tuple[Columns, Columns]],
     output_file: Path | None,
     colours: bool,
     csv_safe: bool,
     form: str | None,
 ) -> Iterator[Predictions]:
+    """Yields the predictions for blocks; ``read`` returns the columns to encode, and those beside the predictions."""
     how = predicted(predictor.task)
 
     def predict(block: Block, reached: Reached) -> Predictions:
-        columns, repeated = columns_of(block)
+        columns, repeated = read(block)
         predictions = predictor.predict_columns(columns, reached)
         block_predictions = Predictions([], [])
         for values, prediction in zip(zip(*repeated.values(), strict=True), predictions, strict=True):
@@ -233,3 +261,73 @@ def _stream(
 def _line(prediction: str, inputs: Iterable[Any]) -> str:
     texts = [" | ".join(each) if isinstance(each, list) else str(each) for each in inputs]
     return printable("\t".join([prediction, *texts]).replace("\n", " "))
+
+
+def embed_texts(
+    checkpoint: str | Path,
+    output_file: Path,
+    texts: Sequence[str] | None = None,
+    input_file: Path | None = None,
+    text_column: str | None = None,
+    pooling: Pooling | Literal["none"] = "mean",
+    layers: Sequence[int] = (-1,),
+    max_seq_length: int | None = None,
+    stride: int | None = None,
+    precision: Precision = "auto",
+    revision: str | None = None,
+    trust_remote_code: bool = False,
+) -> tuple[int, int]:
+    """Writes the vectors of texts to a file, block by block in the order of the texts.
+
+    The file is called ``FILE.partial`` until it is complete. Memory does not grow with the number of texts, except for
+    ``.npz``, whose arrays are held in memory.
+
+    With pooling each text is a row of ``text`` and ``embedding``; in ``.npz`` the arrays are ``texts`` (N) and
+    ``embeddings`` (N, D). Without pooling: in ``.jsonl`` a line is a text with its ``tokens``, each of ``token``,
+    ``start``, ``end`` and ``embedding``; in ``.parquet`` a row is a token with the number of its ``text`` from 0; in
+    ``.npz`` the arrays are ``texts`` (N), and ``text`` (T), ``tokens`` (T), ``offsets`` (T, 2) and ``embeddings``
+    (T, D) of all T tokens.
+
+    Args:
+        checkpoint: a run directory, a folder or a Hub id.
+        output_file: a new file; its ending selects the format.
+        texts: the texts themselves, or ``None``.
+        input_file: a table, any other UTF-8 file of one text a line, ``-`` for stdin, or ``None``.
+        text_column: of a table; ``text`` unless given.
+        pooling, layers, max_seq_length, stride: as for `bertkit.inference.loaded.LoadedCheckpoint.embed`.
+        precision, revision, trust_remote_code: as for `bertkit.load`.
+
+    Returns:
+        The number of texts and the length of their vectors.
+
+    Raises:
+        BertkitError: no input, two inputs, an output that exists or has an unknown ending, or an unusable checkpoint;
+            or, after the blocks before it were written, an invalid input.
+    """
+    if (texts is None) == (input_file is None):
+        raise DataError("give texts as arguments, or a file of texts with --input (- for stdin)")
+    form = _VECTOR_FILES.get(output_file.suffix.lower())
+    if form is None:
+        raise OutputError(f"--output {output_file}: expected a name that ends in {', '.join(_VECTOR_FILES)}")
+    check_growing_file(output_file, f"--output {output_file}")
+    if text_column is not None and input_file is not None and not is_table(input_file):
+        raise DataError(f"--text-column {text_column}: {input_file} is not a table; remove it")
+    at_once = TEXTS_AT_ONCE if pooling == "none" else BLOCK
+    blocks = read_inputs(input_file, at_once) if input_file is not None else blocks_of(list_of_texts(texts), at_once)
+    embedder = load(checkpoint, precision=precision, revision=revision, trust_remote_code=trust_remote_code).embedder
+
+    def embed(block: Block, reached: Reached) -> tuple[list[str], Vectors]:
+        inputs = block.inputs
+        of_block = texts_of_column(inputs, text_column or "text") if isinstance(inputs, Table) else inputs
+        if pooling == "none":
+            return of_block, embedder.tokens(of_block, layers, max_seq_length, stride, reached)
+        return of_block, embedder.pooled(of_block, pooling, layers, max_seq_length, stride, reached)
+
+    count, size = 0, embedder.size(layers)
+    with GrowingFile(output_file) as file, closing(form(file, size)) as writer:
+        for of_block, vectors in process_blocks(blocks, "embedding", embed):
+            writer.add(of_block, vectors)
+            count += len(of_block)
+        if not count:  # a file of no texts, with the columns or arrays of others
+            writer.add(*embed(Block([], 0, 0), unreported))
+    return count, size

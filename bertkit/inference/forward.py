@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from bertkit.checkpoint.faults import not_finite
-from bertkit.inference.onnx_model import OnnxModel
+from bertkit.inference.networks import OnnxModel
 
 if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel
 
-    from bertkit.inference.ensemble import EnsembleModel
+    from bertkit.inference.networks import EnsembleModel
     from bertkit.inference.plain_bert import PlainBert
 
 Kept = TypeVar("Kept")

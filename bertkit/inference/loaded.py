@@ -15,8 +15,7 @@ from bertkit.errors import CheckpointError
 from bertkit.inference.embedding import Embedder, Pooling, TokenEmbeddings, load_encoder
 from bertkit.inference.fill_mask import MaskFiller, MaskPrediction
 from bertkit.inference.inputs import list_of_texts
-from bertkit.inference.predictor import Predictor
-from bertkit.inference.predictor import load as load_predictor
+from bertkit.inference.predictor import Predictor, build_predictor, load_task
 from bertkit.placement.inference import Precision, inference_device, inference_dtype
 from bertkit.progress import without_library_bars
 from bertkit.tasks.checkpoints import has_task
@@ -90,9 +89,8 @@ class LoadedCheckpoint:
         Raises:
             CheckpointError: it was not fine-tuned, or cannot be loaded.
         """
-        return load_predictor(
-            self.name, device=self._device, batch_size=self.batch_size, precision=self._precision, **self._data
-        )
+        task, config = load_task(self.name, self._data)
+        return build_predictor(self.name, task, config, self._device, self.batch_size, self._precision)
 
     def __getattr__(self, name: str) -> Any:
         """Forwards other names of a fine-tuned checkpoint to its predictor: ``task``, ``model``, ``tokenizer``, …"""

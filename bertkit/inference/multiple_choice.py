@@ -1,12 +1,12 @@
-"""Predictions of multiple choice, and their metrics as functions of means, those of classification."""
+"""Predictions of multiple choice."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from bertkit.inference.classification import ScoredClasses
 from bertkit.inference.predicted import Predicted, predicted
-from bertkit.inference.scored import Scored, scored
+from bertkit.metrics.intervals import MeanDecomposition, terms_of
 from bertkit.tasks.multiple_choice import MultipleChoiceTask
 from bertkit.tasks.splits import Columns
 
@@ -22,10 +22,8 @@ class PredictedChoices(Predicted):
     def cut_texts(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> Columns:
         return self.task.cut_texts(examples, tokenizer)
 
+    def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
+        return terms_of(name, predictions, references)
+
 
 predicted.register(MultipleChoiceTask, PredictedChoices)
-
-
-@scored.register
-def _(task: MultipleChoiceTask) -> Scored:
-    return ScoredClasses(task)

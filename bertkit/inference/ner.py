@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bertkit.inference.predicted import Predicted, predicted
-from bertkit.inference.scored import Scored, collapse_of, scored
+from bertkit.inference.predicted import Predicted, collapse_of, predicted
 from bertkit.metrics.entities import OUTSIDE, find_entities, split_tag
 from bertkit.metrics.intervals import MeanDecomposition
 from bertkit.progress import printable
@@ -59,6 +58,18 @@ class PredictedEntities(Predicted):
             return None
         types = {split_tag(name)[1] for name in self.task.task.label_names if name != OUTSIDE}
         return highlight(*_spans(row), sorted(types))
+
+    def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
+        if self.task.task.scheme == "plain":
+            return accuracy_terms(predictions, references)
+        if name != "overall_f1":
+            return None
+        return f1_terms(self.task.to_labels(predictions), self.task.to_labels(references), self.task.task.strict)
+
+    def collapse(self, outputs: Outputs, features: Columns, examples: Columns) -> str | None:
+        """Compares the tags of words, since sentences differ in length."""
+        sides = map(self.task.to_labels, self.task.predictions_and_references(outputs, features, examples))
+        return collapse_of(*(chain.from_iterable(tags) for tags in sides))
 
 
 predicted.register(NerTask, PredictedEntities)
@@ -119,27 +130,6 @@ def highlight(text: str, spans: Sequence[Span], types: Sequence[str]) -> str:
         pieces += [_DIM, printable(f"[{span.type}]"), _RESET]
         end = span.end
     return "".join([*pieces, printable(text[end:])])
-
-
-@scored.register
-def _(task: NerTask) -> Scored:
-    return ScoredTags(task)
-
-
-class ScoredTags(Scored):
-    """Metrics of entities, or of plain tags."""
-
-    def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
-        if self.task.task.scheme == "plain":
-            return accuracy_terms(predictions, references)
-        if name != "overall_f1":
-            return None
-        return f1_terms(self.task.to_labels(predictions), self.task.to_labels(references), self.task.task.strict)
-
-    def collapse(self, outputs: Outputs, features: Columns, examples: Columns) -> str | None:
-        """Compares the tags of words, since sentences differ in length."""
-        sides = map(self.task.to_labels, self.task.predictions_and_references(outputs, features, examples))
-        return collapse_of(*(chain.from_iterable(tags) for tags in sides))
 
 
 def f1_terms(predicted: Sequence[Sequence[str]], true: Sequence[Sequence[str]], strict: bool) -> MeanDecomposition:

@@ -1,13 +1,18 @@
-"""Inputs and written predictions of a kind of task: `predicted` finds them."""
+"""Predictions of a kind of task: inputs, written results, scores as functions of means; `predicted` finds them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bertkit.errors import DataError, RecipeError
-from bertkit.tasks.base import Task
+from bertkit.errors import DataError, RecipeError, shown
+from bertkit.json_text import dumps
+from bertkit.metrics.intervals import MeanDecomposition
+from bertkit.tasks.base import Outputs, Task
 from bertkit.tasks.registry import by_kind_of_task
 from bertkit.tasks.splits import Columns
 
@@ -18,7 +23,8 @@ if TYPE_CHECKING:
 
 
 class Predicted:
-    """A task behind ``bertkit predict``. By default it reads lines and tables, and repeats all columns of the input.
+    """A task behind ``bertkit predict`` and ``compare``. By default it reads lines and tables, repeats all columns of
+    the input, and is scored again for each sample of examples.
 
     Args:
         task: the task of a checkpoint.
@@ -119,8 +125,113 @@ class Predicted:
         """
         return None
 
+    def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
+        """Returns a metric as a function of means over the examples, so that its interval takes little time.
+
+        Args:
+            name: the metric, a key of `Task.compute_metrics`.
+            predictions, references: as for `Task.compute_metrics`.
+
+        Returns:
+            The terms; None, the default, if there is no such form: then the metric is computed again for each sample of
+            examples.
+        """
+        return None
+
+    def collapse(self, outputs: Outputs, features: Columns, examples: Columns) -> str | None:
+        """Describes the predictions of a collapsed model, which predicts the same for all examples: see `collapse_of`.
+
+        Args:
+            outputs, features, examples: as for `Task.decode`, of a labelled split.
+        """
+        try:
+            predictions, references = map(
+                self.task.to_labels, self.task.predictions_and_references(outputs, features, examples)
+            )
+        except DataError:
+            return collapse_of(map(decision, self.task.decode(outputs, features, examples)))
+        return collapse_of(map(decision, predictions), map(decision, references))
+
 
 @by_kind_of_task
 def predicted(task: Task) -> Predicted:
     """Returns how a task is predicted for."""
     return Predicted(task)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Outputs of a model for the validation set of its run.
+
+    Attributes:
+        task: task of the checkpoint.
+        outputs, features, examples: as for `Task.decode`.
+        source: file or Hub data set of the examples.
+        fingerprint: digest of the whole split.
+        training: the training examples; None if they were not read.
+    """
+
+    task: Task
+    outputs: Outputs
+    features: Columns
+    examples: Columns
+    source: str
+    fingerprint: str = ""
+    training: Columns | None = None
+
+    def decoded(self) -> list[dict[str, Any]]:
+        """Returns the predictions, one per example."""
+        return self.task.decode(self.outputs, self.features, self.examples)
+
+    def predictions_and_references(self) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Returns predictions and references in the form of the metric, as the method of the task; computed once."""
+        return self._predictions_and_references
+
+    @cached_property
+    def _predictions_and_references(self) -> tuple[Sequence[Any], Sequence[Any]]:
+        return self.task.predictions_and_references(self.outputs, self.features, self.examples)
+
+    @cached_property
+    def collapse(self) -> str | None:
+        """Description of the predictions of a collapsed model, as "all predictions are 'good'"; None for others."""
+        return predicted(self.task).collapse(self.outputs, self.features, self.examples)
+
+    def digests(self) -> list[str]:
+        """Returns a digest of each example, by which the same example in another run is recognized."""
+        columns = [self.examples[name] for name in sorted(self.examples)]
+        return [hashlib.sha256(dumps(row).encode()).hexdigest()[:16] for row in zip(*columns, strict=True)]
+
+
+def collapse_of(predicted: Iterable[Hashable], true: Iterable[Hashable] | None = None) -> str | None:
+    """Describes predictions that are all the same although the references differ; None for others, and for one alone.
+
+    Args:
+        predicted, true: predictions and references, such as `decision` returns them; ``true`` is None if unknown.
+
+    >>> collapse_of([("good",), ("good",)], [("good",), ("bad",)])
+    "all predictions are 'good'"
+    >>> collapse_of([("good",), ("good",)], [("good",), ("good",)]), collapse_of([("good",), ("bad",)])
+    (None, None)
+    """
+    predictions = list(predicted)
+    if len(predictions) < 2 or len(set(predictions)) > 1 or (true is not None and len(set(true)) < 2):
+        return None
+    values = predictions[0] if isinstance(predictions[0], tuple) else (predictions[0],)
+    if not values:
+        return "no label is predicted"
+    return f"all predictions are {shown(', '.join(map(str, values)))}"
+
+
+def decision(value: Any) -> tuple[Hashable, ...]:
+    """Returns the values of a prediction or a reference without ids, probabilities and positions.
+
+    >>> decision({"label": "good", "probability": 0.9, "probabilities": {"bad": 0.1, "good": 0.9}})
+    ('good',)
+    >>> decision(["plot", "cast"]), decision("good")
+    (('plot', 'cast'), ('good',))
+    """
+    if isinstance(value, Mapping):
+        names = [name for name in value if "probabilit" not in name and name not in ("id", "start", "end")]
+        return tuple(each for name in names for each in decision(value[name]))
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return tuple(each if isinstance(each, Hashable) else dumps(each) for each in values)

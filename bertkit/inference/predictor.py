@@ -5,19 +5,16 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from bertkit.checkpoint.encoders import model_inputs
 from bertkit.checkpoint.load import check_positions, load_config, load_model, load_tokenizer
-from bertkit.checkpoint.revision import at_revision
 from bertkit.errors import DataError, PlacementError
-from bertkit.inference.ensemble import EnsembleModel, is_ensemble, members_of
 from bertkit.inference.forward import forward_in_batches
 from bertkit.inference.inputs import list_of_texts
-from bertkit.inference.onnx_model import OnnxModel, is_onnx
+from bertkit.inference.networks import EnsembleModel, OnnxModel, is_ensemble, is_onnx, members_of
 from bertkit.inference.predicted import predicted
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.placement.inference import Precision, inference_device, inference_dtype
@@ -35,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Predictor:
-    """A checkpoint with its task and tokenizer, built by `load`."""
+    """A checkpoint with its task and tokenizer, built by `build_predictor`."""
 
     def __init__(
         self,
@@ -143,35 +140,6 @@ def _to_one_length(rows: Sequence[np.ndarray]) -> np.ndarray:
     for index, row in enumerate(rows):
         whole[index, : len(row)] = row
     return whole
-
-
-def load(
-    checkpoint: str | Path,
-    *,
-    device: Literal["auto", "cpu"] = "auto",
-    batch_size: int = 64,
-    precision: Precision = "auto",
-    revision: str | None = None,
-    trust_remote_code: bool = False,
-    **data: Any,
-) -> Predictor:
-    """Loads a fine-tuned checkpoint for use.
-
-    Args:
-        checkpoint: a run directory or a Hub id.
-        device: ``auto`` or ``cpu``.
-        batch_size: inputs per batch; does not change any result.
-        precision: ``auto`` is float32 on CPUs and fp16 on GPUs.
-        revision: branch, tag or commit of a Hub id; ``None`` for ``main``.
-        trust_remote_code: run the code that the checkpoint brings; the revision is printed on stderr.
-        data: values of the task's ``data`` block, such as ``data_dir``.
-
-    Raises:
-        CheckpointError: the checkpoint cannot be loaded, or does not record its task.
-    """
-    name = at_revision(checkpoint, revision, trust_remote_code)
-    task, config = load_task(name, data)
-    return build_predictor(name, task, config, device, batch_size, precision)
 
 
 def build_predictor(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from bertkit.errors import DataError, raise_all
 from bertkit.inference.predicted import Predicted, predicted
-from bertkit.inference.scored import Scored, scored
 from bertkit.metrics.intervals import MeanDecomposition, mean_terms
 from bertkit.metrics.squad import question_scores
 from bertkit.tables import Table
@@ -59,18 +58,6 @@ class PredictedAnswers(Predicted):
     def repeated(self, columns: Columns) -> Columns:
         return {"question": columns["question"]}
 
-
-predicted.register(QuestionAnsweringTask, PredictedAnswers)
-
-
-@scored.register
-def _(task: QuestionAnsweringTask) -> Scored:
-    return ScoredAnswers(task)
-
-
-class ScoredAnswers(Scored):
-    """Exact match and F1 of the answers, in per cent."""
-
     def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
         if name not in ("exact", "exact_match", "f1"):
             return None
@@ -81,3 +68,6 @@ class ScoredAnswers(Scored):
         ]
         scores = question_scores(texts, [each["answers"] for each in references], threshold is not None)
         return mean_terms(scores[name == "f1"], 100.0)
+
+
+predicted.register(QuestionAnsweringTask, PredictedAnswers)

@@ -1,21 +1,32 @@
-"""Predictions on disk: rows as JSON lines or CSV, in a file that grows during the work and never ends in half a row."""
+"""Predictions and vectors on disk: a file that grows during the work and never ends in half a row; its formats."""
 
 from __future__ import annotations
 
+import base64
 import csv
 import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
 
 from bertkit.errors import OutputError
 from bertkit.files import check_new_file, lock, output_error, partial_name, uninterrupted, unlocked
+from bertkit.inference.embedding import TokenEmbeddings
 from bertkit.json_text import dumps
 from bertkit.progress import say
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
 Row = dict[str, Any]
+Vectors = np.ndarray | list[TokenEmbeddings]
+"""Vectors of N texts, (N, D) float32, or those of their tokens."""
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _GIVEN = "input_"  # before the name of a column that the prediction has too
 
@@ -116,8 +127,16 @@ def with_prediction(columns: Mapping[str, Any], prediction: Mapping[str, Any]) -
     return {f"{_GIVEN}{name}" if is_taken(name) else name: value for name, value in columns.items()} | dict(prediction)
 
 
-def json_lines(rows: Sequence[Row]) -> str:
-    return "".join(dumps(row, ensure_ascii=False) + "\n" for row in rows)
+def json_lines(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Formats rows as JSON lines; numbers of vectors have the nine digits that distinguish every float32."""
+    return "".join(dumps(row, ensure_ascii=False, default=plain) + "\n" for row in rows)
+
+
+def plain(value: Any) -> Any:
+    """Converts a value that JSON does not have: a vector, bytes, or a date, time or decimal of Parquet."""
+    if isinstance(value, np.ndarray):
+        return [float(f"{number:.9g}") for number in value]
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
 class CsvRows:
@@ -167,3 +186,101 @@ def _no_formula(value: Any) -> Any:
     ("'=1+1", 'a=b', -0.5)
     """
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA_STARTS) else value
+
+
+def vector_column(vectors: np.ndarray) -> pa.ListArray:
+    """Returns vectors (N, D) as a column of Parquet."""
+    import pyarrow as pa
+
+    ends = np.arange(len(vectors) + 1, dtype=np.int32) * vectors.shape[1]
+    return pa.ListArray.from_arrays(pa.array(ends), pa.array(vectors.ravel()))
+
+
+# One writer per format of vectors with ``size`` numbers: ``add`` writes those of the next texts; ``close`` ends the
+# file so that it can be read, even after an interruption.
+
+
+class JsonLinesVectors:
+    """Writes one line per text."""
+
+    def __init__(self, file: GrowingFile, size: int):
+        self._file = file
+
+    def add(self, texts: Sequence[str], vectors: Vectors) -> None:
+        rows = [
+            {"text": text, **({"tokens": each.rows()} if isinstance(each, TokenEmbeddings) else {"embedding": each})}
+            for text, each in zip(texts, vectors, strict=True)
+        ]
+        with self._file.adding(len(rows)) as stream:
+            stream.write(json_lines(rows).encode())
+
+    def close(self) -> None:
+        pass
+
+
+class ParquetVectors:
+    """Writes one row per text or per token; a block is a row group."""
+
+    def __init__(self, file: GrowingFile, size: int):
+        self._file = file
+        self._size = size
+        self._texts = 0
+        self._writer: pq.ParquetWriter | None = None
+
+    def add(self, texts: Sequence[str], vectors: Vectors) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        if isinstance(vectors, np.ndarray):
+            rows: dict[str, Any] = {"text": pa.array(texts, pa.string()), "embedding": vector_column(vectors)}
+        else:
+            columns = _token_columns(vectors, self._texts, self._size)
+            start, end = columns["offsets"].T
+            rows = {"text": columns["text"], "token": columns["tokens"], "start": start, "end": end}
+            rows["embedding"] = vector_column(columns["embeddings"])
+        table = pa.table(rows)
+        with self._file.adding(len(table)) as stream:
+            self._writer = self._writer or pq.ParquetWriter(stream, table.schema)
+            self._writer.write_table(table)
+        self._texts += len(texts)
+
+    def close(self) -> None:
+        if self._writer is not None:
+            with self._file.adding(0):
+                self._writer.close()
+
+
+class NpzVectors:
+    """Collects all arrays and writes them at the end."""
+
+    def __init__(self, file: GrowingFile, size: int):
+        self._file = file
+        self._size = size
+        self._texts: list[str] = []
+        self._vectors: list[Any] = []
+
+    def add(self, texts: Sequence[str], vectors: Vectors) -> None:
+        self._texts += texts
+        self._vectors.append(vectors)
+
+    def close(self) -> None:
+        if not self._vectors:
+            return
+        columns = {"texts": np.asarray(self._texts, dtype=str)}
+        if isinstance(self._vectors[0], np.ndarray):
+            columns["embeddings"] = np.concatenate(self._vectors)
+        else:
+            columns |= _token_columns(list(chain.from_iterable(self._vectors)), 0, self._size)
+        with self._file.adding(len(self._texts)) as stream:
+            np.savez(stream, **columns)  # type: ignore[arg-type]
+
+
+def _token_columns(texts: Sequence[TokenEmbeddings], first: int, size: int) -> dict[str, np.ndarray]:
+    """Concatenates the tokens of texts, with the number of the text of each; ``first`` is that of the first text."""
+    counts = np.asarray([len(each.tokens) for each in texts], np.int64)
+    return {
+        "text": np.repeat(np.arange(first, first + len(texts)), counts),
+        "tokens": np.asarray([token for each in texts for token in each.tokens], dtype=str),
+        "offsets": np.concatenate([np.zeros((0, 2), np.int64), *(each.offsets for each in texts)]),
+        "embeddings": np.concatenate([np.zeros((0, size), np.float32), *(each.vectors for each in texts)]),
+    }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bertkit.inference.outcomes import Outcome
+from bertkit.inference.predicted import Outcome
 from bertkit.metrics import pearson, spearman
 from bertkit.progress import counted
 from bertkit.reporting.charts import MOST_CLASSES_DRAWN, confusion_chart, reliability_chart

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bertkit.inference.comparison import compare_systems, system_of
-from bertkit.inference.outcomes import Outcome
+from bertkit.inference.predicted import Outcome
 from bertkit.metrics.pretraining import TOKENS
 from bertkit.recipe.paths import without_paths
 from bertkit.reporting.content import Content, Score

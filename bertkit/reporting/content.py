@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bertkit.inference.outcomes import Outcome
-from bertkit.inference.scored import scored
+from bertkit.inference.predicted import Outcome, predicted
 from bertkit.metrics import score_range
 from bertkit.metrics.intervals import Measure, score_interval
 from bertkit.progress import counted, duration, is_score
@@ -157,7 +156,7 @@ def _scores(run: RunFiles, outcome: Outcome | None, main: str | None) -> list[Sc
     if outcome is not None and sides is not None:
         known = outcome.task.compute_metrics(*sides)
         for name in filter(known.__contains__, names):
-            terms = scored(outcome.task).terms(name, *sides)
+            terms = predicted(outcome.task).terms(name, *sides)
             if terms is not None or name == _compared_metric(outcome, known):
                 interval = score_interval(*sides, _measure_of(outcome, name), terms) or (None, None)
                 intervals[name] = _with_width(interval)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from bertkit.inference.outcomes import Outcome
+from bertkit.inference.predicted import Outcome
 from bertkit.metrics.entities import Entity, count_entities, find_entities
 from bertkit.reporting.charts import MOST_CLASSES_DRAWN, confusion_chart
 from bertkit.reporting.classification import class_sections

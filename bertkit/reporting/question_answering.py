@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bertkit.inference.outcomes import Outcome
+from bertkit.inference.predicted import Outcome
 from bertkit.metrics.squad import question_scores
 from bertkit.reporting.charts import GREY
 from bertkit.reporting.parts import PREDICTED, TRUE, Cell, Chart, DataTable, Mark, Mistake, Section, most_confident

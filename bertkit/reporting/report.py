@@ -7,7 +7,8 @@ from pathlib import Path
 
 from bertkit.errors import RecipeError
 from bertkit.files import check_new_file, into_folder, write_whole
-from bertkit.inference.outcomes import Outcome, outcome_of
+from bertkit.inference.evaluation import outcome_of
+from bertkit.inference.predicted import Outcome
 from bertkit.reporting.comparison import comparison_of
 from bertkit.reporting.content import Content, card_parts, content_of
 from bertkit.reporting.page import draw_run, render

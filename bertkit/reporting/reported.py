@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from bertkit.errors import DataError
-from bertkit.inference.outcomes import Outcome
+from bertkit.inference.predicted import Outcome
 from bertkit.reporting.parts import DataTable, Mistake, Section, most_confident, short
 from bertkit.tasks.base import Task
 from bertkit.tasks.registry import by_kind_of_task

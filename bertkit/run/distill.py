@@ -14,7 +14,7 @@ from bertkit.checkpoint.encoders import MASKED_LM_HEADS, saved_head
 from bertkit.checkpoint.load import load_config
 from bertkit.checkpoint.pretraining import MODEL_TYPE
 from bertkit.errors import RecipeError
-from bertkit.inference.ensemble import refuse_ensemble
+from bertkit.inference.networks import refuse_ensemble
 from bertkit.recipe.distillation import DISTILL, Objective, distillation_settings
 from bertkit.recipe.find import list_recipes
 from bertkit.recipe.load import Recipe

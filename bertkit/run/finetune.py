@@ -20,7 +20,7 @@ from transformers import (
 
 from bertkit.checkpoint.encoders import head_class, model_inputs
 from bertkit.errors import RecipeError
-from bertkit.inference.outcomes import Outcome
+from bertkit.inference.predicted import Outcome
 from bertkit.model.modeling_bert import BertPreTrainedModel
 from bertkit.placement.processes import failing_together
 from bertkit.placement.resolve import Placement

@@ -19,7 +19,7 @@ from transformers.utils.import_utils import enable_tf32
 from bertkit.checkpoint.load import save_tokenizer
 from bertkit.errors import PlacementError, RecipeError, shortened
 from bertkit.files import clean_run_folder, disk_faults, into_folder, write_whole
-from bertkit.inference.outcomes import Outcome
+from bertkit.inference.predicted import Outcome
 from bertkit.placement.processes import failing_together, from_main_process, is_main_process, is_restarted_by_launcher
 from bertkit.placement.resolve import place
 from bertkit.progress import say, without_library_bars

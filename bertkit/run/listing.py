@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bertkit.errors import DataError
-from bertkit.inference.ensemble import is_ensemble
+from bertkit.inference.networks import is_ensemble
 from bertkit.locks import is_locked
 from bertkit.recipe.yaml_files import read_recipe_file
 

@@ -12,8 +12,8 @@ from bertkit.checkpoint.revision import at_revision
 from bertkit.errors import CheckpointError, OutputError, RecipeError
 from bertkit.files import check_links, new_folder
 from bertkit.inference.embedding import Pooling
-from bertkit.inference.ensemble import refuse_ensemble
 from bertkit.inference.evaluation import data_of_run, evaluate
+from bertkit.inference.networks import refuse_ensemble
 from bertkit.progress import without_library_bars
 from bertkit.sharing.kinds import shared
 from bertkit.sharing.sentence_embedding import check_extra, write_sentence_transformers

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from bertkit.checkpoint.load import save_tokenizer
 from bertkit.errors import CheckpointError
-from bertkit.inference.onnx_model import NEEDS_EXTRA, ONNX_FILE, OnnxModel
+from bertkit.inference.networks import NEEDS_EXTRA, ONNX_FILE, OnnxModel
 from bertkit.sharing.stock import Comparison, compare, comparison_inputs, stock_config, torch_run
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from pathlib import Path
 from bertkit import __version__
 from bertkit.errors import BertkitError, HubError, RecipeError
 from bertkit.files import disk_faults
-from bertkit.inference.ensemble import refuse_ensemble
+from bertkit.inference.networks import refuse_ensemble
 from bertkit.json_text import dumps
 from bertkit.recipe.hub import Form, HubSettings
 from bertkit.sharing.push_files import validate_card, write_eval_results, write_push

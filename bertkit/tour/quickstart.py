@@ -65,7 +65,7 @@ def quickstart(output_dir: str | Path = "bertkit-quickstart") -> Tour:
         OutputError: the folder is in use.
     """
     from bertkit.checkpoint.load import new_weights
-    from bertkit.inference.predictor import load
+    from bertkit.inference.loaded import load
     from bertkit.progress import say
     from bertkit.run.directory import check_output_dir
     from bertkit.run.finetune import finetune

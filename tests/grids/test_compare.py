@@ -12,7 +12,8 @@ import bertkit
 from bertkit.cli.app import app
 from bertkit.errors import BertkitError, CheckpointError, DataError
 from bertkit.grids.table import comparison_table
-from bertkit.inference.outcomes import Outcome, outcome_of
+from bertkit.inference.evaluation import outcome_of
+from bertkit.inference.predicted import Outcome
 
 
 @pytest.fixture

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import shutil
+
 import pytest
 
 import bertkit
@@ -90,3 +94,33 @@ def test_evaluation_encodes_in_batches(fine_tuned, tmp_path, monkeypatch):
     right = sum(label == ("bad", "good")[row % 2] for row, label in enumerate(labels))
     assert found.metrics["eval_accuracy"] == pytest.approx(right / 1500)
     assert found.truncation["of_examples"] == 1500
+
+
+@pytest.fixture
+def finished(fine_tuned, tmp_path):
+    """A folder like that of a run, without training."""
+    folder = shutil.copytree(fine_tuned("film"), tmp_path / "run")
+    rows = "".join(f"a {word} film {number},{word}\n" for number in range(20) for word in ("bad", "fair", "good"))
+    (tmp_path / "rows.csv").write_text(f"text,label\n{rows}")
+    data = {"train_file": str(tmp_path / "rows.csv"), "max_seq_length": 24}
+    recipe = {"task": {"kind": "classification"}, "data": data, "train": {}}
+    (folder / "recipe.yaml").write_text(json.dumps(recipe))
+    return folder
+
+
+def test_scoring_a_run_changes_no_task(finished, monkeypatch):
+    loaded = []
+    load_task = evaluation.load_task
+
+    def recording(*arguments):
+        task, config = load_task(*arguments)
+        loaded.append((task, copy.copy(vars(task))))
+        return task, config
+
+    monkeypatch.setattr(evaluation, "load_task", recording)
+    outcome = evaluation.outcome_of(finished, with_training=True)
+    assert (len(outcome.examples["text"]), len(outcome.training["text"])) == (6, 54)
+    outcome.decoded()
+    outcome.predictions_and_references()
+    [(task, before)] = loaded
+    assert vars(task) == before

@@ -11,8 +11,8 @@ from safetensors.torch import load_file, save_file
 import bertkit
 from bertkit.checkpoint.load import load_config, load_model
 from bertkit.inference import plain_bert
+from bertkit.inference.loaded import load
 from bertkit.inference.plain_bert import PlainBert, load_plain_bert
-from bertkit.inference.predictor import load
 
 HEADS = {
     "BertForSequenceClassification": "AutoModelForSequenceClassification",

@@ -8,7 +8,7 @@ import torch
 
 import bertkit
 from bertkit.errors import CheckpointError, PlacementError
-from bertkit.inference.predictor import load
+from bertkit.inference.loaded import load
 from bertkit.placement.inference import inference_dtype
 
 

@@ -13,8 +13,7 @@ import pytest
 
 import bertkit
 from bertkit.errors import DataError
-from bertkit.inference.embedding_files import embed_texts
-from bertkit.inference.files import predict_stream
+from bertkit.inference.files import embed_texts, predict_stream
 from bertkit.inference.inputs import list_of_texts
 
 TEXTS = ["a good film", "an awful plot"]

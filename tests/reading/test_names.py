@@ -11,7 +11,7 @@ from bertkit.checkpoint.load import load_config, load_model
 from bertkit.errors import BertkitError
 from bertkit.grids.definition import GRID_FILE
 from bertkit.grids.definition import read as read_grid
-from bertkit.inference.ensemble import ENSEMBLE_FILE, members_of
+from bertkit.inference.networks import ENSEMBLE_FILE, members_of
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.recovery.checkpoints import MANIFEST, find_fault
 

@@ -16,7 +16,7 @@ from bertkit import compare, finetune, report
 from bertkit.errors import CheckpointError, DataError, OutputError, RecipeError
 from bertkit.files import write_json
 from bertkit.inference import predictor
-from bertkit.inference.outcomes import outcome_of
+from bertkit.inference.evaluation import outcome_of
 from bertkit.reporting.comparison import comparison_of
 from bertkit.reporting.content import content_of
 from bertkit.reporting.run_files import read_run

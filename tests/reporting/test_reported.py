@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertkit.inference.outcomes import Outcome
+from bertkit.inference.predicted import Outcome, predicted
 from bertkit.inference.predictor import load_task
-from bertkit.inference.scored import scored
 from bertkit.reporting.parts import DataTable, Section
 from bertkit.reporting.reported import Reported, reported
 
@@ -34,7 +33,7 @@ def test_other_tasks_have_a_table_of_predictions(levels):
     assert table.rows[2][1] == "x" * 199 + "…"
     assert table.has_texts
     assert reported(levels.task).mistakes(levels) == []
-    assert scored(levels.task).terms("within_one", [1], [1]) is None
+    assert predicted(levels.task).terms("within_one", [1], [1]) is None
 
 
 def test_other_packages_register_their_sections(levels):

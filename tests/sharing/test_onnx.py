@@ -14,7 +14,7 @@ import bertkit
 from bertkit.checkpoint.encoders import head_class
 from bertkit.checkpoint.load import load_config, load_model, load_tokenizer
 from bertkit.errors import CheckpointError, RecipeError
-from bertkit.inference.onnx_model import OnnxModel
+from bertkit.inference.networks import OnnxModel
 from bertkit.model.modeling_bert import AUTO_CLASSES
 from bertkit.sharing.onnx import quantize
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
