@@ -115,16 +115,15 @@ class PretrainedTeacher(Teacher):
             batch: inputs and labels, as `bertkit.corpus.examples.dataset.collate` returns them.
 
         Returns:
-            ``logits`` (M, V) of the M masked tokens, with a weight of hidden states also ``hidden`` (B, S, H); or with
-            ``minilm`` ``queries``, ``keys`` and ``values``, each (B, S, H).
+            ``logits`` (B, P, V) of the masked positions, with a weight of hidden states also ``hidden`` (B, S, H); or
+            with ``minilm`` ``queries``, ``keys`` and ``values``, each (B, S, H).
         """
         inputs = inputs_of(batch)
         if self.settings.objective == "minilm":
             inputs.pop("masked_positions")
             self.run(inputs)
             return self.recorder.pop()
-        logits = token_logits(self.run(inputs))
-        return {_LOGITS: logits[batch["labels"] != IGNORE_INDEX], **self.recorder.pop()}
+        return {_LOGITS: token_logits(self.run(inputs)), **self.recorder.pop()}
 
     def loss(
         self,
@@ -150,13 +149,15 @@ class PretrainedTeacher(Teacher):
             parts = [relation_divergence(recorded[name], expected[name], mask, self.heads) for name in _RELATED]
             return mean_loss(torch.stack(parts).sum(), num_tokens)
         # Unlike in fine-tuning no output is missing, so NaN is a fault of the teacher and stays in the loss.
-        logits = token_logits(outputs)[batch["labels"] != IGNORE_INDEX]
-        ours, theirs = (at_least_float32(each) / settings.temperature for each in (logits, expected[_LOGITS]))
-        soft = F.cross_entropy(ours, theirs.softmax(dim=-1), reduction="sum") * settings.temperature**2
-        loss = mean_loss(soft, num_items)
+        logits = (token_logits(outputs), expected[_LOGITS])
+        ours, theirs = (at_least_float32(each.flatten(0, 1)) / settings.temperature for each in logits)
+        soft = F.cross_entropy(ours, theirs.softmax(dim=-1), reduction="none") * settings.temperature**2
+        # Unused slots count as zero; selecting the others would wait for the device.
+        loss = mean_loss(soft.where(batch["labels"].flatten() != IGNORE_INDEX, 0.0).sum(), num_items)
         if settings.hidden:
-            ours, theirs = (at_least_float32(each[HIDDEN][mask != 0]) for each in (recorded, expected))
-            loss = loss + settings.hidden * mean_loss((1 - F.cosine_similarity(ours, theirs, dim=-1)).sum(), num_tokens)
+            ours, theirs = (at_least_float32(each[HIDDEN]) for each in (recorded, expected))
+            distances = (1 - F.cosine_similarity(ours, theirs, dim=-1)).where(mask != 0, 0.0)
+            loss = loss + settings.hidden * mean_loss(distances.sum(), num_tokens)
         return loss
 
     def freeze_unreached(self, model: PreTrainedModel, recorder: OutputRecorder) -> None:

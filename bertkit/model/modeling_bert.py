@@ -343,8 +343,8 @@ class BertModel(BertPreTrainedModel):
                 'call model.set_attn_implementation("eager") first'
             )
         embeddings = self.embeddings(input_ids, token_type_ids, position_ids, inputs_embeds)
-        # Without padding there is no mask to make; but XLA would wait for the answer, and compile both ways.
-        may_skip = embeddings.device.type != "xla"
+        # Without padding no mask is needed; to ask for it, devices other than a CPU would finish all their work first.
+        may_skip = attention_mask is None or attention_mask.device.type == "cpu"
         if self.config.attention == "left_to_right":
             mask = left_to_right_mask(self.config, embeddings, attention_mask, may_skip and not output_attentions)
         else:

@@ -87,7 +87,8 @@ class WeightedTask:
         is_labelled = ~labels.isnan() if labels.is_floating_point() else labels != IGNORE_INDEX
         if self.weights is None:
             return is_labelled.float()
-        absent, present = self.weights.to(labels.device)
+        self.weights = self.weights.to(labels.device)  # a copy in the first step only
+        absent, present = self.weights
         if labels.is_floating_point():
             return present.where(labels > 0.5, absent).where(is_labelled, 0.0)
         return present[labels.where(is_labelled, 0)].where(is_labelled, 0.0)

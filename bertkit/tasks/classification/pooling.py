@@ -39,7 +39,7 @@ def pool_windows(model: PreTrainedModel, pooling: Literal["mean", "max"]) -> Non
         CheckpointError: the head reads more than the first token and the pooler, as ModernBERT's does with
             ``classifier_pooling="mean"``.
         ValueError: the pooling is unknown, or the model pools already. The prepared model raises it if
-            ``window_counts`` are not positive numbers with the sum W.
+            ``window_counts`` on the CPU are not positive numbers with the sum W.
     """
     if pooling not in ("mean", "max"):
         raise ValueError(f"pooling is {pooling!r}; expected 'mean' or 'max'")
@@ -67,21 +67,24 @@ class _PoolingHooks:
     def pool_output(self, encoder: nn.Module, args: tuple[Any, ...], output: ModelOutput) -> ModelOutput:
         counts, self.counts = self.counts, None
         if counts is not None:
-            output.last_hidden_state = self._pool(output.last_hidden_state[:, 0], counts.tolist()).unsqueeze(1)
+            output.last_hidden_state = self._pool(output.last_hidden_state[:, 0], counts).unsqueeze(1)
             if output.get("pooler_output") is not None:
-                output.pooler_output = self._pool(output.pooler_output, counts.tolist())
+                output.pooler_output = self._pool(output.pooler_output, counts)
         return output
 
-    def _pool(self, vectors: Tensor, counts: list[int]) -> Tensor:
+    def _pool(self, vectors: Tensor, counts: Tensor) -> Tensor:
         """Pools window vectors (W, H) to document vectors (B, H)."""
         import torch
 
-        if min(counts, default=0) < 1 or sum(counts) != len(vectors):
-            raise ValueError(f"`window_counts` are {counts}; expected positive numbers with the sum {len(vectors)}")
-        documents = vectors.split_with_sizes(counts)
-        if self.pooling == "mean":
-            return torch.stack([windows.mean(dim=0) for windows in documents])
-        return torch.stack([windows.amax(dim=0) for windows in documents])
+        if counts.device.type == "cpu" and (min(counts, default=0) < 1 or counts.sum() != len(vectors)):
+            raise ValueError(
+                f"`window_counts` are {counts.tolist()}; expected positive numbers with the sum {len(vectors)}"
+            )
+        # Given the number of rows, no device has to be asked for the sum of the counts.
+        documents = torch.arange(len(counts), device=counts.device).repeat_interleave(counts, output_size=len(vectors))
+        reduce = "mean" if self.pooling == "mean" else "amax"
+        pooled = vectors.new_zeros(len(counts), vectors.shape[1])
+        return pooled.scatter_reduce(0, documents[:, None].expand_as(vectors), vectors, reduce, include_self=False)
 
 
 def _check_reads_first_token(model: PreTrainedModel) -> None:

@@ -1,0 +1,211 @@
+"""Steps of training and evaluation do not wait for the device, and mix no devices.
+
+They run on torch's ``meta`` device, whose tensors have no values: reading one, as a wait for a GPU would, raises an
+error, and so does an operation on tensors of ``meta`` and of the CPU.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from accelerate import PartialState
+from torch.overrides import TorchFunctionMode
+from transformers import TrainerCallback
+
+import bertkit
+from bertkit.placement.resolve import Placement
+from bertkit.training.evaluation import EvaluationLoss
+from bertkit.training.trainer import BertkitTrainer
+
+pytestmark = pytest.mark.slow
+
+META = torch.device("meta")
+STEPS = 3
+RUN = {
+    "train.max_steps": STEPS + 1,
+    "train.logging_steps": STEPS + 1,
+    "train.global_train_batch_size": 4,
+    "train.optim": "adamw_torch",  # the fused one has no kernel for meta
+    "placement.per_device_train_batch_size": 2,
+    "placement.cpu_speed_ups": False,
+}
+WORDS = "a good bad film story the plot is lovely or awful".split()
+
+
+class _Copies(TorchFunctionMode):
+    """Finds copies to the device that wait for all that it has to compute, by their place in the code."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_training = False
+        self.places: set[str] = set()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result, kwargs = func(*args, **(kwargs or {})), kwargs or {}
+        waits = getattr(func, "__name__", "") == "to" and not kwargs.get("non_blocking")
+        if self.is_training and waits and args[0].device.type == "cpu" and result.device == META:
+            frame = next(each for each in reversed(traceback.extract_stack()[:-1]) if "/torch/" not in each.filename)
+            self.places.add(f"{frame.filename}:{frame.lineno}")
+        return result
+
+
+class Reached(Exception):
+    """Raised after the last step that is tried."""
+
+
+class _Evaluated(TrainerCallback):
+    """Evaluates a batch after the last step and ends the run."""
+
+    trainer: Any
+
+    def __init__(self) -> None:
+        self.copies = _Copies()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.copies.is_training = state.global_step < STEPS  # after the first step
+        if self.copies.is_training:
+            return
+        trainer = self.trainer
+        trainer._evaluation = EvaluationLoss(8, 4, num_processes=1, process_index=0)
+        trainer.model.eval()
+        for batch in trainer.get_eval_dataloader():
+            outputs = trainer.prediction_step(trainer.model, batch, prediction_loss_only=False)
+            assert all(each.device == META for each in outputs[1:] if isinstance(each, torch.Tensor))
+            break
+        raise Reached
+
+
+@pytest.fixture
+def on_meta(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Evaluated]:
+    """The callback of a run whose Trainer has the device ``meta``."""
+    callback, begin, arguments = _Evaluated(), BertkitTrainer.__init__, Placement.training_arguments
+
+    def begun(self: Any, **kwargs: Any) -> None:
+        begin(self, **kwargs)
+        monkeypatch.setitem(self.args.__dict__, "_setup_devices", META)
+        for state in (PartialState(), self.accelerator.state):
+            monkeypatch.setattr(state, "device", META)
+        self.model.to(META)
+        callback.trainer = self
+
+    def arguments_of_gpu(self: Placement) -> dict[str, Any]:
+        return arguments(self) | {"accelerator_config": arguments(replace(self, device="cuda"))["accelerator_config"]}
+
+    monkeypatch.setattr(BertkitTrainer, "__init__", begun)
+    monkeypatch.setattr(Placement, "training_arguments", arguments_of_gpu)
+    with callback.copies:
+        yield callback
+    assert callback.copies.places == set()
+
+
+def texts(number: int, seed: int = 0) -> list[str]:
+    draw = random.Random(seed)
+    return [" ".join(draw.choices(WORDS, k=draw.randint(2, 12))) for _ in range(number)]
+
+
+DATA: dict[str, Callable[[int, str], dict[str, Any]]] = {
+    "classification": lambda n, text: {"text": text, "label": "ab"[n % 2]},
+    "regression": lambda n, text: {"text": text, "label": n / 7 + 0.01},
+    "multi-label": lambda n, text: {"text": text, "label": ["a", "b"][: n % 3]},
+    "ner": lambda n, text: {"tokens": text.split(), "tags": ["B-X", *["O"] * text.count(" ")]},
+    "multiple-choice": lambda n, text: {"context": text, "endings": ["good", "bad"], "label": n % 2},
+    "squad": lambda n, text: {
+        "id": str(n),
+        "context": text,
+        "question": "is it good",
+        "answers": {"text": [text.split()[0]], "answer_start": [0]},
+    },
+}
+FINE_TUNED = {
+    "classification": ("classification", {}),
+    "class weights": ("classification", {"train.class_weights": "balanced"}),
+    "label smoothing": ("classification", {"train.label_smoothing_factor": 0.1}),
+    "long documents": ("classification", {"data.long_text": "chunk", "data.max_seq_length": 8}),
+    "lora": ("classification", {"model.lora": {"r": 2}}),
+    "regression": ("regression", {}),
+    "multi-label": ("multi-label", {}),
+    "ner": ("ner", {}),
+    "multiple-choice": ("multiple-choice", {}),
+    "squad": ("squad", {"data.max_query_length": 10, "data.doc_stride": 8}),
+}
+PRETRAINED = {
+    "nsp": {"task.pair_objective": "nsp"},
+    "sop": {"task.pair_objective": "sop"},
+    "masked tokens alone": {"task.pair_objective": "none"},
+    "two lengths": {"data.phases": {16: 0.5, 32: 0.5}},
+}
+
+
+def finetune(folder: Path, checkpoint: Path, callback: _Evaluated, kind: str, overrides: dict[str, Any]) -> None:
+    recipes = {"regression": "finetune/classification", "multi-label": "finetune/classification", "squad": "squad/v1"}
+    rows = [DATA[kind](number, text) for number, text in enumerate(texts(24))]
+    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    files = {f"data.{split}_file": str(folder / "rows.jsonl") for split in ("train", "validation")}
+    bertkit.finetune(
+        recipes.get(kind, f"finetune/{kind}"),
+        model=str(checkpoint),
+        output_dir=folder / "out",
+        callbacks=[callback],
+        overrides={**RUN, **files, "data.max_seq_length": 32, **overrides},
+    )
+
+
+@pytest.mark.parametrize("case", FINE_TUNED)
+def test_finetuning(tmp_path: Path, checkpoint: Path, on_meta: _Evaluated, case: str):
+    with pytest.raises(Reached):
+        finetune(tmp_path, checkpoint, on_meta, *FINE_TUNED[case])
+
+
+def test_a_planted_wait_fails(tmp_path: Path, checkpoint: Path, on_meta: _Evaluated, monkeypatch: pytest.MonkeyPatch):
+    loss = BertkitTrainer.loss
+    monkeypatch.setattr(BertkitTrainer, "loss", lambda *batch: loss(*batch) + loss(*batch).item())
+    with pytest.raises(RuntimeError, match="meta tensors"):
+        finetune(tmp_path, checkpoint, on_meta, "classification", {})
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    for number in range(4):
+        (folder / f"{number}.txt").write_text("\n".join(text.capitalize() + "." for text in texts(30, number)))
+    return folder
+
+
+PRETRAINING = {**RUN, "data.max_seq_length": 32, "data.max_predictions_per_seq": 5}
+
+
+@pytest.mark.parametrize("case", PRETRAINED)
+def test_pretraining(tmp_path: Path, checkpoint: Path, corpus: Path, on_meta: _Evaluated, case: str):
+    with pytest.raises(Reached):
+        bertkit.pretrain(
+            corpus=[corpus],
+            model=str(checkpoint),
+            output_dir=tmp_path / "out",
+            callbacks=[on_meta],
+            overrides={**PRETRAINING, **PRETRAINED[case]},
+        )
+
+
+@pytest.mark.parametrize("objective", ["distilbert", "minilm"])
+def test_pretraining_with_a_teacher(
+    tmp_path: Path, checkpoint: Path, corpus: Path, on_meta: _Evaluated, objective: str
+):
+    with pytest.raises(Reached):
+        bertkit.distill(
+            checkpoint,
+            student_layers=[1],
+            corpus=[corpus],
+            objective=objective,
+            hidden=0.5 if objective == "distilbert" else None,
+            output_dir=tmp_path / "out",
+            callbacks=[on_meta],
+            overrides=PRETRAINING,
+        )
