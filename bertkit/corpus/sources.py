@@ -192,7 +192,7 @@ class _File(Source):
 
     def _decoded(self) -> Iterator[str]:
         self.position = 0
-        return decode_lines(read_blocks(self.path, self.kind.packing, self._reach), self.name)
+        return decode_lines(read_blocks(self.path, self.kind.compression, self._reach), self.name)
 
     def _reach(self, position: float) -> None:
         self.position = int(position)
@@ -236,11 +236,11 @@ class _JsonLinesFile(_File, _Rows):
 class _ParquetFile(_File, _Rows):
     def texts(self) -> Iterator[str]:
         self.position = 0
-        if not self.kind.packing:
+        if not self.kind.compression:
             yield from self._texts_in(self.path)
             return
         with tempfile.TemporaryFile(prefix="bertkit-") as unpacked:  # Parquet is read from its end
-            with iterating(read_blocks(self.path, self.kind.packing, lambda position: None)) as blocks:
+            with iterating(read_blocks(self.path, self.kind.compression, lambda position: None)) as blocks:
                 unpacked.writelines(blocks)
             yield from self._texts_in(unpacked)
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from bertkit.errors import DataError
 
 TEXT, JSON_LINES, PARQUET = FORMS = (".txt", ".jsonl", ".parquet")
-PACKINGS = (".gz", ".zst")
+COMPRESSIONS = (".gz", ".zst")
 FORMS_IN_WORDS = f"{TEXT}, {JSON_LINES} or {PARQUET}"
 
 # Protocols may be chained, as in simplecache::s3://bucket/store; without :// the name is that of a file. A protocol of
@@ -28,24 +28,24 @@ class FileKind(NamedTuple):
 
     Attributes:
         form: suffix of the format, without that of the compression; one of ``FORMS`` for a corpus.
-        packing: suffix of the compression, one of ``PACKINGS``, or empty.
+        compression: suffix of the compression, one of ``COMPRESSIONS``, or empty.
     """
 
     form: str
-    packing: str
+    compression: str
 
 
 def file_kind(name: str, forms: Collection[str] = FORMS) -> FileKind | None:
     """Returns the kind of a file by its name, ignoring case, or None if it is none of ``forms``.
 
     >>> file_kind("wiki/AA.JSONL.gz"), file_kind("notes.md"), file_kind("wiki.gz")
-    (FileKind(form='.jsonl', packing='.gz'), None, None)
+    (FileKind(form='.jsonl', compression='.gz'), None, None)
     """
-    root, packing = os.path.splitext(name.lower())
-    if packing not in PACKINGS:
-        root, packing = name.lower(), ""
+    root, compression = os.path.splitext(name.lower())
+    if compression not in COMPRESSIONS:
+        root, compression = name.lower(), ""
     form = os.path.splitext(root)[1]
-    return FileKind(form, packing) if form in forms else None
+    return FileKind(form, compression) if form in forms else None
 
 
 def find_files(given: str, faults: list[str]) -> list[Path]:
@@ -77,7 +77,7 @@ def _files_at(path: Path, faults: list[str]) -> list[Path]:
         faults.append(f"{path}: no such file or folder")
     elif file_kind(path.name) is not None:
         return [path]
-    elif path.suffix.lower() in PACKINGS:
+    elif path.suffix.lower() in COMPRESSIONS:
         faults.append(
             f"{path}: {path.suffix} does not tell the format of the compressed file; "
             f"rename it to end in {', '.join(form + path.suffix.lower() for form in FORMS)}"
@@ -85,8 +85,8 @@ def _files_at(path: Path, faults: list[str]) -> list[Path]:
     else:
         kind = path.suffix or "a file without suffix"
         faults.append(
-            f"{path}: {kind} is not supported; expected {FORMS_IN_WORDS}, also compressed as {' or '.join(PACKINGS)}; "
-            f"if it is plain UTF-8 text, rename it to end in {TEXT}"
+            f"{path}: {kind} is not supported; expected {FORMS_IN_WORDS}, also compressed as "
+            f"{' or '.join(COMPRESSIONS)}; if it is plain UTF-8 text, rename it to end in {TEXT}"
         )
     return []
 

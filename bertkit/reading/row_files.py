@@ -110,7 +110,9 @@ def missing_column(column: str, columns: Collection[str], remedy: str = "") -> s
     return f"no column {column!r}; available: {quoted(columns) or 'none'}{did_you_mean(column, columns) or remedy}"
 
 
-def parquet_texts(file: Path | IO[bytes], column: str, name: str, reached: Callable[[float], None]) -> Iterator[str]:
+def parquet_texts(
+    file: Path | IO[bytes], column: str, name: str, on_progress: Callable[[float], None]
+) -> Iterator[str]:
     """Yields the texts of a Parquet file in order; skips texts that are null or empty.
 
     Only this column is read, in batches of about 1 MiB, independent of the size of the row groups.
@@ -119,27 +121,30 @@ def parquet_texts(file: Path | IO[bytes], column: str, name: str, reached: Calla
         file: path, or an open seekable file.
         column: column of the texts.
         name: name of the file in messages.
-        reached: called for each batch with the share of the rows that has been read, in [0, 1].
+        on_progress: called for each batch with the share of the rows that has been read, in [0, 1].
 
     Raises:
         DataError: the file is not a Parquet file, is damaged, or has no such column of strings.
     """
     first = 0
-    with iterating(parquet_batches(file, name, reached, column)) as batches:
+    with iterating(parquet_batches(file, name, on_progress, column)) as batches:
         for batch in batches:
             yield from arrow_texts(batch.column(0), column, name, first)
             first += batch.num_rows
 
 
 def parquet_batches(
-    file: Path | IO[bytes], name: str, reached: Callable[[float], None], column: str | None = None
+    file: Path | IO[bytes],
+    name: str,
+    on_progress: Callable[[float], None] = lambda share: None,
+    column: str | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yields the rows of a Parquet file in batches of about 1 MiB, independent of the size of the row groups.
 
     Args:
         file: path, or an open seekable file.
         name: name of the file in messages.
-        reached: called for each batch with the share of the rows that has been read, in [0, 1].
+        on_progress: called for each batch with the share of the rows that has been read, in [0, 1].
         column: the only column to read; None for all columns.
 
     Raises:
@@ -158,7 +163,7 @@ def parquet_batches(
             done = 0
             for batch in opened.iter_batches(_rows_of_a_batch(opened.metadata), columns=selected, use_threads=False):
                 done += batch.num_rows
-                reached(done / opened.metadata.num_rows)
+                on_progress(done / opened.metadata.num_rows)
                 yield batch
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno:  # Arrow wraps the message of the system

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from bertkit.errors import DataError
-from bertkit.reading.paths import PACKINGS
+from bertkit.reading.paths import COMPRESSIONS
 
 Item = TypeVar("Item")
 
@@ -36,15 +36,17 @@ def iterating(items: Iterable[Item]) -> Iterator[Iterator[Item]]:
             iterator.close()
 
 
-def read_blocks(file: Path, packing: str, reached: Callable[[int], None], block_size: int = _BLOCK) -> Iterator[bytes]:
+def read_blocks(
+    file: Path, compression: str, on_progress: Callable[[int], object] = lambda position: None, block_size: int = _BLOCK
+) -> Iterator[bytes]:
     """Yields the decompressed bytes of a file in blocks of at most ``block_size`` bytes.
 
     A compressed file may consist of several concatenated streams.
 
     Args:
         file: path of the file.
-        packing: one of ``PACKINGS``, or empty.
-        reached: called before each block and at the end with the number of bytes on disk that have been read.
+        compression: one of ``COMPRESSIONS``, or empty.
+        on_progress: called before each block and at the end with the number of bytes on disk that have been read.
         block_size: maximum size of a block in bytes.
 
     Raises:
@@ -52,32 +54,32 @@ def read_blocks(file: Path, packing: str, reached: Callable[[int], None], block_
     """
     try:
         with file.open("rb") as stored:
-            if packing and not stored.peek(1):
+            if compression and not stored.peek(1):
                 raise EOFError("it is empty")
-            unpacked = _unpacked(stored, packing)
+            unpacked = _unpacked(stored, compression)
             while block := unpacked.read(block_size):
-                reached(stored.tell())
+                on_progress(stored.tell())
                 yield block
-            reached(stored.tell())
+            on_progress(stored.tell())
     except (OSError, EOFError, zlib.error) as error:
         if isinstance(error, OSError) and error.strerror:
             raise DataError(f"{file}: cannot be read: {error.strerror}") from error
         raise DataError(f"{file}: damaged or truncated ({error}); download or compress it again") from error
 
 
-def read_shares(file: Path, packing: str, reached: Callable[[float], None]) -> Iterator[bytes]:
+def read_shares(file: Path, compression: str, on_progress: Callable[[float], None]) -> Iterator[bytes]:
     """Yields blocks of at most 64 KiB as `read_blocks` and reports the share of the file that is read, in [0, 1].
 
     The size of a pipe is unknown; no progress is reported.
     """
     size = file.stat().st_size if file.is_file() else 0
-    return read_blocks(file, packing, lambda at: reached(at / size) if size else None, _SMALL_BLOCK)
+    return read_blocks(file, compression, lambda at: on_progress(at / size) if size else None, _SMALL_BLOCK)
 
 
-def _unpacked(stored: BufferedReader, packing: str) -> BufferedIOBase:
-    if packing == ".gz":
+def _unpacked(stored: BufferedReader, compression: str) -> BufferedIOBase:
+    if compression == ".gz":
         return gzip.GzipFile(fileobj=stored)
-    if packing == ".zst":
+    if compression == ".zst":
         import pyarrow as pa
 
         return pa.CompressedInputStream(pa.PythonFile(stored, mode="r"), "zstd")
@@ -103,8 +105,8 @@ def read_text(path: str | Path) -> str:
 def read_with_fingerprint(path: Path) -> tuple[str, str]:
     """Returns the text of a file as `read_text`, also compressed, and ``sha256:`` with the first 16 digits of the
     SHA-256 of its decompressed bytes."""
-    packing = path.suffix.lower() if path.suffix.lower() in PACKINGS else ""
-    data = b"".join(read_blocks(path, packing, lambda position: None))
+    compression = path.suffix.lower() if path.suffix.lower() in COMPRESSIONS else ""
+    data = b"".join(read_blocks(path, compression))
     return decode_text(data, str(path)), f"sha256:{hashlib.sha256(data).hexdigest()[:16]}"
 
 

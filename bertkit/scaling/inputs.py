@@ -14,7 +14,17 @@ from typing import Any
 
 from bertkit.errors import DataError, OutputError
 from bertkit.progress import counted
-from bertkit.reading.paths import JSON_LINES, PACKINGS, PARQUET, TEXT, FileKind, file_kind, filesystem, is_below, is_url
+from bertkit.reading.paths import (
+    COMPRESSIONS,
+    JSON_LINES,
+    PARQUET,
+    TEXT,
+    FileKind,
+    file_kind,
+    filesystem,
+    is_below,
+    is_url,
+)
 from bertkit.scaling.rows import delimited_header, opened, parquet_rows, raw_rows
 
 FORMS = (".csv", ".tsv", JSON_LINES, PARQUET, TEXT)
@@ -140,7 +150,7 @@ def find_inputs(given: str, output: str | None = None) -> tuple[list[InputFile],
     if not files:
         raise DataError(
             f"--input {given}: names no file that ends in {', '.join(FORMS)}, also compressed as "
-            f"{' or '.join(PACKINGS)} except for {PARQUET}{f'; {passed_over}' if reasons else ''}"
+            f"{' or '.join(COMPRESSIONS)} except for {PARQUET}{f'; {passed_over}' if reasons else ''}"
         )
     return files, passed_over
 
@@ -149,7 +159,7 @@ def _reason_to_pass_over(relative: str, kind: FileKind | None, info: Mapping[str
     """Returns why a file of a folder is not read; empty if it is read."""
     if any(part.startswith(".") or part == "__MACOSX" for part in relative.split("/")):
         return "hidden"
-    if kind is None or (kind.form == PARQUET and kind.packing):
+    if kind is None or (kind.form == PARQUET and kind.compression):
         return os.path.splitext(relative)[1].lower() or "without suffix"
     # A link that leads nowhere is an input that cannot be read, with an error of its own.
     if info.get("type") == "other" and os.path.exists(str(info["name"])) and not os.path.isfile(str(info["name"])):

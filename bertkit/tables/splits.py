@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,7 +57,7 @@ def load_hub_table(hub_id: str, config: str | None, split: str) -> Table:
     read_as = [builder.hash, builder.config.name, split]
     fingerprint = "sha256:" + hashlib.sha256(dumps(read_as).encode()).hexdigest()[:16]
     source = f"{hub_id} ({split if config is None else f'{config}, {split}'})"
-    return read_batches(rows.with_format("arrow").iter(_BATCH_ROWS), source, fingerprint)
+    return replace(read_batches(rows.with_format("arrow").iter(_BATCH_ROWS), source), fingerprint=fingerprint)
 
 
 def check_disjoint(hub_id: str, config: str | None, splits: Mapping[str, str]) -> None:

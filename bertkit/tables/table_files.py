@@ -11,14 +11,16 @@ import re
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from bertkit.errors import DataError, raise_listed
-from bertkit.reading.paths import JSON_LINES, PACKINGS, PARQUET, FileKind, file_kind
+from bertkit.progress import counted
+from bertkit.reading.paths import COMPRESSIONS, JSON_LINES, PARQUET, FileKind, file_kind
 from bertkit.reading.row_files import parquet_batches
 from bertkit.reading.text import decode_lines, decode_pieces, iterating, read_blocks, read_shares
 from bertkit.tables.table import Table, repeated_names
-from bertkit.tables.typed_rows import json_line_blocks, read_batches, read_json_lines
+from bertkit.tables.typed_rows import json_parts, read_batches
 
 CSV, TSV = ".csv", ".tsv"
 COMMA, TAB = ",", "\t"
@@ -67,29 +69,29 @@ def read_table(
             at most ten faults with their lines and remedies.
     """
     path = Path(os.path.expanduser(path))
-    kind = _kind_of(path)
+    kind, source, digest = _kind_of(path), str(path), hashlib.sha256()
     if kind.form not in _DELIMITERS and (columns is not None or quoting is not None or skip_ragged):
         raise DataError(
             f"{path}: names of columns, quoting and the skipping of ragged rows are for {CSV} and {TSV} files; "
             f"remove them for {kind.form}"
         )
-    source, fingerprint = str(path), _fingerprint(path, kind.packing)
+    blocks = _added(read_blocks(path, kind.compression), digest.update)
     if kind.form == PARQUET:
-        return read_batches(parquet_batches(path, source, lambda share: None), source, fingerprint)
-    if kind.form == JSON_LINES:
-        return read_json_lines(decode_lines(_blocks(path, kind.packing), source), source, fingerprint)
-    return read_delimited(
-        decode_pieces(_blocks(path, kind.packing), source),
-        source,
-        fingerprint,
-        delimiter=_DELIMITERS[kind.form],
-        quoting=kind.form == CSV if quoting is None else quoting,
-        columns=columns,
-        skip_ragged=skip_ragged,
-    )
+        for _ in blocks:
+            pass
+        table = read_batches(parquet_batches(path, source), source)
+    elif kind.form == JSON_LINES:
+        (table,) = json_parts(decode_lines(blocks, source), source)
+    else:
+        quoting = kind.form == CSV if quoting is None else quoting
+        pieces, delimiter = decode_pieces(blocks, source), _DELIMITERS[kind.form]
+        (table,) = delimited_parts(
+            pieces, source, delimiter=delimiter, quoting=quoting, columns=columns, skip_ragged=skip_ragged
+        )
+    return replace(table, fingerprint=f"sha256:{digest.hexdigest()[:16]}")
 
 
-def read_table_parts(path: str | Path, size: int, reached: Callable[[float], None]) -> Iterator[Table]:
+def read_table_parts(path: str | Path, size: int, on_progress: Callable[[float], None]) -> Iterator[Table]:
     """Yields the table in a file in parts of at most ``size`` rows; one part is in memory at a time; none without rows.
 
     Rows keep their places in the file; the fingerprint is empty, since the file is read only once.
@@ -97,7 +99,7 @@ def read_table_parts(path: str | Path, size: int, reached: Callable[[float], Non
     Args:
         path: as for `read_table`.
         size: maximum number of rows of a part.
-        reached: called with the share of the file that has been read, in [0, 1].
+        on_progress: called with the share of the file that has been read, in [0, 1].
 
     Raises:
         DataError: as `read_table`, after the parts before the fault; the message lists the faults of one part.
@@ -105,21 +107,20 @@ def read_table_parts(path: str | Path, size: int, reached: Callable[[float], Non
     path = Path(os.path.expanduser(path))
     kind, source = _kind_of(path), str(path)
     if kind.form == PARQUET:
-        return _parquet_parts(path, size, reached)
-    blocks = read_shares(path, kind.packing, reached)
+        return _parquet_parts(path, size, on_progress)
+    blocks = read_shares(path, kind.compression, on_progress)
     if kind.form == JSON_LINES:
-        return json_line_blocks(decode_lines(blocks, source), source, "", size, may_be_empty=True)
-    pieces = decode_pieces(blocks, source)
-    quoting, delimiter = kind.form == CSV, _DELIMITERS[kind.form]
-    return delimited_blocks(pieces, source, "", size, delimiter=delimiter, quoting=quoting, may_be_empty=True)
+        return json_parts(decode_lines(blocks, source), source, size, may_be_empty=True)
+    pieces, delimiter = decode_pieces(blocks, source), _DELIMITERS[kind.form]
+    return delimited_parts(pieces, source, size, delimiter=delimiter, quoting=kind.form == CSV, may_be_empty=True)
 
 
-def _parquet_parts(path: Path, size: int, reached: Callable[[float], None]) -> Iterator[Table]:
+def _parquet_parts(path: Path, size: int, on_progress: Callable[[float], None]) -> Iterator[Table]:
     rows = 0
-    with iterating(parquet_batches(path, str(path), reached)) as batches:
+    with iterating(parquet_batches(path, str(path), on_progress)) as batches:
         for batch in batches:
             for at in range(0, batch.num_rows, size):
-                yield read_batches([batch.slice(at, size)], str(path), "", rows + at)
+                yield read_batches([batch.slice(at, size)], str(path), rows + at)
             rows += batch.num_rows
 
 
@@ -130,81 +131,29 @@ def is_table(path: str | Path) -> bool:
 
 def _kind_of(path: Path) -> FileKind:
     kind = file_kind(path.name, _FORMS)
-    if kind is None or (kind.form == PARQUET and kind.packing):
+    if kind is None or (kind.form == PARQUET and kind.compression):
         raise DataError(
             f"{path}: unsupported table format; expected {CSV} (commas), {TSV} (tabs), {JSON_LINES} (one JSON object "
-            f"per line), these also compressed as {' or '.join(PACKINGS)}, or {PARQUET}; rename it if it is one"
+            f"per line), these also compressed as {' or '.join(COMPRESSIONS)}, or {PARQUET}; rename it if it is one"
         )
     return kind
 
 
-def _blocks(path: Path, packing: str) -> Iterator[bytes]:
-    return read_blocks(path, packing, lambda position: None)
+def _added(blocks: Iterable[bytes], add: Callable[[bytes], object]) -> Iterator[bytes]:
+    """Yields blocks after each is added to a digest."""
+    with iterating(blocks) as remaining:
+        for block in remaining:
+            add(block)
+            yield block
 
 
-def _fingerprint(path: Path, packing: str) -> str:
-    digest = hashlib.sha256()
-    for block in _blocks(path, packing):
-        digest.update(block)
-    return f"sha256:{digest.hexdigest()[:16]}"
+# ---- CSV and TSV ----------------------------------------------------------------------------------------------------
 
 
-# ---- CSV and TSV: text is unchanged, and NA, None, null and an empty field are text ----------------------------------
-
-
-def read_delimited(
+def delimited_parts(
     pieces: Iterable[str],
     source: str,
-    fingerprint: str,
-    *,
-    delimiter: str,
-    quoting: bool,
-    columns: Sequence[str] | None = None,
-    skip_ragged: bool = False,
-) -> Table:
-    r"""Reads a table from text whose first row has the column names.
-
-    A column without a name is dropped: pandas writes row numbers to such a column. A blank line is skipped, except in a
-    table of one column, where it is an empty text. A line ends with CRLF, LF or CR; within quotes these are part of the
-    field.
-
-    Args:
-        pieces: pieces of the text, from `bertkit.reading.text.decode_pieces`.
-        source: name of the text in messages.
-        fingerprint: fingerprint of the table.
-        delimiter: `COMMA` or `TAB`.
-        quoting: True if a field may be quoted as in RFC 4180: it can then contain delimiters, line endings and doubled
-            quotes. A quote within a field that does not start with one is a plain character. False: quotes are plain
-            characters everywhere, and a row is a line.
-        columns: column names of a text without a header row.
-        skip_ragged: skip and count rows whose number of fields differs from the number of columns.
-
-    Raises:
-        DataError: there is no header or no row, no column has a name, columns share a name, a row has a wrong number of
-            fields, or a quoted field does not end. The message lists the first ten faults with their lines.
-
-    >>> table = read_delimited(['text,label\n"a, b",1\n'], "x.csv", "", delimiter=COMMA, quoting=True)
-    >>> table.columns
-    {'text': ['a, b'], 'label': ['1']}
-    """
-    (table,) = delimited_blocks(
-        pieces,
-        source,
-        fingerprint,
-        sys.maxsize,
-        delimiter=delimiter,
-        quoting=quoting,
-        columns=columns,
-        skip_ragged=skip_ragged,
-    )
-    return table
-
-
-def delimited_blocks(
-    pieces: Iterable[str],
-    source: str,
-    fingerprint: str,
-    size: int,
+    size: int = sys.maxsize,
     *,
     delimiter: str,
     quoting: bool,
@@ -212,15 +161,36 @@ def delimited_blocks(
     skip_ragged: bool = False,
     may_be_empty: bool = False,
 ) -> Iterator[Table]:
-    """Yields the table of `read_delimited` in parts of ``size`` rows; ``skipped`` is cumulative over the parts.
+    r"""Yields a table in parts of ``size`` rows, from text whose first row has the column names.
 
-    With ``may_be_empty``, no text at all and a header without rows give no parts.
+    Text is unchanged: ``NA``, ``None``, ``null`` and an empty field are text. A column without a name is dropped:
+    pandas writes row numbers to such a column. A blank line is skipped, except in a table of one column, where it is an
+    empty text. A line ends with CRLF, LF or CR; within quotes these are part of the field.
+
+    Args:
+        pieces: pieces of the text, from `bertkit.reading.text.decode_pieces`.
+        source: name of the text in messages.
+        size: rows of a part.
+        delimiter: `COMMA` or `TAB`.
+        quoting: True if a field may be quoted as in RFC 4180: it can then contain delimiters, line endings and doubled
+            quotes. A quote within a field that does not start with one is a plain character. False: quotes are plain
+            characters everywhere, and a row is a line.
+        columns: column names of a text without a header row.
+        skip_ragged: skip rows whose number of fields differs from the number of columns, and count them in ``skipped``
+            of the table and of those before it.
+        may_be_empty: no text at all and a header without rows give no parts.
 
     Raises:
-        DataError: as `read_delimited`, after the parts before the fault; the message lists the faults of one part.
+        DataError: there is no header or no row, no column has a name, columns share a name, a row has a wrong number of
+            fields, or a quoted field does not end; after the parts before the fault. The message lists the first ten
+            faults of a part with their lines.
+
+    >>> [table] = delimited_parts(['text,label\n"a, b",1\n'], "x.csv", delimiter=COMMA, quoting=True)
+    >>> table.columns
+    {'text': ['a, b'], 'label': ['1']}
     """
     faults: list[str] = []
-    skipped: list[int] = []
+    skipped: list[str] = []
     with iterating(pieces) as remaining:
         lines: Iterator[str] = (line for piece in remaining for line in io.StringIO(piece, newline=""))
         if may_be_empty:
@@ -231,35 +201,20 @@ def delimited_blocks(
         rows = _quoted_rows(lines, delimiter, source, faults) if quoting else _plain_rows(lines, delimiter)
         if columns is None:
             names = _header(rows, source, delimiter, faults)
-            expected = f"where the header has {len(names)}"
         else:
             names = list(columns)
-            expected = f"where {len(names)} column names are given"
             faults += _faults_of_names(names, f"{source}, the names given for its columns")
+        expected = f"the header has {len(names)}" if columns is None else f"{len(names)} column names are given"
         remedy = f"; put quotes around a field that contains a {_NAMES[delimiter]}" if quoting else ""
-
-        def even_rows() -> Iterator[_Row]:
-            for line, fields in rows:
-                if not fields:
-                    if len(names) > 1:
-                        continue
-                    fields = [""]
-                if len(fields) == len(names):
-                    yield line, fields
-                elif skip_ragged:
-                    skipped.append(line)
-                else:
-                    counted = f"{len(fields)} field{'s' * (len(fields) != 1)}"
-                    more = remedy if len(fields) > len(names) else ""
-                    faults.append(f"{source}, line {line}: {counted} {expected}{more}")
-
-        is_empty, even = True, even_rows()
+        uneven = skipped if skip_ragged else faults
+        even = _even_rows(rows, len(names), source, (f" where {expected}", f" where {expected}{remedy}"), uneven)
+        is_empty = True
         while part := list(itertools.islice(even, size)):
             if faults:
                 break
             is_empty = False
             values = {name: [fields[at] for _, fields in part] for at, name in enumerate(names) if name}
-            yield Table(values, source, fingerprint, array("q", [line for line, _ in part]), skipped=len(skipped))
+            yield Table(values, source, "", array("q", [line for line, _ in part]), skipped=len(skipped))
         if is_empty and not faults and not may_be_empty:
             left = f", but {len(skipped)} with a different number of fields" if skipped else ""
             faults.append(f"{source}: no rows{' after the header' if columns is None else ''}{left}")
@@ -281,6 +236,28 @@ def _header(rows: Iterator[_Row], source: str, delimiter: str, faults: list[str]
 def _faults_of_names(names: Sequence[str], place: str) -> list[str]:
     named = list(filter(None, names))
     return repeated_names(named, place) if named else [f"{place}: none of the columns has a name; add names"]
+
+
+def _even_rows(
+    rows: Iterable[_Row], width: int, source: str, expected: tuple[str, str], uneven: list[str]
+) -> Iterator[_Row]:
+    """Yields the rows of ``width`` fields; adds the faults of others to ``uneven``.
+
+    Args:
+        rows: the rows; a blank line is skipped, except in a table of one column.
+        width: number of columns.
+        source: name of the text in messages.
+        expected: end of the message on a row with too few fields, and with too many.
+        uneven: list of the faults.
+    """
+    for line, fields in rows:
+        if not fields and width > 1:
+            continue
+        fields = fields or [""]
+        if len(fields) == width:
+            yield line, fields
+        else:
+            uneven.append(f"{source}, line {line}: {counted(len(fields), 'field')}{expected[len(fields) > width]}")
 
 
 def _plain_rows(lines: Iterable[str], delimiter: str) -> Iterator[_Row]:

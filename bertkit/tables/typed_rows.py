@@ -25,36 +25,28 @@ _SPACE = re.compile(r"[ \t\r\n]*+")
 _A_LIST = "expected a list of objects, [{…}, {…}]; if it has one object per line, rename it to end in .jsonl"
 
 
-def read_json_lines(lines: Iterable[str], source: str, fingerprint: str) -> Table:
-    """Reads a table from JSON objects, one per line; blank lines are skipped.
+def json_parts(
+    lines: Iterable[str], source: str, size: int = sys.maxsize, *, may_be_empty: bool = False
+) -> Iterator[Table]:
+    """Yields a table in parts of ``size`` rows, from JSON objects, one per line; blank lines are skipped.
 
-    The columns are the keys of all objects, in order of first appearance. A missing key gives None, as does a null.
+    The columns of a part are the keys of all objects up to its last, in order of first appearance. A missing key gives
+    None, as does a null.
 
     Args:
         lines: from `bertkit.reading.text.decode_lines`.
         source: name of the file in messages.
-        fingerprint: fingerprint of the table.
+        size: rows of a part.
+        may_be_empty: text without rows gives no parts.
 
     Raises:
         DataError: a line is not a JSON object, a text contains half of a surrogate pair, which is not a character, or
-            no object has a key. The message lists the first ten faults with their lines.
+            no object has a key; after the parts before the fault. The message lists the first ten faults of a part with
+            their lines.
 
-    >>> read_json_lines(['{"text": "a", "label": 1}', '{"text": "b"}'], "x.jsonl", "").columns
+    >>> [table] = json_parts(['{"text": "a", "label": 1}', '{"text": "b"}'], "x.jsonl")
+    >>> table.columns
     {'text': ['a', 'b'], 'label': [1, None]}
-    """
-    (table,) = json_line_blocks(lines, source, fingerprint, sys.maxsize)
-    return table
-
-
-def json_line_blocks(
-    lines: Iterable[str], source: str, fingerprint: str, size: int, *, may_be_empty: bool = False
-) -> Iterator[Table]:
-    """Yields the table of `read_json_lines` in parts of ``size`` rows; each has the keys of all rows up to its last.
-
-    With ``may_be_empty``, text without rows gives no parts.
-
-    Raises:
-        DataError: as `read_json_lines`, after the parts before the fault; the message lists the faults of one part.
     """
     names: dict[str, None] = {}
     faults: list[str] = []
@@ -69,7 +61,7 @@ def json_line_blocks(
                 names.update(dict.fromkeys(row))
             if names:
                 columns = {name: [row.get(name) for _, row in part] for name in names}
-                yield Table(columns, source, fingerprint, array("q", [number for number, _ in part]))
+                yield Table(columns, source, "", array("q", [number for number, _ in part]))
     if not names and not faults and not (is_empty and may_be_empty):
         faults.append(f"{source}: no rows; expected one JSON object per line, such as {{'text': …, 'label': …}}")
     raise_listed(faults)
@@ -81,16 +73,13 @@ def _rows(lines: Iterable[str], source: str, faults: list[str]) -> Iterator[tupl
         if not line.strip():
             continue
         try:
-            yield number, _checked(line)
+            row = json_object(line, "text")
+            if half := lone_surrogate(row, line):
+                raise DataError(f"it {half}")
         except DataError as fault:
             faults.append(f"{source}, line {number}: {fault}")
-
-
-def _checked(line: str) -> dict[str, Any]:
-    row = json_object(line, "text")
-    if half := lone_surrogate(row, line):
-        raise DataError(f"it {half}")
-    return row
+        else:
+            yield number, row
 
 
 # ---- lists ----------------------------------------------------------------------------------------------------------
@@ -160,9 +149,7 @@ def _next(text: str, at: int) -> tuple[str, int]:
 # ---- Arrow -----------------------------------------------------------------------------------------------------------
 
 
-def read_batches(
-    batches: Iterable[pa.RecordBatch | pa.Table], source: str, fingerprint: str, first_row: int = 0
-) -> Table:
+def read_batches(batches: Iterable[pa.RecordBatch | pa.Table], source: str, first_row: int = 0) -> Table:
     """Builds a table from batches of one schema; lists and structs become Python lists and dicts.
 
     The class names are those that the ``datasets`` library stores in the schema.
@@ -170,7 +157,6 @@ def read_batches(
     Args:
         batches: from `bertkit.reading.row_files.parquet_batches`, or of a data set.
         source: name of the source in messages.
-        fingerprint: fingerprint of the table.
         first_row: number of rows of the source before the batches.
 
     Raises:
@@ -196,7 +182,7 @@ def read_batches(
     if not any(columns.values()) and not faults:
         faults.append(f"{source}: no rows")
     raise_listed(faults)
-    return Table(columns, source, fingerprint, class_names=class_names, first_row=first_row)
+    return Table(columns, source, "", class_names=class_names, first_row=first_row)
 
 
 def _unreadable(values: pa.Array | pa.ChunkedArray, name: str, source: str, first: int) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 
 from bertkit.errors import DataError
 from bertkit.reading.row_files import json_texts, lone_surrogate
-from bertkit.tables.typed_rows import read_json_lines
+from bertkit.tables.typed_rows import json_parts
 from bertkit.tasks.question_answering.questions import read_nested
 
 HALVES = ["\ud800", "\udbff", "\udc00", "\udfff", "\ude00\ud83d", "a\ud83d b", "\ud83d\\ude00"]
@@ -48,7 +48,7 @@ def test_half_of_a_surrogate_pair_is_found_anywhere(seed):
 def test_json_readers_refuse_it_with_its_place(tmp_path, half):
     row = json.dumps({"text": f"a {half} b", "label": "x"})
     with pytest.raises(DataError, match=r"^x\.jsonl, line 2: it contains an unpaired surrogate, \\ud[89a-f]..,"):
-        read_json_lines(['{"text": "fine", "label": "y"}', row], "x.jsonl", "")
+        list(json_parts(['{"text": "fine", "label": "y"}', row], "x.jsonl"))
     with pytest.raises(DataError, match=r"^x\.jsonl: line 2: 'text' contains an unpaired surrogate, \\ud[89a-f]..,"):
         list(json_texts(['{"text": "fine"}', row], "text", "x.jsonl"))
     path = tmp_path / "squad.json"

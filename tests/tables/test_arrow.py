@@ -79,7 +79,7 @@ def test_class_names_come_from_the_schema_of_datasets(parquet):
     )
     rows = Dataset.from_dict({"text": ["a", "b"], "label": [1, -1], "tags": [[0, 1], []]}, features=features)
     batches = list(rows.with_format("arrow").iter(1))
-    for table in (read_batches(batches, "org/set", ""), parquet(pa.concat_tables(batches))):
+    for table in (read_batches(batches, "org/set"), parquet(pa.concat_tables(batches))):
         assert table.columns == {"text": ["a", "b"], "label": [1, -1], "tags": [[0, 1], []]}
         assert table.class_names == {"label": ["bad", "good"], "tags": ["O", "B"]}
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bertkit.errors import DataError
 from bertkit.reading.text import decode_pieces
 from bertkit.tables import Table
-from bertkit.tables.table_files import COMMA, TAB, read_delimited
+from bertkit.tables.table_files import COMMA, TAB, delimited_parts
 
 
 def read(text: str, delimiter: str = COMMA, quoting: bool | None = None, block: int = 1 << 20, **options) -> Table:
@@ -21,7 +21,8 @@ def read(text: str, delimiter: str = COMMA, quoting: bool | None = None, block: 
     blocks = [data[start : start + block] for start in range(0, len(data), block)]
     quoting = delimiter == COMMA if quoting is None else quoting
     pieces = decode_pieces(blocks, "x")
-    return read_delimited(pieces, "x", "", delimiter=delimiter, quoting=quoting, **options)
+    (table,) = delimited_parts(pieces, "x", delimiter=delimiter, quoting=quoting, **options)
+    return table
 
 
 def rows(table: Table) -> list[tuple[str, ...]]:

@@ -20,7 +20,7 @@ from typing import Any
 from bertkit.errors import DataError, listed, raise_listed, shown
 from bertkit.files import write_whole
 from bertkit.progress import counted
-from bertkit.reading.paths import JSON_LINES, PACKINGS, PARQUET, file_kind
+from bertkit.reading.paths import COMPRESSIONS, JSON_LINES, PARQUET, file_kind
 from bertkit.reading.text import read_with_fingerprint, split_lines
 from bertkit.tables.classes import is_missing
 from bertkit.tables.labels import named
@@ -94,8 +94,8 @@ def is_conll(path: str | Path) -> bool:
 
 def _root(path: str | Path) -> str:
     """Returns the name of a file in lower case, without the suffix of its compression."""
-    root, packing = os.path.splitext(str(path).lower())
-    return root if packing in PACKINGS else str(path).lower()
+    root, compression = os.path.splitext(str(path).lower())
+    return root if compression in COMPRESSIONS else str(path).lower()
 
 
 def read_conll(path: str | Path, comment_prefix: str | None = None) -> ConllTable:

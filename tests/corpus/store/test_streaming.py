@@ -174,8 +174,13 @@ def test_a_killed_build_leaves_no_block(stream, tokenizer, monkeypatch):
 
 
 def test_forked_data_workers_each_read_for_themselves(tokenizer, tmp_path, monkeypatch):
-    """A worker that went on with what its parent has open would share the place in the file with the others."""
-    monkeypatch.setattr(read_blocks, "__defaults__", (200,))  # so that the file is not read at once
+    """A worker that went on with what its parent has open would share the place in the file with the others.
+
+    Small blocks keep the file from being read at once.
+    """
+    monkeypatch.setattr(
+        read_blocks, "__defaults__", (lambda position: None, 200)
+    )  # so that the file is not read at once
     sentences = [" ".join(WORDS[number % 7 :]).capitalize() + "." for number in range(5)]
     lines = [f"{number} {' '.join(sentences)}\n\n" for number in range(300)]
     (tmp_path / "one.txt").write_text("".join(lines))
