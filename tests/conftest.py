@@ -241,10 +241,10 @@ def weights_at_odd_offsets() -> Iterator[None]:
 def without_reports() -> Iterator[None]:
     """Sets ``train.report: false`` for the runs of this process, since a report takes seconds; tests/reporting has it
     on."""
-    from bertkit.recipe import check
+    from bertkit.recipe.fields import TRAIN_DEFAULTS
 
     with pytest.MonkeyPatch.context() as patch:  # its own, since tests may undo theirs
-        patch.setitem(check.TRAIN_DEFAULTS, "report", False)
+        patch.setitem(TRAIN_DEFAULTS, "report", False)
         yield
 
 

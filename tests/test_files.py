@@ -32,7 +32,7 @@ from bertkit.files import (
     write_whole,
 )
 from bertkit.progress import without_library_bars
-from bertkit.recipe.find import copy_recipe
+from bertkit.recipe.files import copy_recipe
 from bertkit.tasks.registry import load_recipe
 
 

@@ -1,4 +1,4 @@
-"""Properties of encoder families: supported families, model class of each head, and model inputs.
+"""Families of encoders: which are supported, their heads, inputs and labels, and architectures for new weights.
 
 A family is a transformers model type, such as ``roberta``. BERT is bertkit's implementation; other encoders are built
 by transformers' Auto classes.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from bertkit.errors import CheckpointError
+from bertkit.errors import CheckpointError, RecipeError, did_you_mean
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
@@ -18,11 +19,14 @@ if TYPE_CHECKING:
 BERT = ("bertkit", "bert")
 """Model types that bertkit's BERT implements."""
 
+MODEL_TYPE = "model_type"
+"""Key of the ``model`` block that names the architecture of new weights, as in ``config.json``; BERT without it."""
+
 MOST_LAYERS = 1000
 """Largest number of layers of a new model or a checkpoint; more are slips, or faults of a file."""
 
 FROM_CODE: set[str] = set()
-"""Model types that `bertkit.checkpoint.remote_code` has registered with the Auto classes."""
+"""Model types that `bertkit.checkpoint.remote` has registered with the Auto classes."""
 
 _LEAST_TOKENS = 3  # [CLS], a token of text, [SEP]
 # RoBERTa numbers positions from padding_idx + 1, and these families share its code.
@@ -214,3 +218,123 @@ def model_inputs(config: PreTrainedConfig) -> tuple[str, ...]:
     """
     segments = ("token_type_ids",) if getattr(config, "type_vocab_size", 1) > 1 else ()
     return ("input_ids", "attention_mask", *segments)
+
+
+# ---- labels --------------------------------------------------------------------------------------------------------
+
+
+def label_fields(names: Sequence[str]) -> dict[str, Any]:
+    """Returns the configuration fields for labels in the order of their ids."""
+    return {
+        "num_labels": len(names),
+        "id2label": dict(enumerate(names)),
+        "label2id": {name: index for index, name in enumerate(names)},
+    }
+
+
+def match_labels(model: PreTrainedModel, before: Sequence[str], now: Sequence[str]) -> list[str]:
+    """Reorders a loaded head to the order of the new labels, or reinitialises it if they differ.
+
+    transformers loads a head whenever its shape fits, even if its classes are other ones.
+
+    Args:
+        model: the loaded model with a classification head.
+        before: names of the labels that the head was trained for, in the order of their ids.
+        now: names of the new labels, in the order of their ids.
+
+    Returns:
+        The names of the reinitialised weights, drawn from torch's generator; empty if the sets of labels are equal.
+    """
+    import torch
+    from torch import nn
+
+    if list(before) == list(now):
+        return []
+    prefix = f"{model.base_model_prefix}."
+    head = {name: module for name, module in model.named_modules() if name and not f"{name}.".startswith(prefix)}
+    if sorted(before) == sorted(now):
+        order = torch.tensor([before.index(name) for name in now])
+        linear = [module for module in head.values() if isinstance(module, nn.Linear)]
+        last = [module for module in linear if module.out_features == len(now)][-1]
+        with torch.no_grad():
+            for parameter in last.parameters():
+                parameter.copy_(parameter[order])
+        return []
+    for module in head.values():
+        for parameter in module.parameters(recurse=False):
+            parameter._is_hf_initialized = False  # otherwise transformers keeps the loaded weights
+        model._init_weights(module)
+    return sorted(
+        f"{name}.{parameter}"
+        for name, module in head.items()
+        for parameter, _ in module.named_parameters(recurse=False)
+    )
+
+
+# ---- new weights ---------------------------------------------------------------------------------------------------
+
+# Pair objective of the pre-training head that transformers has for a family, besides masked LM. BERT's takes both.
+_PAIR_OBJECTIVES = {"albert": "sop", "big_bird": "nsp", "ernie": "nsp", "megatron-bert": "nsp", "mobilebert": "nsp"}
+_PAIR_NAMES = {"nsp": "next sentence prediction", "sop": "sentence order prediction"}
+
+
+def new_architecture(model_type: Any) -> type[PreTrainedConfig]:
+    """Returns the configuration class of a model with new weights.
+
+    Args:
+        model_type: transformers' model type of an encoder with a masked-LM head; None is BERT.
+
+    Raises:
+        RecipeError: there is no such encoder.
+    """
+    if model_type is None or model_type in BERT:
+        from bertkit.model.configuration_bert import BertConfig
+
+        return BertConfig
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+    from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
+
+    known = [name for name in sorted(MODEL_FOR_MASKED_LM_MAPPING_NAMES) if name in CONFIG_MAPPING]
+    if model_type not in known:
+        raise RecipeError(
+            f"expected an encoder of transformers with a masked-LM head, such as bert, albert, roberta or modernbert, "
+            f"got {model_type!r}{did_you_mean(str(model_type), known)}"
+        )
+    return CONFIG_MAPPING[model_type]
+
+
+def field_types(configuration: type[PreTrainedConfig]) -> dict[str, Any]:
+    """Returns the types of the fields of an architecture that a recipe can set, by name; ``Any`` where unknown."""
+    from bertkit.model.configuration_bert import BertConfig
+
+    fields = {field.name: field.type for field in dataclasses.fields(configuration)}
+    # Only the fields that a family declares: labels, dtype and so on are set by task and placement.
+    own = set(vars(BertConfig)) & set(fields) if configuration is BertConfig else own_fields(configuration)
+    # In the order of the class: the order of a set differs between processes.
+    names = [*(name for name in fields if name in own), *sorted(own - set(fields))]
+    found = {name: fields.get(name, Any) for name in names}
+    return {name: Any if isinstance(kind, str) else kind for name, kind in found.items()}
+
+
+def check_pair_objective(pair_objective: str, family: str) -> None:
+    """Checks that a family has a head for the pair objective of a run.
+
+    Args:
+        pair_objective: ``nsp``, ``sop`` or ``none``.
+        family: model type of the encoder.
+
+    Raises:
+        RecipeError: it has no such head; the message names the objective to use.
+    """
+    own = _PAIR_OBJECTIVES.get(family)
+    if family in BERT or pair_objective in ("none", own):
+        return
+    if own is None:
+        raise RecipeError(
+            f"task.pair_objective: {pair_objective} needs a head for sentence pairs, and {family} has none; give "
+            "--pair-objective none"
+        )
+    raise RecipeError(
+        f"task.pair_objective: the head for sentence pairs of {family} is for {_PAIR_NAMES[own]}, not for "
+        f"{pair_objective}; give --pair-objective {own} or none"
+    )

@@ -11,7 +11,15 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertkit.checkpoint.encoders import BERT, check_encoder, config_class, head_class, longest_input, own_fields
+from bertkit.checkpoint.encoders import (
+    BERT,
+    check_encoder,
+    config_class,
+    head_class,
+    longest_input,
+    match_labels,
+    own_fields,
+)
 from bertkit.checkpoint.faults import (
     check_floating_point,
     check_folder,
@@ -21,7 +29,6 @@ from bertkit.checkpoint.faults import (
     reading,
     reason,
 )
-from bertkit.checkpoint.labels import match_labels
 from bertkit.errors import CheckpointError, RecipeError, listed
 from bertkit.files import new_folder
 

@@ -18,8 +18,8 @@ from typer.core import TyperCommand
 
 from bertkit.options import descriptions
 from bertkit.placement.resolve import PlacementSettings
-from bertkit.recipe.blocks import OptionsOfTransformers, TrainSettings
 from bertkit.recipe.fields import members
+from bertkit.recipe.settings import OptionsOfTransformers, TrainSettings
 from bertkit.tasks.registry import TASKS
 
 Function = TypeVar("Function", bound=Callable[..., None])

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import typer
 
-from bertkit.recipe.find import SCHEMA_FILE, list_recipes, recipe_folder
+from bertkit.recipe.files import SCHEMA_FILE, list_recipes, recipe_folder
 
 _GLUE = "finetune/glue/"
 _PLACEMENT = "placement/"

@@ -15,7 +15,7 @@ from bertkit.cli.embed import numbers
 from bertkit.cli.finetune import task_recipe
 from bertkit.cli.printing import print_results
 from bertkit.errors import RecipeError
-from bertkit.recipe.distillation import Objective
+from bertkit.recipe.settings import Objective
 
 KINDS = ("classification", "glue", "multiple_choice", "ner", "pretraining", "question_answering")
 KEYS = (

@@ -11,8 +11,7 @@ import bertkit
 from bertkit.cli import completion, options
 from bertkit.cli.printing import print_text
 from bertkit.json_text import dumps
-from bertkit.recipe.find import recipe_text
-from bertkit.recipe.yaml_files import read_recipe_file
+from bertkit.recipe.files import read_recipe_file, recipe_text
 
 app = typer.Typer(help="List, read, copy and check recipes.", no_args_is_help=True)
 

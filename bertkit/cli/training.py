@@ -16,10 +16,9 @@ from bertkit.cli.commands import Settings
 from bertkit.cli.printing import print_results, print_text
 from bertkit.errors import RecipeError
 from bertkit.json_text import dumps
-from bertkit.recipe.find import find_recipe
+from bertkit.recipe.fields import Text, typed
+from bertkit.recipe.files import find_recipe, read_recipe_file
 from bertkit.recipe.load import load_placement
-from bertkit.recipe.text_values import Text, typed
-from bertkit.recipe.yaml_files import read_recipe_file
 from bertkit.tasks.registry import TASKS
 
 if TYPE_CHECKING:

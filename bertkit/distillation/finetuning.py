@@ -29,8 +29,8 @@ from bertkit.errors import CheckpointError, DataError, RecipeError
 from bertkit.inference.networks import refuse_ensemble
 from bertkit.model.loss_bert import mean_loss
 from bertkit.progress import without_library_bars
-from bertkit.recipe.distillation import DistillationSettings, distillation_settings
 from bertkit.recipe.load import Recipe
+from bertkit.recipe.settings import DistillationSettings, distillation_settings
 from bertkit.tasks.base import Task
 from bertkit.tasks.checkpoints import labels_of, matched_names
 from bertkit.tasks.splits import ColumnsOf, Split
@@ -116,7 +116,7 @@ class FinetunedTeacher(Teacher):
 class TaughtTask:
     """Task with a teacher: ``(1 - alpha) · labels + alpha · (soft + hidden · cosine)``.
 
-    See `bertkit.recipe.distillation.DistillationSettings`.
+    See `bertkit.recipe.settings.DistillationSettings`.
 
     Args:
         task: the task, or a wrapper of it with another loss of the labels.

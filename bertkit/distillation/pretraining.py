@@ -31,8 +31,8 @@ from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.model.loss_bert import at_least_float32, mean_loss
 from bertkit.placement.resolve import Placement
 from bertkit.progress import without_library_bars
-from bertkit.recipe.distillation import DistillationSettings, distillation_settings
 from bertkit.recipe.load import Recipe
+from bertkit.recipe.settings import DistillationSettings, distillation_settings
 from bertkit.training.pretraining.encoders import as_pretraining_model, few_tokens, inputs_of, without_dropout
 from bertkit.training.pretraining.initialization import StartingPoint
 from bertkit.training.pretraining.objective import PretrainingObjective, token_logits

@@ -14,7 +14,7 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 from bertkit.checkpoint.encoders import model_inputs
 from bertkit.errors import CheckpointError, RecipeError
 from bertkit.json_text import dumps
-from bertkit.recipe.distillation import DistillationSettings
+from bertkit.recipe.settings import DistillationSettings
 
 HIDDEN = "hidden"
 """Name of the last hidden states, (B, S, H), among the recorded outputs of teacher and student."""

@@ -18,7 +18,7 @@ from bertkit.grids.table import ablations_csv
 from bertkit.grids.workers import grid_lock
 from bertkit.metrics.statistics import Test, adjusted
 from bertkit.progress import counted, say
-from bertkit.recipe.find import list_recipes
+from bertkit.recipe.files import list_recipes
 from bertkit.recipe.load import Recipe
 from bertkit.run.directory import check_place, check_repeated_run, contents, is_finished, recorded
 from bertkit.run.pretrain import pretrain

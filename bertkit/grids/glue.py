@@ -25,7 +25,7 @@ from bertkit.grids.workers import grid_lock
 from bertkit.placement.processes import is_main_process
 from bertkit.placement.resolve import check_processes
 from bertkit.progress import counted, say
-from bertkit.recipe.find import list_recipes
+from bertkit.recipe.files import list_recipes
 from bertkit.recipe.load import Recipe
 from bertkit.run.directory import check_place, check_repeated_run, contents, is_finished, recorded
 from bertkit.run.finetune import finetune, with_absolute_paths

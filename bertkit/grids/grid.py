@@ -21,7 +21,7 @@ from bertkit.json_text import dumps
 from bertkit.locks import FolderInUseError, RunLock
 from bertkit.placement.resolve import visible_gpus
 from bertkit.recipe.load import Recipe
-from bertkit.recipe.tuning import config_changes
+from bertkit.recipe.settings import config_changes
 from bertkit.run.directory import check_place, contents
 from bertkit.run.in_progress import RunInProgress
 from bertkit.tasks.base import Task

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bertkit.errors import RecipeError, shown
-from bertkit.recipe.yaml_files import parse_value
+from bertkit.recipe.files import parse_value
 
 PAPER: dict[str, list[Any]] = {
     "train.global_train_batch_size": [16, 32],

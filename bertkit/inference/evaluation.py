@@ -9,14 +9,14 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertkit.checkpoint.revision import at_revision
+from bertkit.checkpoint.remote import at_revision
 from bertkit.errors import CheckpointError, DataError
 from bertkit.inference.networks import is_ensemble
 from bertkit.inference.predicted import Outcome, predicted
 from bertkit.inference.predictor import build_predictor, load_task
 from bertkit.placement.inference import EVALUATION_PRECISION, Precision
 from bertkit.progress import say, unreported
-from bertkit.recipe.yaml_files import read_recipe_file
+from bertkit.recipe.files import read_recipe_file
 from bertkit.tasks.base import Task
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import Columns, ColumnsOf, Split, Truncation, load_splits

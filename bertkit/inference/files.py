@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from bertkit.checkpoint.revision import at_revision
+from bertkit.checkpoint.remote import at_revision
 from bertkit.errors import DataError, OutputError
 from bertkit.inference.embedding import TEXTS_AT_ONCE, Pooling
 from bertkit.inference.inputs import BLOCK, Block, blocks_of, list_of_texts, one_block, process_blocks, read_inputs

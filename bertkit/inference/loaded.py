@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from bertkit.checkpoint.load import load_config, load_model, load_tokenizer
-from bertkit.checkpoint.revision import at_revision
+from bertkit.checkpoint.remote import at_revision
 from bertkit.errors import CheckpointError
 from bertkit.inference.embedding import Embedder, Pooling, TokenEmbeddings, load_encoder
 from bertkit.inference.fill_mask import MaskFiller, MaskPrediction

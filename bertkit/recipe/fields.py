@@ -1,18 +1,21 @@
-"""Types of recipe values: pydantic checks values against the annotations of settings' fields, and describes them."""
+"""Keys of the blocks, and types of their values: pydantic checks values against the annotations of settings' fields."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING
+from dataclasses import MISSING, dataclass
 from enum import Enum
 from functools import cache, cached_property
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from bertkit.errors import did_you_mean, shown
+from bertkit.checkpoint.encoders import MODEL_TYPE, MOST_LAYERS, field_types, new_architecture
+from bertkit.errors import RecipeError, did_you_mean, shown
 from bertkit.options import Range, descriptions
+from bertkit.recipe.files import parse_texts, parse_value
+from bertkit.recipe.settings import OptionsOfTransformers, TrainSettings, TuningSettings
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
@@ -80,6 +83,136 @@ def fields_of(settings: type) -> Fields:
     return fields
 
 
+# ---- keys of train and model ---------------------------------------------------------------------------------------
+
+# Defaults of all runs that differ from those of transformers; a recipe can override each of them.
+TRAIN_DEFAULTS: dict[str, Any] = {
+    "global_train_batch_size": 32,
+    "seed": 42,
+    "logging_steps": 50.0,  # of the type that the check gives it, so that a recipe of a run loads as itself
+    "save_total_limit": 2,
+    "report_to": "none",
+}
+
+# Ranges of the other fields of transformers. Larger numbers are slips, and would take all memory or time before they
+# are refused.
+_NOT_NEGATIVE, _SHARE, _WORKERS, _SIZE = Range(ge=0), Range(ge=0, lt=1), Range(ge=1, le=1024), Range(ge=1, le=2**20)
+_TRAIN_RANGES = {
+    "data_seed": Range(ge=0, le=2**32 - 1),
+    "warmup_steps": _NOT_NEGATIVE,
+    "weight_decay": Range(ge=0, le=1e3),
+    "adam_beta1": _SHARE,
+    "adam_beta2": _SHARE,
+    "adam_epsilon": Range(gt=0),  # at 0 a weight without gradient becomes 0/0
+    "max_grad_norm": _NOT_NEGATIVE,  # 0 does not clip
+    "label_smoothing_factor": _SHARE,
+    "neftune_noise_alpha": Range(ge=0, le=1000),
+    "logging_steps": _NOT_NEGATIVE,
+    "eval_steps": _NOT_NEGATIVE,
+    "eval_delay": _NOT_NEGATIVE,
+    "eval_accumulation_steps": Range(ge=1),
+    "save_steps": _NOT_NEGATIVE,
+    "save_total_limit": Range(ge=1),  # transformers keeps all checkpoints at 0; here null does
+    "torch_empty_cache_steps": Range(ge=1),
+    "dataloader_prefetch_factor": _WORKERS,
+    "ddp_bucket_cap_mb": _WORKERS,
+    "ddp_timeout": Range(ge=1, le=2**31 - 1),  # seconds; torch counts nanoseconds in 64 bits
+}
+_MODEL_RANGES = {
+    "num_hidden_layers": Range(ge=1, le=MOST_LAYERS),
+    **dict.fromkeys(
+        (
+            "vocab_size",
+            "hidden_size",
+            "intermediate_size",
+            "max_position_embeddings",
+            "type_vocab_size",
+            "feature_lstm_size",
+        ),
+        _SIZE,
+    ),
+}
+
+# TrainingArguments that a recipe must not set → what to use instead, or the reason.
+_NOT_IN_TRAIN: dict[str, str] = {
+    "per_device_train_batch_size": "use train.global_train_batch_size, and placement.per_device_train_batch_size",
+    "per_device_eval_batch_size": "use placement.per_device_eval_batch_size",
+    "gradient_accumulation_steps": "it follows from train.global_train_batch_size and the placement",
+    "auto_find_batch_size": "it would change the global batch",
+    "average_tokens_across_devices": "losses are means over the global batch",
+    **dict.fromkeys(("fsdp", "fsdp_config"), "use --placement fsdp"),
+    "parallelism_config": "use --placement",
+    **dict.fromkeys(("bf16", "fp16"), "use placement.mixed_precision"),
+    "use_cpu": "use placement.device",
+    "dataloader_num_workers": "use placement.dataloader_num_workers",
+    "dataloader_pin_memory": "it follows from the placement",
+    "logging_nan_inf_filter": "a loss that is not finite ends the run",
+    "enable_jit_checkpoint": "SIGTERM and SIGUSR1 save a checkpoint in every run",
+    **dict.fromkeys(("activation_checkpointing", "gradient_checkpointing"), "use placement.gradient_checkpointing"),
+    "output_dir": "use --output-dir",
+    "resume_from_checkpoint": "use --resume",
+    **dict.fromkeys(("do_train", "do_eval", "do_predict"), "use the command of that name"),
+    "disable_tqdm": "progress bars are shown on a terminal only",
+    "remove_unused_columns": "the task decides which columns the model gets",
+    "local_rank": "the launcher sets it",
+    "prediction_loss_only": "scores need the predictions",
+    **dict.fromkeys(("batch_eval_metrics", "eval_do_concat_batches"), "scores need the predictions of the whole set"),
+    "use_liger_kernel": "it has no kernels for encoders",
+}
+
+
+def not_in_train(key: Any) -> str | None:
+    """Returns what to use instead of a key that the ``train`` block does not take, or the reason; None for others."""
+    if str(key).startswith(("hub_", "push_to_hub")):
+        return "use --push-to-hub, and the block hub"
+    return _NOT_IN_TRAIN.get(key)
+
+
+@cache
+def train_fields() -> Fields:
+    """Returns the fields of the ``train`` block by key."""
+    from transformers import TrainingArguments
+
+    hints = get_type_hints(TrainingArguments)
+    described = fields_of(OptionsOfTransformers)
+    found = dict(fields_of(TrainSettings))
+    for each in dataclasses.fields(TrainingArguments):
+        if not_in_train(each.name):
+            continue
+        text = described[each.name].help + " " if each.name in described else ""
+        numbers = described[each.name].range if each.name in described else _TRAIN_RANGES.get(each.name)
+        default = TRAIN_DEFAULTS.get(each.name, each.default)
+        hint = int | Literal[-1] if each.name == "max_steps" else hints[each.name]  # -1 is none
+        found[each.name] = Field(hint, f"{text}TrainingArguments.{each.name} of transformers.", default, numbers)
+    return Fields(found)
+
+
+@cache
+def model_fields(model_type: str | None = None, *, of_checkpoint: bool) -> Fields:
+    """Returns the fields of the ``model`` block by key.
+
+    Args:
+        model_type: architecture of new weights, as in ``config.json``; None is BERT.
+        of_checkpoint: whether the weights are those of a checkpoint, which has the keys of fine-tuning.
+
+    Raises:
+        RecipeError: there is no such architecture.
+    """
+    own: dict[str, Field] = fields_of(TuningSettings)
+    if not of_checkpoint:
+        described = "Architecture of new weights, as in config.json; BERT by default. The other keys are its fields."
+        own = {"name_or_path": own["name_or_path"], MODEL_TYPE: Field(str | None, described)}
+    configuration = new_architecture(model_type)
+    of_config = {
+        name: Field(hint, f"{configuration.__name__}.{name}.", range=_MODEL_RANGES.get(name))
+        for name, hint in field_types(configuration).items()
+    }
+    return Fields({**own, **of_config})
+
+
+# ---- types ---------------------------------------------------------------------------------------------------------
+
+
 def members(hint: Any) -> tuple[Any, ...]:
     """Returns the types of which an annotation is the union, or the annotation alone.
 
@@ -108,6 +241,16 @@ def _described(field: Field) -> Any:
     ]
 
 
+def _plain(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(_plain(value), str | int | float | bool | list | dict | NoneType)
+
+
 def _checked(hint: Any, numbers: Range | None = None) -> Any:
     """Returns an annotation for pydantic: with a range, whole numbers as 1e5, and the names of an Enum.
 
@@ -120,13 +263,10 @@ def _checked(hint: Any, numbers: Range | None = None) -> Any:
         # TrainingArguments annotates a name as ``SomeEnum | str``: only the names of the Enum are right.
         names = [each for each in arguments if isinstance(each, type) and issubclass(each, Enum)]
         kept = [each for each in arguments if not names or each is not str]
-        return Union[tuple(_checked(each, numbers if _is_number(each) else None) for each in kept)]  # noqa: UP007
+        return Union[tuple(_checked(each, numbers) for each in kept)]  # noqa: UP007
     if hint is int or hint is float:
-        limits = (
-            {} if numbers is None else {key: value for key, value in numbers._asdict().items() if value is not None}
-        )
         whole = [pydantic.BeforeValidator(_whole)] if hint is int else []
-        return Annotated[hint, pydantic.Field(**limits), *whole]
+        return Annotated[hint, pydantic.Field(**(numbers or Range())._asdict()), *whole]
     if isinstance(hint, type) and issubclass(hint, Enum):
         return Literal[tuple(each.value for each in hint)]
     if origin in (list, dict):
@@ -137,51 +277,104 @@ def _checked(hint: Any, numbers: Range | None = None) -> Any:
     return hint if plain else Any
 
 
-def _is_number(hint: Any) -> bool:
-    return hint in (int, float)
-
-
 def _whole(value: Any) -> Any:
     """Returns a whole float such as 1e5 as an int."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+# ---- values given as text ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Text:
+    """Value of a recipe in YAML; `typed` gives the value that it has in a certain field."""
+
+    text: str
+
+
+def typed(value: Any, hint: Any) -> Any:
+    """Returns a recipe value with each `Text` in it replaced by the value that it has in a field annotated ``hint``.
+
+    A field that can hold text takes it as it is given, unless it is quoted, or is YAML of another type that the field
+    can hold. Other fields take YAML.
+
+    Args:
+        value: a value, a `Text`, or a mapping with some of them.
+        hint: annotation of the field.
+
+    Raises:
+        RecipeError: the text is not YAML, and the field does not take text.
+
+    >>> [typed(Text(text), str | None) for text in ("|", "no", "1e5", "a: b", "null", "'null'")]
+    ['|', 'no', '1e5', 'a: b', None, 'null']
+    >>> typed(Text("1e5"), float), typed(Text("[no, 1e5]"), list[str]), typed(Text("[0, 1]"), str | list[int])
+    (100000.0, ['no', '1e5'], [0, 1])
+    """
+    if isinstance(value, Text):
+        return _parsed(value.text, hint)
+    if isinstance(value, Mapping):
+        settings = nested(hint)
+        hints = {key: each.hint for key, each in fields_of(settings).items()} if settings else {}
+        return {key: typed(each, hints.get(key, Any)) for key, each in value.items()}
+    return value
+
+
+def _parsed(text: str, hint: Any) -> Any:
+    takes_text = _validated(text, hint) is not MISSING
+    try:
+        value, texts = parse_value(text), parse_texts(text)
+    except RecipeError:
+        if takes_text:
+            return text
+        raise
+    is_quoted = text.lstrip()[:1] in ("'", '"') or (isinstance(value, str) and text.lstrip()[:1] in "|>" and value)
+    is_blank = value is None and text.strip() != "null"  # nothing, a comment, or ~ as a separator
+    if Any in members(hint) or (
+        not isinstance(value, str) and not (is_blank and text) and _validated(value, hint) is not MISSING
+    ):
+        return value
+    if isinstance(value, str) and is_quoted and takes_text:
+        return value
+    if isinstance(texts, list | dict) and (values := _validated(texts, hint, strict=False)) is not MISSING:
+        return values
+    return text if takes_text or (isinstance(value, str) and not is_quoted) else value
+
+
+def _validated(value: Any, hint: Any, *, strict: bool = True) -> Any:
+    """Returns a value as one of a field, ``['1e5']`` as numbers if not strict, or MISSING if the field has no such."""
+    try:
+        return adapter_of(hint).validate_python(value, strict=strict)
+    except ValueError:
+        return MISSING
 
 
 # ---- messages -------------------------------------------------------------------------------------------------------
 
 
 def faults_of(
-    error: ValidationError, fields: Mapping[str, Field], values: Mapping[Any, Any], most_named: int
-) -> Iterator[tuple[tuple[Any, ...], str]]:
+    error: ValidationError, fields: Mapping[str, Field], values: Mapping[str, Any]
+) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yields the path of each wrong key and what is wrong with it.
 
     Args:
         error: error of the type of ``fields``.
         fields: fields by key.
-        values: the values.
-        most_named: number of unknown keys for which a similar key is looked up, which takes time.
+        values: the values, by keys of ``fields``.
     """
-    by_path: dict[tuple[Any, ...], list[Any]] = {}
+    by_path: dict[tuple[str, ...], list[Any]] = {}
     for each in error.errors(include_url=False):
-        by_path.setdefault(_path(each["loc"], fields), []).append(each)
-    for number, (path, errors) in enumerate(by_path.items()):
-        known, value = _known(path, fields), values.get(path[0])
-        if len(path) > 1:
-            value = value.get(path[1]) if isinstance(value, Mapping) else None
-        if path[-1] not in known:
-            near = did_you_mean(str(path[-1]), known) if number < most_named else ""
-            yield path, f"unknown key{near}"
-        else:
-            yield path, _message(errors, value, known[path[-1]].range)
-
-
-def _path(place: tuple[Any, ...], fields: Mapping[str, Field]) -> tuple[Any, ...]:
-    """Returns the keys in the place of an error: one, or two in a value that is a mapping of settings."""
-    return place[: 2 if len(place) > 1 and place[0] in fields and nested(fields[place[0]].hint) else 1]
-
-
-def _known(path: tuple[Any, ...], fields: Mapping[str, Field]) -> Mapping[str, Field]:
-    settings = nested(fields[path[0]].hint) if len(path) > 1 else None
-    return fields if settings is None else fields_of(settings)
+        key, *inner = map(str, each["loc"])
+        path = (key, *inner[:1]) if nested(fields[key].hint) else (key,)
+        by_path.setdefault(path, []).append(each)
+    for (key, *inner), errors in by_path.items():
+        field, value = fields[key], values[key]
+        if inner:
+            known = fields_of(nested(field.hint))
+            if inner[0] not in known:
+                yield (key, *inner), f"unknown key{did_you_mean(inner[0], known)}"
+                continue
+            field, value = known[inner[0]], value.get(inner[0])
+        yield (key, *inner), _message(errors, value, field.range)
 
 
 def nested(hint: Any) -> Any:
@@ -201,45 +394,6 @@ def _message(errors: list[Any], value: Any, numbers: Range | None) -> str:
         elif choices:
             expected.append(f"one of {', '.join(choices)}")
         else:
-            words = (
-                each["msg"].removeprefix("Input should be ").replace("valid ", "").replace("a integer", "an integer")
-            )
-            expected.append(words.replace("a dictionary", "a mapping"))
+            words = each["msg"].removeprefix("Input should be ").replace("valid ", "")
+            expected.append(words.replace("a integer", "an integer").replace("a dictionary", "a mapping"))
     return f"expected {' or '.join(dict.fromkeys(expected))}, got {shown(value)}{near}"
-
-
-# ---- schema ---------------------------------------------------------------------------------------------------------
-
-
-def schema_of(fields: Fields) -> dict[str, Any]:
-    """Returns the JSON Schema of mappings with some of the keys."""
-    from pydantic.json_schema import GenerateJsonSchema
-
-    class WithoutTitles(GenerateJsonSchema):
-        def field_title_should_be_set(self, schema: Any) -> bool:
-            return False
-
-    schema = fields.adapter.json_schema(schema_generator=WithoutTitles)
-    definitions = schema.pop("$defs", {})
-
-    def plain(node: Any) -> Any:
-        """Returns a schema with the values that are mappings of settings in their place."""
-        if isinstance(node, list):
-            return [plain(each) for each in node]
-        if not isinstance(node, dict):
-            return node
-        if "$ref" in node:
-            return plain(definitions[node["$ref"].rpartition("/")[2]])
-        return {key: plain(each) for key, each in node.items() if not (key == "title" and isinstance(each, str))}
-
-    return dict(plain(schema))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Enum):
-        return value.value
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _is_plain(value: Any) -> bool:
-    return isinstance(_plain(value), str | int | float | bool | list | dict | NoneType)

@@ -1,14 +1,10 @@
-"""Loading of recipes: found by name, overridden by key, validated as a whole.
+"""Recipes: loaded by name, overridden by key, checked as a whole; every fault is reported with its place.
 
 A recipe is a YAML file with six blocks. ``task``, ``model``, ``data`` and ``train`` can change the results of a run;
 ``placement`` and ``hub`` do not. ``task.kind`` names the task, whose settings dataclasses define the keys of the blocks
-``task`` and ``data``; the caller passes the registry of tasks. ``model`` has the fields of ``BertConfig`` and
-``name_or_path`` (the source of the weights), for fine-tuning also the keys of `bertkit.recipe.tuning`, for new weights
-``model_type`` (another architecture of transformers, with the fields of its configuration). ``train`` has
-the fields of ``transformers.TrainingArguments``, with ``global_train_batch_size`` instead of the per-device keys and
-``report`` (whether the run leaves ``report.html``, which changes no number), and for fine-tuning
-``early_stopping_patience`` (the number of evaluations without a better score after which it ends), ``class_weights``,
-``layer_lr_decay`` and ``distill`` (`bertkit.recipe.distillation`).
+``task`` and ``data``; the caller passes the registry of tasks. ``model`` has the fields of ``BertConfig``, or of the
+configuration that ``model_type`` names, and the keys of `TuningSettings`; ``train`` has the fields of
+``transformers.TrainingArguments`` and the keys of `TrainSettings` (`bertkit.recipe.settings`).
 """
 
 from __future__ import annotations
@@ -17,19 +13,49 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from bertkit.checkpoint.pretraining import MODEL_TYPE
-from bertkit.errors import RecipeError, listed, shown
+from bertkit.checkpoint.encoders import MODEL_TYPE, new_architecture
+from bertkit.errors import RecipeError, did_you_mean, listed, shown
 from bertkit.files import write_whole
 from bertkit.placement.resolve import PlacementSettings
-from bertkit.recipe.check import BLOCKS, Checker, Tasks, blocks_of
-from bertkit.recipe.find import find_recipe, list_recipes
-from bertkit.recipe.hub import HubSettings
-from bertkit.recipe.text_values import typed
-from bertkit.recipe.yaml_files import read_recipe_file, to_yaml
+from bertkit.recipe.fields import (
+    TRAIN_DEFAULTS,
+    Field,
+    Fields,
+    faults_of,
+    fields_of,
+    model_fields,
+    nested,
+    not_in_train,
+    train_fields,
+    typed,
+)
+from bertkit.recipe.files import absolute, check_plain, find_recipe, list_recipes, read_recipe_file, to_yaml
+from bertkit.recipe.settings import DISTILL, HubSettings
+
+BLOCKS = ("task", "model", "data", "train", "placement", "hub")
 
 _ACCELERATE_KEY = "distributed_type"  # present in every file of `accelerate config`
+_MOST_WEIGHTS = 10**11  # of a new model: 400 GB; BERT-large has 3.4e8
+_MOST_NAMED = 20  # faults for which a similar key is looked up, which takes time; messages show no more
+
+
+class Tasks(Protocol):
+    """Protocol of a registry that maps ``task.kind`` to the settings of the task."""
+
+    def kinds(self) -> Sequence[str]:
+        """Returns the names of all tasks, sorted."""
+
+    def settings(self, kind: str) -> tuple[type, type]:
+        """Returns the dataclasses of the blocks ``task`` and ``data``.
+
+        Raises:
+            RecipeError: the task cannot be loaded.
+        """
+
+    def pipeline_tag(self, kind: str) -> str | None:
+        """Returns the Hub's name of the task; None if it depends on the run. Raises as `settings`."""
 
 
 @dataclass(frozen=True)
@@ -89,37 +115,16 @@ def load_recipe(
             or its override.
     """
     places: dict[str, str] = {}
-    given: dict[str, Any]
     if isinstance(source, Recipe):
-        name, given = source.name, source.to_dict()
+        name, blocks = source.name, source.to_dict()
     elif isinstance(source, Mapping):
-        name, given = "(a mapping)", dict(source)
+        name, blocks = "(a mapping)", dict(source)
     else:
         name = str(source)
-        given, places = read_recipe_file(find_recipe(source))
-    faults: list[str] = []
-    blocks = blocks_of(given, places, faults)
-    overrides = dict(overrides or {})
-    if "train.num_train_epochs" in overrides and "train.max_steps" not in overrides:
-        blocks["train"].pop("max_steps", None)  # else max_steps would take precedence in transformers
-    for dotted, value in overrides.items():
-        block, _, key = dotted.partition(".")
-        if block not in BLOCKS or not key:
-            faults.append(f"--set {dotted}: expected block.key with a block of {', '.join(BLOCKS)}")
-            continue
-        key, _, part = key.partition(".")
-        places[dotted] = f"(override) {dotted}"
-        if part:  # of a value that is a mapping, such as model.lora.r
-            whole = blocks[block].get(key)
-            if not isinstance(whole, Mapping):
-                whole, places[f"{block}.{key}"] = {}, places[dotted]
-            value = {**whole, part: value}
-        blocks[block][key] = value
-    for block, key in (("task", "kind"), ("model", "name_or_path"), ("model", MODEL_TYPE)):  # the other types depend on
-        if key in blocks[block]:
-            blocks[block][key] = typed(blocks[block][key], str | None)
-    checker = Checker(blocks, places, faults)
-    kind = blocks["task"].pop("kind", None)
+        blocks, places = read_recipe_file(find_recipe(source))
+    checker = Checker(blocks, places)
+    checker.override(overrides or {})
+    kind = checker.blocks["task"].pop("kind", None)
     settings = checker.task_settings(kind, tasks)
     recipe = Recipe(
         name,
@@ -131,9 +136,19 @@ def load_recipe(
         placement=checker.settings("placement", PlacementSettings),
         hub=checker.hub(settings and tasks.pipeline_tag(kind)),
     )
-    if faults:
-        raise RecipeError(f"recipe {name}: {listed(faults)}")
+    if checker.faults:
+        raise RecipeError(f"recipe {name}: {listed(checker.faults)}")
     return recipe
+
+
+def with_absolute_checkpoints(recipe: Recipe) -> Recipe:
+    """Returns the recipe with absolute paths of the checkpoint and of the teacher, where these are folders."""
+    model, train = dict(recipe.model), dict(recipe.train)
+    if model.get("name_or_path"):
+        model["name_or_path"] = absolute(model["name_or_path"])
+    if (teacher := train.get(DISTILL)) is not None:
+        train[DISTILL] = {**teacher, "teacher": absolute(teacher["teacher"])}
+    return dataclasses.replace(recipe, model=model, train=train)
 
 
 def load_placement(source: str | Path) -> dict[str, Any]:
@@ -146,11 +161,11 @@ def load_placement(source: str | Path) -> dict[str, Any]:
         RecipeError: the placement does not exist, has another block or an invalid value, or is a file of ``accelerate
             config``.
     """
-    is_file = Path(source).suffix in (".yaml", ".yml")
+    is_file = Path(source).suffix in (".yaml", ".yml") or "/" in str(source)
     known = [name.removeprefix("placement/") for name in list_recipes() if name.startswith("placement/")]
-    if not is_file and "/" not in str(source) and source not in known:
+    if not is_file and source not in known:
         raise RecipeError(f"--placement {shown(str(source))}: expected {', '.join(known)}, or a file")
-    path = find_recipe(source if is_file or "/" in str(source) else f"placement/{source}")
+    path = find_recipe(source if is_file else f"placement/{source}")
     blocks, places = read_recipe_file(path)
     if _ACCELERATE_KEY in blocks:
         raise RecipeError(
@@ -159,11 +174,10 @@ def load_placement(source: str | Path) -> dict[str, Any]:
         )
     if set(blocks) != {"placement"}:
         raise RecipeError(f"placement {source}: expected one block, placement, in {path}; got {shown(list(blocks))}")
-    faults: list[str] = []
-    checker = Checker(blocks_of(blocks, places, faults), places, faults)
+    checker = Checker(blocks, places)
     checker.settings("placement", PlacementSettings)
-    if faults:
-        raise RecipeError(f"placement {source}: {listed(faults)}")
+    if checker.faults:
+        raise RecipeError(f"placement {source}: {listed(checker.faults)}")
     return checker.blocks["placement"]
 
 
@@ -182,8 +196,7 @@ def validate_recipes(files: Sequence[Path], tasks: Tasks, more: Callable[[Recipe
     for file in files:
         try:
             blocks, _ = read_recipe_file(find_recipe(file))
-            is_placement = set(blocks) == {"placement"} or _ACCELERATE_KEY in blocks
-            if is_placement:
+            if set(blocks) == {"placement"} or _ACCELERATE_KEY in blocks:
                 load_placement(file)
                 continue
             recipe = load_recipe(file, None, tasks)
@@ -193,3 +206,180 @@ def validate_recipes(files: Sequence[Path], tasks: Tasks, more: Callable[[Recipe
             faults.append(str(error))
     if faults:
         raise RecipeError(listed(faults))
+
+
+# ---- checks --------------------------------------------------------------------------------------------------------
+
+
+class Checker:
+    """Checks the blocks of a recipe against the settings dataclasses and collects the faults.
+
+    Args:
+        blocks: block → key → value.
+        places: dotted key → its place in the recipe, for messages.
+
+    Attributes:
+        blocks: the known blocks; empty where the recipe has none.
+        faults: one message for each fault.
+    """
+
+    def __init__(self, blocks: Mapping[str, Any], places: Mapping[str, str]):
+        self.blocks: dict[str, dict[str, Any]] = {block: {} for block in BLOCKS}
+        self.faults: list[str] = []
+        self._places = dict(places)
+        for block, values in blocks.items():
+            if block not in BLOCKS:
+                near = self._similar(block, BLOCKS)
+                self._note(f"unknown block; expected {', '.join(BLOCKS)}{near}", block)
+            elif values is not None and not isinstance(values, Mapping):
+                self._note(f"expected keys and values, got {shown(values)}", block)
+            else:
+                self.blocks[block] = dict(values or {})
+
+    def _note(self, fault: str, *path: Any) -> None:
+        self.faults.append(f"{self._place(*path)}: {fault}")
+
+    def _place(self, *path: Any) -> str:
+        """Returns the place of a value; of a key in a value that is a mapping, it is that of the whole and the key."""
+        dotted = ".".join(map(str, path))
+        if dotted in self._places or len(path) < 3:
+            return self._places.get(dotted, dotted)
+        return ".".join(map(str, (self._place(*path[:2]), *path[2:])))
+
+    def _similar(self, key: Any, known: Sequence[str]) -> str:
+        return did_you_mean(str(key), known) if len(self.faults) < _MOST_NAMED else ""
+
+    def override(self, overrides: Mapping[str, Any]) -> None:
+        """Changes values by dotted key."""
+        if "train.num_train_epochs" in overrides and "train.max_steps" not in overrides:
+            self.blocks["train"].pop("max_steps", None)  # else max_steps would take precedence in transformers
+        for dotted, value in overrides.items():
+            block, _, key = dotted.partition(".")
+            if block not in BLOCKS or not key:
+                self.faults.append(f"--set {dotted}: expected block.key with a block of {', '.join(BLOCKS)}")
+                continue
+            key, _, part = key.partition(".")
+            self._places[dotted] = f"(override) {dotted}"
+            if part:  # of a value that is a mapping, such as model.lora.r
+                whole = self.blocks[block].get(key)
+                if not isinstance(whole, Mapping):
+                    whole, self._places[f"{block}.{key}"] = {}, self._places[dotted]
+                value = {**whole, part: value}
+            self.blocks[block][key] = value
+        for block, key in (("task", "kind"), ("model", "name_or_path"), ("model", MODEL_TYPE)):  # others depend on them
+            if key in self.blocks[block]:
+                self.blocks[block][key] = typed(self.blocks[block][key], str | None)
+
+    def task_settings(self, kind: Any, tasks: Tasks) -> tuple[type, type] | None:
+        """Returns the dataclasses of the blocks ``task`` and ``data``, or None with a fault if the task is invalid."""
+        known = tasks.kinds()
+        if isinstance(kind, str) and kind in known:
+            try:
+                return tasks.settings(kind)
+            except RecipeError as error:  # the task's package is broken; the rest of the recipe is still checked
+                self._note(str(error), "task", "kind")
+                return None
+        expected = ", ".join(known)
+        if not isinstance(kind, str) or not kind.isidentifier():
+            self._note(f"expected the name of a task, one of {expected}, got {shown(kind)}", "task", "kind")
+        else:
+            self._note(f"unknown task {kind!r}; expected {expected}{did_you_mean(kind, known)}", "task", "kind")
+        return None
+
+    def settings(self, block: str, settings: type) -> Any:
+        """Checks a block against the fields of ``settings`` and builds it; returns None if there are faults."""
+        values = self.checked(block, fields_of(settings))
+        return self._complete(block, settings, values, self.blocks[block])
+
+    def _complete(self, block: str, settings: type, values: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
+        """Builds settings from the correct ``values`` of those ``given``; returns None with a fault."""
+        missing = sorted(key for key in fields_of(settings).required if key not in given)
+        self.faults += [f"{block}.{key}: missing" for key in missing]
+        if missing or values.keys() != given.keys():
+            return None
+        try:
+            return settings(**values)
+        except ValueError as error:
+            key, _, fault = str(error).partition(": ")
+            self._note(fault, *block.split("."), key)
+            return None
+
+    def checked(self, block: str, fields: Fields) -> dict[str, Any]:
+        """Returns the values of a block with a known key, the right type and in range; notes a fault for the others."""
+        from pydantic import ValidationError
+
+        values: dict[str, Any] = {}
+        for key, value in self.blocks[block].items():
+            try:
+                if key not in fields:
+                    raise RecipeError(f"unknown key{self._similar(key, list(fields))}")
+                values[key] = typed(value, fields[key].hint)
+                check_plain(values[key])
+            except RecipeError as error:
+                self._note(str(error), block, key)
+        try:
+            values = fields.adapter.validate_python(values)
+        except ValidationError as error:
+            for path, fault in faults_of(error, fields, values):
+                self._note(fault, block, *path)
+                values.pop(path[0], None)
+            values = fields.adapter.validate_python(values)
+        for key, value in values.items():
+            if isinstance(value, Mapping) and (settings := nested(fields[key].hint)):
+                self._complete(f"{block}.{key}", settings, value, value)
+        return values
+
+    def hub(self, pipeline_tag: str | None) -> Any:
+        """Checks the ``hub`` block as `settings` does, and the examples of its widget against the task.
+
+        Args:
+            pipeline_tag: the Hub's name of the task; examples of question answering need a context.
+        """
+        hub = self.settings("hub", HubSettings)
+        for example in hub.widget if hub is not None and pipeline_tag == "question-answering" else ():
+            if not example.get("context", "").strip():
+                self._note(f"expected text and context in every example, got {shown(example)}", "hub", "widget")
+        return hub
+
+    def model(self) -> dict[str, Any]:
+        """Checks the ``model`` block and returns the given fields of the configuration, ``model_type`` and
+        ``name_or_path``."""
+        given = self.blocks["model"]
+        if given.get("name_or_path") is not None:
+            if given.get(MODEL_TYPE) is not None:
+                self._note(
+                    "with --model (model.name_or_path) the architecture is that of the checkpoint; use --recipe "
+                    "continue, or remove this key",
+                    "model",
+                    MODEL_TYPE,
+                )
+            # Other fields depend on the architecture of the checkpoint: `load_config` checks their names.
+            others = {key: Field(Any) for key in given if isinstance(key, str)}
+            return self.checked("model", Fields({**others, **model_fields(of_checkpoint=True)}))
+        try:
+            configuration = new_architecture(given.get(MODEL_TYPE))
+        except RecipeError as error:
+            self._note(str(error), "model", MODEL_TYPE)
+            return dict(given)
+        values = self.checked("model", model_fields(given.get(MODEL_TYPE), of_checkpoint=False))
+        try:
+            config = configuration(
+                **{key: value for key, value in values.items() if key not in ("name_or_path", MODEL_TYPE)}
+            )
+        except Exception as error:  # the classes of transformers check values in many ways
+            self._note(str(error.__cause__ or error), "model")
+            return values
+        sizes = ("hidden_size", "vocab_size", "max_position_embeddings", "num_hidden_layers", "intermediate_size")
+        hidden, pieces, positions, layers, intermediate = (getattr(config, name, None) or 0 for name in sizes)
+        weights = hidden * (pieces + positions + layers * (4 * hidden + 2 * intermediate))
+        if weights > _MOST_WEIGHTS:
+            self._note(f"about {weights:.1e} weights; expected at most {_MOST_WEIGHTS:.0e}", "model")
+        return values
+
+    def train(self) -> dict[str, Any]:
+        """Checks the ``train`` block and returns it with the defaults of all runs."""
+        for key in list(self.blocks["train"]):
+            if instead := not_in_train(key):
+                self._note(f"not set in a recipe; {instead}", "train", key)
+                del self.blocks["train"][key]
+        return {**TRAIN_DEFAULTS, **self.checked("train", train_fields())}

@@ -13,14 +13,12 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
-from bertkit.checkpoint.pretraining import MODEL_TYPE
+from bertkit.checkpoint.encoders import MODEL_TYPE
 from bertkit.errors import RecipeError, did_you_mean
 from bertkit.placement.resolve import PlacementSettings
-from bertkit.recipe.blocks import model_fields, train_fields
-from bertkit.recipe.check import Tasks
-from bertkit.recipe.fields import Fields, fields_of, schema_of
-from bertkit.recipe.hub import HubSettings
-from bertkit.recipe.tuning import KEEP
+from bertkit.recipe.fields import Fields, fields_of, model_fields, train_fields
+from bertkit.recipe.load import Tasks
+from bertkit.recipe.settings import KEEP, HubSettings
 
 Schema = dict[str, Any]
 
@@ -114,7 +112,31 @@ def _block(settings: type) -> Schema:
 
 
 def _nullable(fields: Fields) -> Schema:
-    return {**schema_of(fields), "type": ["object", "null"]}
+    return {**_schema_of(fields), "type": ["object", "null"]}
+
+
+def _schema_of(fields: Fields) -> dict[str, Any]:
+    """Returns the JSON Schema of mappings with some of the keys."""
+    from pydantic.json_schema import GenerateJsonSchema
+
+    class WithoutTitles(GenerateJsonSchema):
+        def field_title_should_be_set(self, schema: Any) -> bool:
+            return False
+
+    schema = fields.adapter.json_schema(schema_generator=WithoutTitles)
+    definitions = schema.pop("$defs", {})
+
+    def plain(node: Any) -> Any:
+        """Returns a schema with the values that are mappings of settings in their place."""
+        if isinstance(node, list):
+            return [plain(each) for each in node]
+        if not isinstance(node, dict):
+            return node
+        if "$ref" in node:
+            return plain(definitions[node["$ref"].rpartition("/")[2]])
+        return {key: plain(each) for key, each in node.items() if not (key == "title" and isinstance(each, str))}
+
+    return dict(plain(schema))
 
 
 def _train() -> Schema:

@@ -9,7 +9,7 @@ from typing import Any
 from bertkit.inference.comparison import compare_systems, system_of
 from bertkit.inference.predicted import Outcome
 from bertkit.metrics.pretraining import TOKENS
-from bertkit.recipe.paths import without_paths
+from bertkit.recipe.files import without_paths
 from bertkit.reporting.content import Content, Score
 from bertkit.reporting.curves import overlaid
 from bertkit.reporting.parts import Cell, DataTable, Section

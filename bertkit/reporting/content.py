@@ -14,7 +14,7 @@ from bertkit.inference.predicted import Outcome, predicted
 from bertkit.metrics import score_range
 from bertkit.metrics.intervals import Measure, score_interval
 from bertkit.progress import counted, duration, is_score
-from bertkit.recipe.paths import without_paths
+from bertkit.recipe.files import without_paths
 from bertkit.reporting.curves import curve_section, points, without_classes
 from bertkit.reporting.parts import Cell, Chart, DataTable, Mistake, Section, upper_first
 from bertkit.reporting.remarks import not_finite, readable, still_falls

@@ -20,9 +20,9 @@ from bertkit.locks import LOCK_FILE
 from bertkit.placement.inference import EVALUATION_PRECISION
 from bertkit.placement.processor import processor
 from bertkit.progress import warnings_said
-from bertkit.recipe.hub import HubSettings
+from bertkit.recipe.files import read_recipe_file
 from bertkit.recipe.load import Recipe
-from bertkit.recipe.yaml_files import read_recipe_file
+from bertkit.recipe.settings import HubSettings
 from bertkit.run.tracking import KEYS as TRACKING_KEYS
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.estimate import device_name

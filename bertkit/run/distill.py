@@ -10,15 +10,13 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from bertkit.checkpoint.encoders import MASKED_LM_HEADS, saved_head
+from bertkit.checkpoint.encoders import MASKED_LM_HEADS, MODEL_TYPE, saved_head
 from bertkit.checkpoint.load import load_config
-from bertkit.checkpoint.pretraining import MODEL_TYPE
 from bertkit.errors import RecipeError
 from bertkit.inference.networks import refuse_ensemble
-from bertkit.recipe.distillation import DISTILL, Objective, distillation_settings
-from bertkit.recipe.find import list_recipes
+from bertkit.recipe.files import absolute, list_recipes
 from bertkit.recipe.load import Recipe
-from bertkit.recipe.paths import absolute
+from bertkit.recipe.settings import DISTILL, Objective, distillation_settings
 from bertkit.run.directory import Run
 from bertkit.run.finetune import finetune
 from bertkit.run.pretrain import pretrain
@@ -54,7 +52,7 @@ def distill(
     """Trains a student on the outputs of a teacher and on labels (Hinton et al. 2015).
 
     The student is fine-tuned for the task of the teacher; with ``corpus`` it is pre-trained. The loss is
-    ``(1 - alpha) · labels + alpha · taught``, see `bertkit.recipe.distillation.DistillationSettings`. The
+    ``(1 - alpha) · labels + alpha · taught``, see `bertkit.recipe.settings.DistillationSettings`. The
     teacher runs on each batch. The result is a run directory as `finetune` or `pretrain` writes it.
 
     Args:

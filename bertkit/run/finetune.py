@@ -25,10 +25,9 @@ from bertkit.model.modeling_bert import BertPreTrainedModel
 from bertkit.placement.processes import failing_together
 from bertkit.placement.resolve import Placement
 from bertkit.progress import is_score, say
-from bertkit.recipe.distillation import has_teacher
-from bertkit.recipe.load import Recipe
-from bertkit.recipe.paths import absolute, with_absolute_checkpoints
-from bertkit.recipe.tuning import config_changes
+from bertkit.recipe.files import absolute
+from bertkit.recipe.load import Recipe, with_absolute_checkpoints
+from bertkit.recipe.settings import config_changes, has_teacher
 from bertkit.run.directory import Run, RunRecord, plain
 from bertkit.run.in_progress import RunInProgress
 from bertkit.run.scope import writes_run

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from bertkit.errors import DataError
 from bertkit.inference.networks import is_ensemble
 from bertkit.locks import is_locked
-from bertkit.recipe.yaml_files import read_recipe_file
+from bertkit.recipe.files import read_recipe_file
 
 State = Literal["finished", "running", "interrupted", "failed"]
 

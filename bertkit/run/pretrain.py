@@ -20,8 +20,8 @@ from bertkit.metrics.pretraining import PAIRS, TOKENS
 from bertkit.placement.processes import first_on_machine
 from bertkit.placement.resolve import check_processes
 from bertkit.progress import METRIC_NAMES, Bar, counted, say
-from bertkit.recipe.distillation import has_teacher
 from bertkit.recipe.load import Recipe
+from bertkit.recipe.settings import has_teacher
 from bertkit.run.directory import Run
 from bertkit.run.in_progress import RunInProgress
 from bertkit.run.scope import writes_run

@@ -26,8 +26,8 @@ from bertkit.files import write_json
 from bertkit.json_text import dumps
 from bertkit.placement.processes import is_main_process
 from bertkit.progress import is_score, say
+from bertkit.recipe.files import without_paths
 from bertkit.recipe.load import Recipe
-from bertkit.recipe.paths import without_paths
 
 KEYS = ("report_to", "run_name", "project", "trackio_space_id", "trackio_bucket_id", "trackio_static_space_id")
 """Keys of the ``train`` block that select and name the records of a run; they change no number."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import bertkit
-from bertkit.checkpoint.revision import at_revision
+from bertkit.checkpoint.remote import at_revision
 from bertkit.errors import DataError, RecipeError, listed, noted
 from bertkit.inference.files import load_configured_task
 from bertkit.inference.predicted import predicted

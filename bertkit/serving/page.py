@@ -13,7 +13,7 @@ from bertkit.errors import BertkitError
 from bertkit.inference.loaded import LoadedCheckpoint
 from bertkit.inference.predictor import Predictor
 from bertkit.progress import unreported
-from bertkit.recipe.yaml_files import read_recipe_file
+from bertkit.recipe.files import read_recipe_file
 from bertkit.serving.served import View, served
 from bertkit.tasks.base import Task
 from bertkit.tasks.registry import load_recipe, task_of_recipe

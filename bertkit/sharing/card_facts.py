@@ -14,11 +14,9 @@ from transformers import PreTrainedConfig
 from bertkit.checkpoint.encoders import BERT, head_class
 from bertkit.metrics.pretraining import score_names
 from bertkit.progress import counted, is_score
-from bertkit.recipe.distillation import distillation_settings
+from bertkit.recipe.files import parse_value, to_yaml, without_paths
 from bertkit.recipe.load import Recipe
-from bertkit.recipe.paths import without_paths
-from bertkit.recipe.tuning import KEEP, LORA, LoraSettings
-from bertkit.recipe.yaml_files import parse_value, to_yaml
+from bertkit.recipe.settings import KEEP, LORA, LoraSettings, distillation_settings
 from bertkit.sharing.kinds import shared
 from bertkit.sharing.markdown import code, escape
 from bertkit.tasks.base import Task
@@ -72,7 +70,7 @@ class CardFacts:
         family: transformers' model type; BERT is loaded by bertkit's classes, every other family by transformers' own.
         mask_token: mask of the tokenizer, for the example of a pre-trained model.
         note: a warning at the top of the card (such as: the data are made up), in Markdown.
-        license, language: as in `bertkit.recipe.hub.HubSettings`.
+        license, language: as in `bertkit.recipe.settings.HubSettings`.
         versions: versions of the packages used in training.
         steps: number of training steps, if known.
         address: Hub id of the checkpoint.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from bertkit.checkpoint.encoders import head_of
 from bertkit.checkpoint.load import load_config, load_model, load_tokenizer
-from bertkit.checkpoint.revision import at_revision
+from bertkit.checkpoint.remote import at_revision
 from bertkit.errors import CheckpointError, OutputError, RecipeError
 from bertkit.files import check_links, new_folder
 from bertkit.inference.embedding import Pooling

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertkit.progress import METRIC_NAMES
-from bertkit.recipe.hub import ANY_DATA
-from bertkit.recipe.paths import without_paths
-from bertkit.recipe.yaml_files import to_yaml
+from bertkit.recipe.files import to_yaml, without_paths
+from bertkit.recipe.settings import ANY_DATA
 from bertkit.sharing.card_facts import CardFacts, CardReport
 from bertkit.sharing.markdown import code, code_block, escape
 

@@ -20,7 +20,7 @@ from bertkit.errors import BertkitError, HubError, RecipeError
 from bertkit.files import disk_faults
 from bertkit.inference.networks import refuse_ensemble
 from bertkit.json_text import dumps
-from bertkit.recipe.hub import Form, HubSettings
+from bertkit.recipe.settings import Form, HubSettings
 from bertkit.sharing.push_files import validate_card, write_eval_results, write_push
 
 # Files of an earlier checkpoint are deleted: its weights might be loaded in place of the new ones, and its scores be

@@ -18,9 +18,8 @@ from bertkit.checkpoint.load import load_config, load_model, load_tokenizer, sav
 from bertkit.errors import CheckpointError, HubError, RecipeError, shown
 from bertkit.files import write_whole
 from bertkit.progress import without_library_bars
-from bertkit.recipe.hub import HubSettings
-from bertkit.recipe.paths import without_paths
-from bertkit.recipe.yaml_files import read_recipe_file, to_yaml
+from bertkit.recipe.files import read_recipe_file, to_yaml, without_paths
+from bertkit.recipe.settings import HubSettings
 from bertkit.sharing.card_facts import CardFacts
 from bertkit.sharing.export import export_stock
 from bertkit.sharing.model_card import hub_metric, is_as_recorded, main_metric, model_card, recorded_facts

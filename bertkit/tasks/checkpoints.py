@@ -12,7 +12,7 @@ from bertkit.checkpoint.encoders import longest_input, saved_head
 from bertkit.checkpoint.faults import reading
 from bertkit.checkpoint.load import longest_of_tokenizer
 from bertkit.errors import CheckpointError, DataError, RecipeError, quoted
-from bertkit.recipe.check import Checker, blocks_of
+from bertkit.recipe.load import Checker
 from bertkit.tasks.base import Task
 from bertkit.tasks.registry import TASKS
 
@@ -58,14 +58,14 @@ def task_of_checkpoint(config: Any, name: str, **data: Any) -> Task:
         task_class = TASKS.task(kind)
     except RecipeError as error:
         raise CheckpointError(f"{name}: fine-tuned for the task {kind!r}: {error}") from error
-    faults = [f"{key}: missing" for key in ("task", "data") if recorded.get(key) is None]
-    checker = Checker(blocks_of({key: recorded.get(key) for key in ("task", "data")}, {}, faults), {}, faults)
+    checker = Checker({key: recorded.get(key) for key in ("task", "data")}, {})
+    checker.faults += [f"{key}: missing" for key in ("task", "data") if recorded.get(key) is None]
     settings = checker.settings("task", task_class.settings)
     kept = checker.settings("data", task_class.data_settings)
-    if faults:
+    if checker.faults:
         raise CheckpointError(
-            f"{name}: config.json has a bertkit_task that this version of bertkit does not know ({'; '.join(faults)}); "
-            "update bertkit, or get a complete copy of the checkpoint"
+            f"{name}: config.json has a bertkit_task that this version of bertkit does not know "
+            f"({'; '.join(checker.faults)}); update bertkit, or get a complete copy of the checkpoint"
         )
     known = {field.name for field in dataclasses.fields(kept)}
     for key in data:

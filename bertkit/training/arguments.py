@@ -14,8 +14,8 @@ from transformers import Trainer, TrainingArguments, get_scheduler
 
 from bertkit.errors import RecipeError, shortened
 from bertkit.placement.resolve import Placement
-from bertkit.recipe.blocks import OWN_TRAIN_KEYS
 from bertkit.recipe.load import Recipe
+from bertkit.recipe.settings import OWN_TRAIN_KEYS
 
 
 def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, **fixed: Any) -> TrainingArguments:

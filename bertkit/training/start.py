@@ -14,9 +14,8 @@ from bertkit.checkpoint.load import StoredConfig, check_positions, load_model, l
 from bertkit.errors import RecipeError
 from bertkit.model.configuration_bert import BertConfig
 from bertkit.progress import without_library_bars
-from bertkit.recipe.distillation import distillation_settings
 from bertkit.recipe.load import Recipe
-from bertkit.recipe.tuning import KEEP
+from bertkit.recipe.settings import KEEP, distillation_settings
 from bertkit.tasks.base import Task
 from bertkit.training.tuning import encoder_layers
 

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 from bertkit.errors import PlacementError, RecipeError
 from bertkit.placement.resolve import Placement
 from bertkit.recipe.load import Recipe
-from bertkit.recipe.tuning import KEYS, LORA, LoraSettings
+from bertkit.recipe.settings import KEYS, LORA, LoraSettings
 from bertkit.training.trainer import BertkitTrainer
 
 T = TypeVar("T", bound=BertkitTrainer)

@@ -164,7 +164,7 @@ def test_the_revision_of_a_hub_id_is_said(with_code, hub_models, with_hub):
 
 
 def test_the_line_names_repository_and_commit():
-    from bertkit.checkpoint.remote_code import _described
+    from bertkit.checkpoint.remote import _described
 
     place = "/cache/models--ada--film/snapshots/0123abcd"
     assert _described(place, "modeling.Net") == "modeling.py of ada/film at revision 0123abcd"

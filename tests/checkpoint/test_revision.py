@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from bertkit.checkpoint.revision import at_revision
+from bertkit.checkpoint.remote import at_revision
 from bertkit.errors import CheckpointError
 
 PROGRAM = """

@@ -91,7 +91,7 @@ def test_a_tokenizer_is_trained_from_text(bertkit, tmp_path):
 
 def test_a_fault_of_our_own_keeps_its_traceback_and_exits_with_1(monkeypatch, tmp_path):
     program = (
-        "import sys, bertkit.recipe.find as files\n"
+        "import sys, bertkit.recipe.files as files\n"
         "from bertkit.cli.app import main\n"
         "files.list_recipes = lambda: 1 / 0\n"
         "sys.argv = ['bertkit', 'recipes', 'list']\n"

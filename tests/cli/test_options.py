@@ -25,8 +25,8 @@ from bertkit.cli.finetune import add_task
 from bertkit.cli.training import Run, overrides
 from bertkit.errors import RecipeError
 from bertkit.placement.resolve import PlacementSettings
-from bertkit.recipe.blocks import TrainSettings
-from bertkit.recipe.text_values import Text
+from bertkit.recipe.fields import Text
+from bertkit.recipe.settings import TrainSettings
 from bertkit.tasks.registry import TASKS
 from bertkit.tasks.splits import FineTuningData
 

@@ -8,8 +8,8 @@ from types import NoneType
 import pytest
 from transformers import TrainingArguments
 
-from bertkit.recipe.blocks import OWN_TRAIN_KEYS, train_fields
-from bertkit.recipe.fields import members
+from bertkit.recipe.fields import members, train_fields
+from bertkit.recipe.settings import OWN_TRAIN_KEYS
 
 from .options import VALUES, Walk
 

@@ -40,7 +40,7 @@ def _keys() -> list[str]:
 
     from bertkit.model.configuration_bert import BertConfig
     from bertkit.placement.resolve import PlacementSettings
-    from bertkit.recipe.hub import HubSettings
+    from bertkit.recipe.settings import HubSettings
     from bertkit.tasks.registry import TASKS
 
     task, data = TASKS.settings("classification")

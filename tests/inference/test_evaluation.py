@@ -44,7 +44,7 @@ def test_other_checkpoints_have_no_data(tmp_path):
 
 
 def test_a_copy_from_the_hub_has_no_data(run):
-    from bertkit.recipe.paths import without_paths
+    from bertkit.recipe.files import without_paths
 
     recipe = run / "recipe.yaml"
     recipe.write_text(f"data: {{train_file: {without_paths('/a/rows.csv')}}}\n", encoding="utf-8")

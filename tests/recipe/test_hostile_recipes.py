@@ -13,10 +13,9 @@ import pytest
 from transformers import TrainingArguments
 
 from bertkit.errors import RecipeError, did_you_mean, shown
-from bertkit.recipe import fields
-from bertkit.recipe.find import find_recipe, list_recipes
+from bertkit.recipe import load
+from bertkit.recipe.files import find_recipe, list_recipes, parse_value, read_recipe_file, to_yaml
 from bertkit.recipe.load import Recipe
-from bertkit.recipe.yaml_files import parse_value, read_recipe_file, to_yaml
 from bertkit.tasks.registry import load_recipe, validate_recipes
 
 RECIPES = [find_recipe(name).read_text() for name in ("sst2", "bert-mini", "finetune/classification", "finetune/ner")]
@@ -195,7 +194,7 @@ def test_a_file_that_is_no_recipe_is_refused_by_its_size_and_its_bytes(tmp_path)
 
 def test_of_many_unknown_keys_similar_ones_are_looked_up_for_those_that_are_shown(tmp_path, monkeypatch):
     path, looked_up = tmp_path / "mine.yaml", []
-    monkeypatch.setattr(fields, "did_you_mean", lambda *given: looked_up.append(given) or did_you_mean(*given))
+    monkeypatch.setattr(load, "did_you_mean", lambda *given: looked_up.append(given) or did_you_mean(*given))
     path.write_text("train:\n" + "".join(f"  learning_rat{number}: 1\n" for number in range(900)))
     message = outcome(path)
     assert len(looked_up) <= 20

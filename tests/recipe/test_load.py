@@ -9,9 +9,8 @@ import pytest
 
 from bertkit.errors import OutputError, RecipeError
 from bertkit.placement.resolve import PlacementSettings
-from bertkit.recipe.find import copy_recipe, find_recipe, list_recipes, recipe_folder
+from bertkit.recipe.files import copy_recipe, find_recipe, list_recipes, parse_value, recipe_folder
 from bertkit.recipe.load import load_placement
-from bertkit.recipe.yaml_files import parse_value
 from bertkit.tasks.registry import TASKS, load_recipe, validate_recipes
 
 NAMES = list_recipes()

@@ -9,13 +9,9 @@ import pytest
 
 from bertkit.errors import RecipeError
 from bertkit.placement.resolve import PlacementSettings
-from bertkit.recipe.blocks import model_fields, train_fields
-from bertkit.recipe.check import Checker
-from bertkit.recipe.distillation import DistillationSettings
-from bertkit.recipe.fields import Field, Fields, fields_of, members
-from bertkit.recipe.hub import HubSettings
-from bertkit.recipe.text_values import Text, typed
-from bertkit.recipe.tuning import LoraSettings
+from bertkit.recipe.fields import Field, Fields, Text, fields_of, members, model_fields, train_fields, typed
+from bertkit.recipe.load import Checker
+from bertkit.recipe.settings import DistillationSettings, HubSettings, LoraSettings
 from bertkit.tasks.registry import TASKS, load_recipe
 
 # What YAML reads as a block, as another type, as a mapping, as a reference, as a comment, or not at all.
@@ -43,9 +39,9 @@ def keys_of(*types: Any) -> list[str]:
 def checked(key: str, text: str) -> tuple[Any, list[str]]:
     """The value that a checked recipe has for a text, and the faults."""
     block, _, name = key.partition(".")
-    faults: list[str] = []
-    values = Checker({block: {name: Text(text)}}, {}, faults).checked(block, Fields({name: FIELDS[key]}))
-    return values.get(name), faults
+    checker = Checker({block: {name: Text(text)}}, {})
+    values = checker.checked(block, Fields({name: FIELDS[key]}))
+    return values.get(name), checker.faults
 
 
 @pytest.mark.parametrize("key", keys_of(str, NoneType))

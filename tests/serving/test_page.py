@@ -24,7 +24,7 @@ CONTEXT = "the story is good, the film is a lovely plot"
 
 
 def test_examples_are_texts_of_the_validation_set(tmp_path):
-    from bertkit.recipe.yaml_files import to_yaml
+    from bertkit.recipe.files import to_yaml
     from bertkit.tasks.registry import task_of_recipe
 
     rows = [f"a {word} film,{label}" for word, label in (("good", "yes"), ("bad", "no")) * 5]

@@ -10,7 +10,7 @@ import re
 import pytest
 import yaml
 
-from bertkit.recipe.find import list_recipes
+from bertkit.recipe.files import list_recipes
 from bertkit.sharing import model_card as model_card_module
 from bertkit.sharing.card_facts import CardReport
 from bertkit.sharing.model_card import is_as_recorded, model_card, recorded_card, recorded_facts

@@ -11,7 +11,7 @@ import yaml
 from huggingface_hub.errors import RemoteEntryNotFoundError
 
 from bertkit.errors import CheckpointError, HubError
-from bertkit.recipe.find import list_recipes
+from bertkit.recipe.files import list_recipes
 from bertkit.sharing.model_card import model_card
 from bertkit.sharing.push_files import check_card, eval_results
 from bertkit.tasks.registry import load_recipe

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from datasets import Dataset
 
-from bertkit.checkpoint.labels import label_fields
+from bertkit.checkpoint.encoders import label_fields
 from bertkit.errors import noted, raise_all
 from bertkit.tables.labels import texts
 from bertkit.tasks.base import one_array, softmax

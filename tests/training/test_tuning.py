@@ -146,7 +146,7 @@ def test_adapters_are_merged_into_an_ordinary_checkpoint(train, checkpoint):
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")  # PEFT reads it
 def test_the_saved_model_computes_what_the_adapters_computed(checkpoint, tmp_path):
     from bertkit import BertForSequenceClassification
-    from bertkit.recipe.tuning import LoraSettings
+    from bertkit.recipe.settings import LoraSettings
     from bertkit.training.tuning import save_adapters
 
     torch.manual_seed(0)
@@ -178,7 +178,7 @@ def test_the_saved_model_computes_what_the_adapters_computed(checkpoint, tmp_pat
 def test_only_adapters_pooler_and_head_are_trained(encoder):
     from bertkit.checkpoint.encoders import head_class
     from bertkit.model.modeling_bert import BertForSequenceClassification
-    from bertkit.recipe.tuning import LoraSettings
+    from bertkit.recipe.settings import LoraSettings
 
     if encoder.model_type == "albert":
         pytest.skip("its layers share their weights")

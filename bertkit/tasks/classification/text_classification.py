@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 
 from bertkit import metrics
-from bertkit.checkpoint.labels import label_fields
+from bertkit.checkpoint.encoders import label_fields
 from bertkit.errors import DataError, RecipeError
 from bertkit.options import option
 from bertkit.tables.labels import texts

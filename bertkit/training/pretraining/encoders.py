@@ -16,8 +16,14 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
-from bertkit.checkpoint.encoders import check_encoder, longest_input, model_inputs
-from bertkit.checkpoint.pretraining import MODEL_TYPE, field_types, new_architecture
+from bertkit.checkpoint.encoders import (
+    MODEL_TYPE,
+    check_encoder,
+    field_types,
+    longest_input,
+    model_inputs,
+    new_architecture,
+)
 from bertkit.errors import CheckpointError, RecipeError
 from bertkit.model.modeling_bert import BertPreTrainedModel
 from bertkit.training.pretraining.objective import PretrainingObjective, scores_pairs, token_logits

@@ -12,9 +12,8 @@ from typing import Any
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from bertkit import __version__
-from bertkit.checkpoint.encoders import head_class
+from bertkit.checkpoint.encoders import check_pair_objective, head_class
 from bertkit.checkpoint.load import check_positions, load_config, load_model, load_tokenizer, save_tokenizer
-from bertkit.checkpoint.pretraining import check_pair_objective
 from bertkit.corpus.settings import TokenObjective
 from bertkit.corpus.sources import Source, TextLines
 from bertkit.corpus.store.token_store import TOKENIZER_FOLDER, TokenStore
@@ -24,7 +23,7 @@ from bertkit.files import new_folder
 from bertkit.json_text import dumps
 from bertkit.progress import say, without_library_bars
 from bertkit.recipe.load import Recipe
-from bertkit.recipe.tuning import KEEP
+from bertkit.recipe.settings import KEEP
 from bertkit.tasks.pretraining import DataSettings
 from bertkit.training.pretraining.encoders import as_pretraining_model, longest_of_new, new_config
 from bertkit.training.start import kept_layers, of_layers, with_layers

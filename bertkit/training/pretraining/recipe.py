@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bertkit.checkpoint.pretraining import MODEL_TYPE, check_pair_objective
+from bertkit.checkpoint.encoders import MODEL_TYPE, check_pair_objective
 from bertkit.corpus.sentences import resolved_name
 from bertkit.errors import RecipeError
 from bertkit.progress import say
-from bertkit.recipe.load import Recipe
-from bertkit.recipe.paths import absolute, with_absolute_checkpoints
+from bertkit.recipe.files import absolute
+from bertkit.recipe.load import Recipe, with_absolute_checkpoints
 from bertkit.tasks.pretraining import DataSettings
 from bertkit.tasks.registry import load_recipe
 

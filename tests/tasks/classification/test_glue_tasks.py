@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bertkit.errors import DataError
-from bertkit.recipe.find import list_recipes
+from bertkit.recipe.files import list_recipes
 from bertkit.tables import Table, read_table
 from bertkit.tasks.classification.glue import DataSettings, GlueTask
 from bertkit.tasks.registry import load_recipe, task_of_recipe

@@ -1,4 +1,4 @@
-"""Code that a checkpoint brings with it, run only where the user asks for it (``--trust-remote-code``).
+"""Revisions of checkpoints on the Hub, and code that a checkpoint brings, run only on request (--trust-remote-code).
 
 The classes of the code are registered with transformers' Auto classes, so that the rest of the package loads such a
 checkpoint like one of any other family.
@@ -14,6 +14,42 @@ from bertkit.checkpoint.encoders import FROM_CODE
 from bertkit.checkpoint.faults import check_folder, check_object, reading
 from bertkit.errors import CheckpointError
 from bertkit.progress import say
+
+# Weights of other frameworks and exported models, which are not read.
+_NOT_READ = ("*.h5", "*.msgpack", "*.ot", "*.onnx", "*.tflite", "coreml/*", "openvino/*")
+
+
+def at_revision(checkpoint: str | Path, revision: str | None, trust_remote_code: bool = False) -> str:
+    """Returns the name from which a checkpoint is loaded: the local copy of a revision, or the name itself.
+
+    Everything that is read from the copy, configuration, tokenizer and weights, belongs to one commit.
+
+    Args:
+        checkpoint: a folder or a Hub id.
+        revision: branch, tag or commit of a Hub id; ``None`` for the name itself, or, of a Hub id whose code is run,
+            for ``main``.
+        trust_remote_code: run the code of the checkpoint.
+
+    Raises:
+        CheckpointError: a folder has no revisions, the Hub has no such repository or revision, or its code cannot be
+            run.
+    """
+    folder = _at_revision(str(checkpoint), revision, trust_remote_code)
+    if trust_remote_code:
+        run_code(folder, str(checkpoint))
+    return folder
+
+
+def _at_revision(name: str, revision: str | None, is_downloaded: bool) -> str:
+    if revision is None and (not is_downloaded or Path(name).is_dir()):
+        return name
+    check_folder(name, "config.json")
+    if Path(name).is_dir():
+        raise CheckpointError(f"{name}: a folder has no revisions; remove --revision {revision}, or give a Hub id")
+    from huggingface_hub import snapshot_download
+
+    with reading(name if revision is None else f"{name} at revision {revision}", "checkpoint"):
+        return str(snapshot_download(name, revision=revision, ignore_patterns=list(_NOT_READ)))
 
 
 def run_code(folder: str, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Reading of recipes as YAML, with the line of every key, and writing.
+"""Recipe files: found by name, read as YAML with the line of every key, written; and the paths in them.
 
 A recipe is plain data: null, booleans, numbers, text, lists and mappings. Files are not trusted: tags are refused, and
 so are aliases of anything but single values, which could stand for any number of values.
@@ -6,7 +6,11 @@ so are aliases of anything but single values, which could stand for any number o
 
 from __future__ import annotations
 
+import glob
+import math
+import os
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +19,15 @@ from yaml.composer import ComposerError
 from yaml.constructor import ConstructorError
 from yaml.events import AliasEvent
 
-from bertkit.errors import RecipeError, shortened, shown
+from bertkit.errors import RecipeError, did_you_mean, shortened, shown
+from bertkit.files import check_new_file, write_whole
 
+SCHEMA_FILE = "schema.json"
+"""File with the schema of all kinds of recipes, beside bertkit's own."""
+
+_SCHEMA = re.compile(r"^(# yaml-language-server: \$schema=)((?:\.\./)+\S+)$", re.M)
+# An absolute path within text; the group is its last part.
+_PATH_WITHIN = re.compile(r"(?<![^\s'\"`(=])/(?:[^\s/'\"`()]+/)+([^\s/'\"`(),;]*)")
 _MOST_BYTES = 1 << 20
 _MOST_DIGITS = 19  # of a whole number: 64 bits
 
@@ -143,6 +154,34 @@ def parse_texts(text: str) -> Any:
     return _parsed(text, f"the value {shown(text)}", loader_class=_TextLoader)
 
 
+def check_plain(value: Any) -> None:
+    """Checks that a value has finite numbers of at most 64 bits, and text that files can hold.
+
+    Raises:
+        RecipeError: it is or contains another one.
+    """
+    for each in _single_values(value):
+        if isinstance(each, float) and not math.isfinite(each):
+            raise RecipeError(f"expected finite numbers, got {each}")
+        if isinstance(each, int) and not -(2**63) <= each < 2**63:
+            raise RecipeError(f"expected numbers of at most 64 bits, got {shown(each)}")
+        if isinstance(each, str):
+            wrong = next((sign for sign in each if sign == "\0" or "\ud800" <= sign <= "\udfff"), None)
+            if wrong is not None:
+                raise RecipeError(f"{shown(each)} holds \\u{ord(wrong):04x}, which is no character of a text")
+
+
+def _single_values(value: Any) -> Iterator[Any]:
+    if isinstance(value, Mapping):
+        for each in (*value.keys(), *value.values()):
+            yield from _single_values(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _single_values(each)
+    else:
+        yield value
+
+
 def to_yaml(blocks: dict[str, Any]) -> str:
     """Serializes plain data as YAML, with keys in the given order."""
     return yaml.dump(blocks, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
@@ -186,3 +225,104 @@ def _note_places(path: str, node: yaml.Node | None, prefix: str, places: dict[st
         places[dotted] = f"{path}, line {key.start_mark.line + 1}: {dotted}"
         if not prefix:
             _note_places(path, value, f"{dotted}.", places)
+
+
+# ---- names ---------------------------------------------------------------------------------------------------------
+
+
+def recipe_folder() -> Path:
+    """Returns the folder of bertkit's own recipes: inside of an installed package, or next to it in a checkout."""
+    package = Path(__file__).parents[1]
+    for folder in (package / "recipes", package.parent / "recipes"):
+        if folder.is_dir():
+            return folder
+    raise RuntimeError(f"bertkit's recipes are missing: there is no folder recipes in {package} or next to it")
+
+
+def list_recipes() -> list[str]:
+    """Returns the names of all shipped recipes, such as ``finetune/glue/sst2``, sorted."""
+    folder = recipe_folder()
+    return sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml"))
+
+
+def find_recipe(name_or_file: str | Path) -> Path:
+    """Returns the file of a recipe given by name, by the end of its name (``bert-mini``), or as a path.
+
+    Raises:
+        RecipeError: the recipe does not exist, or the end matches several names.
+    """
+    path = Path(name_or_file)
+    try:
+        is_file = path.is_file()
+    except OSError as error:  # a name that is too long, or a folder that cannot be entered
+        raise RecipeError(f"recipe {shown(str(name_or_file))}: {error.strerror}") from None
+    if is_file:
+        return path
+    if path.suffix in (".yaml", ".yml"):
+        raise RecipeError(f"recipe {name_or_file}: no such file")
+    wanted, known = str(name_or_file).strip("/"), list_recipes()
+    matches = [name for name in known if name == wanted] or [name for name in known if name.endswith(f"/{wanted}")]
+    if len(matches) == 1:
+        return recipe_folder() / f"{matches[0]}.yaml"
+    if matches:
+        raise RecipeError(f"recipe {shown(wanted)} is ambiguous: {', '.join(matches)}; give the full name")
+    near = did_you_mean(wanted, [*known, *(name.rpartition("/")[2] for name in known)])
+    raise RecipeError(f"unknown recipe {shown(wanted)}; `bertkit recipes list` lists all recipes{near}")
+
+
+def recipe_text(name_or_file: str | Path) -> str:
+    """Returns the text of a recipe, for a new file; the line that names the schema to editors has its whole path.
+
+    Raises:
+        RecipeError: the recipe does not exist or cannot be read.
+    """
+    path = find_recipe(name_or_file)
+    text = read_recipe_text(path)
+    return _SCHEMA.sub(lambda found: f"{found[1]}{(path.parent / found[2]).resolve()}", text, count=1)
+
+
+def copy_recipe(name: str, destination: Path) -> Path:
+    """Copies a recipe with its comments to a new file, or into a folder under its own name; returns the new path.
+
+    Raises:
+        OutputError: the file exists, or its folder does not.
+    """
+    source = find_recipe(name)
+    target = destination / source.name if destination.is_dir() else destination
+    check_new_file(target, str(target))
+    write_whole(target, recipe_text(source).encode())
+    return target
+
+
+# ---- paths ---------------------------------------------------------------------------------------------------------
+
+
+def absolute(path: str | Path) -> str:
+    """Makes a file, folder or pattern absolute, so that ``recipe.yaml`` works in any folder; Hub ids are unchanged.
+
+    >>> absolute("google-bert/bert-base-uncased"), absolute("/texts/*.txt")
+    ('google-bert/bert-base-uncased', '/texts/*.txt')
+    """
+    expanded = Path(path).expanduser()
+    if expanded.exists():
+        return str(expanded.resolve())
+    if any(sign in str(path) for sign in "*?["):
+        return os.path.join(glob.escape(os.getcwd()), expanded)
+    return str(path)
+
+
+def without_paths(value: Any) -> Any:
+    """Returns plain data with every absolute path reduced to its last part, so that it can be published.
+
+    >>> without_paths({"data": {"corpus": ["/home/ada/books"], "hub": "nyu-mll/glue"}, "seed": 1})
+    {'data': {'corpus': ['…/books'], 'hub': 'nyu-mll/glue'}, 'seed': 1}
+    >>> without_paths("9 of 90 rows of /home/ada/a.csv, drawn; see https://example.org/a/b")
+    '9 of 90 rows of …/a.csv, drawn; see https://example.org/a/b'
+    """
+    if isinstance(value, Mapping):
+        return {key: without_paths(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [without_paths(item) for item in value]
+    if isinstance(value, str) and Path(value).is_absolute():
+        return f"…/{Path(value).name}"
+    return _PATH_WITHIN.sub(r"…/\1", value) if isinstance(value, str) else value
