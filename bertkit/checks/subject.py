@@ -1,4 +1,4 @@
-"""The run that is checked: what a run has prepared before its first step, and its texts."""
+"""The run that is checked: what it has prepared before its first step, its texts, and what rules know of its task."""
 
 from __future__ import annotations
 
@@ -10,8 +10,16 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
+from bertkit.metrics.entities import find_entities
+from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.reading.text import iterating
 from bertkit.recipe.load import Recipe
+from bertkit.tasks.classification.text_classification import TextClassification
+from bertkit.tasks.multiple_choice import MultipleChoiceTask
+from bertkit.tasks.ner.task import NerTask
+from bertkit.tasks.question_answering.task import QuestionAnsweringTask
 from bertkit.tasks.registry import by_kind_of_task
 from bertkit.tasks.splits import Columns, ColumnsOf, Split, Truncation
 
@@ -61,6 +69,65 @@ class Checked:
 def checked(task: Task) -> Checked:
     """Returns what rules know of the kind of a task."""
     return Checked(task)
+
+
+@checked.register(TextClassification)
+class CheckedClassification(Checked):
+    """Classes of one label or several; a regression has none."""
+
+    def classes(self, examples: Columns) -> list[list[str]] | None:
+        names, problem = self.task.task.label_names, self.task.problem_type
+        if "labels" not in examples or problem == "regression":
+            return None
+        if problem == "single_label_classification":
+            return [[names[label]] for label in examples["labels"]]
+        return [[name for name, chosen in zip(names, row, strict=True) if chosen] for row in examples["labels"]]
+
+
+@checked.register(MultipleChoiceTask)
+class CheckedChoices(Checked):
+    """The place of the right ending is the class."""
+
+    def classes(self, examples: Columns) -> list[list[str]] | None:
+        return [[f"ending {label}"] for label in examples["labels"]] if "labels" in examples else None
+
+
+@checked.register(NerTask)
+class CheckedTags(Checked):
+    """Entities, or plain tags, which are no spans."""
+
+    relies_on_case = True
+
+    def _tags(self, examples: Columns) -> list[list[str]]:
+        return [[self.task.task.label_names[index] for index in labels] for labels in examples["labels"]]
+
+    def spans(self, examples: Columns) -> list[list[tuple[str, int, int]]] | None:
+        if "labels" not in examples or self.task.task.scheme == "plain":
+            return None
+        return [list(find_entities(tags)) for tags in self._tags(examples)]
+
+    def classes(self, examples: Columns) -> list[list[str]] | None:
+        """Returns the types of the entities of each sentence; for plain tags the tags of its words."""
+        if "labels" not in examples:
+            return None
+        spans = self.spans(examples)
+        if spans is None:
+            return self._tags(examples)
+        return [[kind for kind, _, _ in of_sentence] for of_sentence in spans]
+
+
+@checked.register(QuestionAnsweringTask)
+class CheckedAnswers(Checked):
+    """Answers, which windows may cut."""
+
+    def lost_labels(self, features: Columns, examples: Columns) -> tuple[int, int] | None:
+        """Counts the questions whose answer is in no window as a whole, and those that have an answer."""
+        if "start_positions" not in features:
+            return None
+        owners, starts, cls = (np.asarray(features[name]) for name in ("example", "start_positions", "cls"))
+        kept = np.unique(owners[(starts != cls) & (starts != IGNORE_INDEX)])
+        answered = [row for row, answers in enumerate(examples["answers"]) if answers["text"]]
+        return len(np.setdiff1d(answered, kept)), len(answered)
 
 
 @dataclass(frozen=True)

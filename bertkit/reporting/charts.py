@@ -1,74 +1,248 @@
-"""Charts that several kinds of tasks have, drawn by scikit-learn and matplotlib, and their pictures."""
+"""Curves of a training by step, from the entries that the Trainer logged, and charts of several kinds of tasks."""
 
 from __future__ import annotations
 
-import base64
-import io
-import logging
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from importlib.resources import as_file, files
-from typing import TYPE_CHECKING, NamedTuple
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bertkit.progress import counted
-from bertkit.reporting.parts import Chart, short
+from bertkit.metrics import score_range
+from bertkit.progress import counted, display_name, is_of_class, is_score
+from bertkit.reporting.reported import Chart, Section, short, upper_first
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+History = Sequence[Mapping[str, Any]]
+"""The entries that the Trainer logged, in order."""
+
+Points = tuple[list[int], list[float]]
+Limits = tuple[float | None, float | None]
+Baselines = Mapping[str, Mapping[str, float]]
+Phases = Sequence[Mapping[str, int]]
 
 MOST_CLASSES_DRAWN = 20
 """Number of classes up to which a confusion matrix is drawn."""
 
 GREY = "#8a94a3"
-_PNG_DPI = 160  # 6.4 inches are 1,024 pixels
+_OPTIMIZER = ("learning_rate", "grad_norm")
+_OTHER = (*_OPTIMIZER, "train_runtime", "epoch", "step")
+_MOST_SCORES = 5
+_FEW_POINTS = 20  # of a curve whose points are marked, since the lines between them are not measured
+_COUNTS = ("total", "thresh")  # ends of results that are no scores
+_STYLES = ("-", "--", "-.", ":")
 
 
-class Picture(NamedTuple):
-    """A drawn chart: the URL of an SVG image, with the image in it; the contents of a PNG file; the width in pixels."""
+def readable(key: str) -> str:
+    """Returns the name of a logged value for a heading.
 
-    svg: str
-    png: bytes
-    width: int
-
-
-def picture(chart: Chart, with_png: bool) -> Picture:
-    """Draws a chart; the same chart gives the same bytes."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    with _style():
-        figure = Figure(figsize=chart.size, layout="constrained")
-        FigureCanvasAgg(figure)
-        chart.draw(figure.subplots())
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")  # the layout stands, and takes as long as the drawing
-        svg, png = io.BytesIO(), io.BytesIO()
-        figure.savefig(svg, format="svg", metadata={"Date": None})
-        if with_png:
-            figure.savefig(png, format="png", dpi=_PNG_DPI, metadata={"Software": None})
-    url = f"data:image/svg+xml;base64,{base64.b64encode(svg.getvalue()).decode()}"
-    return Picture(url, png.getvalue(), round(chart.size[0] * 96))
+    >>> readable("masked_lm_loss"), readable("eval_f1_macro"), readable("grad_norm")
+    ('masked LM loss', 'f1 macro', 'gradient norm')
+    """
+    return {"grad_norm": "gradient norm"}.get(key) or display_name(key.removeprefix("eval_"))
 
 
-@contextmanager
-def _style() -> Iterator[None]:
-    """Context in which matplotlib draws in the style of the report, whatever the user's, and prints nothing."""
-    logger = logging.getLogger("matplotlib")
-    level = logger.level
-    logger.setLevel(logging.ERROR)  # notices on its caches and fonts
-    try:
-        from matplotlib import rc_context, rcParamsDefault
+def without_classes(names: Iterable[str], main_metric: str | None) -> list[str]:
+    """Returns metrics without counts, and without those of single classes, which have a table; the main one is kept.
 
-        with warnings.catch_warnings(), as_file(files("bertkit.reporting") / "templates" / "report.mplstyle") as path:
-            warnings.simplefilter("ignore")  # characters that its font lacks; browsers have them
-            defaults = {key: value for key, value in rcParamsDefault.items() if key != "backend"}
-            with rc_context(defaults), rc_context(fname=path):
-                yield
-    finally:
-        logger.setLevel(level)
+    >>> without_classes(["overall_f1", "entity/PER/f1", "entity/LOC/f1", "HasAns_total"], "entity/LOC/f1")
+    ['overall_f1', 'entity/LOC/f1']
+    """
+    return [name for name in names if name == main_metric or not (is_of_class(name) or name.endswith(_COUNTS))]
+
+
+def points(history: History, key: str) -> Points:
+    """Returns the steps and the finite values of a key; of a step that was repeated, the last value."""
+    values = {entry["step"]: float(entry[key]) for entry in history if isinstance(entry.get(key), (int, float))}
+    steps = sorted(step for step, value in values.items() if math.isfinite(value))
+    return steps, [values[step] for step in steps]
+
+
+def throughput(history: History) -> Points:
+    """Returns the tokens per second between consecutive logs.
+
+    ``train_runtime`` of a log is the time of the steps since the start or the resumption, without evaluations and
+    checkpoints: see `bertkit.training.trainer`. Logs of a resumed run are not compared with those before. They are told
+    apart by their tokens: ``train_tokens_per_second`` times ``train_runtime`` are those since the resumption.
+    """
+    steps, values = [], []
+    before: tuple[float, float, float] | None = None
+    for entry in history:
+        if "train_runtime" not in entry or "num_input_tokens_seen" not in entry or "train_loss" in entry:
+            continue
+        seconds, seen = float(entry["train_runtime"]), float(entry["num_input_tokens_seen"])
+        since_resumption = float(entry.get("train_tokens_per_second", seen / max(seconds, 1e-9))) * seconds
+        if before is not None:
+            new = seen - before[1]
+            if seconds > before[0] and 0 <= new < since_resumption - before[2] / 2:
+                steps.append(int(entry["step"]))
+                values.append(new / (seconds - before[0]))
+        before = seconds, seen, since_resumption
+    return steps, values
+
+
+def curve_section(history: History, main_metric: str | None, baselines: Baselines, phases: Phases) -> Section | None:
+    """Returns the charts of the training; None without any entry.
+
+    Args:
+        history: the entries.
+        main_metric: the metric by which checkpoints are compared.
+        baselines: metric → name → value of a simple model, drawn as lines.
+        phases: ``first_step`` and ``max_seq_length`` of each phase of pre-training.
+    """
+    logged = list(dict.fromkeys(key for entry in history if "train_loss" not in entry for key in entry))
+    trained = [key for key in logged if not key.startswith("eval_") and key not in _OTHER and is_score(key)]
+    trained = [key for key in trained if "per_second" not in key and points(history, key)[0]]
+    scores = [key.removeprefix("eval_") for key in logged if key.startswith("eval_") and is_score(key)]
+    losses = list(dict.fromkeys([*trained, *(["loss"] if "loss" in scores else [])]))
+    scores = without_classes((key for key in scores if key not in losses), main_metric)
+    charts = []
+    for key in losses:
+        curves = {"training": points(history, key), "validation": points(history, f"eval_{key}")}
+        charts.append(_chart(key, readable(key), curves, _limits(key, (), curves), baselines.get(key, {}), phases))
+    for name, keys in _by_axis(history, sorted(scores, key=lambda key: key != main_metric)).items():
+        curves = {readable(key): points(history, f"eval_{key}") for key in keys}
+        lines = {name: value for key in keys for name, value in baselines.get(key, {}).items()}
+        lows, highs = zip(*keys.values(), strict=True)
+        limits = (min(lows), max(highs)) if None not in (*lows, *highs) else (lows[0], None)
+        title = "scores on the validation set" if len(keys) > 1 else readable(next(iter(keys)))
+        charts.append(_chart(name, title, curves, limits, lines, phases))
+    for key in _OPTIMIZER:
+        charts.append(_chart(key, readable(key), {readable(key): points(history, key)}, phases=phases))
+    speed = {"tokens per second": throughput(history)}
+    charts.append(_chart("throughput", "throughput in tokens per second", speed, phases=phases))
+    drawn = [chart for chart in charts if chart is not None]
+    return Section("Training", drawn) if drawn else None
+
+
+def _by_axis(history: History, scores: Sequence[str]) -> dict[str, dict[str, Limits]]:
+    """Returns the limits of the scores of each chart: one chart of those with a known range, and one each of others."""
+    charts: dict[str, dict[str, Limits]] = {}
+    for key in scores:
+        limits = _limits(key, scores, {key: points(history, f"eval_{key}")})
+        of_chart = charts.setdefault(key if limits[1] is None else "scores", {})
+        if len(of_chart) < _MOST_SCORES:
+            of_chart[key] = limits
+    return dict(list(charts.items())[:_MOST_SCORES])
+
+
+def overlaid(runs: Mapping[str, History], keys: Iterable[str]) -> Section | None:
+    """Returns one chart for each key with the curves of all runs that logged it; None without any.
+
+    Args:
+        runs: name → entries.
+        keys: keys of the entries, such as ``eval_loss``.
+    """
+    scores = {key.removeprefix("eval_") for history in runs.values() for entry in history for key in entry}
+    charts = []
+    for key in keys:
+        curves = {name: points(history, key) for name, history in runs.items()}
+        title = f"{'validation' if key.startswith('eval_') else 'training'}: {readable(key)}"
+        charts.append(_chart(key, title, curves, _limits(key.removeprefix("eval_"), scores, curves)))
+    drawn = [chart for chart in charts if chart is not None]
+    return Section("Training", drawn) if drawn else None
+
+
+def _limits(key: str, scores: Collection[str], curves: Mapping[str, Points]) -> Limits:
+    """Returns the ends of the axis of a score: those of `score_range`, unless a value lies outside of them.
+
+    The axis of correlations without negative values begins at 0, as that of a loss unless its curve would be flat.
+    """
+    values = [value for _, of_curve in curves.values() for value in of_curve]
+    low, high = score_range(key, scores)
+    lowest, highest = min(values, default=0.0), max(values, default=0.0)
+    if high is not None and (highest > high or lowest < low):  # a score of another package
+        high = None
+    if lowest < low or (high is None and lowest > highest / 2):
+        return None, high
+    return max(low, 0.0) if lowest >= 0 else low, high
+
+
+def _chart(
+    name: str,
+    label: str,
+    curves: Mapping[str, Points],
+    limits: Limits = (0, None),
+    baselines: Mapping[str, float] | None = None,
+    phases: Phases = (),
+) -> Chart | None:
+    """Returns a chart of curves by step, with horizontal lines for baselines; None if no curve has two points.
+
+    Args:
+        name, label: of the chart.
+        curves: name → points.
+        limits: ends of the vertical axis; without one of them it fits the curves.
+        baselines: name → value.
+        phases: as for `curve_section`.
+    """
+    known = {key: value for key, value in curves.items() if value[0]}
+    if not any(len(steps) > 1 for steps, _ in known.values()):
+        return None
+    lines, title = baselines or {}, upper_first(label)
+    drawn = [*lines.values(), *(value for _, values in known.values() for value in values)]
+    low, high = limits
+
+    def draw(axes: Axes) -> None:
+        for number, (key, (steps, values)) in enumerate(known.items()):
+            marker = "o" if len(steps) <= _FEW_POINTS else ""
+            axes.plot(steps, values, _STYLES[number % 4], label=key, marker=marker, markersize=4, clip_on=False)
+        for number, (key, value) in enumerate(lines.items(), start=1):
+            axes.axhline(value, color=GREY, linestyle=_STYLES[-number % 4], linewidth=1.2, label=f"{key}, {value:.2f}")
+        axes.set(xlabel="step", xlim=(0, None))
+        if low is not None:
+            axes.set_ylim(low, high if high is not None else 1.05 * max(*drawn, 1e-9))
+        axes.locator_params(axis="x", nbins=6, integer=True)
+        axes.ticklabel_format(axis="y", style="sci", scilimits=(-3, 5))
+        for phase in phases[1:]:
+            label = f"{phase['max_seq_length']} tokens from step {phase['first_step']:,}"
+            axes.axvline(phase["first_step"], color=GREY, linewidth=1, label=label)
+        if len(known) + len(lines) + len(phases[1:]) > 1:
+            axes.legend()
+
+    last = "; ".join(f"{key} {value[1][-1]:.4g} at step {value[0][-1]:,}" for key, value in known.items())
+    last += "".join(f"; {key} {value:.4g}" for key, value in lines.items())
+    note = "The vertical axis does not begin at 0." if low is None and min(drawn) > 0 else ""
+    return Chart(name.replace("_", "-"), title, f"{title} by step: {last}.", draw, (4.4, 2.8), note)
+
+
+def still_falls(losses: Sequence[float]) -> list[str]:
+    """Returns a remark if the last of several validation losses is clearly the lowest; none otherwise.
+
+    That is if it is at least 1 % lower than the one before, and this at least 5 % of the way that the loss has fallen.
+
+    >>> still_falls([1.4, 1.13, 0.89])
+    ['The validation loss still falls at the end, from 1.1300 to 0.8900: more epochs may give better scores.']
+    """
+    if len(losses) < 2 or losses[-1] > min(losses):
+        return []
+    drop = losses[-2] - losses[-1]
+    if drop < 0.01 * losses[-2] or drop < 0.05 * (max(losses) - losses[-1]):
+        return []
+    return [
+        f"The validation loss still falls at the end, from {losses[-2]:.4f} to {losses[-1]:.4f}: more epochs may give "
+        "better scores."
+    ]
+
+
+def not_finite(history: History) -> list[str]:
+    """Returns a sentence for each logged value that was NaN or infinite, which curves do not show.
+
+    >>> not_finite([{"step": 2, "grad_norm": float("inf")}, {"step": 4, "grad_norm": 1.5}])
+    ['The gradient norm was not finite in 1 of 2 logs, first at step 2; its curve leaves this out.']
+    """
+    sentences = []
+    for key in dict.fromkeys(key for entry in history for key in entry):
+        values = [(entry["step"], entry[key]) for entry in history if isinstance(entry.get(key), float)]
+        steps = [step for step, value in values if not math.isfinite(value)]
+        if steps:
+            name = f"{'validation ' if key.startswith('eval_') else ''}{readable(key)}"
+            logs = f"{len(steps):,} of {counted(len(values), 'log', form=',')}"
+            sentences.append(
+                f"The {name} was not finite in {logs}, first at step {steps[0]:,}; its curve leaves this out."
+            )
+    return sentences
 
 
 def confusion_chart(

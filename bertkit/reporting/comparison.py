@@ -10,16 +10,12 @@ from bertkit.inference.comparison import compare_systems, system_of
 from bertkit.inference.predicted import Outcome
 from bertkit.metrics.pretraining import TOKENS
 from bertkit.recipe.files import without_paths
+from bertkit.reporting.charts import overlaid, readable
 from bertkit.reporting.content import Content, Score
-from bertkit.reporting.curves import overlaid
-from bertkit.reporting.parts import Cell, DataTable, Section
-from bertkit.reporting.remarks import readable
-from bertkit.reporting.reported import sides_of
-from bertkit.reporting.texts import number
+from bertkit.reporting.reported import Cell, DataTable, Section, number, sides_of
 
 _BLOCKS = ("task", "model", "data", "train")
 _CURVES = ("loss", "eval_loss")
-_TOKEN_LOSSES = tuple(names[0] for names in TOKENS.values())
 
 
 @dataclass(frozen=True)
@@ -54,6 +50,7 @@ def comparison_of(
     values = [{score.name: score for score in content.scores} for content in contents]
     metrics = dict.fromkeys(name for of_run in values for name in of_run)
     history = {name: content.run.history for name, content in zip(names, contents, strict=True)}
+    token_losses = [names[0] for names in TOKENS.values()]
     main = [f"eval_{outcome.task.main_metric}" for outcome in outcomes if outcome is not None][:1]
     return RunComparison(
         names=tuple(names),
@@ -65,7 +62,7 @@ def comparison_of(
         ),
         differences=tuple(_differences(names, outcomes)),
         settings=DataTable("Settings", ("setting", *names), _settings([content.run.recipe for content in contents])),
-        curves=overlaid(history, dict.fromkeys([*_CURVES, *main, *_TOKEN_LOSSES])),
+        curves=overlaid(history, dict.fromkeys([*_CURVES, *main, *token_losses])),
     )
 
 

@@ -15,12 +15,19 @@ from bertkit.metrics import score_range
 from bertkit.metrics.intervals import Measure, score_interval
 from bertkit.progress import counted, duration, is_score
 from bertkit.recipe.files import without_paths
-from bertkit.reporting.curves import curve_section, points, without_classes
-from bertkit.reporting.parts import Cell, Chart, DataTable, Mistake, Section, upper_first
-from bertkit.reporting.remarks import not_finite, readable, still_falls
-from bertkit.reporting.reported import reported, sides_of
+from bertkit.reporting.charts import curve_section, not_finite, points, readable, still_falls, without_classes
+from bertkit.reporting.reported import (
+    Cell,
+    Chart,
+    DataTable,
+    Mistake,
+    Section,
+    number,
+    reported,
+    sides_of,
+    upper_first,
+)
 from bertkit.reporting.run_files import RunFiles
-from bertkit.reporting.texts import number
 
 _GROUPS = 5  # of lengths of texts
 _MOST_SCORES = 12

@@ -13,21 +13,21 @@ import numpy as np
 from bertkit.inference.predicted import Outcome
 from bertkit.metrics.entities import Entity, count_entities, find_entities
 from bertkit.reporting.charts import MOST_CLASSES_DRAWN, confusion_chart
-from bertkit.reporting.classification import class_sections
-from bertkit.reporting.parts import (
+from bertkit.reporting.classification import class_sections, never_predicted
+from bertkit.reporting.reported import (
     PREDICTED,
     TRUE,
     Chart,
     DataTable,
     Mark,
     Mistake,
+    Reported,
     Section,
     Side,
     most_confident,
+    reported,
     short,
 )
-from bertkit.reporting.remarks import never_predicted
-from bertkit.reporting.reported import Reported, reported
 from bertkit.tasks.ner.task import NerTask
 
 _MOST_SPANS = 15

@@ -13,8 +13,19 @@ import numpy as np
 from bertkit.inference.predicted import Outcome
 from bertkit.metrics.squad import question_scores
 from bertkit.reporting.charts import GREY
-from bertkit.reporting.parts import PREDICTED, TRUE, Cell, Chart, DataTable, Mark, Mistake, Section, most_confident
-from bertkit.reporting.reported import Reported, reported
+from bertkit.reporting.reported import (
+    PREDICTED,
+    TRUE,
+    Cell,
+    Chart,
+    DataTable,
+    Mark,
+    Mistake,
+    Reported,
+    Section,
+    most_confident,
+    reported,
+)
 from bertkit.tasks.question_answering.decoding import Decoded, answer_at
 from bertkit.tasks.question_answering.task import QuestionAnsweringTask
 

@@ -1,23 +1,37 @@
-"""Reports of runs: of one at its end, of one again, or of several side by side."""
+"""Reports of runs: of one at its end, of one again, or of several side by side.
+
+The page is rendered with Jinja2, which escapes all values, and its charts are drawn by matplotlib.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+import hashlib
+import io
+import logging
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from importlib.resources import as_file, files
 from pathlib import Path
+from typing import Any, NamedTuple
 
+from bertkit import __version__
 from bertkit.errors import RecipeError
 from bertkit.files import check_new_file, into_folder, write_whole
 from bertkit.inference.evaluation import outcome_of
 from bertkit.inference.predicted import Outcome
+from bertkit.reporting.charts import readable
 from bertkit.reporting.comparison import comparison_of
 from bertkit.reporting.content import Content, card_parts, content_of
-from bertkit.reporting.page import draw_run, render
-from bertkit.reporting.parts import Chart
+from bertkit.reporting.reported import Chart, Section, is_number, number, pieces
 from bertkit.reporting.run_files import RunFiles, read_run
 from bertkit.sharing.card_facts import CardReport
 from bertkit.tasks.splits import FineTuningData
 
 REPORT, FIGURES = "report.html", "figures"
+_PNG_DPI = 160  # 6.4 inches are 1,024 pixels
 
 
 def report(*runs: str | Path, output: str | Path | None = None, texts: bool = True) -> Path:
@@ -47,14 +61,14 @@ def report(*runs: str | Path, output: str | Path | None = None, texts: bool = Tr
         raise RecipeError("report: give one or more run directories")
     if len({folder.resolve() for folder in folders}) < len(folders):
         raise RecipeError("report: give each run once")
-    files = [read_run(folder) for folder in folders]
+    of_runs = [read_run(folder) for folder in folders]
     target = Path(output) if output is not None else Path(REPORT) if len(folders) > 1 else None
     if target is not None:
         check_new_file(target, f"--output {target}")
-    outcomes = [_outcome(run) for run in files]
+    outcomes = [_outcome(run) for run in of_runs]
     contents = [
         content_of(run, outcome, texts=texts, finished=run.is_finished)
-        for run, outcome in zip(files, outcomes, strict=True)
+        for run, outcome in zip(of_runs, outcomes, strict=True)
     ]
     if target is None:
         return _write(folders[0], contents[0])
@@ -120,3 +134,105 @@ def _write(folder: Path, content: Content) -> Path:
         for name, picture in drawn.pictures.items():
             (draft / FIGURES / f"{name}.png").write_bytes(picture.png)
     return folder / REPORT
+
+
+class DrawnRun(NamedTuple):
+    """The content of a run, the start of all ids of its part of the page, and its pictures by the name of the chart."""
+
+    content: Content
+    prefix: str
+    pictures: dict[str, Picture]
+
+
+def draw(sections: Iterable[Section], with_png: bool = False) -> dict[str, Picture]:
+    """Draws all charts of some sections; returns the pictures by the name of their charts."""
+    charts = [part for section in sections for part in section.parts if isinstance(part, Chart)]
+    return {chart.name: picture(chart, with_png) for chart in charts}
+
+
+def draw_run(content: Content, prefix: str, with_png: bool = False) -> DrawnRun:
+    """Draws all charts of a run."""
+    return DrawnRun(content, prefix, draw(content.sections, with_png))
+
+
+def render(title: str, runs: Sequence[DrawnRun], comparison: Any = None) -> str:
+    """Returns the HTML of a page.
+
+    Args:
+        title: title of the page.
+        runs: the runs, one or several.
+        comparison: the comparison of several runs, see `bertkit.reporting.comparison`.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("bertkit.reporting"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"number": number, "pieces": pieces, "is_number": is_number, "readable": readable}
+    environment.tests |= {"chart": lambda part: isinstance(part, Chart)}
+    return environment.get_template("report.html").render(
+        title=title,
+        runs=runs,
+        comparison=comparison,
+        pictures={} if comparison is None or comparison.curves is None else draw([comparison.curves]),
+        css=_file("style.css"),
+        script=_file("table.js"),
+        script_sha256=base64.b64encode(hashlib.sha256(_file("table.js").encode()).digest()).decode(),
+        version=__version__,
+    )
+
+
+@cache
+def _file(name: str) -> Any:
+    from markupsafe import Markup
+
+    return Markup((files("bertkit.reporting") / "templates" / name).read_text(encoding="utf-8"))
+
+
+class Picture(NamedTuple):
+    """A drawn chart: the URL of an SVG image, with the image in it; the contents of a PNG file; the width in pixels."""
+
+    svg: str
+    png: bytes
+    width: int
+
+
+def picture(chart: Chart, with_png: bool) -> Picture:
+    """Draws a chart; the same chart gives the same bytes."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with _style():
+        figure = Figure(figsize=chart.size, layout="constrained")
+        FigureCanvasAgg(figure)
+        chart.draw(figure.subplots())
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # the layout stands, and takes as long as the drawing
+        svg, png = io.BytesIO(), io.BytesIO()
+        figure.savefig(svg, format="svg", metadata={"Date": None})
+        if with_png:
+            figure.savefig(png, format="png", dpi=_PNG_DPI, metadata={"Software": None})
+    url = f"data:image/svg+xml;base64,{base64.b64encode(svg.getvalue()).decode()}"
+    return Picture(url, png.getvalue(), round(chart.size[0] * 96))
+
+
+@contextmanager
+def _style() -> Iterator[None]:
+    """Context in which matplotlib draws in the style of the report, whatever the user's, and prints nothing."""
+    logger = logging.getLogger("matplotlib")
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # notices on its caches and fonts
+    try:
+        from matplotlib import rc_context, rcParamsDefault
+
+        with warnings.catch_warnings(), as_file(files("bertkit.reporting") / "templates" / "report.mplstyle") as path:
+            warnings.simplefilter("ignore")  # characters that its font lacks; browsers have them
+            defaults = {key: value for key, value in rcParamsDefault.items() if key != "backend"}
+            with rc_context(defaults), rc_context(fname=path):
+                yield
+    finally:
+        logger.setLevel(level)

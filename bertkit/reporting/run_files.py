@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertkit.errors import CheckpointError, DataError, shown
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+from bertkit.errors import CheckpointError, DataError
 from bertkit.recipe.load import Recipe
 from bertkit.tasks.registry import load_recipe
 
@@ -17,7 +20,30 @@ _COMMAND = re.compile(r"^# Resolved from .*\. To repeat the run: (.+)$")
 _CHANGED = re.compile(r"^# (Resumed, and .+)$")
 _STATE = "trainer_state.json"
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
-_NUMBERS = ("train_runtime", "train_tokens_per_second", "num_input_tokens_seen", "eval_runtime")  # of an entry of a log
+_RESTORE = "restore it from a copy of the run"
+
+
+class _Entry(TypedDict, total=False):
+    train_runtime: float
+    train_tokens_per_second: float
+    num_input_tokens_seen: float
+
+
+class _State(TypedDict, total=False):
+    log_history: list[_Entry]
+    global_step: int
+    max_steps: int
+
+
+class _Record(TypedDict, total=False):
+    data: dict[str, dict[str, Any]]
+    truncation: dict[str, dict[str, Any]]
+    placement: dict[str, Any]
+    hardware: dict[str, Any]
+    versions: dict[str, Any]
+    baselines: dict[str, Any]
+    warnings: list[Any]
+    phases: list[Any]
 
 
 @dataclass(frozen=True)
@@ -80,8 +106,8 @@ def read_run(place: str | Path) -> RunFiles:
     return RunFiles(
         folder=folder,
         recipe=load_recipe(folder / "recipe.yaml"),
-        record=_record(folder / "run.json"),
-        results=_results(folder / "all_results.json"),
+        record=_read(folder / "run.json", _Record),
+        results=_read(folder / "all_results.json", dict[str, float | None]),
         history=tuple(entry for entry in state.get("log_history", ()) if isinstance(entry.get("step"), int)),
         step=state.get("global_step"),
         max_steps=state.get("max_steps"),
@@ -94,57 +120,24 @@ def _state(folder: Path) -> Mapping[str, Any]:
     """Returns the state of the Trainer at the end of the run, or at its last checkpoint; empty without any."""
     checkpoints = [(int(match[1]), path) for path in folder.iterdir() if (match := _CHECKPOINT.fullmatch(path.name))]
     places = [folder, *(path for _, path in sorted(checkpoints, reverse=True))]
-    path = next((each / _STATE for each in places if (each / _STATE).is_file()), folder / _STATE)
-    state = _json(path)
-    history = state.get("log_history", [])
-    if not isinstance(history, list) or not all(
-        isinstance(entry, dict) and all(isinstance(entry.get(key, 0), (int, float)) for key in _NUMBERS)
-        for entry in history
-    ):
-        raise _damaged(path, "log_history is not a list of logged numbers")
-    _check(path, state, int, "global_step", "max_steps")
-    return state
+    return _read(next((each for each in places if (each / _STATE).is_file()), folder) / _STATE, _State)
 
 
-def _record(path: Path) -> Mapping[str, Any]:
-    record = _json(path)
-    _check(path, record, dict, "data", "truncation", "placement", "hardware", "versions", "baselines")
-    _check(path, record, list, "warnings", "phases")
-    for key in ("data", "truncation"):
-        _check(path, record.get(key, {}), dict, *record.get(key, {}))
-    return record
-
-
-def _results(path: Path) -> Mapping[str, float]:
-    results = _json(path)
-    _check(path, results, (int, float, type(None)), *results)
-    return results
-
-
-def _check(path: Path, values: Mapping[str, Any], kind: type | tuple[type, ...], *keys: str) -> None:
-    """Raises DataError for the first of these keys whose value is of another kind; keys may be missing."""
-    name = "an object" if kind is dict else "a list" if kind is list else "a number"
-    for key in keys:
-        if key in values and not isinstance(values[key], kind):
-            raise _damaged(path, f"{shown(key)} is not {name}")
-
-
-def _json(path: Path) -> dict[str, Any]:
+def _read(path: Path, content_type: Any) -> dict[str, Any]:
     """Returns the contents of a JSON file with one object; empty if the file does not exist.
 
     Raises:
-        DataError: the file is damaged.
+        DataError: the file is damaged, or a value in it has another type.
     """
     if not path.is_file():
         return {}
     try:
-        contents = json.loads(path.read_text(encoding="utf-8"))
+        contents: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        TypeAdapter(content_type).validate_python(contents, strict=True)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        place = ".".join(map(str, fault["loc"])) or "the file"
+        raise DataError(f"{path}: damaged ({place}: {fault['msg']}); {_RESTORE}") from error
     except ValueError as error:
-        raise _damaged(path, str(error)) from error
-    if not isinstance(contents, dict):
-        raise _damaged(path, "expected one object")
+        raise DataError(f"{path}: damaged ({error}); {_RESTORE}") from error
     return contents
-
-
-def _damaged(path: Path, fault: str) -> DataError:
-    return DataError(f"{path}: damaged ({fault}); restore it from a copy of the run")

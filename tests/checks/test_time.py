@@ -11,7 +11,7 @@ import pytest
 
 import bertkit
 from bertkit.checks import trial as trial_module
-from bertkit.checks.estimates import seconds
+from bertkit.checks.plan import seconds
 from bertkit.checks.trial import Speed, Trial, are_enough
 from bertkit.cli.check import _time
 from bertkit.training.trainer import BertkitTrainer
@@ -111,7 +111,7 @@ def test_first_and_long_batches_are_weighed(table, monkeypatch):
 
     monkeypatch.setattr(BertkitTrainer, "training_step", slow_step)
     monkeypatch.setattr(trial_module, "_running_and_waiting", lambda: None)
-    monkeypatch.setattr("bertkit.checks.estimates._MOST_SPREAD", 100.0)  # this machine may be busy
+    monkeypatch.setattr("bertkit.checks.plan._MOST_SPREAD", 100.0)  # this machine may be busy
     for row in table.train[::2]:
         row["text"] = " ".join(row["text"].split()[:3])
     table.overrides |= {"train.num_train_epochs": 4, "train.save_strategy": "no", "train.eval_strategy": "no"}

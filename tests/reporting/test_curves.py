@@ -7,7 +7,7 @@ import math
 import pytest
 from matplotlib.figure import Figure
 
-from bertkit.reporting.curves import curve_section, overlaid, throughput
+from bertkit.reporting.charts import curve_section, overlaid, throughput
 
 
 def drawn(chart):

@@ -7,9 +7,15 @@ import math
 import numpy as np
 import pytest
 
-from bertkit.reporting.classification import class_sections, regression_sections
+from bertkit.reporting.charts import not_finite, still_falls
+from bertkit.reporting.classification import (
+    class_sections,
+    hardly_different,
+    near_chance,
+    never_predicted,
+    regression_sections,
+)
 from bertkit.reporting.ner import entity_sections
-from bertkit.reporting.remarks import hardly_different, near_chance, never_predicted, not_finite, still_falls
 
 
 @pytest.mark.parametrize(

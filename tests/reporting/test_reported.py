@@ -10,8 +10,7 @@ import pytest
 
 from bertkit.inference.predicted import Outcome, predicted
 from bertkit.inference.predictor import load_task
-from bertkit.reporting.parts import DataTable, Section
-from bertkit.reporting.reported import Reported, reported
+from bertkit.reporting.reported import DataTable, Reported, Section, reported
 
 PACKAGE = Path(__file__).parents[1] / "third_party"
 

@@ -9,9 +9,8 @@ from matplotlib.figure import Figure
 from bertkit import metrics
 from bertkit.reporting.classification import class_sections
 from bertkit.reporting.ner import entity_sections, known_texts, span_mistakes
-from bertkit.reporting.parts import Mark
 from bertkit.reporting.question_answering import answer_mistakes, question_sections, threshold_curve
-from bertkit.reporting.texts import pieces
+from bertkit.reporting.reported import Mark, pieces
 from bertkit.tasks.question_answering.decoding import Decoded, Span
 
 WORDS = [["Ada", "Lovelace", "in", "London"], ["the", "Times", "of", "Paris"], ["nothing", "here"]]
