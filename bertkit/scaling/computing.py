@@ -1,4 +1,5 @@
-"""The computation of one shard, the same in this process, in a process of a pool and in an actor of Ray.
+"""The computation of one shard and the bytes of its results, the same in this process, in a process of a pool and in
+an actor of Ray.
 
 Rows are computed in blocks, whose limits depend on the shard alone, and with a fixed number of threads: so the results
 do not depend on the number of workers, nor on which of them computes a shard.
@@ -6,10 +7,13 @@ do not depend on the number of workers, nor on which of them computes a shard.
 
 from __future__ import annotations
 
+import io
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
+
+import numpy as np
 
 from bertkit.errors import DataError
 from bertkit.inference.embedding import TEXTS_AT_ONCE
@@ -17,18 +21,19 @@ from bertkit.inference.files import inputs_at_once, load_configured_task
 from bertkit.inference.inputs import BLOCK
 from bertkit.inference.loaded import load
 from bertkit.inference.predictor import build_predictor
-from bertkit.inference.writing import with_prediction
+from bertkit.inference.writing import json_lines, plain, vector_column, with_prediction
+from bertkit.json_text import dumps
 from bertkit.progress import unreported
 from bertkit.reading.paths import TEXT
 from bertkit.reading.text import iterating
 from bertkit.scaling.inputs import InputFile, Shard
 from bertkit.scaling.output import REJECTED, FileRecord, Finished, OutputFolder, json_bytes
 from bertkit.scaling.rows import Row, rows_of
-from bertkit.scaling.tables import Form, file_bytes
 from bertkit.tables import Table
 from bertkit.tables.labels import texts as texts_of_column
 
 _VECTOR = "embedding"
+Form = Literal["jsonl", "parquet"]
 
 
 @dataclass(frozen=True)
@@ -108,15 +113,9 @@ class _Embedding:
     def compute(self, rows: Sequence[Row], names: Sequence[str], file: InputFile) -> list[dict[str, Any]]:
         texts = texts_of_column(_table(rows, names, file), "text" if file.form == TEXT else self._column)
         if self._pooling != "none":
-            found = self._embedder.pooled(texts, self._pooling, **self._options, reached=unreported)
-            return [{_VECTOR: vector} for vector in found]
-        computed = []
-        for each in self._embedder.tokens(texts, **self._options, reached=unreported):
-            tokens = zip(each.tokens, each.offsets.tolist(), each.vectors, strict=True)
-            computed.append(
-                {"tokens": [{"token": name, "start": at[0], "end": at[1], _VECTOR: row} for name, at, row in tokens]}
-            )
-        return computed
+            vectors = self._embedder.pooled(texts, self._pooling, **self._options, reached=unreported)
+            return [{_VECTOR: vector} for vector in vectors]
+        return [{"tokens": each.rows()} for each in self._embedder.tokens(texts, **self._options, reached=unreported)]
 
 
 class Computer:
@@ -136,7 +135,7 @@ class Computer:
             DataError: a row cannot be read and ``on_error`` is ``stop``, or the file cannot be read.
             OutputError: the results cannot be written.
         """
-        found: list[dict[str, Any]] = []
+        results: list[dict[str, Any]] = []
         rejected: list[tuple[Row, str]] = []
         with iterating(rows_of(shard)) as rows:
             while block := list(itertools.islice(rows, self._model.at_once)):
@@ -145,15 +144,15 @@ class Computer:
                     if isinstance(row.values, str):
                         self._reject(row, f"{_place(row, shard.file)}: {row.values}", shard.file, rejected)
                 names = list(dict.fromkeys(name for row in readable for name in _values(row)))
-                found += self._computed(readable, names, shard.file, rejected)
+                results += self._computed(readable, names, shard.file, rejected)
         folder, contents = self._job.folder, {}
         if rejected:
             rejected.sort(key=lambda each: each[0].row)
             lines = [_rejection(row, reason, shard.file) for row, reason in rejected]
             contents[folder.rejected_name(shard)] = b"".join(lines)
-        if found:
-            vectors = _VECTOR if _VECTOR in found[0] else None
-            contents[folder.result_name(shard)] = file_bytes(self._job.form, found, vectors)
+        if results:
+            vectors = _VECTOR if _VECTOR in results[0] else None
+            contents[folder.result_name(shard)] = file_bytes(self._job.form, results, vectors)
         for name, content in contents.items():
             folder.write(name, content)
         return Finished(len(rejected), {name: FileRecord.of(content) for name, content in contents.items()})
@@ -204,3 +203,55 @@ def _place(row: Row, file: InputFile) -> str:
 def _rejection(row: Row, reason: str, file: InputFile) -> bytes:
     line = {} if row.line is None else {"line": row.line}
     return json_bytes({"file": file.relative, "row": row.row, **line, "reason": reason}) + b"\n"
+
+
+def file_bytes(form: Form, rows: Sequence[Mapping[str, Any]], vectors: str | None = None) -> bytes:
+    """Returns a file with one row for each mapping, in order; equal rows give equal bytes.
+
+    In Parquet, a mapping of numbers (probabilities by label) is a map, and other nested values that were computed are
+    JSON text: the type of a column must not depend on the rows that are in the file.
+
+    Args:
+        form: ``jsonl`` or ``parquet``.
+        rows: at least one; a key that a row lacks is null in Parquet.
+        vectors: name of a column of float32 arrays (D); None if there is none.
+    """
+    return json_lines(rows).encode() if form == "jsonl" else _parquet(rows, vectors)
+
+
+def _parquet(rows: Sequence[Mapping[str, Any]], vectors: str | None) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    arrays = {}
+    for name in names:
+        values = [row.get(name) for row in rows]
+        if name == vectors:
+            arrays[name] = vector_column(np.stack(values).astype(np.float32))  # type: ignore[arg-type]
+        else:
+            arrays[name] = _array(values)
+    written = io.BytesIO()
+    pq.write_table(pa.table(arrays), written)
+    return written.getvalue()
+
+
+def _array(values: list[Any]) -> Any:
+    import pyarrow as pa
+
+    present = [value for value in values if value is not None]
+    if not present:
+        return pa.array(values, pa.string())
+    if all(isinstance(value, Mapping) and _are_numbers(value) for value in present):
+        maps = [None if value is None else [(key, float(each)) for key, each in value.items()] for value in values]
+        return pa.array(maps, pa.map_(pa.string(), pa.float64()))
+    if not any(isinstance(value, (list, Mapping)) for value in present):
+        try:
+            return pa.array(values)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):  # several types in one column of JSON lines
+            pass
+    return pa.array([None if value is None else dumps(value, ensure_ascii=False, default=plain) for value in values])
+
+
+def _are_numbers(value: Mapping[str, Any]) -> bool:
+    return bool(value) and all(isinstance(each, float) for each in value.values())

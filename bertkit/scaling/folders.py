@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 import time
@@ -22,13 +23,11 @@ from bertkit.placement.ray_cluster import import_ray
 from bertkit.placement.resolve import visible_gpus
 from bertkit.progress import Bar, counted, say
 from bertkit.reading.paths import is_url
-from bertkit.scaling.computing import Computer, Job
+from bertkit.scaling.computing import Computer, Form, Job
 from bertkit.scaling.inputs import InputFile, Shard, find_inputs, shards_of
 from bertkit.scaling.output import OutputFolder
 from bertkit.scaling.pool import Done, Worker, compute_shards
-from bertkit.scaling.processes import ProcessWorker
-from bertkit.scaling.ray_actors import ray_workers
-from bertkit.scaling.tables import Form
+from bertkit.scaling.workers import ProcessWorker, ray_workers
 
 Engine = Literal["local", "ray"]
 OnError = Literal["stop", "skip"]
@@ -82,13 +81,10 @@ class Workers:
             raise RecipeError("--ray-address and --workers are for --engine ray; --num-processes is the local one")
         if self.engine == "ray" and self.num_processes is not None:
             raise RecipeError("--num-processes is for --engine local; give --workers")
-        for name, number in (
-            ("workers", self.workers),
-            ("num-processes", self.num_processes),
-            ("threads", self.threads),
-        ):
+        for name in ("workers", "num_processes", "threads"):
+            number = getattr(self, name)
             if number is not None and number < 1:
-                raise RecipeError(f"--{name} {number}: expected at least 1")
+                raise RecipeError(f"--{name.replace('_', '-')} {number}: expected at least 1")
 
 
 def predict_folder(
@@ -201,25 +197,20 @@ def _output(path: str) -> str:
     return path.rstrip("/") if is_url(path) else os.path.abspath(os.path.expanduser(path))
 
 
-def _run(job: Job, given: str, workers: Workers, shard_rows: int, revision: str | None) -> FolderResult:
+def _run(job: Job, source: str, workers: Workers, shard_rows: int, revision: str | None) -> FolderResult:
     if shard_rows < 1:
         raise RecipeError(f"--shard-rows {shard_rows}: expected at least 1")
     if workers.engine == "ray":
-        import_ray()  # a missing extra is said before anything is read
-    job = Job(**{**vars(job), "threads": workers.threads})
-    files, passed_over = find_inputs(given, job.output)
-    if text := str(passed_over):
-        say(f"--input {given}: {text}")
+        import_ray()  # a missing extra is reported before anything is read
+    job = dataclasses.replace(job, threads=workers.threads)
+    files, passed_over = find_inputs(source, job.output)
+    if passed_over:
+        say(f"--input {source}: {passed_over}")
     record = {
         "bertkit": bertkit.__version__,
         "command": job.kind,
         "checkpoint": checkpoint_digest(job.checkpoint, revision),
-        "settings": {
-            **job.options,
-            "output_format": job.form,
-            "shard_rows": shard_rows,
-            "threads": job.threads,
-        },
+        "settings": job.options | {"output_format": job.form, "shard_rows": shard_rows, "threads": job.threads},
     }
     with RunLock(job.folder.local) if job.folder.local is not None else nullcontext():
         job.folder.prepare(record, files)
@@ -234,7 +225,7 @@ def _shards(folder: OutputFolder, files: Sequence[InputFile], shard_rows: int) -
     shards = folder.read_shards()
     if shards is not None:
         paths = {file.relative: file for file in files}  # the input may have been moved
-        return [Shard(**{**vars(shard), "file": paths[shard.file.relative]}) for shard in shards]
+        return [dataclasses.replace(shard, file=paths[shard.file.relative]) for shard in shards]
     shards = []
     faults: list[str] = []
     empty = 0

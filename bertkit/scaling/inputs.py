@@ -89,23 +89,7 @@ class Shard:
         return Shard(**{**described, "file": InputFile(**described["file"]), "columns": tuple(described["columns"])})
 
 
-@dataclass(frozen=True)
-class PassedOver:
-    """Files of the input that are not read, by the reason: their suffix, or why no file of this name is read."""
-
-    reasons: Mapping[str, int]
-
-    def __str__(self) -> str:
-        """Returns their numbers as a part of a message; empty if there are none.
-
-        >>> str(PassedOver({".json": 2, ".md": 1}))
-        '3 files passed over: 2 .json, 1 .md'
-        """
-        parts = ", ".join(f"{count} {reason}" for reason, count in sorted(self.reasons.items()))
-        return f"{counted(sum(self.reasons.values()), 'file')} passed over: {parts}" if parts else ""
-
-
-def find_inputs(given: str, output: str | None = None) -> tuple[list[InputFile], PassedOver]:
+def find_inputs(source: str, output: str | None = None) -> tuple[list[InputFile], str]:
     """Returns the files that a path, a pattern or a URL of either names, sorted by their relative paths.
 
     A folder stands for all files below it in one of `FORMS`. Other files, names that begin with a dot, ``__MACOSX`` and
@@ -113,30 +97,34 @@ def find_inputs(given: str, output: str | None = None) -> tuple[list[InputFile],
     stands for the files that it matches and those below the folders that it matches.
 
     Args:
-        given: path, pattern or URL.
+        source: path, pattern or URL.
         output: the output folder, which may lie in the folder of the input: files below it do not count.
+
+    Returns:
+        The files, and a part of a message with the numbers of those passed over by their suffix or another reason:
+        "3 files passed over: 2 .json, 1 hidden"; empty if there are none.
 
     Raises:
         DataError: there are none, they cannot be listed, or a name leads out of the folder.
         OutputError: all of them are in the output folder.
     """
-    fs, path = filesystem(given, f"--input {given}")
+    fs, path = filesystem(source, f"--input {source}")
     try:
-        found, base = _listed(fs, path)
+        listing, base = _listed(fs, path)
     except Exception as error:  # clients of object stores have exceptions of their own, which fsspec passes on
         reason = str(error).strip().split("\n")[0] or type(error).__name__
-        raise DataError(f"--input {given}: cannot be listed: {reason}") from error
+        raise DataError(f"--input {source}: cannot be listed: {reason}") from error
     files = []
     reasons: Counter[str] = Counter()
     is_in_output = False
-    for place, info in sorted(found.items()):
+    for place, info in sorted(listing.items()):
         relative = place[len(base) :].lstrip("/")
-        url = fs.unstrip_protocol(place) if is_url(given) else place
+        url = fs.unstrip_protocol(place) if is_url(source) else place
         if output is not None and url.startswith(f"{output}/"):
             is_in_output = True
             continue
         if not is_below(relative):  # stores of objects take any name, and results are written under these names
-            raise DataError(f"--input {given}: {url!r} has a name that leads out of the folder; rename it")
+            raise DataError(f"--input {source}: {url!r} has a name that leads out of the folder; rename it")
         kind = file_kind(place.rsplit("/", 1)[-1], FORMS)
         reason = _reason_to_pass_over(relative, kind, info)
         if reason or kind is None:
@@ -144,13 +132,14 @@ def find_inputs(given: str, output: str | None = None) -> tuple[list[InputFile],
             continue
         stamp = next((str(info[key]) for key in _STAMPS if info.get(key) is not None), "")
         files.append(InputFile(url, relative, *kind, int(info.get("size") or 0), stamp))
-    passed_over = PassedOver(reasons)
+    parts = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
+    passed_over = f"{counted(reasons.total(), 'file')} passed over: {parts}" if parts else ""
     if not files and is_in_output:
-        raise OutputError(f"--output-dir {output}: holds the input {given}; give a new folder")
+        raise OutputError(f"--output-dir {output}: holds the input {source}; give a new folder")
     if not files:
         raise DataError(
-            f"--input {given}: names no file that ends in {', '.join(FORMS)}, also compressed as "
-            f"{' or '.join(COMPRESSIONS)} except for {PARQUET}{f'; {passed_over}' if reasons else ''}"
+            f"--input {source}: names no file that ends in {', '.join(FORMS)}, also compressed as "
+            f"{' or '.join(COMPRESSIONS)} except for {PARQUET}{f'; {passed_over}' if passed_over else ''}"
         )
     return files, passed_over
 

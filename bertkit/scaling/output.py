@@ -149,19 +149,19 @@ class OutputFolder:
             known: from `read_finished`.
         """
         sizes = self.sizes()
-        found = {}
+        finished = {}
         for shard in shards:
             result, rejection = self.result_name(shard), self.rejected_name(shard)
-            there = {name: sizes[name] for name in (result, rejection) if name in sizes}
+            stored = {name: sizes[name] for name in (result, rejection) if name in sizes}
             if known and shard.name in known:
-                if self._are_unchanged(known[shard.name].files, there):
-                    found[shard] = known[shard.name]
+                if self._are_unchanged(known[shard.name].files, stored):
+                    finished[shard] = known[shard.name]
                 continue
-            contents = {name: self.read(name) or b"" for name in there}
+            contents = {name: self.read(name) or b"" for name in stored}
             rejected = contents.get(rejection, b"").count(b"\n")  # they are written before the results
-            if result in there or rejected == shard.rows:
-                found[shard] = Finished(rejected, {name: FileRecord.of(each) for name, each in contents.items()})
-        return found
+            if result in stored or rejected == shard.rows:
+                finished[shard] = Finished(rejected, {name: FileRecord.of(each) for name, each in contents.items()})
+        return finished
 
     def _are_unchanged(self, files: Mapping[str, FileRecord], sizes: Mapping[str, int]) -> bool:
         """Returns whether files have their sizes and, unless they would have to be downloaded, their digests."""

@@ -90,12 +90,12 @@ class _Pool:
     def next_result(self) -> Done:
         while True:
             try:
-                found = self._results.get(timeout=_POLL)
+                result = self._results.get(timeout=_POLL)
             except queue.Empty:
                 continue
-            if isinstance(found, BaseException):
-                raise found
-            return found
+            if isinstance(result, BaseException):
+                raise result
+            return result
 
     def end(self) -> None:
         with self._lock:
@@ -129,9 +129,9 @@ class _Pool:
             try:
                 finished = worker.compute(shard)
             except WorkerDiedError as error:
-                found = self._finished([shard])  # a worker may die after it has written the results
-                if shard in found:
-                    self._results.put(Done(shard, found[shard]))
+                written = self._finished([shard])  # a worker may die after it has written the results
+                if shard in written:
+                    self._results.put(Done(shard, written[shard]))
                 else:
                     self._waiting.put(shard)
                 self._count_death(shard.name, error)

@@ -48,7 +48,7 @@ def finished(out):
 
 
 def workers_of(process, engine):
-    sign = "ShardActor" if engine == "ray" else "bertkit.scaling.processes"
+    sign = "ShardActor" if engine == "ray" else "bertkit.scaling.workers"
     found = []
     for child in psutil.Process(process.pid).children(recursive=True):
         try:

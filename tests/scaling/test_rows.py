@@ -109,16 +109,9 @@ def test_what_is_passed_over_is_counted(corpus, tmp_path):
     (corpus / "link.csv").symlink_to(corpus / "pipe.csv")
     files, passed_over = find_inputs(str(corpus), str(corpus / "out"))
     assert len(files) == 4
-    assert passed_over.reasons == {
-        ".json": 2,
-        ".bz2": 1,
-        ".gz": 1,
-        ".md": 1,
-        "without suffix": 1,
-        "hidden": 2,
-        "no regular file": 2,
-    }
-    assert "10 files passed over: 1 .bz2, 1 .gz, 2 .json" in str(passed_over)
+    assert passed_over == (
+        "10 files passed over: 1 .bz2, 1 .gz, 2 .json, 1 .md, 2 hidden, 2 no regular file, 1 without suffix"
+    )
     with pytest.raises(DataError, match=r"names no file that ends in .*; 1 file passed over: 1 without suffix"):
         find_inputs(f"{corpus}/_SUCC*")
 
