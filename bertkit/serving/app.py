@@ -47,7 +47,7 @@ class _Server:
         self.name = name
         self.limits = limits
         self.metrics = Metrics()
-        self.batcher = Batcher(service.engine, limits.max_batch_tokens, self.metrics)
+        self.batcher = Batcher(service, limits.max_batch_tokens, self.metrics)
         self._token = None if token is None else token.encode()
         self._taken = 0
         # The bodies that are arriving, in the order of their beginning, and those that are given up, with their errors.
@@ -108,13 +108,13 @@ class _Server:
         return {
             "model_id": self.name,
             "model_sha": None,
-            "model_dtype": self.service.engine.dtype,
+            "model_dtype": self.service.dtype,
             "model_type": self.service.model_type(),
             "task": self.service.what,
             "routes": sorted(self.service.routes()),
-            "device": self.service.engine.device,
+            "device": self.service.device,
             "max_concurrent_requests": self.limits.max_concurrent_requests,
-            "max_input_length": self.service.engine.longest,
+            "max_input_length": self.service.longest,
             "max_batch_tokens": self.limits.max_batch_tokens,
             "max_client_batch_size": self.limits.max_client_batch_size,
             "max_request_tokens": self.limits.max_request_tokens,

@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from bertkit.errors import BertkitError, CheckpointError
 from bertkit.progress import say
-from bertkit.serving.engines import Answer, Engine, Job
 from bertkit.serving.requests import InvalidRequest, NotServed, RequestError, ServerFault, Unavailable
+from bertkit.serving.services import Answer, Job, Service
 
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # of batches, in the metrics
 _CHARACTERS_PER_TOKEN = 4  # of ordinary text; tokens are known only after encoding, which is done for a whole batch
@@ -65,13 +65,13 @@ class Batcher:
     If the computation of a batch fails, its jobs are computed one by one, so that a job fails for its own faults only.
 
     Args:
-        engine: computes the jobs.
+        service: computes the jobs.
         max_batch_tokens: of a batch.
         metrics: counts batches.
     """
 
-    def __init__(self, engine: Engine, max_batch_tokens: int, metrics: Metrics):
-        self._engine = engine
+    def __init__(self, service: Service, max_batch_tokens: int, metrics: Metrics):
+        self._service = service
         self._most = max_batch_tokens
         self._metrics = metrics
         self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
@@ -129,7 +129,7 @@ class Batcher:
         try:
             while batch := self._next_batch():
                 answers = self._computed([each.job for each in batch])
-                self._metrics.computed(sum(each.job.count for each in batch), len(batch), self._engine.tokens)
+                self._metrics.computed(sum(each.job.count for each in batch), len(batch), self._service.tokens)
                 self._in_loop(_deliver, [each.future for each in batch], answers)
         except BaseException as error:
             report(error)
@@ -168,11 +168,11 @@ class Batcher:
         return batch
 
     def _estimate(self, job: Job) -> int:
-        return min(job.characters // _CHARACTERS_PER_TOKEN, job.count * self._engine.longest) + 2 * job.count
+        return min(job.characters // _CHARACTERS_PER_TOKEN, job.count * self._service.longest) + 2 * job.count
 
     def _computed(self, jobs: Sequence[Job]) -> list[Answer]:
         try:
-            return self._engine.run(jobs)
+            return self._service.run(jobs)
         except BaseException as error:  # the thread must outlive any request
             if len(jobs) == 1:
                 return [_as_request_error(error)]

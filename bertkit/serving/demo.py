@@ -1,4 +1,4 @@
-"""``bertkit demo``: serves the page of a checkpoint until SIGTERM or Ctrl-C."""
+"""``bertkit demo``: serves the gradio page of a checkpoint until SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 
@@ -6,12 +6,20 @@ import os
 from collections.abc import Callable, Sequence
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from bertkit.errors import RecipeError
+import numpy as np
+
+from bertkit.errors import BertkitError, RecipeError
 from bertkit.inference.loaded import LoadedCheckpoint, load
+from bertkit.inference.predictor import Predictor
 from bertkit.placement.inference import Precision
+from bertkit.progress import unreported
+from bertkit.recipe.files import read_recipe_file
+from bertkit.serving.served import View, served
 from bertkit.serving.server import As, default_use, listening, run_app
+from bertkit.tasks.base import Task
+from bertkit.tasks.registry import load_recipe, task_of_recipe
 
 # With this header the browser blocks everything that the page loads from other hosts.
 _POLICY = (
@@ -19,6 +27,11 @@ _POLICY = (
     "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; frame-ancestors 'self' https://huggingface.co"
 )
 _SHUTDOWN = 5  # seconds; a page keeps a connection open
+_LONGEST = 20_000  # characters of a text box
+_EXAMPLES = 5
+_LONGEST_EXAMPLE = 2000  # characters
+_FONT = ["system-ui", "sans-serif"]  # gradio's own themes load fonts from another host
+_MONOSPACE = ["ui-monospace", "monospace"]
 
 
 def demo(
@@ -77,8 +90,6 @@ def build_demo(loaded: LoadedCheckpoint, name: str, as_: As | None = None) -> An
     import gradio
     from fastapi import FastAPI
 
-    from bertkit.serving.page import build_page, form_of
-
     page = build_page(form_of(loaded, as_ or default_use(loaded)), name)
     app = FastAPI(openapi_url=None)
 
@@ -89,3 +100,147 @@ def build_demo(loaded: LoadedCheckpoint, name: str, as_: As | None = None) -> An
         return response
 
     return gradio.mount_gradio_app(app, page, path="/", theme=page.theme, footer_links=[])
+
+
+class Form(NamedTuple):
+    """Inputs, computation and outputs of a page.
+
+    Attributes:
+        title: name of the task.
+        fields: labels of the text boxes.
+        view: computes the prediction for their texts.
+        examples: texts to click on.
+        shows: the part of a view that is shown besides its title.
+    """
+
+    title: str
+    fields: Sequence[str]
+    view: Callable[[Sequence[str]], View]
+    examples: Sequence[Sequence[str]]
+    shows: Literal["line", "bars", "marks"] = "line"
+
+
+def form_of(loaded: LoadedCheckpoint, use: str) -> Form:
+    """Returns the form of a checkpoint.
+
+    Args:
+        loaded: the checkpoint.
+        use: ``predict``, ``fill-mask`` or ``embed``, as `bertkit.serving.server.default_use` decides.
+    """
+    if use == "predict":
+        return _of_task(loaded.predictor, examples_of_run(loaded.name, loaded.predictor.task))
+    return _of_masks(loaded) if use == "fill-mask" else _of_vectors(loaded)
+
+
+def _of_task(predictor: Predictor, examples: Sequence[Sequence[str]]) -> Form:
+    task = served(predictor.task)
+
+    def view(texts: Sequence[str]) -> View:
+        (prediction,) = predictor.predict_columns(task.columns([task.input_of(texts)]), unreported)
+        return task.view(prediction, texts)
+
+    return Form(f"{task.task.name}: {task.task.pipeline_tag}", task.fields, view, examples, task.shows)
+
+
+def examples_of_run(checkpoint: str, task: Task) -> list[list[str]]:
+    """Returns the texts of up to five examples of a run's validation set, if it is still on this machine.
+
+    The list is empty for a checkpoint without a recipe, for data from the Hub, and for files that are gone.
+    """
+    path = Path(checkpoint) / "recipe.yaml"
+    if not path.is_file():
+        return []
+    try:
+        read_recipe_file(path)
+        of_run = task_of_recipe(load_recipe(str(path)))
+        if of_run.dataset is not None and getattr(of_run.data, "data_dir", None) is None:
+            return []
+        _, splits = of_run.load(["validation"])
+        examples = splits["validation"].examples[: _EXAMPLES * 4]
+        rows = [served(task).texts_of(examples, row) for row in range(len(next(iter(examples.values()))))]
+    except (BertkitError, OSError, KeyError, StopIteration):
+        return []
+    return [row for row in rows if all(0 < len(text.strip()) <= _LONGEST_EXAMPLE for text in row)][:_EXAMPLES]
+
+
+def _of_masks(loaded: LoadedCheckpoint) -> Form:
+    mask = loaded.mask_filler.tokenizer.mask_token
+
+    def view(texts: Sequence[str]) -> View:
+        first = loaded.fill_mask(texts[0], top_k=5)[0]
+        best = [guesses[0] for guesses in first]
+        bars = {guess.token: guess.probability for guess in first[0]}
+        return View(best[0].text if len(best) == 1 else ", ".join(guess.token for guess in best), bars)
+
+    return Form("masked words", [f"text with {mask}"], view, [[f"The capital of France is {mask}."]], "bars")
+
+
+def _of_vectors(loaded: LoadedCheckpoint) -> Form:
+    def view(texts: Sequence[str]) -> View:
+        one, other = loaded.embed(list(texts))
+        return View(f"cosine similarity {float(one @ other / (np.linalg.norm(one) * np.linalg.norm(other))):.4f}")
+
+    return Form("similarity of sentences", ["sentence", "other sentence"], view, [])
+
+
+def build_page(form: Form, name: str) -> Any:
+    """Returns the page as gradio ``Blocks``, which load nothing from other hosts.
+
+    Args:
+        form: of `form_of`.
+        name: name of the checkpoint.
+    """
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # read when gradio is imported
+    import gradio
+
+    theme = gradio.themes.Default(font=_FONT, font_mono=_MONOSPACE)
+    with gradio.Blocks(title=name, analytics_enabled=False) as page:
+        gradio.Markdown(f"# {_plain(name)}\n{_plain(form.title)}")
+        boxes = [
+            gradio.Textbox(label=field, lines=6 if field == "context" else 2, max_length=_LONGEST, elem_id=f"text-{at}")
+            for at, field in enumerate(form.fields)
+        ]
+        button = gradio.Button("Predict", variant="primary", elem_id="predict")
+        outputs = [gradio.Textbox(label="prediction", interactive=False, elem_id="prediction")]
+        if form.shows == "bars":
+            outputs.append(gradio.Label(label="probabilities", elem_id="bars", show_heading=False))
+        if form.shows == "marks":
+            outputs.append(gradio.HighlightedText(label="in the text", elem_id="marks", show_inline_category=True))
+
+        def predict(*texts: str) -> Any:
+            if not all(text.strip() for text in texts):
+                raise gradio.Error("Write a text first.", print_exception=False)
+            try:
+                view = form.view(texts)
+            except BertkitError as error:
+                raise gradio.Error(str(error), print_exception=False) from None
+            if form.shows == "line":
+                return view.title
+            return view.title, dict(view.bars) if form.shows == "bars" else marked(view)
+
+        for asks in (button.click, boxes[-1].submit):
+            asks(predict, boxes, outputs, api_name=False)
+        if form.examples:
+            gradio.Examples([list(each) for each in form.examples], boxes)
+    page.theme = theme
+    return page
+
+
+def marked(view: View) -> list[tuple[str, str | None]]:
+    """Returns the pieces of a text, each with its label or ``None``.
+
+    >>> from bertkit.serving.served import Mark
+    >>> marked(View("", text="Ada lives in Rome.", marks=[Mark(0, 3, "PER"), Mark(13, 17, "LOC")]))
+    [('Ada', 'PER'), (' lives in ', None), ('Rome', 'LOC'), ('.', None)]
+    """
+    pieces: list[tuple[str, str | None]] = []
+    text, done = view.text or "", 0
+    for mark in view.marks:
+        pieces += [(text[done : mark.start], None), (text[mark.start : mark.end], mark.label)]
+        done = mark.end
+    return [piece for piece in [*pieces, (text[done:], None)] if piece[0]]
+
+
+def _plain(text: str) -> str:
+    """Returns text without Markdown's signs."""
+    return "".join(f"\\{sign}" if sign in "\\`*_{}[]()#+-.!<>|~" else sign for sign in text)

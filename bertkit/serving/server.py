@@ -135,7 +135,8 @@ def service_of(loaded: LoadedCheckpoint, as_: As | None, limits: Limits) -> Serv
     Raises:
         CheckpointError: the checkpoint cannot be served so.
     """
-    from bertkit.serving.services import EmbedService, FillService, PredictService
+    from bertkit.serving.pretrained import EmbedService, FillService
+    from bertkit.serving.services import PredictService
 
     sizes = (limits.max_client_batch_size, limits.max_request_tokens)
     as_ = as_ or default_use(loaded)
@@ -146,7 +147,7 @@ def service_of(loaded: LoadedCheckpoint, as_: As | None, limits: Limits) -> Serv
         service = FillService(loaded, *sizes)
     else:
         service = EmbedService(loaded, Path(loaded.name).name, *sizes)
-    _copy_weights(service.engine.model)
+    _copy_weights(service.model)
     return service
 
 

@@ -1,30 +1,69 @@
-"""Routes of a served checkpoint, the jobs of a request, and the form of its answer."""
+"""What a checkpoint is served as: its routes, the computation of several requests together, the forms of answers.
+
+A service computes in the thread of `bertkit.serving.batching.Batcher`. It encodes the texts of all requests of a batch
+together and computes them in batches of similar lengths, by the same functions as ``bertkit predict``, ``embed`` and
+``fill-mask``.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import base64
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel
-from pydantic_core import from_json
 
 from bertkit.errors import BertkitError
-from bertkit.inference.fill_mask import MaskPrediction
-from bertkit.inference.loaded import LoadedCheckpoint
+from bertkit.inference.predicted import predicted
 from bertkit.inference.predictor import Predictor
+from bertkit.progress import unreported
 from bertkit.serving import requests
-from bertkit.serving.engines import EmbedEngine, Engine, FillEngine, Job, PredictEngine
-from bertkit.serving.requests import InvalidRequest, NotServed, TooLong
+from bertkit.serving.requests import InvalidRequest, NotServed, RequestError, TooLong
 from bertkit.serving.served import served
 from bertkit.tasks.base import Outputs
 from bertkit.tasks.classification.decisions import sigmoid
 from bertkit.tasks.splits import Columns
+from bertkit.tasks.windows import first_part
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 _LONG = 50_000  # characters
+
+Answer = Any | RequestError
+"""Result of a request: plain data, or the error to answer with."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """The texts of one request, to be computed with those of others.
+
+    Attributes:
+        columns: the inputs, lists of equal length, at least 1.
+        options: jobs are computed together only if these are equal.
+        truncate: cut inputs that are too long instead of refusing them.
+        finish: makes the answer from the result of the engine.
+    """
+
+    columns: Mapping[str, Sequence[Any]]
+    finish: Callable[..., Any]
+    options: Hashable = None
+    truncate: bool = False
+
+    @property
+    def count(self) -> int:
+        """Returns the number of inputs."""
+        return len(next(iter(self.columns.values())))
+
+    @property
+    def characters(self) -> int:
+        """Returns the characters of all texts, an upper bound of their tokens but for unusual vocabularies."""
+        return sum(len(each) for column in self.columns.values() for each in column if isinstance(each, str))
+
 
 Submit = Callable[[Job], Awaitable[Any]]
 
@@ -40,18 +79,22 @@ class Service(ABC):
     """Base class of what a checkpoint is served as.
 
     Args:
+        model: the network, with a ``device``.
         most_texts: of a request.
+        most_tokens: of a request, see `bertkit.serving.server.Limits.max_request_tokens`.
 
     Attributes:
-        engine: computes the jobs.
         what: name of the task on the Hub, such as ``text-classification``.
+        tokens: computed so far.
     """
 
-    engine: Engine
     what: str
 
-    def __init__(self, most_texts: int):
+    def __init__(self, model: Any, most_texts: int, most_tokens: int):
+        self.model = model
+        self.tokens = 0
         self._most_texts = most_texts
+        self._most_tokens = most_tokens
 
     @abstractmethod
     def routes(self) -> Mapping[str, Route]:
@@ -61,18 +104,56 @@ class Service(ABC):
     def model_type(self) -> dict[str, Any]:
         """Returns ``model_type`` of ``/info``, as text-embeddings-inference gives it."""
 
-    def _checked(self, count: int) -> None:
+    @property
+    @abstractmethod
+    def longest(self) -> int:
+        """Returns the maximum tokens of an input."""
+
+    @abstractmethod
+    def run(self, jobs: Sequence[Job]) -> list[Answer]:
+        """Computes jobs with equal ``options``; returns one answer per job."""
+
+    @property
+    def device(self) -> str:
+        """Returns the name of the device that computes."""
+        return str(self.model.device)
+
+    @property
+    def dtype(self) -> str | None:
+        """Returns the type of the weights; None for ONNX, where each matrix may have its own."""
+        dtype = getattr(self.model, "dtype", None)
+        return None if dtype is None else str(dtype).removeprefix("torch.")
+
+    def check_count(self, count: int) -> None:
+        """Refuses a request with too many texts.
+
+        Raises:
+            TooLong: as above.
+        """
         if count > self._most_texts:
             raise TooLong(f"{count} texts; a request may have at most {self._most_texts}; send several requests")
 
+    def too_many(self, tokens: int | str) -> TooLong | None:
+        """Returns the error for a request with too many tokens; None if they are not too many."""
+        if isinstance(tokens, int) and tokens <= self._most_tokens:
+            return None
+        return TooLong(f"inputs: {tokens} tokens; a request may have at most {self._most_tokens}; send less at once")
+
+    def far_too_many(self, columns: Columns, tokenizer: PreTrainedTokenizerBase) -> TooLong | None:
+        """Returns `too_many` for all texts together, which are not tokenized to their end."""
+        texts = " ".join(each for column in columns.values() for each in column if isinstance(each, str))
+        (part,) = first_part([texts], tokenizer, self._most_tokens)
+        return None if len(part) == len(texts) else self.too_many(f"more than {self._most_tokens}")
+
 
 class PredictService(Service):
-    """Predictions of a fine-tuned checkpoint."""
+    """Predictions of a fine-tuned checkpoint; ``finish(outputs, features, columns)`` makes the answer of a job."""
 
     def __init__(self, predictor: Predictor, most_texts: int, most_tokens: int):
-        super().__init__(most_texts)
-        self.engine = PredictEngine(predictor, most_tokens)
+        super().__init__(predictor.model, most_texts, most_tokens)
+        self.predictor = predictor
         self.what = predictor.task.pipeline_tag
+        self._predicted = predicted(predictor.task)
         self._served = served(predictor.task)
         self._reading = asyncio.Lock()
 
@@ -86,10 +167,13 @@ class PredictService(Service):
         return routes
 
     def model_type(self) -> dict[str, Any]:
-        config = self.engine.predictor.model.config  # type: ignore[attr-defined]
-        labels = {str(key): value for key, value in config.id2label.items()}
+        labels = {str(key): value for key, value in self.predictor.model.config.id2label.items()}
         kind = "reranker" if "/rerank" in self.routes() else "classifier"
         return {kind: {"id2label": labels, "label2id": {name: int(key) for key, name in labels.items()}}}
+
+    @property
+    def longest(self) -> int:
+        return int(self.predictor.task.data.max_seq_length)
 
     async def _infer(self, body: Any, submit: Submit) -> Any:
         is_list = isinstance(body.inputs, list)
@@ -107,7 +191,7 @@ class PredictService(Service):
         return answers[0] if single else answers
 
     async def _answers(self, inputs: Sequence[Any], parameters: Any, truncate: bool, submit: Submit) -> list[Any]:
-        self._checked(len(inputs))
+        self.check_count(len(inputs))
         if sum(len(text) for text in inputs if isinstance(text, str)) < _LONG:
             columns = _or_invalid(self._served.columns, inputs)
         else:  # to split 2 MB into words takes two seconds, in which the event loop answers other requests
@@ -121,7 +205,7 @@ class PredictService(Service):
         return answers
 
     async def _rerank(self, body: Any, submit: Submit) -> Any:
-        self._checked(len(body.texts))
+        self.check_count(len(body.texts))
         columns = self._served.columns([self._served.input_of((body.query, text)) for text in body.texts])
 
         def finish(logits: Any, *_: Any) -> list[float]:
@@ -133,108 +217,49 @@ class PredictService(Service):
         texts = [{"text": text} if body.return_text else {} for text in body.texts]
         return [{"index": index, **texts[index], "score": scores[index]} for index in best]
 
-
-class EmbedService(Service):
-    """Vectors of texts, the mean over their tokens."""
-
-    what = "feature-extraction"
-
-    def __init__(self, loaded: LoadedCheckpoint, name: str, most_texts: int, most_tokens: int):
-        super().__init__(most_texts)
-        self.engine = EmbedEngine(loaded.embedder, most_tokens)
-        self._name = name
-        self._size = int(loaded.embedder.model.config.hidden_size)
-
-    def routes(self) -> Mapping[str, Route]:
-        routes = dict.fromkeys(("/v1/embeddings", "/embeddings"), Route(requests.OpenAIBody, self._openai))
-        routes["/embed"] = Route(requests.EmbedBody, self._embed)
-        routes["/similarity"] = Route(requests.SimilarityBody, self._similarity)
-        return {"/": Route(_feature_or_similarity, self._infer), **routes}
-
-    def model_type(self) -> dict[str, Any]:
-        return {"embedding": {"pooling": "mean"}}
-
-    async def _infer(self, body: Any, submit: Submit) -> Any:
-        if isinstance(body, requests.SimilarityBody):
-            return await self._similarity(body, submit)
-        vectors = await self._embed(body, submit)
-        return vectors[0] if isinstance(body.inputs, str) else vectors
-
-    async def _vectors(self, inputs: Any, dimensions: int | None, normalize: bool, submit: Submit) -> Any:
-        texts = [inputs] if isinstance(inputs, str) else inputs
-        self._checked(len(texts))
-        if dimensions not in (None, self._size):
-            raise InvalidRequest(f"dimensions: the vectors of this checkpoint have {self._size}; remove it")
-
-        def finish(vectors: np.ndarray, tokens: int) -> tuple[np.ndarray, int]:
-            return normalized(vectors) if normalize else vectors, tokens
-
-        return await submit(Job(columns={"text": texts}, finish=finish))
-
-    async def _embed(self, body: Any, submit: Submit) -> Any:
-        vectors, _ = await self._vectors(body.inputs, body.dimensions, body.normalize, submit)
-        return vectors.tolist()
-
-    async def _similarity(self, body: Any, submit: Submit) -> Any:
-        texts = [body.inputs.source_sentence, *body.inputs.sentences]
-        vectors, _ = await self._vectors(texts, None, True, submit)
-        return (vectors[1:] @ vectors[0]).tolist()
-
-    async def _openai(self, body: Any, submit: Submit) -> Any:
-        vectors, tokens = await self._vectors(body.input, body.dimensions, True, submit)
-        values = [_base64(each) for each in vectors] if body.encoding_format == "base64" else vectors.tolist()
-        data = [{"object": "embedding", "index": index, "embedding": each} for index, each in enumerate(values)]
-        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-        return {"object": "list", "data": data, "model": self._name, "usage": usage}
-
-
-class FillService(Service):
-    """Tokens for masks, of a masked language model."""
-
-    what = "fill-mask"
-
-    def __init__(self, loaded: LoadedCheckpoint, most_texts: int, most_tokens: int):
-        super().__init__(most_texts)
-        self._filler = loaded.mask_filler
-        self.engine = FillEngine(self._filler, most_tokens)
-
-    def routes(self) -> Mapping[str, Route]:
-        return {"/": Route(requests.FillBody, self._infer)}
-
-    def model_type(self) -> dict[str, Any]:
-        return {"masked_lm": {"mask_token": self._filler.tokenizer.mask_token}}
-
-    async def _infer(self, body: Any, submit: Submit) -> Any:
-        is_list = isinstance(body.inputs, list)
-        texts = body.inputs if is_list else [body.inputs]
-        self._checked(len(texts))
-        parameters = body.parameters or requests.FillParameters()
-        targets = None if parameters.targets is None else tuple(parameters.targets)
-        options = (parameters.top_k, targets)
-        truncate = bool(body.truncate)
-        answers = await submit(Job(columns={"text": texts}, finish=self._form, options=options, truncate=truncate))
-        return answers if is_list else answers[0]
-
-    def _form(self, of_texts: Sequence[Sequence[Sequence[MaskPrediction]]]) -> list[Any]:
-        """Returns the guesses for the mask of each text, or for several masks a list for each."""
-        tokenizer = self._filler.tokenizer
-        answers = []
-        for masks in of_texts:
-            of_text = [
-                [
-                    {
-                        "score": guess.probability,
-                        "token": token,
-                        "token_str": tokenizer.decode([token]),
-                        "sequence": guess.text,
-                    }
-                    for guess in guesses
-                    for token in [tokenizer.convert_tokens_to_ids(guess.token)]
-                ]
-                for guesses in masks
-            ]
-            answers.append(of_text[0] if len(of_text) == 1 else of_text)
+    def run(self, jobs: Sequence[Job]) -> list[Answer]:
+        task, tokenizer = self.predictor.task, self.predictor.tokenizer
+        texts = [self._predicted.cut_texts(job.columns, tokenizer) for job in jobs]
+        answers: list[Answer] = [None] * len(jobs)
+        if self._served.reads_whole_texts:
+            answers = [self.far_too_many(columns, tokenizer) for columns in texts]
+        chosen = [number for number, answer in enumerate(answers) if answer is None]
+        if not chosen:
+            return answers
+        merged = {name: [each for number in chosen for each in texts[number][name]] for name in jobs[0].columns}
+        features = task.encode(merged, tokenizer)
+        rows = dict(zip(chosen, _rows_of_jobs(features, [jobs[number].count for number in chosen]), strict=True))
+        for number in chosen:
+            answers[number] = self._refusal(jobs[number], texts[number] == jobs[number].columns, features, rows[number])
+        chosen = [number for number in chosen if answers[number] is None]
+        if not chosen:
+            return answers
+        kept = [row for number in chosen for row in rows[number]]
+        if len(kept) < len(features["length"]):
+            features = _selected(features, kept)
+        self.tokens += sum(features["length"])
+        outputs = self.predictor.outputs(features, unreported)
+        start = 0
+        for number in chosen:
+            end = start + len(rows[number])
+            answers[number] = jobs[number].finish(
+                _slice(outputs, start, end), _of_job(features, start, end), jobs[number].columns
+            )
+            start = end
         return answers
+
+    def _refusal(self, job: Job, is_whole: bool, features: Columns, rows: range) -> TooLong | None:
+        lengths, full = ([features[name][row] for row in rows] for name in ("length", "full_length"))
+        if not job.truncate:
+            for length, whole in zip(lengths, full, strict=True):
+                if whole > length:
+                    return too_long(whole if is_whole else f"more than {length}", length)
+        return self.too_many(sum(lengths))
+
+
+def too_long(tokens: int | str, read: int) -> TooLong:
+    """Returns the error for a text that is too long."""
+    return TooLong(f'inputs: a text needs {tokens} tokens, and {read} are read; shorten it, or send "truncate": true')
 
 
 def not_served(path: str, service: Service) -> NotServed:
@@ -243,30 +268,34 @@ def not_served(path: str, service: Service) -> NotServed:
     return NotServed(f"{path}: this checkpoint is served for {service.what}, which answers POST {known}")
 
 
-def normalized(vectors: np.ndarray) -> np.ndarray:
-    """Returns vectors (N, H) of Euclidean length 1; a zero vector stays zero."""
-    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    unit: np.ndarray = vectors / np.where(lengths == 0, 1, lengths)
-    return unit
-
-
-def _base64(vector: np.ndarray) -> str:
-    """Returns little-endian float32 in base64, as OpenAI's clients decode it."""
-    return base64.b64encode(vector.astype("<f4").tobytes()).decode()
-
-
-def _feature_or_similarity(body: bytes) -> type[BaseModel]:
-    """Returns the form of a body by its ``inputs``: texts, or an object with sentences to compare."""
-    try:
-        content = from_json(body)
-    except ValueError:  # also refused, with the place, when it is parsed
-        return requests.FeatureBody
-    compares = isinstance(content, dict) and isinstance(content.get("inputs"), dict)
-    return requests.SimilarityBody if compares else requests.FeatureBody
-
-
 def _or_invalid(convert: Callable[[Any], Any], inputs: Any) -> Any:
     try:
         return convert(inputs)
     except BertkitError as error:
         raise InvalidRequest(str(error)) from None
+
+
+def _rows_of_jobs(features: Columns, counts: Sequence[int]) -> list[range]:
+    """Returns the rows of `Task.encode` that belong to each job; an example has one row or several windows."""
+    borders = np.cumsum([0, *counts])
+    if "example" in features:
+        borders = np.searchsorted(np.asarray(features["example"]), borders)
+    return [range(start, end) for start, end in pairwise(borders.tolist())]
+
+
+def _selected(features: Columns, rows: Sequence[int]) -> dict[str, list[Any]]:
+    return {name: [column[row] for row in rows] for name, column in features.items()}
+
+
+def _of_job(features: Columns, start: int, end: int) -> dict[str, Sequence[Any]]:
+    """Returns rows of features with examples counted from 0."""
+    rows = {name: column[start:end] for name, column in features.items()}
+    if "example" in rows:
+        rows["example"] = [example - rows["example"][0] for example in rows["example"]]
+    return rows
+
+
+def _slice(outputs: Outputs, start: int, end: int) -> Outputs:
+    if isinstance(outputs, tuple):
+        return tuple(each[start:end] for each in outputs)
+    return outputs[start:end]

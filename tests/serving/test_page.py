@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import bertkit
-from bertkit.serving.page import examples_of_run
+from bertkit.serving.demo import examples_of_run
 from bertkit.tasks.registry import load_recipe
 
 TEXT = "the film is lovely, a good story"

@@ -156,10 +156,10 @@ def test_sigterm_answers_what_was_taken(start, fine_tuned):
 # A batch takes 0.2 seconds and requests have 1 second to end.
 SLOW = """
 import sys, time, bertkit
-from bertkit.serving.engines import PredictEngine
+from bertkit.serving.services import PredictService
 from bertkit.serving.server import Limits
-run = PredictEngine.run
-PredictEngine.run = lambda self, jobs: time.sleep(0.2) or run(self, jobs)
+run = PredictService.run
+PredictService.run = lambda self, jobs: time.sleep(0.2) or run(self, jobs)
 bertkit.serve(sys.argv[1], port=0, device="cpu", limits=Limits(max_batch_tokens=1, shutdown_timeout=1))
 """
 

@@ -78,8 +78,8 @@ def test_very_long_texts_are_not_tokenized(client_of, fine_tuned, checkpoint, mo
     def served(kind: str) -> Any:
         client = client_of(checkpoint, kind) if kind in ("embed", "fill-mask") else client_of(fine_tuned(kind))
         (server,) = {cell.cell_contents for cell in _server_cells(client.app)}
-        engine = server.service.engine
-        owner = next(getattr(engine, name) for name in ("predictor", "embedder", "filler") if hasattr(engine, name))
+        service = server.service
+        owner = next(getattr(service, name) for name in ("predictor", "embedder", "filler") if hasattr(service, name))
         kind_of = type(owner.tokenizer)
         if kind_of not in tokenizers:
             tokenizers.add(kind_of)
@@ -257,15 +257,15 @@ def test_information_and_metrics(client):
 def test_a_failing_model_fails_its_own_request_only(client_of, fine_tuned, monkeypatch, capfd):
     """Requests of one batch: the one whose text breaks the model gets the error, the others their answers."""
     client = client_of(fine_tuned("film"), max_client_batch_size=9)
-    (engine,) = {cell.cell_contents.service.engine for cell in _server_cells(client.app)}
-    encode = engine.predictor.task.encode
+    (service,) = {cell.cell_contents.service for cell in _server_cells(client.app)}
+    encode = service.predictor.task.encode
 
     def broken(examples: Any, tokenizer: Any) -> Any:
         if any("break" in text for text in examples["text"]):
             raise SystemExit("with the text: a secret")
         return encode(examples, tokenizer)
 
-    monkeypatch.setattr(engine.predictor.task, "encode", broken)
+    monkeypatch.setattr(service.predictor.task, "encode", broken)
     requests = [("/", {"inputs": text}) for text in ("the film", "break", "a plot", "bad")]
     responses = client.together(requests)
     assert [response.status_code for response in responses] == [200, 500, 200, 200]
@@ -298,7 +298,7 @@ def test_abandoned_requests_are_not_computed(client_of, fine_tuned, monkeypatch,
     client = client_of(fine_tuned("film"), max_client_batch_size=6, max_batch_tokens=1)
     (server,) = {cell.cell_contents for cell in _server_cells(client.app)}
     computed, begun, goes_on = [], threading.Event(), threading.Event()
-    run = server.service.engine.run
+    run = server.service.run
 
     def slow(jobs: Any) -> Any:
         computed.extend(text for job in jobs for text in job.columns["text"])
@@ -306,7 +306,7 @@ def test_abandoned_requests_are_not_computed(client_of, fine_tuned, monkeypatch,
         assert goes_on.wait(30)
         return run(jobs)
 
-    monkeypatch.setattr(server.service.engine, "run", slow)
+    monkeypatch.setattr(server.service, "run", slow)
 
     async def leaving(left: asyncio.Event) -> None:
         body = json.dumps({"inputs": "left"}).encode()
@@ -355,9 +355,9 @@ def test_weights_not_finite_are_no_server_fault(client_of, fine_tuned, monkeypat
     import torch
 
     client = client_of(fine_tuned("film"), max_client_batch_size=8)
-    (engine,) = {cell.cell_contents.service.engine for cell in _server_cells(client.app)}
+    (service,) = {cell.cell_contents.service for cell in _server_cells(client.app)}
     with torch.no_grad():
-        engine.predictor.model.classifier.bias.fill_(float("nan"))
+        service.predictor.model.classifier.bias.fill_(float("nan"))
     refusal(client.post("/", {"inputs": "a"}), 424)
 
 
