@@ -29,9 +29,8 @@ from by_turns import machine, shape_of
 from torch import Tensor, nn
 
 from bertkit import BertConfig, BertForPreTraining, BertForSequenceClassification
+from bertkit.training.cpu import group_by_length, keep_freed_memory
 from bertkit.training.cpu.dropout import fast_dropout
-from bertkit.training.cpu.lengths import group_by_length
-from bertkit.training.cpu.malloc import keep_freed_memory
 
 VOCAB_SIZE, BATCH_SIZE = 30522, 32
 Batch = dict[str, Tensor]

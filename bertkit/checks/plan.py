@@ -24,7 +24,7 @@ from bertkit.checks.trial import Speed, Trial
 from bertkit.files import readable_size
 from bertkit.progress import counted, memory_size
 from bertkit.training.cpu import cpu_speed_ups
-from bertkit.training.estimate import estimate_memory
+from bertkit.training.progress import estimate_memory
 
 _CGROUP = Path("/sys/fs/cgroup")
 _CHECKPOINT = 3  # a checkpoint has the weights and the two moments of AdamW, in float32

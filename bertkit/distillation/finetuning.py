@@ -34,8 +34,8 @@ from bertkit.recipe.settings import DistillationSettings, distillation_settings
 from bertkit.tasks.base import Task
 from bertkit.tasks.checkpoints import labels_of, matched_names
 from bertkit.tasks.splits import ColumnsOf, Split
+from bertkit.training.initialization import Start
 from bertkit.training.objectives import Objective
-from bertkit.training.start import Start
 
 _COMPARED = 200  # training examples that both tokenizers encode
 _CHECKED = 8  # rows whose outputs of the teacher are checked

@@ -33,10 +33,10 @@ from bertkit.placement.resolve import Placement
 from bertkit.progress import without_library_bars
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import DistillationSettings, distillation_settings
-from bertkit.training.pretraining.encoders import as_pretraining_model, few_tokens, inputs_of, without_dropout
+from bertkit.training.initialization import of_layers
+from bertkit.training.pretraining.encoders import as_pretraining_model, inputs_of, probe_batch, without_dropout
 from bertkit.training.pretraining.initialization import StartingPoint
 from bertkit.training.pretraining.objective import PretrainingObjective, token_logits
-from bertkit.training.start import of_layers
 
 _PIECES = 2000  # that both tokenizers encode
 _ACCENTS = " É é ñ ü ß a中b"  # a vocabulary of text without accents has no pieces with them
@@ -80,7 +80,7 @@ class PretrainedTeacher(Teacher):
             model, _ = load_model("BertForMaskedLM", self.name, config, new_head=relates)
         model = model.base_model if relates else as_pretraining_model(model, self.name)
         super().__init__(settings, model, self.recorder_of(model))
-        self.check_finite(self.outputs(few_tokens(config)))
+        self.check_finite(self.outputs(probe_batch(config)))
 
     def recorder_of(self, model: PreTrainedModel) -> OutputRecorder:
         """Returns a recorder of what is compared besides logits: hidden states, or queries, keys and values.
@@ -95,7 +95,7 @@ class PretrainedTeacher(Teacher):
         if self.settings.objective != "minilm":
             return OutputRecorder({HIDDEN: model.base_model} if self.settings.hidden else {})
         recorder = OutputRecorder(dict(zip(_RELATED, _last_projections(model, self.settings.teacher), strict=True)))
-        batch = few_tokens(model.config)
+        batch = probe_batch(model.config)
         with torch.no_grad():
             without_dropout(model.base_model, {name: batch[name] for name in model_inputs(model.config)})
         for states in recorder.pop().values():
@@ -172,7 +172,7 @@ class PretrainedTeacher(Teacher):
         """
         if self.settings.weight < 1:
             return
-        batch = few_tokens(model.config)
+        batch = probe_batch(model.config)
         outputs = without_dropout(model, inputs_of(batch))
         loss = self.loss(outputs, recorder.pop(), self.outputs(batch), batch, 1, 1)
         weights = [weight for weight in model.parameters() if weight.requires_grad]

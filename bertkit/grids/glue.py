@@ -34,7 +34,7 @@ from bertkit.run.tracking import run_group
 from bertkit.tasks.classification.glue import GlueTask
 from bertkit.tasks.registry import load_recipe, task_of_recipe
 from bertkit.tasks.splits import load_splits
-from bertkit.training.callbacks import check_callbacks
+from bertkit.training.arguments import check_callbacks
 
 RESULTS, SUBMISSION = "glue_results.json", "glue_submission.zip"
 FAMILY = "finetune/glue/"

@@ -28,7 +28,7 @@ from bertkit.tasks.base import Task
 from bertkit.tasks.encoding import sharing_encodings
 from bertkit.tasks.registry import task_of_recipe
 from bertkit.tasks.splits import load_splits
-from bertkit.training.checkpoint_selection import best_checkpoint_arguments
+from bertkit.training.evaluation import best_checkpoint_arguments
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import HubSettings
 from bertkit.run.tracking import KEYS as TRACKING_KEYS
 from bertkit.tasks.registry import load_recipe
-from bertkit.training.estimate import device_name
+from bertkit.training.progress import device_name
 
 if TYPE_CHECKING:
     from bertkit.placement.resolve import Placement
@@ -308,6 +308,6 @@ def recorded(output_dir: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
-def plain(metrics: Mapping[str, Any]) -> dict[str, float]:
+def numeric_metrics(metrics: Mapping[str, Any]) -> dict[str, float]:
     """Returns the numeric values of a Trainer's metrics as floats, for JSON."""
     return {key: float(value) for key, value in metrics.items() if isinstance(value, (int, float))}

@@ -28,21 +28,25 @@ from bertkit.progress import is_score, say
 from bertkit.recipe.files import absolute
 from bertkit.recipe.load import Recipe, with_absolute_checkpoints
 from bertkit.recipe.settings import config_changes, has_teacher
-from bertkit.run.directory import Run, RunRecord, plain
+from bertkit.run.directory import Run, RunRecord, numeric_metrics
 from bertkit.run.in_progress import RunInProgress
 from bertkit.run.scope import writes_run
 from bertkit.tasks.base import Task
 from bertkit.tasks.encoding import encode_once
 from bertkit.tasks.registry import has_room, load_recipe, task_of_recipe
 from bertkit.tasks.splits import ColumnsOf, FineTuningData, Split, is_scored, load_splits
-from bertkit.training.arguments import check_schedule
+from bertkit.training.arguments import check_callbacks, check_schedule
 from bertkit.training.batches import padded_to
-from bertkit.training.callbacks import check_callbacks, check_early_stopping
-from bertkit.training.checkpoint_selection import best_checkpoint_arguments, comparison_arguments, early_stopping
 from bertkit.training.cpu import CpuSpeedUps, cpu_speed_ups
+from bertkit.training.evaluation import (
+    best_checkpoint_arguments,
+    check_early_stopping,
+    comparison_arguments,
+    early_stopping,
+)
+from bertkit.training.initialization import Start, finetuning_start
 from bertkit.training.objectives import Objective, check_class_weights, weighted_task
 from bertkit.training.placements import trainer_class
-from bertkit.training.start import Start, finetuning_start
 from bertkit.training.trainer import BertkitTrainer
 from bertkit.training.tuning import check_tuning, tune, tuned_class
 
@@ -373,7 +377,9 @@ def _score_and_predict_the_rest(
             outcome = trainer.predict(features[name], metric_key_prefix="eval" if scored else "predict")
             if scored:
                 suffix = name.removeprefix("validation")
-                scores = {f"{key}{suffix}": value for key, value in plain(outcome.metrics).items() if is_score(key)}
+                scores = {
+                    f"{key}{suffix}": value for key, value in numeric_metrics(outcome.metrics).items() if is_score(key)
+                }
                 evaluation = run.write("eval", evaluation | scores)
             else:
                 suffix = name.removeprefix("test") if name.startswith("test") else f"_{name}"

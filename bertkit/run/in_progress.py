@@ -31,17 +31,16 @@ from bertkit.run.directory import (
     check_same_data,
     check_same_recipe,
     contents,
-    plain,
+    numeric_metrics,
     write_results,
 )
 from bertkit.run.tracking import Tracking, check_trackers
 from bertkit.tasks.registry import has_room
 from bertkit.training.arguments import training_arguments, validate_training_arguments
-from bertkit.training.checkpoint_selection import kept_step
 from bertkit.training.cpu import cpu_speed_ups
-from bertkit.training.estimate import start_lines
-from bertkit.training.recovery.checkpoints import last_checkpoint
-from bertkit.training.recovery.preemption import Preemption
+from bertkit.training.evaluation import best_step_message
+from bertkit.training.progress import start_lines
+from bertkit.training.recovery import Preemption, last_checkpoint
 from bertkit.training.trainer import BertkitTrainer
 
 if TYPE_CHECKING:
@@ -179,7 +178,7 @@ class RunInProgress:
                     raise
                 raise RecipeError(f"train.metric_for_best_model: {error.args[0]}") from error
             trainer.check_finite(weights=True)
-            self._kept = kept_step(trainer)
+            self._kept = best_step_message(trainer)
             if self._kept:
                 say(self._kept)
             with self.files(sum(weight.nbytes for weight in trainer.model.parameters())) as folder:
@@ -255,7 +254,7 @@ class RunInProgress:
 
     def write(self, split: str, metrics: dict[str, Any]) -> dict[str, float]:
         """Writes the results of a split and returns their numeric values."""
-        numbers = plain(metrics)
+        numbers = numeric_metrics(metrics)
         self.metrics |= numbers
         from_main_process(lambda: write_results(self.output_dir, split, numbers))
         return numbers

@@ -27,9 +27,9 @@ from bertkit.run.in_progress import RunInProgress
 from bertkit.run.scope import writes_run
 from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus, curve_facts, load_corpus
 from bertkit.tasks.registry import has_room
-from bertkit.training.arguments import schedule_in_steps
-from bertkit.training.callbacks import check_callbacks, check_early_stopping
+from bertkit.training.arguments import check_callbacks, schedule_in_steps
 from bertkit.training.cpu import cpu_speed_ups
+from bertkit.training.evaluation import check_early_stopping
 from bertkit.training.placements import trainer_class
 from bertkit.training.pretraining.encoders import reaches_all_weights
 from bertkit.training.pretraining.examples import PretrainingText, RunExamples, plan_examples

@@ -15,7 +15,7 @@ from bertkit.placement.processes import is_main_process
 from bertkit.progress import keeping_warnings
 from bertkit.run.directory import check_place
 from bertkit.run.tracking import records_closed
-from bertkit.training.recovery.preemption import interruptions_reported
+from bertkit.training.recovery import interruptions_reported
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")

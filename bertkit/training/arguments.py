@@ -1,4 +1,4 @@
-"""Construction of transformers' ``TrainingArguments`` from a recipe and a placement."""
+"""Arguments of a Trainer: ``TrainingArguments`` from a recipe and a placement, and the callbacks of a caller."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from accelerate.utils import TorchDynamoPlugin
 from torch.utils.data import DataLoader, TensorDataset
-from transformers import Trainer, TrainingArguments, get_scheduler
+from transformers import Trainer, TrainerCallback, TrainingArguments, get_scheduler
 
-from bertkit.errors import RecipeError, shortened
+from bertkit.errors import RecipeError, shortened, shown
 from bertkit.placement.resolve import Placement
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import OWN_TRAIN_KEYS
@@ -80,6 +80,29 @@ def validate_training_arguments(arguments: TrainingArguments, recipe: Recipe) ->
         except Exception as error:  # values are checked by the classes of several packages
             set_keys = [key for key in keys if recipe.train.get(key) is not None]
             raise RecipeError(f"{_place(recipe, set_keys or keys[:1])}: {_reason(error)}") from error
+
+
+def check_callbacks(callbacks: Any) -> None:
+    """Checks that a value is a list or tuple of instances of transformers' ``TrainerCallback``.
+
+    Raises:
+        RecipeError: it is not; the message names every wrong entry.
+    """
+    if not isinstance(callbacks, (list, tuple)):
+        raise RecipeError(f"callbacks: expected a list of transformers' TrainerCallbacks, got {shown(callbacks)}")
+    wrong = [f"entry {number} is {_named(each)}" for number, each in enumerate(callbacks, 1) if not _is_callback(each)]
+    if wrong:
+        raise RecipeError(f"callbacks: expected instances of transformers' TrainerCallback; {', '.join(wrong)}")
+
+
+def _is_callback(each: Any) -> bool:
+    return isinstance(each, TrainerCallback)
+
+
+def _named(each: Any) -> str:
+    if isinstance(each, type) and issubclass(each, TrainerCallback):
+        return f"the class {each.__name__}, give {each.__name__}(…)"
+    return shown(each)
 
 
 def schedule_in_steps(values: Any, steps: int) -> Any:

@@ -1,16 +1,149 @@
-"""Progress output of training: steps, losses, evaluations, and the remaining time."""
+"""Output of a training: resources before the first step; then steps, losses, evaluations and the remaining time."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from tqdm import tqdm
-from transformers import IntervalStrategy, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import (
+    IntervalStrategy,
+    PreTrainedModel,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
 
-from bertkit.progress import duration, on_terminal, printable, readable, say
+from bertkit.placement.resolve import Placement
+from bertkit.progress import counted, duration, memory_size, on_terminal, printable, readable, say
+from bertkit.training.cpu import attention_kernel
 
+_WEIGHT, _GRADIENT, _MOMENTS = 4, 4, 8  # bytes per parameter: float32, with AdamW's two moments
 _MEASURED = 10.0  # seconds of steps, after the first one, that the time estimate is based on
+
+
+@dataclass(frozen=True)
+class MemoryEstimate:
+    """Memory of a device in a training step, in bytes.
+
+    Attributes:
+        states: weights, gradients and AdamW's two moments: 16 bytes per trained parameter, 4 per frozen one, divided by
+            the number of processes with FSDP; plus buffers.
+        activations: tensors saved by the forward pass for the backward pass; ``None`` for encoders whose sizes the
+            formula does not cover.
+        teacher: weights of the teacher of a pre-training.
+    """
+
+    states: int
+    activations: int | None
+    teacher: int = 0
+
+    def __str__(self) -> str:
+        states = f"{memory_size(self.states)} of weights, gradients and AdamW's moments"
+        if self.activations is None:
+            return f"{states}, and activations that are not estimated for such inputs"
+        teacher = f" + {memory_size(self.teacher)} of the teacher" if self.teacher else ""
+        total = self.states + self.activations + self.teacher
+        activations = f"{memory_size(self.activations)} of activations"
+        return f"about {memory_size(total)} per device = {states} + {activations}{teacher}"
+
+
+def estimate_memory(
+    model: PreTrainedModel, placement: Placement, max_seq_length: int, logits_per_sequence: int = 0
+) -> MemoryEstimate:
+    """Estimates the memory of one device in a training step, without the device's context and workspace.
+
+    A layer saves 8 H + 2 I numbers per token: the inputs of its four dense layers, queries, keys, values, the input of
+    the activation and the two sums before the layer norms. Each has 4 bytes in float32; bf16 autocast has 2, plus 4 H
+    numbers of 4 bytes for the residual stream. Dropout saves 2 H mask elements of 1 byte, torch's dropout on a CPU of 4
+    bytes. Attention that materialises its weights (``eager``; on a CPU also ``sdpa`` with dropout) saves A S weights
+    per token, three times with dropout; the dropout of `bertkit.training.cpu` saves them once, plus masks of 1 byte.
+    Gradient checkpointing saves H per layer, plus the numbers of one layer. The gradients of logits take as much memory
+    as the logits.
+
+    Args:
+        model: source of the parameter count, the configuration and the kind of dropout.
+        placement: source of the per-device batch size, the precision and the sharding.
+        max_seq_length: S, maximum length of an input; one input per sequence of the batch.
+        logits_per_sequence: number of logits of a language-model head per sequence.
+    """
+    parameters = list(model.parameters())
+    states = sum(
+        parameter.numel() * (_WEIGHT + (_GRADIENT + _MOMENTS) * parameter.requires_grad) for parameter in parameters
+    )
+    if placement.strategy == "fsdp":
+        states //= placement.num_processes
+    states += sum(buffer.nbytes for buffer in model.buffers())
+    config = model.config
+    names = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+    if not all(isinstance(getattr(config, name, None), int) for name in names):
+        return MemoryEstimate(states, None)
+    hidden, intermediate, layers, heads = (int(getattr(config, name)) for name in names)
+    is_half, on_cpu = placement.mixed_precision != "no", placement.device == "cpu"
+    token = (8 * hidden + 2 * intermediate) * 4
+    if is_half:
+        token = token // 2 + 4 * hidden * 4
+    number = 2 if is_half else 4
+    kernel, mask = attention_kernel(model)
+    if getattr(config, "hidden_dropout_prob", 0):
+        token += 2 * hidden * (mask or (4 if on_cpu else 1))
+    dropout = bool(getattr(config, "attention_probs_dropout_prob", 0))
+    if kernel == "sdpa" and dropout and mask:
+        token += heads * max_seq_length * (number + mask)
+    elif kernel == "eager" or (kernel == "sdpa" and dropout and on_cpu):
+        token += heads * max_seq_length * (3 if dropout else 1) * number
+    tokens = placement.per_device_train_batch_size * max_seq_length
+    kept = tokens * layers * token
+    if placement.settings.gradient_checkpointing:
+        kept = tokens * (layers * hidden * 4 + token)
+    logits = placement.per_device_train_batch_size * logits_per_sequence * 2 * number
+    return MemoryEstimate(states, kept + logits)
+
+
+def start_lines(
+    model: PreTrainedModel,
+    placement: Placement,
+    max_seq_length: int,
+    train_set: Any,
+    logits_per_sequence: int = 0,
+    teacher_bytes: int = 0,
+) -> list[str]:
+    """Returns the lines printed before the first step: placement, batch, memory, and trained weights if not all are.
+
+    Args:
+        model, placement, max_seq_length, logits_per_sequence: as for `estimate_memory`.
+        teacher_bytes: weights of the teacher of a pre-training.
+        train_set: training set; its first example shows whether an example has one input or several.
+    """
+    tokens = placement.global_train_batch_size * max_seq_length
+    memory = estimate_memory(model, placement, max_seq_length, logits_per_sequence)
+    memory = replace(memory, teacher=teacher_bytes)
+    first = train_set[0]["input_ids"]
+    if len(first) and isinstance(first[0], list):  # choices, or windows of a text: their number varies between examples
+        memory = MemoryEstimate(memory.states, None)
+        size = f"inputs of up to {max_seq_length} tokens"
+    else:
+        size = f"up to {tokens:,} tokens per step"
+    where = f"{device_name(placement.device)}, {placement.describe_processes()}, {placement.describe_precision()}"
+    weights = [(parameter.numel(), parameter.requires_grad) for parameter in model.parameters()]
+    trained, every = sum(number for number, is_trained in weights if is_trained), sum(number for number, _ in weights)
+    return [
+        f"placement: {where}, attention {attention_kernel(model)[0]}",
+        f"batch: {placement.describe_batch()}; {size}",
+        f"memory: {memory}",
+        *([f"trained: {trained:,} of {every:,} weights"] if trained < every else []),
+    ]
+
+
+def device_name(device: str) -> str:
+    """Returns a readable device name; for a CPU with the number of threads per process."""
+    if device == "cuda":
+        return str(torch.cuda.get_device_name())
+    threads = torch.get_num_threads()
+    return f"cpu with {counted(threads, 'thread')}" if device == "cpu" else device
 
 
 class Progress(TrainerCallback):

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from accelerate.data_loader import SeedableRandomSampler
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import Sampler, SequentialSampler
 from transformers import (
     EarlyStoppingCallback,
@@ -25,6 +26,8 @@ from transformers import (
     ProgressCallback,
     Trainer,
     TrainerCallback,
+    TrainerControl,
+    TrainerState,
     TrainingArguments,
 )
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, EvalLoopOutput, EvalPrediction, rotate_checkpoints
@@ -32,12 +35,16 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, EvalLoopOutput, Ev
 from bertkit.errors import TrainingError
 from bertkit.placement.processes import failing_together
 from bertkit.training.batches import GlobalBatches, LengthGroups, num_tokens, part_of_batch, unlabelled
-from bertkit.training.bookkeeping import Bookkeeping
-from bertkit.training.checkpoint_selection import is_better_of_equals
-from bertkit.training.evaluation import EvaluationLoss, evaluation_sampler, has_nan, in_dataset_order
+from bertkit.training.evaluation import (
+    EvaluationLoss,
+    evaluation_sampler,
+    has_nan,
+    in_dataset_order,
+    is_better_of_equals,
+)
 from bertkit.training.objectives import Objective
 from bertkit.training.progress import Progress
-from bertkit.training.recovery.checkpoints import checkpoints_after, find_fault, last_checkpoint, write_manifest
+from bertkit.training.recovery import checkpoints_after, find_fault, last_checkpoint, write_manifest
 
 _LOSSES = "sum_of_losses"  # key in the state of a checkpoint: the sum over all steps of the run
 
@@ -397,3 +404,31 @@ class BertkitTrainer(Trainer):
             if entry["step"] == self.state.global_step and "eval_loss" in entry:
                 return {key: value for key, value in entry.items() if key != "step"}
         return None
+
+
+class Bookkeeping(TrainerCallback):
+    """Seeds dropout per process, sets the sampler's epoch, checks losses, and counts tokens."""
+
+    def __init__(self, trainer: BertkitTrainer):
+        self.trainer = trainer
+
+    def on_train_begin(self, args: TrainingArguments, state: Any, control: TrainerControl, **kwargs: Any) -> None:
+        if args.process_index:  # with a shared seed, all processes would drop the same units
+            torch.manual_seed(args.seed + args.process_index)
+        if isinstance(self.trainer.model_wrapped, DistributedDataParallel):
+            # Buffers are equal in all processes, and a repeated forward pass must not wait for the others.
+            self.trainer.model_wrapped.broadcast_buffers = False
+
+    def on_epoch_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        # accelerate's wrappers may not pass the epoch on to the sampler.
+        self.trainer.batches.set_epoch(int((state.epoch or 0) + 1e-6))
+
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        reads = control.should_log or control.should_evaluate or control.should_save or control.should_training_stop
+        if reads:
+            self.trainer.count_tokens()
+        if reads or args.device.type == "cpu":  # elsewhere, reading a value would wait for the device
+            self.trainer.check_finite()
+
+    def on_epoch_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        self.trainer.count_tokens()

@@ -13,7 +13,7 @@ import bertkit as package
 from bertkit.checks.check import codes
 from bertkit.checks.findings import Finding, Report, merged
 from bertkit.cli.app import app, main
-from bertkit.training import estimate
+from bertkit.training import progress
 
 from .conftest import WORDS
 
@@ -182,8 +182,8 @@ def test_memory_and_examples_are_those_of_the_run(table, monkeypatch):
     """With inputs of the maximum length, the estimates are equal; the passes of the check change no number."""
     table.overrides["data.max_seq_length"] = 8
     estimates = []
-    whole = estimate.estimate_memory
-    monkeypatch.setattr(estimate, "estimate_memory", lambda *given: estimates.append(whole(*given)) or estimates[-1])
+    whole = progress.estimate_memory
+    monkeypatch.setattr(progress, "estimate_memory", lambda *given: estimates.append(whole(*given)) or estimates[-1])
     plan = table.report().plan
     assert (plan["examples"]["train"], plan["steps"]) == (400, 100)
     assert plan["checkpoints"] == 2  # an epoch each

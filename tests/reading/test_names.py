@@ -13,7 +13,7 @@ from bertkit.grids.definition import GRID_FILE
 from bertkit.grids.definition import read as read_grid
 from bertkit.inference.networks import ENSEMBLE_FILE, members_of
 from bertkit.tasks.registry import load_recipe
-from bertkit.training.recovery.checkpoints import MANIFEST, find_fault
+from bertkit.training.recovery import MANIFEST, find_fault
 
 NAMES = ["../outside/mine.txt", "a/../../outside/mine.txt", "{outside}/mine.txt", "mine\0.txt", ""]
 LINK = "link/mine.txt"

@@ -15,7 +15,7 @@ from bertkit.run.directory import (
     check_output_dir,
     check_same_recipe,
     is_cut_off,
-    plain,
+    numeric_metrics,
     write_results,
 )
 from bertkit.run.in_progress import RunInProgress
@@ -133,4 +133,4 @@ def test_json_that_cannot_be_written_leaves_the_old_file(tmp_path):
 
 
 def test_plain_keeps_numbers_only():
-    assert plain({"a": 1, "b": 0.5, "c": "text", "d": None}) == {"a": 1.0, "b": 0.5}
+    assert numeric_metrics({"a": 1, "b": 0.5, "c": "text", "d": None}) == {"a": 1.0, "b": 0.5}

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from bertkit.errors import TrainingError
 from bertkit.run.finetune import finetune
 from bertkit.run.pretrain import pretrain
-from bertkit.training.recovery.checkpoints import find_fault
+from bertkit.training.recovery import find_fault
 from bertkit.training.trainer import BertkitTrainer
 from tests.training.conftest import SMALL, TINY
 

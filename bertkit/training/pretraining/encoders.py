@@ -84,7 +84,7 @@ def as_pretraining_model(model: PreTrainedModel, name: str) -> PreTrainedModel:
 
 def _selects(model: PreTrainedModel) -> bool:
     """Returns whether the logits at selected positions are those of the whole sequence at these positions."""
-    batch = few_tokens(model.config)
+    batch = probe_batch(model.config)
     inputs, positions = {name: batch[name] for name in ("input_ids", "attention_mask")}, batch["masked_positions"]
     try:
         with torch.no_grad():
@@ -100,7 +100,7 @@ def reaches_all_weights(model: PreTrainedModel) -> bool:
 
     Takes memory for one gradient of each weight.
     """
-    batch, objective = few_tokens(model.config), PretrainingObjective()
+    batch, objective = probe_batch(model.config), PretrainingObjective()
     outputs = without_dropout(model, inputs_of(batch))
     if scores_pairs(outputs):
         batch["next_sentence_label"] = torch.tensor([0])
@@ -109,7 +109,7 @@ def reaches_all_weights(model: PreTrainedModel) -> bool:
     return all(gradient is not None for gradient in torch.autograd.grad(loss, weights, allow_unused=True))
 
 
-def few_tokens(config: PreTrainedConfig) -> dict[str, Tensor]:
+def probe_batch(config: PreTrainedConfig) -> dict[str, Tensor]:
     """Returns a batch of one short input with two masked tokens, on the CPU."""
     ids, positions = torch.arange(_TOKENS_OF_CHECK)[None] % config.vocab_size, [[_TOKENS_OF_CHECK - 1, 1]]
     return {

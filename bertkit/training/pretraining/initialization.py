@@ -25,8 +25,8 @@ from bertkit.progress import say, without_library_bars
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import KEEP
 from bertkit.tasks.pretraining import DataSettings
+from bertkit.training.initialization import kept_layers, of_layers, with_layers
 from bertkit.training.pretraining.encoders import as_pretraining_model, longest_of_new, new_config
-from bertkit.training.start import kept_layers, of_layers, with_layers
 
 
 def cache_folder() -> Path:

@@ -12,8 +12,8 @@ import torch
 from bertkit.model.configuration_bert import BertConfig
 from bertkit.model.modeling_bert import BertForPreTraining
 from bertkit.run.finetune import finetune
-from bertkit.training.cpu import lengths as module
-from bertkit.training.cpu.lengths import bucket_lengths, group_by_length, rounded_length
+from bertkit.training import cpu as module
+from bertkit.training.cpu import bucket_lengths, group_by_length, rounded_length
 from bertkit.training.trainer import BertkitTrainer
 from tests.run.test_pretrain import curve, run
 from tests.training.conftest import SMALL, assert_same_runs

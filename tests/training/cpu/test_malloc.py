@@ -10,7 +10,7 @@ import pytest
 
 FAULTS = """
 import resource, torch
-from bertkit.training.cpu.malloc import keep_freed_memory
+from bertkit.training.cpu import keep_freed_memory
 kept = {keep} and keep_freed_memory()
 def step():
     return [torch.empty(10_000_000).fill_(1) for _ in range(3)]  # three times 40 MB

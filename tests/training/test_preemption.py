@@ -19,7 +19,7 @@ from bertkit.placement.processes import INTERRUPTED
 from bertkit.run import in_progress as run_module
 from bertkit.run.finetune import finetune
 from bertkit.run.pretrain import pretrain
-from bertkit.training.recovery.preemption import Preemption, interruptions_reported
+from bertkit.training.recovery import Preemption, interruptions_reported
 from tests.training.conftest import TINY
 
 STEPS = 11  # of two epochs of six steps the last one is missing
@@ -186,7 +186,7 @@ def test_a_signal_outside_of_steps(tmp_path, monkeypatch):
         assert isinstance(sys.exception(), SystemExit)  # not in the signal handler
         return folder / "checkpoint-4"
 
-    monkeypatch.setattr("bertkit.training.recovery.preemption.last_checkpoint", last_checkpoint)
+    monkeypatch.setattr("bertkit.training.recovery.last_checkpoint", last_checkpoint)
     (tmp_path / "recipe.yaml").touch()
     with interrupted_stderr() as stream:
         with pytest.raises(SystemExit) as caught, interruptions_reported(tmp_path):
@@ -198,12 +198,12 @@ def test_a_signal_outside_of_steps(tmp_path, monkeypatch):
 
 def test_a_later_second_signal_ends_the_process(monkeypatch):
     clock = [100.0]
-    monkeypatch.setattr("bertkit.training.recovery.preemption.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("bertkit.training.recovery.time.monotonic", lambda: clock[0])
     ended: list[tuple[int, int]] = []
     preemption = Preemption()
     with preemption.listening():
         receive = signal.getsignal(signal.SIGTERM)
-        monkeypatch.setattr("bertkit.training.recovery.preemption.os.kill", lambda *arguments: ended.append(arguments))
+        monkeypatch.setattr("bertkit.training.recovery.os.kill", lambda *arguments: ended.append(arguments))
         for clock[0], expected in ((100.0, 0), (100.9, 0), (101.1, 1)):
             receive(signal.SIGTERM, None)
             assert len(ended) == expected

@@ -13,7 +13,7 @@ from transformers import DistilBertConfig, DistilBertModel
 from bertkit import BertConfig, BertForPreTraining
 from bertkit.placement.resolve import Placement, PlacementSettings
 from bertkit.training.cpu.dropout import fast_dropout
-from bertkit.training.estimate import estimate_memory, start_lines
+from bertkit.training.progress import estimate_memory, start_lines
 
 BATCH, LENGTH, PREDICTIONS = 8, 64, 10
 ONE_CPU = Placement(

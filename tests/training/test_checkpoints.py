@@ -11,7 +11,7 @@ import pytest
 
 from bertkit.errors import BertkitError
 from bertkit.run.finetune import finetune
-from bertkit.training.recovery.checkpoints import MANIFEST, find_fault, last_checkpoint, write_manifest
+from bertkit.training.recovery import MANIFEST, find_fault, last_checkpoint, write_manifest
 from tests.training.conftest import SMALL
 
 

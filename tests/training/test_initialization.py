@@ -11,7 +11,7 @@ from torch import nn
 from bertkit.checkpoint.encoders import head_class
 from bertkit.checkpoint.load import load_config, load_model
 from bertkit.errors import RecipeError
-from bertkit.training.start import with_layers
+from bertkit.training.initialization import with_layers
 from bertkit.training.tuning import encoder_layers
 
 HEAD = "BertForSequenceClassification"

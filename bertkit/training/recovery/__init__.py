@@ -1,1 +1,0 @@
-"""Locks of run directories, complete checkpoints, interruptions, and killed data workers."""
