@@ -6,10 +6,8 @@ error, and so does an operation on tensors of ``meta`` and of the CPU.
 
 from __future__ import annotations
 
-import json
-import random
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,8 @@ from bertkit.placement.resolve import Placement
 from bertkit.training.evaluation import EvaluationLoss
 from bertkit.training.trainer import BertkitTrainer
 
+from .conftest import finetune
+
 pytestmark = pytest.mark.slow
 
 META = torch.device("meta")
@@ -37,7 +37,6 @@ RUN = {
     "placement.per_device_train_batch_size": 2,
     "placement.cpu_speed_ups": False,
 }
-WORDS = "a good bad film story the plot is lovely or awful".split()
 
 
 class _Copies(TorchFunctionMode):
@@ -106,24 +105,6 @@ def on_meta(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Evaluated]:
     assert callback.copies.places == set()
 
 
-def texts(number: int, seed: int = 0) -> list[str]:
-    draw = random.Random(seed)
-    return [" ".join(draw.choices(WORDS, k=draw.randint(2, 12))) for _ in range(number)]
-
-
-DATA: dict[str, Callable[[int, str], dict[str, Any]]] = {
-    "classification": lambda n, text: {"text": text, "label": "ab"[n % 2]},
-    "regression": lambda n, text: {"text": text, "label": n / 7 + 0.01},
-    "multi-label": lambda n, text: {"text": text, "label": ["a", "b"][: n % 3]},
-    "ner": lambda n, text: {"tokens": text.split(), "tags": ["B-X", *["O"] * text.count(" ")]},
-    "multiple-choice": lambda n, text: {"context": text, "endings": ["good", "bad"], "label": n % 2},
-    "squad": lambda n, text: {
-        "id": str(n),
-        "context": text,
-        "question": "is it good",
-        "answers": {"text": [text.split()[0]], "answer_start": [0]},
-    },
-}
 FINE_TUNED = {
     "classification": ("classification", {}),
     "class weights": ("classification", {"train.class_weights": "balanced"}),
@@ -134,7 +115,7 @@ FINE_TUNED = {
     "multi-label": ("multi-label", {}),
     "ner": ("ner", {}),
     "multiple-choice": ("multiple-choice", {}),
-    "squad": ("squad", {"data.max_query_length": 10, "data.doc_stride": 8}),
+    "squad": ("squad", {}),
 }
 PRETRAINED = {
     "nsp": {"task.pair_objective": "nsp"},
@@ -144,39 +125,18 @@ PRETRAINED = {
 }
 
 
-def finetune(folder: Path, checkpoint: Path, callback: _Evaluated, kind: str, overrides: dict[str, Any]) -> None:
-    recipes = {"regression": "finetune/classification", "multi-label": "finetune/classification", "squad": "squad/v1"}
-    rows = [DATA[kind](number, text) for number, text in enumerate(texts(24))]
-    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    files = {f"data.{split}_file": str(folder / "rows.jsonl") for split in ("train", "validation")}
-    bertkit.finetune(
-        recipes.get(kind, f"finetune/{kind}"),
-        model=str(checkpoint),
-        output_dir=folder / "out",
-        callbacks=[callback],
-        overrides={**RUN, **files, "data.max_seq_length": 32, **overrides},
-    )
-
-
 @pytest.mark.parametrize("case", FINE_TUNED)
 def test_finetuning(tmp_path: Path, checkpoint: Path, on_meta: _Evaluated, case: str):
+    kind, overrides = FINE_TUNED[case]
     with pytest.raises(Reached):
-        finetune(tmp_path, checkpoint, on_meta, *FINE_TUNED[case])
+        finetune(kind, tmp_path, checkpoint, {**RUN, **overrides}, callbacks=[on_meta])
 
 
 def test_a_planted_wait_fails(tmp_path: Path, checkpoint: Path, on_meta: _Evaluated, monkeypatch: pytest.MonkeyPatch):
     loss = BertkitTrainer.loss
     monkeypatch.setattr(BertkitTrainer, "loss", lambda *batch: loss(*batch) + loss(*batch).item())
     with pytest.raises(RuntimeError, match="meta tensors"):
-        finetune(tmp_path, checkpoint, on_meta, "classification", {})
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("corpus")
-    for number in range(4):
-        (folder / f"{number}.txt").write_text("\n".join(text.capitalize() + "." for text in texts(30, number)))
-    return folder
+        finetune("classification", tmp_path, checkpoint, RUN, callbacks=[on_meta])
 
 
 PRETRAINING = {**RUN, "data.max_seq_length": 32, "data.max_predictions_per_seq": 5}
