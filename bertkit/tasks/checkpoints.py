@@ -90,7 +90,7 @@ def task_of_checkpoint(config: Any, name: str, **data: Any) -> Task:
 _TASKS = {
     "BertForSequenceClassification": "bertkit.tasks.classification.stock:StockClassification",
     "BertForTokenClassification": "bertkit.tasks.ner.stock:StockNer",
-    "BertForQuestionAnswering": "bertkit.tasks.question_answering.stock:StockQuestionAnswering",
+    "BertForQuestionAnswering": "bertkit.tasks.question_answering.task:StockQuestionAnswering",
 }
 _OTHER_USES = {
     "BertForMaskedLM": "fill-mask and embed use its masked language model",

@@ -10,7 +10,7 @@ from bertkit.errors import DataError
 from bertkit.tables import Table
 from bertkit.tasks import table_data
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
-from bertkit.tasks.question_answering.settings import DataSettings as QuestionSettings
+from bertkit.tasks.question_answering.task import DataSettings as QuestionSettings
 from bertkit.tasks.table_data import HubData
 
 ROLES = ("train", "validation", "test")

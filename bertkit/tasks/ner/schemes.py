@@ -317,11 +317,12 @@ def line_on_labels(scheme: Scheme, counts: Mapping[str, int]) -> str:
         line = f"plain tags, which mark no entities: {len(counts)} classes ({listed(counts)})"
     else:
         types = "1 type" if len(counts) == 1 else f"{len(counts)} types"
-        line = f"{_named(scheme)}: {types} of entities ({listed(counts)})"
+        line = f"{name_of_scheme(scheme)}: {types} of entities ({listed(counts)})"
     return "; ".join([line, *warnings_of_look_alikes(counts, counts)])
 
 
-def _named(scheme: Scheme) -> str:
+def name_of_scheme(scheme: Scheme) -> str:
+    """Returns a note on the scheme of tags."""
     return f"tags in {scheme}" + ("" if scheme == "IOB2" else ", converted to IOB2")
 
 
@@ -356,20 +357,17 @@ def label_ids(table: Table, tags: Sequence[Sequence[str]], names: Sequence[str],
     return ids_of_rows
 
 
-def notes_on_tags(table: Table, tags: Sequence[Sequence[str]], scheme: Scheme) -> list[str]:
-    """Returns notes on the tags of a table: their scheme, and where they violate its rules."""
-    if scheme == "plain":
-        return []
-    notes = [_named(scheme)]
-    wrong = [
+def note_on_impossible(table: Table, tags: Sequence[Sequence[str]], scheme: Scheme) -> str:
+    """Returns a note on the places where tags violate the rules of their scheme; empty if there are none."""
+    places = [
         f"{place_of_word(table, row, word)}: {what}"
         for row, of_row in enumerate(tags)
         for word, what in find_impossible(of_row, scheme)
     ]
-    if wrong:
-        more = f"; and {len(wrong) - _SHOWN_IMPOSSIBLE} more" if len(wrong) > _SHOWN_IMPOSSIBLE else ""
-        notes.append(
-            f"warning: tags violate the rules of {scheme} in {len(wrong)} places, where they are read as by conlleval "
-            f"(a tag that cannot continue an entity begins one): {'; '.join(wrong[:_SHOWN_IMPOSSIBLE])}{more}"
-        )
-    return notes
+    if not places:
+        return ""
+    more = f"; and {len(places) - _SHOWN_IMPOSSIBLE} more" if len(places) > _SHOWN_IMPOSSIBLE else ""
+    return (
+        f"tags violate the rules of {scheme} in {len(places)} places, where they are read as by conlleval (a tag that "
+        f"cannot continue an entity begins one): {'; '.join(places[:_SHOWN_IMPOSSIBLE])}{more}"
+    )

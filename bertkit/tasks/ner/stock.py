@@ -17,13 +17,12 @@ import numpy as np
 
 from bertkit.errors import DataError, RecipeError
 from bertkit.metrics.entities import OUTSIDE, PREFIXES, find_entities, is_entity_tag, split_tag
-from bertkit.tables import Table
 from bertkit.tasks.base import Outputs, one_array, softmax
 from bertkit.tasks.checkpoints import labels_of, matched_names
 from bertkit.tasks.ner.inputs import split_words
 from bertkit.tasks.ner.schemes import Scheme, in_usual_form, iob2_labels, to_iob2
 from bertkit.tasks.ner.settings import DataSettings, TaskSettings
-from bertkit.tasks.ner.task import NerTask
+from bertkit.tasks.ner.task import NerTask, Sentences
 from bertkit.tasks.splits import Columns, Split
 from bertkit.tasks.windows import encode_in_windows, most_context
 
@@ -82,14 +81,15 @@ class StockNer(NerTask):
     def model_labels(self) -> Sequence[str]:
         return self._own_labels
 
-    def _split_of(self, table: Table, words: list[list[str]], tags: list[list[str]] | None) -> Split:
+    def _split_of(self, name: str, of_split: Sentences) -> Split:
         """Builds the examples, with the tags under the names of the checkpoint.
 
         Raises:
             DataError: the tags or their types differ; the message has both lists.
         """
+        table, _, tags, _ = of_split
         if tags is None:
-            return super()._split_of(table, words, tags)
+            return super()._split_of(name, of_split)
         tag_names = {tag for of_sentence in tags for tag in of_sentence}
         if self._plain:
             names, _ = matched_names(tag_names, self.task.label_names, table.source)
@@ -101,7 +101,8 @@ class StockNer(NerTask):
             known = list(dict.fromkeys(split_tag(tag)[1] for tag in self.task.label_names if tag != OUTSIDE))
             known_types, _ = matched_names(types, known, table.source)
             names = {tag: tag if tag == OUTSIDE else _renamed(tag, known_types) for tag in tag_names}
-        return super()._split_of(table, words, [[names[tag] for tag in of_sentence] for of_sentence in tags])
+        renamed = [[names[tag] for tag in of_sentence] for of_sentence in tags]
+        return super()._split_of(name, of_split._replace(tags=renamed))
 
     # ---- encode -----------------------------------------------------------------------------------------------------
 
@@ -173,21 +174,12 @@ class StockNer(NerTask):
 
     def _prediction(self, text: str, units: Sequence[Unit]) -> dict[str, Any]:
         tags = [self._own_labels[unit.label] for unit in units]
-        spans: Sequence[tuple[str, int, int]] = find_entities(tags) if not self._plain else ()
         if self._plain or self.data.aggregation == "none":
             spans = [(tag, n, n + 1) for n, tag in enumerate(tags) if self._plain or tag != OUTSIDE]
-        marked = [
-            {
-                "text": text[units[first].start : units[end - 1].end],
-                "tag" if self._plain else "type": kind,
-                "probability": float(np.mean([unit.probability for unit in units[first:end]])),
-                "start": units[first].start,
-                "end": units[end - 1].end,
-            }
-            for kind, first, end in spans
-            if units[first].start < units[end - 1].end  # not of white space alone
-        ]
-        return {"words" if self._plain else "entities": marked}
+        else:
+            spans = [*find_entities(tags)]
+        starts, ends = [unit.start for unit in units], [unit.end for unit in units]
+        return self._in_text(text, spans, starts, ends, np.array([unit.probability for unit in units]))
 
     def predictions_and_references(
         self, outputs: Outputs, features: Columns, examples: Columns

@@ -9,11 +9,11 @@ Dimension letters: N inputs, S tokens, C labels.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -32,7 +32,8 @@ from bertkit.tasks.ner.schemes import (
     inside,
     label_ids,
     line_on_labels,
-    notes_on_tags,
+    name_of_scheme,
+    note_on_impossible,
     with_usual_tags,
 )
 from bertkit.tasks.ner.sentences import DOCUMENT_ID, write_conll
@@ -48,6 +49,22 @@ if TYPE_CHECKING:
 
 _NEIGHBOURS = ("before", "after")
 IDS = ("id", DOCUMENT_ID)  # of texts; predictions keep them, so that they can be matched and trained on
+
+
+class Sentences(NamedTuple):
+    """Sentences of a split.
+
+    Attributes:
+        table: their table.
+        words: words of each sentence.
+        tags: tags of each word; ``None`` for a test set without tags.
+        form: a note on tags of another form than prefix, hyphen and type.
+    """
+
+    table: Table
+    words: list[list[str]]
+    tags: list[list[str]] | None
+    form: str = ""
 
 
 class NerTask(TableTask):
@@ -81,88 +98,79 @@ class NerTask(TableTask):
 
     def load(self, splits: Sequence[str] | None = None) -> tuple[Self, dict[str, Split]]:
         splits = self.splits if splits is None else splits
-        tables = self.data.tables(splits)
         faults: list[str] = []
-        read: dict[str, tuple[list[list[str]], list[list[str]] | None]] = {}
-        forms: dict[str, str] = {}  # notes on tags of another form
-        for name in tables:
+        read: dict[str, Sentences] = {}
+        for name, table in self.data.tables(splits).items():
             with noted(faults):
-                tables[name] = self._with_words(name, tables[name])
-                words, tags = self._read(name, tables[name])
-                if tags is not None and not self._plain:
-                    tags, forms[name] = with_usual_tags(tags)
-                read[name] = words, tags
+                read[name] = self._read(name, table)
         raise_all(faults)
         task = self
         if not (self.task.scheme and self.task.label_names):
-            first = next(iter(tables))  # the training set, if it is read
-            column = sentences.tag_column(tables[first], self.task.tag_column)
-            scheme, names = find_labels(
-                tables[first], column, read[first][1] or [], self.task.scheme, self.task.label_names
-            )
+            first = next(iter(read.values()))  # the training set, if it is read
+            column = sentences.tag_column(first.table, self.task.tag_column)
+            names = self.task.label_names
+            scheme, names = find_labels(first.table, column, first.tags or [], self.task.scheme, names)
             task = self.with_settings(scheme=scheme, label_names=names)
         loaded: dict[str, Split] = {}
-        for name, table in tables.items():
+        for name, of_split in read.items():
             with noted(faults):
-                split = task._split_of(table, *read[name])
-                line = task._line_on_labels(split) if name == "train" else ""
-                # The first note names the scheme, as the line does.
-                others = split.notes if isinstance(table, SpanTable) or not line else split.notes[1:]
-                notes = (line, *others, forms.get(name, ""))
-                loaded[name] = replace(split, notes=tuple(filter(None, notes)), labels=line)
+                loaded[name] = task._split_of(name, of_split)
         raise_all(faults)
         task, loaded = task._with_validation(splits, loaded)
         return task, task._limited(splits, loaded)
 
-    def _line_on_labels(self, train: Split) -> str:
-        """Returns the sentence on the labels of a training set; empty if it has none."""
-        if "labels" not in train.examples.column_names:
-            return ""
-        tags = [self._tags(labels) for labels in train.examples["labels"]]
+    def _read(self, name: str, table: Table) -> Sentences:
+        """Reads the words and tags of a table; texts with spans are converted to words with tags."""
+        settings, needs_tags = self.task, self.needs_labels(name)
+        table = with_words(
+            table,
+            settings.token_column,
+            settings.tag_column,
+            needs_tags=needs_tags,
+            snap=self.data.snap,
+            unit=self.data.offset_unit,
+        )
+        if self._plain and isinstance(table, SpanTable):
+            raise DataError(f"{table.source}: has spans, and task.scheme plain has a tag for every word; remove it")
+        token_column = sentences.token_column(table, settings.token_column)
+        words = sentences.read_words(table, token_column)
+        if not needs_tags and not sentences.has_tags(table, settings.tag_column):
+            return Sentences(table, words, None)
+        column = sentences.tag_column(table, settings.tag_column)
+        if column == token_column:
+            raise DataError(
+                f"{table.source}: column {column} contains the words; give the column of the tags with --tag-column"
+            )
+        tags = sentences.read_tags(table, column, words)
+        return Sentences(table, words, *((tags, "") if self._plain else with_usual_tags(tags)))
+
+    def _split_of(self, name: str, of_split: Sentences) -> Split:
+        table, words, tags, form = of_split
+        columns: dict[str, list[Any]] = {"tokens": words, **self._context(table, words)}
+        if tags is None:
+            return Split.of_table(columns, table)
+        scheme = self.task.scheme or "plain"
+        columns["labels"] = label_ids(table, tags, self.task.label_names, scheme)
+        line = self._line_on_labels(columns["labels"]) if name == "train" else ""
+        notes: list[str] = []
+        doubts: dict[str, str] = {}
+        if isinstance(table, SpanTable):
+            notes += table.notes
+        elif scheme != "plain":
+            notes += [] if line else [name_of_scheme(scheme)]  # the line names it too
+            if impossible := note_on_impossible(table, tags, scheme):
+                notes.append(f"warning: {impossible}")
+                doubts["impossible-tags"] = impossible
+        split = Split.of_table(columns, table, tuple(filter(None, (line, *notes, form))), doubts)
+        return replace(split, labels=line)
+
+    def _line_on_labels(self, labels: Sequence[Sequence[int]]) -> str:
+        """Returns the sentence on the labels of a training set."""
+        tags = list(map(self._tags, labels))
         types = tags if self._plain else [[kind for kind, _, _ in find_entities(each)] for each in tags]
         counts = Counter(chain.from_iterable(types))
         names = self.task.label_names if self._plain else sorted(counts)
         return line_on_labels(self.task.scheme or "plain", {name: counts[name] for name in names})
-
-    def _with_words(self, name: str, table: Table) -> Table:
-        """Converts a table of texts with spans to words with tags."""
-        settings, data = self.task, self.data
-        of_words = with_words(
-            table,
-            settings.token_column,
-            settings.tag_column,
-            needs_tags=self.needs_labels(name),
-            snap=data.snap,
-            unit=data.offset_unit,
-        )
-        if self._plain and isinstance(of_words, SpanTable):
-            raise DataError(f"{table.source}: has spans, and task.scheme plain has a tag for every word; remove it")
-        return of_words
-
-    def _read(self, name: str, table: Table) -> tuple[list[list[str]], list[list[str]] | None]:
-        """Reads the words and tags of a table; a test set may lack tags."""
-        tokens = sentences.token_column(table, self.task.token_column)
-        words = sentences.read_words(table, tokens)
-        if not self.needs_labels(name) and not sentences.has_tags(table, self.task.tag_column):
-            return words, None
-        tags = sentences.tag_column(table, self.task.tag_column)
-        if tags == tokens:
-            raise DataError(
-                f"{table.source}: column {tags} contains the words; give the column of the tags with --tag-column"
-            )
-        return words, sentences.read_tags(table, tags, words)
-
-    def _split_of(self, table: Table, words: list[list[str]], tags: list[list[str]] | None) -> Split:
-        columns: dict[str, list[Any]] = {"tokens": words, **self._context(table, words)}
-        notes: list[str] = []
-        doubts: dict[str, str] = {}
-        if tags is not None:
-            scheme = self.task.scheme or "plain"
-            columns["labels"] = label_ids(table, tags, self.task.label_names, scheme)
-            notes = list(table.notes) if isinstance(table, SpanTable) else notes_on_tags(table, tags, scheme)
-            if len(notes) > 1 and not isinstance(table, SpanTable):  # the first one names the scheme
-                doubts = {"impossible-tags": notes[1].removeprefix("warning: ")}
-        return Split.of_table(columns, table, tuple(notes), doubts)
 
     def _context(self, table: Table, words: list[list[str]]) -> dict[str, list[list[str]]]:
         if self.data.context == "sentence":
@@ -250,32 +258,48 @@ class NerTask(TableTask):
         each with ``text``, ``type``, ``probability`` (the mean over the tags of its words), ``start`` and ``end`` in
         characters; for plain tags they have ``words``, with ``tag`` in place of ``type``.
         """
-        results: list[dict[str, Any]] = []
+        predictions: list[dict[str, Any]] = []
         for example, probabilities in enumerate(self._probabilities(outputs, features, examples)):
             tags, best = self._tags(probabilities.argmax(axis=-1)), probabilities.max(axis=-1, initial=0)
             if "text" not in examples:
-                results.append({"tags": tags, "probabilities": best.tolist()})
+                predictions.append({"tags": tags, "probabilities": best.tolist()})
                 continue
             text, starts, ends = (examples[name][example] for name in ("text", "starts", "ends"))
-            if self._plain:
-                spans = [("tag", tag, word, word + 1) for word, tag in enumerate(tags)]
-            else:
-                spans = [("type", *entity) for entity in find_entities(tags)]
-            results.append(
+            words = [(tag, word, word + 1) for word, tag in enumerate(tags)]
+            spans = words if self._plain else find_entities(tags)
+            predictions.append(self._in_text(text, spans, starts, ends, best))
+        return predictions
+
+    def _in_text(
+        self,
+        text: str,
+        spans: Iterable[tuple[str, int, int]],
+        starts: Sequence[int],
+        ends: Sequence[int],
+        probabilities: np.ndarray,
+    ) -> dict[str, Any]:
+        """Returns the prediction for a raw text.
+
+        Args:
+            text: the text.
+            spans: type or plain tag, first unit and end of the units (words or tokens) of each entity.
+            starts, ends: characters of each unit.
+            probabilities: probability of the tag of each unit, (units,).
+        """
+        key, kind = ("words", "tag") if self._plain else ("entities", "type")
+        return {
+            key: [
                 {
-                    "words" if self._plain else "entities": [
-                        {
-                            "text": text[starts[first] : ends[end - 1]],
-                            key: value,
-                            "probability": float(best[first:end].mean()),
-                            "start": starts[first],
-                            "end": ends[end - 1],
-                        }
-                        for key, value, first, end in spans
-                    ]
+                    "text": text[starts[first] : ends[end - 1]],
+                    kind: value,
+                    "probability": float(probabilities[first:end].mean()),
+                    "start": starts[first],
+                    "end": ends[end - 1],
                 }
-            )
-        return results
+                for value, first, end in spans
+                if starts[first] < ends[end - 1]  # not of white space alone
+            ]
+        }
 
     def predictions_and_references(
         self, outputs: Outputs, features: Columns, examples: Columns

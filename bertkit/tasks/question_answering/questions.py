@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -111,21 +112,17 @@ def questions_of(table: Table, names: ColumnNames = _USUAL, *, unanswerable: boo
     raise_all(faults)
     misplaced: list[str] = []
     kept: list[int] = []
-    for row, (key, context, answers) in enumerate(
-        zip(columns["id"], columns["context"], columns["answers"], strict=True)
-    ):
-        there = []
+    rows = zip(columns["id"], columns["context"], columns["answers"], strict=True)
+    for row, (key, context, answers) in enumerate(rows):
+        in_place = []
         for text, start in zip(answers["text"], answers["answer_start"], strict=True):
-            found = context[start : start + len(text)]
-            there.append(start >= 0 and found == text)
-            if not there[-1]:
-                misplaced.append(f"{key} ({text!r}, found {found!r})" if start >= 0 else f"{key} (at {start})")
-        if drop and not all(there):
-            columns["answers"][row] = {
-                name: [value for value, stands in zip(values, there, strict=True) if stands]
-                for name, values in answers.items()
-            }
-        if not drop or not there or any(there):
+            at_start = context[start : start + len(text)] if start >= 0 else None
+            in_place.append(at_start == text)
+            if at_start != text:
+                misplaced.append(f"{key} (at {start})" if start < 0 else f"{key} ({text!r}, found {at_start!r})")
+        if drop:
+            columns["answers"][row] = {name: list(compress(values, in_place)) for name, values in answers.items()}
+        if not drop or not in_place or any(in_place):
             kept.append(row)
     if not kept:
         raise DataError(
@@ -158,18 +155,15 @@ def _ids(table: Table, column: str) -> list[str]:
     return ids
 
 
-def _answers(table: Table, column: str, ids: str, unanswerable: bool) -> list[Answers]:
+def _answers(table: Table, column: str, id_column: str, unanswerable: bool) -> list[Answers]:
     faults: list[str] = []
-    found = [
-        _in_columns(value, f"{table.place(row)}{_named(table, row, ids)}", unanswerable, faults)
-        for row, value in enumerate(table.columns[column])
-    ]
+    ids = table.columns.get(id_column)
+    answers = []
+    for row, value in enumerate(table.columns[column]):
+        place = table.place(row) if ids is None else f"{table.place(row)} (id {ids[row]})"
+        answers.append(_in_columns(value, place, unanswerable, faults))
     raise_listed(faults)
-    return found
-
-
-def _named(table: Table, row: int, ids: str) -> str:
-    return f" (id {table.columns[ids][row]})" if ids in table.columns else ""
+    return answers
 
 
 def _in_columns(value: Any, place: str, unanswerable: bool, faults: list[str]) -> Answers:
@@ -238,8 +232,7 @@ def read_nested(path: str | Path) -> Table:
 
 
 def _questions(document: Any, faults: list[str]) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """Yields the location, paragraph and question of every question; missing lists and objects are added to
-    ``faults``."""
+    """Yields the location, paragraph and question of every question; adds missing lists and objects to ``faults``."""
     for at_article, article in _each(document, "data", "", faults):
         for at_paragraph, paragraph in _each(article, "paragraphs", f"{at_article}.", faults):
             for place, question in _each(paragraph, "qas", f"{at_paragraph}.", faults):

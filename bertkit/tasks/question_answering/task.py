@@ -1,7 +1,6 @@
 """Extractive question answering (BERT §4.2, §4.3; SQuAD 1.1 and 2.0).
 
-The model reads [CLS] question [SEP] text [SEP]; two vectors score every token as the first and as the last token of the
-answer. `windows` splits texts into windows, `decoding` converts scores to answers.
+The model reads [CLS] question [SEP] text [SEP]; two vectors score every token as first and as last of the answer.
 
 Dimension letters: N windows, B windows of a batch, S tokens.
 """
@@ -9,6 +8,7 @@ Dimension letters: N windows, B windows of a batch, S tokens.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -17,20 +17,95 @@ import numpy as np
 from bertkit import metrics
 from bertkit.errors import DataError, noted, raise_all
 from bertkit.model.labels_bert import IGNORE_INDEX
+from bertkit.options import check_ranges, option, setting
 from bertkit.tables import Table, check_disjoint, load_hub_table
 from bertkit.tasks.base import Outputs, Task
 from bertkit.tasks.question_answering.decoding import Decoded, answer_at, decode_spans, write_answers
 from bertkit.tasks.question_answering.questions import ColumnNames, questions_of, read_questions, texts_of
-from bertkit.tasks.question_answering.settings import DataSettings, TaskSettings
-from bertkit.tasks.question_answering.windows import encode_windows, mask_padding
+from bertkit.tasks.question_answering.windows import WindowSizes, encode_windows, mask_padding
 from bertkit.tasks.splits import Columns, Split, strata
+from bertkit.tasks.table_data import HubData
 
 if TYPE_CHECKING:
     from datasets import Dataset
     from torch import Tensor
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 _POSITIONS = ("start_positions", "end_positions")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSettings:
+    """Data set and decoding settings of question answering."""
+
+    name: str = setting("Name of the task in results.", default="squad")
+    hub_dataset: str = setting("Hub data set, read if no files are given.", default="rajpurkar/squad")
+    id_column: str | None = option("Column of the ids in flat rows; `id` by default.", default=None)
+    question_column: str | None = option("Column of the questions in flat rows; `question` by default.", default=None)
+    context_column: str | None = option("Column of the texts in flat rows; `context` by default.", default=None)
+    answers_column: str | None = option("Column of the answers in flat rows; `answers` by default.", default=None)
+    version_2_with_negative: bool = option(
+        "Questions may have no answer in their text, as in SQuAD 2.0.", default=False
+    )
+    max_answer_length: int = option("Maximum number of tokens of an answer.", default=30, ge=1)
+    n_best_size: int = option(
+        "Number of answers of a question that are considered and written to nbest_predictions.json.", default=20, ge=1
+    )
+    null_score_diff_threshold: float = option(
+        "Predict no answer if its score exceeds that of the best answer by more than this; for the scores and "
+        "files of a run.",
+        default=0.0,
+    )
+    predict_threshold: float | None = setting(
+        "The same threshold for `bertkit predict`; None is `null_score_diff_threshold`. A run sets it to the "
+        "best value on its validation set (`best_f1_thresh`), which the checkpoint stores.",
+        default=None,
+    )
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        for name, default in (("null_score_diff_threshold", 0.0), ("predict_threshold", None)):
+            if getattr(self, name) != default and not self.version_2_with_negative:
+                raise ValueError(f"{name}: needs version_2_with_negative; set it, or remove {name}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSettings(HubData):
+    """Sources of the questions, and window sizes."""
+
+    paths: ClassVar[tuple[str, ...]] = ("train_file", "validation_file")
+    kept: ClassVar[tuple[str, ...]] = ("max_seq_length", "doc_stride", "max_query_length")
+
+    data_dir: str | None = setting("Not for questions, which are in files.", default=None)
+    train_file: str | None = option(
+        "Questions to train on: SQuAD's JSON, or .jsonl or .parquet with `id`, `context`, `question`, `answers`.",
+        default=None,
+    )
+    validation_file: str | None = option("Questions to evaluate on, likewise.", default=None)
+    max_seq_length: int = 384
+    doc_stride: int = option(
+        "Tokens that neighbouring windows of a text share (overlap). In Google's run_squad.py doc_stride is the"
+        " step between windows: its 128 at 384 is an overlap of about 238.",
+        default=128,
+    )
+    max_query_length: int = option(
+        "Maximum number of tokens of a question; longer questions are truncated and counted.", default=64
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.sizes.check()
+        if self.data_dir is not None:
+            raise ValueError("data_dir: questions are in files; give train_file and validation_file")
+        if self.dataset_name is not None and (self.train_file or self.validation_file):
+            raise ValueError("dataset_name: give either a Hub data set or files, not both")
+        for use in self.given_splits if self.train_file or self.validation_file else ():
+            raise ValueError(f"{use}_split: is for a Hub data set; remove it, or the files")
+
+    @property
+    def sizes(self) -> WindowSizes:
+        """Window sizes in tokens."""
+        return WindowSizes(self.max_seq_length, self.doc_stride, self.max_query_length)
 
 
 class QuestionAnsweringTask(Task):
@@ -57,9 +132,8 @@ class QuestionAnsweringTask(Task):
 
     @property
     def _names(self) -> ColumnNames:
-        task = self.task
-        given = (task.id_column, task.question_column, task.context_column, task.answers_column)
-        return ColumnNames(*(name or usual for name, usual in zip(given, ColumnNames(), strict=True)))
+        names = {name: getattr(self.task, f"{name}_column") for name in ColumnNames._fields}
+        return ColumnNames(**{name: column for name, column in names.items() if column})
 
     @property
     def usual_recipe(self) -> str:
@@ -81,19 +155,16 @@ class QuestionAnsweringTask(Task):
             with noted(faults):
                 loaded[name] = self._split_of(name, self._table(name))
         raise_all(faults)
-        split_names = self.data.given_splits
-        if self.dataset is not None and split_names and len(loaded) > 1:
-            check_disjoint(
-                self.dataset[0], self.data.dataset_config, {name: split_names.get(name, name) for name in loaded}
-            )
+        expressions = self.data.given_splits
+        if self.dataset is not None and expressions and len(loaded) > 1:
+            used = {name: expressions.get(name, name) for name in loaded}
+            check_disjoint(self.dataset[0], self.data.dataset_config, used)
         return self, {name: self.data.limited(name, split) for name, split in loaded.items()}
 
     def _table(self, split: str) -> Table:
-        files = {"train": self.data.train_file, "validation": self.data.validation_file}
         if self.dataset is not None:
-            expression = self.data.given_splits.get(split, split)
-            return load_hub_table(self.dataset[0], self.data.dataset_config, expression)
-        file = files[split]
+            return load_hub_table(self.dataset[0], self.data.dataset_config, self.data.given_splits.get(split, split))
+        file = getattr(self.data, f"{split}_file")
         if file is None:
             raise DataError(f"no questions to {'train on' if split == 'train' else 'score'}; give --{split}-file")
         return read_questions(file)
@@ -115,8 +186,7 @@ class QuestionAnsweringTask(Task):
         return "answers" in examples.column_names
 
     def splits_to_write(self, splits: Collection[str]) -> list[str]:
-        """Returns the validation set, since SQuAD's test sets are not public; the official scorers take its
-        predictions."""
+        """Returns the validation set, whose predictions the official scorers take; SQuAD's test sets are not public."""
         return [name for name in splits if name == "validation"]
 
     # ---- encode -----------------------------------------------------------------------------------------------------
@@ -136,8 +206,7 @@ class QuestionAnsweringTask(Task):
     def collate(
         self, rows: Sequence[Mapping[str, Any]], tokenizer: PreTrainedTokenizerBase, inputs: Sequence[str]
     ) -> dict[str, Tensor]:
-        """Collates as `Task.collate`, with ``start_positions`` and ``end_positions``, (B,) int64, if the rows have
-        them."""
+        """Collates as `Task.collate`, with ``start_positions`` and ``end_positions``, (B,) int64, of labelled rows."""
         import torch
 
         positions = {name: torch.tensor([row[name] for row in rows]) for name in _POSITIONS if name in rows[0]}
@@ -181,14 +250,14 @@ class QuestionAnsweringTask(Task):
         return self.task.null_score_diff_threshold if self.task.version_2_with_negative else None
 
     def decode(self, outputs: Outputs, features: Columns, examples: Columns) -> list[dict[str, Any]]:
-        """Returns the answer to each question, at the threshold that was best on the validation set.
+        """Returns the answer to each question, at the threshold that was best on the validation set: ``answer``, its
+        ``probability``, and its character range in the context, ``start`` and ``end`` (exclusive).
 
-        A prediction has ``answer``, its ``probability``, and its character range in the context, ``start`` and ``end``
-        (exclusive). If no answer is predicted, ``answer`` is empty, ``start`` and ``end`` are None, and ``probability``
-        is that of no answer. Checkpoints of SQuAD 2.0 always add the latter as ``no_answer_probability``.
+        If no answer is predicted, ``answer`` is empty, ``start`` and ``end`` are None, and ``probability`` is that of
+        no answer. Checkpoints of SQuAD 2.0 always add the latter as ``no_answer_probability``.
         """
         threshold = self._threshold if self.task.predict_threshold is None else self.task.predict_threshold
-        found = []
+        answers = []
         for decoded in self._decoded(outputs, features, examples):
             if answer_at(decoded, threshold):
                 best = decoded.spans[0]
@@ -197,35 +266,29 @@ class QuestionAnsweringTask(Task):
                 row = {"answer": "", "probability": decoded.null_probability, "start": None, "end": None}
             if threshold is not None:
                 row["no_answer_probability"] = decoded.null_probability
-            found.append(row)
-        return found
+            answers.append(row)
+        return answers
 
     def predictions_and_references(
         self, outputs: Outputs, features: Columns, examples: Columns
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Returns predictions and answers in the form of the metrics ``squad`` and ``squad_v2``."""
+        predictions, references = [], []
         decoded = self._decoded(outputs, features, examples)
-        references = [
-            {"id": key, "answers": answers} for key, answers in zip(examples["id"], examples["answers"], strict=True)
-        ]
-        predictions = [
-            {"id": key, "prediction_text": answer_at(each, None)}
-            for key, each in zip(examples["id"], decoded, strict=True)
-        ]
-        if self._threshold is not None:
-            for prediction, each in zip(predictions, decoded, strict=True):
+        for key, answers, each in zip(examples["id"], examples["answers"], decoded, strict=True):
+            prediction: dict[str, Any] = {"id": key, "prediction_text": answer_at(each, None)}
+            if self._threshold is not None:
                 prediction["no_answer_probability"] = float(each.null_odds)
+            predictions.append(prediction)
+            references.append({"id": key, "answers": answers})
         return predictions, references
 
     def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
         return self.compute_metrics(*self.predictions_and_references(outputs, features, examples))
 
     def compute_metrics(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
-        """Computes SQuAD's metrics in per cent.
-
-        Metrics of 2.0 use ``null_score_diff_threshold``; the search for the best threshold uses the best span of every
-        question, including questions for which no answer is predicted.
-        """
+        """Computes SQuAD's metrics in per cent; those of 2.0 at ``null_score_diff_threshold``, and the best threshold
+        from the best span of every question, including questions for which no answer is predicted."""
         if self._threshold is None:
             return metrics.compute("squad", predictions, references)
         return metrics.compute("squad_v2", predictions, references, no_answer_threshold=self._threshold)
@@ -277,3 +340,61 @@ def _(task: QuestionAnsweringTask, examples: Dataset) -> list[bool] | None:
     if not task.task.version_2_with_negative:
         return None
     return [bool(answers["text"]) for answers in examples["answers"]]
+
+
+# ---- checkpoints that record no task --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class StockDataSettings(DataSettings):
+    """Sources of the questions, window sizes, and whether questions may have no answer."""
+
+    version_2_with_negative: bool = setting(
+        "Predict no answer where it scores higher than every answer, as for SQuAD 2.0.", default=False
+    )
+
+
+class StockQuestionAnswering(QuestionAnsweringTask):
+    """Extractive question answering by a checkpoint that does not record its data.
+
+    Every question is given an answer, unless data to score have questions without one, or the settings say so.
+    """
+
+    data_settings = StockDataSettings
+    data: StockDataSettings
+
+    @classmethod
+    def of_config(cls, config: PreTrainedConfig, name: str, longest: int, data: Mapping[str, Any]) -> Self:
+        """Infers the task from a configuration, see `bertkit.tasks.checkpoints.stock_task`."""
+        default = DataSettings()
+        length = data.get("max_seq_length", min(longest, default.max_seq_length))
+        sizes = {
+            "max_seq_length": length,
+            "max_query_length": min(default.max_query_length, max(length // 4, 1)),
+            "doc_stride": min(default.doc_stride, length // 4),
+        }
+        settings = StockDataSettings(**{**sizes, **data})
+        task = cls(TaskSettings(version_2_with_negative=settings.version_2_with_negative), settings)
+        task.assumptions = (
+            "answers are spans of the text",
+            "a question may have no answer" if settings.version_2_with_negative else "every question has an answer",
+            f"windows of {settings.max_seq_length} tokens that share {settings.doc_stride}",
+        )
+        return task
+
+    def load(self, splits: Sequence[str] | None = None) -> tuple[Self, dict[str, Split]]:
+        """Reads questions as `QuestionAnsweringTask.load`; if one has no answer, they are scored as SQuAD 2.0."""
+        task, loaded = super().load(splits)
+        if all(answers["text"] for split in loaded.values() for answers in split.examples["answers"]):
+            return task, loaded
+        return task.with_settings(version_2_with_negative=True), loaded
+
+    def _split_of(self, name: str, table: Table) -> Split:
+        values = table.columns.get(self._names.answers, ())
+        unanswered = sum(not (value.get("text") if isinstance(value, dict) else value) for value in values)
+        if not unanswered or self.task.version_2_with_negative:
+            return super()._split_of(name, table)
+        task = self.with_settings(version_2_with_negative=True)
+        split = super(StockQuestionAnswering, task)._split_of(name, table)
+        note = f"{unanswered} of {len(table)} questions have no answer: scored as SQuAD 2.0"
+        return replace(split, notes=(note, *split.notes))

@@ -16,8 +16,7 @@ from bertkit.inference.predicted import predicted
 from bertkit.tables import Table
 from bertkit.tasks.checkpoints import task_of_checkpoint
 from bertkit.tasks.question_answering import task as question_answering
-from bertkit.tasks.question_answering.settings import DataSettings, TaskSettings
-from bertkit.tasks.question_answering.task import QuestionAnsweringTask
+from bertkit.tasks.question_answering.task import DataSettings, QuestionAnsweringTask, TaskSettings
 from bertkit.tasks.registry import task_of_recipe
 
 SIGNS = [*(chr(code) for code in range(33, 127) if not chr(code).isupper()), "½"]
