@@ -102,14 +102,14 @@ class Embedder:
         layers: Sequence[int],
         max_seq_length: int | None,
         stride: int | None,
-        reached: Reached | None = None,
+        on_progress: Reached | None = None,
     ) -> np.ndarray:
         """Returns one vector per text, (N, K * H) float32; see `bertkit.inference.loaded.LoadedCheckpoint.embed`."""
         if pooling not in ("cls", "mean", "max"):
             raise RecipeError(f"pooling {pooling!r}: expected cls, mean, max or none")
         vectors = [
             _pooled(windows, states, pooling)
-            for windows, states in self._encoded(texts, layers, max_seq_length, stride, reached)
+            for windows, states in self._encoded(texts, layers, max_seq_length, stride, on_progress)
         ]
         return np.stack(vectors) if vectors else np.zeros((0, self.size(layers)), np.float32)
 
@@ -119,20 +119,20 @@ class Embedder:
         layers: Sequence[int],
         max_seq_length: int | None,
         stride: int | None,
-        reached: Reached | None = None,
+        on_progress: Reached | None = None,
     ) -> list[TokenEmbeddings]:
         """Returns the vectors of every token; see `bertkit.inference.loaded.LoadedCheckpoint.embed`."""
         embeddings = []
-        encoded = self._encoded(texts, layers, max_seq_length, stride, reached)
+        encoded = self._encoded(texts, layers, max_seq_length, stride, on_progress)
         for text, (windows, states) in zip(texts, encoded, strict=True):
             own = [window.is_own & ~window.is_special for window in windows]
-            ids = [np.asarray(window.inputs["input_ids"])[chosen] for window, chosen in zip(windows, own, strict=True)]
+            ids = [np.asarray(window.inputs["input_ids"])[mask] for window, mask in zip(windows, own, strict=True)]
             embeddings.append(
                 TokenEmbeddings(
                     text,
                     self.tokenizer.convert_ids_to_tokens(np.concatenate(ids).tolist()),
-                    np.concatenate([window.offsets[chosen] for window, chosen in zip(windows, own, strict=True)]),
-                    np.concatenate([state[chosen] for state, chosen in zip(states, own, strict=True)]),
+                    np.concatenate([window.offsets[mask] for window, mask in zip(windows, own, strict=True)]),
+                    np.concatenate([state[mask] for state, mask in zip(states, own, strict=True)]),
                 )
             )
         return embeddings
@@ -143,12 +143,12 @@ class Embedder:
         layers: Sequence[int],
         max_seq_length: int | None,
         stride: int | None,
-        reached: Reached | None,
+        on_progress: Reached | None,
     ) -> Iterator[tuple[list[_Window], list[np.ndarray]]]:
         """Yields for each text its windows and the chosen layers' states of each window, (S, K * H)."""
         self._check_layers(layers)
         length, overlap = self._window_size(max_seq_length, stride)
-        with Bar("embedding", "texts") if reached is None else nullcontext(reached) as progress:
+        with Bar("embedding", "texts") if on_progress is None else nullcontext(on_progress) as progress:
             for start in range(0, len(texts), TEXTS_AT_ONCE):
                 block = self._windows(texts[start : start + TEXTS_AT_ONCE], length, overlap)
                 states = iter(self._states([window for windows in block for window in windows], layers))
@@ -202,15 +202,15 @@ class Embedder:
 
         only_last = set(layers) <= {-1, self.model.config.num_hidden_layers}
 
-        def collate(chosen: list[int]) -> Mapping[str, torch.Tensor]:
-            return padded([windows[number].inputs for number in chosen], self.tokenizer, self.inputs)
+        def collate(numbers: list[int]) -> Mapping[str, torch.Tensor]:
+            return padded([windows[number].inputs for number in numbers], self.tokenizer, self.inputs)
 
-        def keep(chosen: list[int], outputs: Any) -> list[np.ndarray]:
+        def keep(numbers: list[int], outputs: Any) -> list[np.ndarray]:
             states = [outputs.last_hidden_state if only_last else outputs.hidden_states[layer] for layer in layers]
             joined = torch.cat(states, dim=-1).float().cpu().numpy()
             # Copies, so that the padding of the whole batch is not kept with them.
             return [
-                values[: len(windows[number].offsets)].copy() for number, values in zip(chosen, joined, strict=True)
+                values[: len(windows[number].offsets)].copy() for number, values in zip(numbers, joined, strict=True)
             ]
 
         lengths = [len(window.offsets) for window in windows]

@@ -230,9 +230,9 @@ def _stream(
     """Yields the predictions for blocks; ``read`` returns the columns to encode, and those beside the predictions."""
     how = predicted(predictor.task)
 
-    def predict(block: Block, reached: Reached) -> Predictions:
+    def predict(block: Block, on_progress: Reached) -> Predictions:
         columns, repeated = read(block)
-        predictions = predictor.predict_columns(columns, reached)
+        predictions = predictor.predict_columns(columns, on_progress)
         block_predictions = Predictions([], [])
         for values, prediction in zip(zip(*repeated.values(), strict=True), predictions, strict=True):
             row = with_prediction(dict(zip(repeated, values, strict=True)), prediction)
@@ -316,12 +316,12 @@ def embed_texts(
     blocks = read_inputs(input_file, at_once) if input_file is not None else blocks_of(list_of_texts(texts), at_once)
     embedder = load(checkpoint, precision=precision, revision=revision, trust_remote_code=trust_remote_code).embedder
 
-    def embed(block: Block, reached: Reached) -> tuple[list[str], Vectors]:
+    def embed(block: Block, on_progress: Reached) -> tuple[list[str], Vectors]:
         inputs = block.inputs
         of_block = texts_of_column(inputs, text_column or "text") if isinstance(inputs, Table) else inputs
         if pooling == "none":
-            return of_block, embedder.tokens(of_block, layers, max_seq_length, stride, reached)
-        return of_block, embedder.pooled(of_block, pooling, layers, max_seq_length, stride, reached)
+            return of_block, embedder.tokens(of_block, layers, max_seq_length, stride, on_progress)
+        return of_block, embedder.pooled(of_block, pooling, layers, max_seq_length, stride, on_progress)
 
     count, size = 0, embedder.size(layers)
     with GrowingFile(output_file) as file, closing(form(file, size)) as writer:

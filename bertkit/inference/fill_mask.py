@@ -71,12 +71,12 @@ class MaskFiller:
         # Models may have more rows than the vocabulary has tokens, such as a multiple of 64.
         known = torch.tensor(sorted(chosen_ids), device=self.model.device)
 
-        def collate(chosen: list[int]) -> Mapping[str, Tensor]:
-            rows = [{name: encoded[name][row] for name in self.inputs} for row in chosen]
+        def collate(numbers: list[int]) -> Mapping[str, Tensor]:
+            rows = [{name: encoded[name][row] for name in self.inputs} for row in numbers]
             return padded(rows, self.tokenizer, self.inputs)
 
-        def keep(chosen: list[int], outputs: Any) -> Iterator[list[list[MaskPrediction]]]:
-            for row, scores in zip(chosen, outputs.logits, strict=True):
+        def keep(numbers: list[int], outputs: Any) -> Iterator[list[list[MaskPrediction]]]:
+            for row, scores in zip(numbers, outputs.logits, strict=True):
                 masks = [position for position, token in enumerate(ids[row]) if token == self.mask_id]
                 best = scores[masks].float().softmax(dim=-1)[:, known].topk(top_k)
                 offsets = encoded["offset_mapping"][row]

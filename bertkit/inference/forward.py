@@ -29,7 +29,7 @@ def forward_in_batches(
     keep: Callable[[list[int], Any], Iterable[Kept]],
     batch_size: int,
     name: str,
-    reached: Callable[[int, int], object] | None = None,
+    on_progress: Callable[[int, int], object] | None = None,
     **options: Any,
 ) -> list[Kept]:
     """Runs a model over N inputs and returns one result for each, in the order given.
@@ -46,7 +46,7 @@ def forward_in_batches(
         batch_size: inputs of a batch, at most; fewer of inputs of more than 512 tokens, as many tokens as of that
             length.
         name: name of the checkpoint, for error messages.
-        reached: called as ``reached(done, N)`` after each batch.
+        on_progress: called as ``on_progress(done, N)`` after each batch.
         options: further arguments of the model.
 
     Raises:
@@ -64,19 +64,19 @@ def forward_in_batches(
     with fast_products(model.modules() if is_cpu else ()):
         while start < len(order):
             longest = max(lengths[order[start]], 1)
-            chosen = order[start : start + max(1, min(batch_size, batch_size * _USUAL_LENGTH // longest))]
+            numbers = order[start : start + max(1, min(batch_size, batch_size * _USUAL_LENGTH // longest))]
             if is_cpu:  # padding costs more there than small batches
-                chosen = [number for number in chosen if lengths[number] >= _SHORTEST * longest]
-            batch = {name: values.to(model.device) for name, values in collate(chosen).items()}
+                numbers = [number for number in numbers if lengths[number] >= _SHORTEST * longest]
+            batch = {name: values.to(model.device) for name, values in collate(numbers).items()}
             with torch.inference_mode():
                 outputs = model(**batch, **options)
                 for values in _tensors(outputs):
                     if not _is_finite(values, batch.get("attention_mask")):
                         raise not_finite(name, str(values.dtype).removeprefix("torch."))
-                kept.update(zip(chosen, keep(chosen, outputs), strict=True))
-            start += len(chosen)
-            if reached is not None:
-                reached(start, len(order))
+                kept.update(zip(numbers, keep(numbers, outputs), strict=True))
+            start += len(numbers)
+            if on_progress is not None:
+                on_progress(start, len(order))
     return [kept[number] for number in range(len(order))]
 
 

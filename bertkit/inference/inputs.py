@@ -149,12 +149,12 @@ def _from(first: Sequence[Block], others: Iterator[Block]) -> Iterator[Block]:
 def _read(input_file: Path, size: int) -> Iterator[Block]:
     share = 0.0
 
-    def reached(now: float) -> None:
+    def on_progress(now: float) -> None:
         nonlocal share
         share = now
 
     first = 0
-    with iterating(_parts(input_file, size, reached)) as parts:
+    with iterating(_parts(input_file, size, on_progress)) as parts:
         for inputs in parts:
             done = first + len(inputs)
             yield Block(inputs, first, round(done / share) if share else None)
@@ -163,12 +163,12 @@ def _read(input_file: Path, size: int) -> Iterator[Block]:
         say(f"--input {input_file}: contains no texts")
 
 
-def _parts(input_file: Path, size: int, reached: Callable[[float], None]) -> Iterator[list[str] | Table]:
+def _parts(input_file: Path, size: int, on_progress: Callable[[float], None]) -> Iterator[list[str] | Table]:
     if is_table(input_file):
-        return read_table_parts(input_file, size, reached)
+        return read_table_parts(input_file, size, on_progress)
     if str(input_file) == _STDIN:
         return _as_they_come(size)
-    return _full(decode_pieces(read_shares(input_file, "", reached), str(input_file)), size)
+    return _full(decode_pieces(read_shares(input_file, "", on_progress), str(input_file)), size)
 
 
 def _as_they_come(size: int) -> Iterator[list[str]]:

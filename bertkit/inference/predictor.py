@@ -24,7 +24,6 @@ from bertkit.tasks.checkpoints import task_of_checkpoint
 from bertkit.tasks.splits import Columns, ColumnsOf
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -84,22 +83,22 @@ class Predictor:
     def predict_columns(
         self,
         columns: Mapping[str, Sequence[str]],
-        reached: Reached | None = None,
+        on_progress: Reached | None = None,
         *,
         all_probabilities: bool = False,
     ) -> list[dict[str, Any]]:
         """Predicts for the columns of a table, named as in training; returns one dictionary per row, as `predict`.
 
-        ``reached`` is called with the number of inputs done and of all; without it a bar is shown.
+        ``on_progress`` is called with the number of inputs done and of all; without it a bar is shown.
         """
         if not any(map(len, columns.values())):
             return []
         how = predicted(self.task)
         task = how.with_all_probabilities() if all_probabilities else self.task
         features = task.encode(how.cut_texts(columns, self.tokenizer), self.tokenizer)
-        return task.decode(self.outputs(features, reached), features, columns)
+        return task.decode(self.outputs(features, on_progress), features, columns)
 
-    def outputs(self, features: Columns, reached: Reached | None = None) -> Outputs:
+    def outputs(self, features: Columns, on_progress: Reached | None = None) -> Outputs:
         """Returns the model's outputs for N encoded inputs, float32, in the order given.
 
         They are the outputs that transformers' Trainer returns for the same inputs.
@@ -112,18 +111,18 @@ class Predictor:
         columns = {} if stored is not None else {name: features[name] for name in self.inputs}
         ignored = getattr(self.model.config, "keys_to_ignore_at_inference", ())
 
-        def collate(chosen: list[int]) -> Mapping[str, Tensor]:
+        def collate(numbers: list[int]) -> Mapping[str, Tensor]:
             if stored is not None:
-                rows = stored.rows(self.inputs, chosen)
+                rows = stored.rows(self.inputs, numbers)
             else:
-                rows = [{name: column[row] for name, column in columns.items()} for row in chosen]
+                rows = [{name: column[row] for name, column in columns.items()} for row in numbers]
             return self.task.collate(rows, self.tokenizer, self.inputs)
 
         def keep(_: list[int], outputs: Mapping[str, Tensor]) -> Iterator[tuple[np.ndarray, ...]]:
             arrays = [values.float().cpu().numpy() for name, values in outputs.items() if name not in ignored]
             return zip(*arrays, strict=True)
 
-        with Bar("predicting", "inputs") if reached is None else nullcontext(reached) as progress:
+        with Bar("predicting", "inputs") if on_progress is None else nullcontext(on_progress) as progress:
             rows = forward_in_batches(
                 self.model, features["length"], collate, keep, self.batch_size, self.name, progress
             )
@@ -142,70 +141,6 @@ def _to_one_length(rows: Sequence[np.ndarray]) -> np.ndarray:
     return whole
 
 
-def build_predictor(
-    checkpoint: str,
-    task: Task,
-    config: PreTrainedConfig,
-    device: Literal["auto", "cpu"] = "auto",
-    batch_size: int = 64,
-    precision: Precision = "auto",
-) -> Predictor:
-    """Loads the weights and the tokenizer of a checkpoint; ``task`` and ``config`` are those of `load_task`."""
-    if device not in ("auto", "cpu"):
-        raise PlacementError(f"device {device!r}: expected auto or cpu")
-    if is_onnx(checkpoint) and precision not in ("auto", "float32"):
-        raise PlacementError(f"{checkpoint}: an ONNX model has its own precision; remove --precision {precision}")
-    where = inference_device(device)
-    with _without_collector():
-        return _build_predictor(checkpoint, task, config, where, inference_dtype(precision, where), batch_size)
-
-
-def _build_predictor(
-    checkpoint: str, task: Task, config: PreTrainedConfig, where: str, dtype: torch.dtype, batch_size: int
-) -> Predictor:
-    import torch
-
-    is_float32 = dtype == torch.float32
-    tokenizer = load_tokenizer(checkpoint, config=config)
-    if is_onnx(checkpoint):
-        return Predictor(task, OnnxModel(checkpoint, config), tokenizer, batch_size, checkpoint)
-
-    def network(place: str) -> PreTrainedModel | PlainBert:
-        if where == "cpu" and is_float32 and not predicted(task).needs_transformers:
-            from bertkit.inference.plain_bert import load_plain_bert
-
-            plain = load_plain_bert(task.head, place, config)
-            if plain is not None:
-                task.prepare(plain)
-                return plain
-        with without_library_bars():
-            model, _ = load_model(task.head, place, config, new_head=False)
-        task.prepare(model)
-        return model.to(where, dtype)
-
-    if is_ensemble(checkpoint):
-        members = EnsembleModel([network(place) for place in members_of(checkpoint)])
-        return Predictor(task, members, tokenizer, batch_size, checkpoint)
-    return Predictor(task, network(checkpoint), tokenizer, batch_size, checkpoint)
-
-
-def load_task(checkpoint: str, data: Mapping[str, Any]) -> tuple[Task, PreTrainedConfig]:
-    """Returns what a checkpoint was fine-tuned for, and its configuration; loads no weights.
-
-    If the task is inferred, one line on stderr says what is assumed; it is also in `Task.assumptions`.
-
-    Raises:
-        CheckpointError: it cannot be read, or has no task.
-    """
-    with _without_collector():
-        config = load_config(checkpoint, any_encoder=True)
-        task = task_of_checkpoint(config, checkpoint, **data)
-    if task.assumptions:
-        say(f"{checkpoint} records no task; assumed from its head: {task.pipeline_tag}, {', '.join(task.assumptions)}")
-    check_positions(task.data.max_seq_length, config, checkpoint)
-    return task, config
-
-
 @contextmanager
 def _without_collector() -> Iterator[None]:
     """Turns the garbage collector off in the block, and on again if it was on.
@@ -220,3 +155,63 @@ def _without_collector() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
+
+
+@_without_collector()
+def build_predictor(
+    checkpoint: str,
+    task: Task,
+    config: PreTrainedConfig,
+    device: Literal["auto", "cpu"] = "auto",
+    batch_size: int = 64,
+    precision: Precision = "auto",
+) -> Predictor:
+    """Loads the weights and the tokenizer of a checkpoint; ``task`` and ``config`` are those of `load_task`."""
+    import torch
+
+    if device not in ("auto", "cpu"):
+        raise PlacementError(f"device {device!r}: expected auto or cpu")
+    if is_onnx(checkpoint) and precision not in ("auto", "float32"):
+        raise PlacementError(f"{checkpoint}: an ONNX model has its own precision; remove --precision {precision}")
+    where = inference_device(device)
+    dtype = inference_dtype(precision, where)
+    tokenizer = load_tokenizer(checkpoint, config=config)
+
+    def network(place: str) -> PreTrainedModel | PlainBert:
+        if where == "cpu" and dtype == torch.float32 and not predicted(task).needs_transformers:
+            from bertkit.inference.plain_bert import load_plain_bert
+
+            plain = load_plain_bert(task.head, place, config)
+            if plain is not None:
+                task.prepare(plain)
+                return plain
+        with without_library_bars():
+            model, _ = load_model(task.head, place, config, new_head=False)
+        task.prepare(model)
+        return model.to(where, dtype)
+
+    model: PreTrainedModel | PlainBert | OnnxModel | EnsembleModel
+    if is_onnx(checkpoint):
+        model = OnnxModel(checkpoint, config)
+    elif is_ensemble(checkpoint):
+        model = EnsembleModel([network(place) for place in members_of(checkpoint)])
+    else:
+        model = network(checkpoint)
+    return Predictor(task, model, tokenizer, batch_size, checkpoint)
+
+
+@_without_collector()
+def load_task(checkpoint: str, data: Mapping[str, Any]) -> tuple[Task, PreTrainedConfig]:
+    """Returns what a checkpoint was fine-tuned for, and its configuration; loads no weights.
+
+    If the task is inferred, one line on stderr says what is assumed; it is also in `Task.assumptions`.
+
+    Raises:
+        CheckpointError: it cannot be read, or has no task.
+    """
+    config = load_config(checkpoint, any_encoder=True)
+    task = task_of_checkpoint(config, checkpoint, **data)
+    if task.assumptions:
+        say(f"{checkpoint} records no task; assumed from its head: {task.pipeline_tag}, {', '.join(task.assumptions)}")
+    check_positions(task.data.max_seq_length, config, checkpoint)
+    return task, config

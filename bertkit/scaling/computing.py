@@ -113,9 +113,11 @@ class _Embedding:
     def compute(self, rows: Sequence[Row], names: Sequence[str], file: InputFile) -> list[dict[str, Any]]:
         texts = texts_of_column(_table(rows, names, file), "text" if file.form == TEXT else self._column)
         if self._pooling != "none":
-            vectors = self._embedder.pooled(texts, self._pooling, **self._options, reached=unreported)
+            vectors = self._embedder.pooled(texts, self._pooling, **self._options, on_progress=unreported)
             return [{_VECTOR: vector} for vector in vectors]
-        return [{"tokens": each.rows()} for each in self._embedder.tokens(texts, **self._options, reached=unreported)]
+        return [
+            {"tokens": each.rows()} for each in self._embedder.tokens(texts, **self._options, on_progress=unreported)
+        ]
 
 
 class Computer:

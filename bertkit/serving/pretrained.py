@@ -81,22 +81,22 @@ class EmbedService(Service):
     def run(self, jobs: Sequence[Job]) -> list[Answer]:
         tokenizer = self.embedder.tokenizer
         answers: list[Answer] = [self.far_too_many(job.columns, tokenizer) for job in jobs]
-        chosen = [number for number, answer in enumerate(answers) if answer is None]
-        if not chosen:
+        accepted = [number for number, answer in enumerate(answers) if answer is None]
+        if not accepted:
             return answers
-        texts = [text for number in chosen for text in jobs[number].columns["text"]]
+        texts = [text for number in accepted for text in jobs[number].columns["text"]]
         counts = iter([len(ids) for ids in tokenizer(texts, verbose=False)["input_ids"]])
-        tokens = {number: sum(islice(counts, jobs[number].count)) for number in chosen}
-        for number in chosen:
+        tokens = {number: sum(islice(counts, jobs[number].count)) for number in accepted}
+        for number in accepted:
             answers[number] = self.too_many(tokens[number])
-        chosen = [number for number in chosen if answers[number] is None]
-        if not chosen:
+        accepted = [number for number in accepted if answers[number] is None]
+        if not accepted:
             return answers
-        self.tokens += sum(tokens[number] for number in chosen)
-        kept = [text for number in chosen for text in jobs[number].columns["text"]]
+        self.tokens += sum(tokens[number] for number in accepted)
+        kept = [text for number in accepted for text in jobs[number].columns["text"]]
         vectors = self.embedder.pooled(kept, "mean", (-1,), None, None, unreported)
         start = 0
-        for number in chosen:
+        for number in accepted:
             end = start + jobs[number].count
             answers[number] = jobs[number].finish(vectors[start:end], tokens[number])
             start = end

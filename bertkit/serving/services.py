@@ -223,24 +223,24 @@ class PredictService(Service):
         answers: list[Answer] = [None] * len(jobs)
         if self._served.reads_whole_texts:
             answers = [self.far_too_many(columns, tokenizer) for columns in texts]
-        chosen = [number for number, answer in enumerate(answers) if answer is None]
-        if not chosen:
+        accepted = [number for number, answer in enumerate(answers) if answer is None]
+        if not accepted:
             return answers
-        merged = {name: [each for number in chosen for each in texts[number][name]] for name in jobs[0].columns}
+        merged = {name: [each for number in accepted for each in texts[number][name]] for name in jobs[0].columns}
         features = task.encode(merged, tokenizer)
-        rows = dict(zip(chosen, _rows_of_jobs(features, [jobs[number].count for number in chosen]), strict=True))
-        for number in chosen:
+        rows = dict(zip(accepted, _rows_of_jobs(features, [jobs[number].count for number in accepted]), strict=True))
+        for number in accepted:
             answers[number] = self._refusal(jobs[number], texts[number] == jobs[number].columns, features, rows[number])
-        chosen = [number for number in chosen if answers[number] is None]
-        if not chosen:
+        accepted = [number for number in accepted if answers[number] is None]
+        if not accepted:
             return answers
-        kept = [row for number in chosen for row in rows[number]]
+        kept = [row for number in accepted for row in rows[number]]
         if len(kept) < len(features["length"]):
             features = _selected(features, kept)
         self.tokens += sum(features["length"])
         outputs = self.predictor.outputs(features, unreported)
         start = 0
-        for number in chosen:
+        for number in accepted:
             end = start + len(rows[number])
             answers[number] = jobs[number].finish(
                 _slice(outputs, start, end), _of_job(features, start, end), jobs[number].columns

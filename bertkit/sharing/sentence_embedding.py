@@ -167,7 +167,7 @@ def _compared(embedder: Embedder, folder: Path, pooling: Pooling, unit: bool, lo
     lengths = [len(embedder.tokenizer(text, truncation=False, verbose=False)["input_ids"]) for text in texts]
     texts = [text for text, length in zip(texts, lengths, strict=True) if length <= longest]
     lengths = [length for length in lengths if length <= longest]
-    ours = embedder.pooled(texts, pooling, (-1,), None, None, reached=lambda done, of: None)
+    ours = embedder.pooled(texts, pooling, (-1,), None, None, on_progress=lambda done, of: None)
     with without_library_bars():
         theirs = SentenceTransformer(str(folder), device="cpu").encode(texts, show_progress_bar=False)
     sizes = np.linalg.norm(ours, axis=-1, keepdims=True)

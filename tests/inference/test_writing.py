@@ -15,38 +15,6 @@ def add(file, *rows):
         stream.write("".join(f"{row}\n" for row in rows).encode())
 
 
-def test_a_complete_file_gets_its_name(tmp_path):
-    with GrowingFile(tmp_path / "x") as file:
-        add(file, "a", "b")
-        assert (tmp_path / "x.partial").read_text() == "a\nb\n"
-        assert not (tmp_path / "x").exists()
-        add(file, "c")
-    assert (tmp_path / "x").read_text() == "a\nb\nc\n"
-    assert file.rows == 3
-    assert not (tmp_path / "x.partial").exists()
-
-
-@pytest.mark.parametrize("end", [KeyboardInterrupt, ValueError])
-def test_complete_rows_stay_after_an_error(tmp_path, capsys, end):
-    def work():
-        with GrowingFile(tmp_path / "x") as file:
-            add(file, "a", "b")
-            raise end
-
-    with pytest.raises(end):
-        work()
-    assert (tmp_path / "x.partial").read_text() == "a\nb\n"
-    assert f"{tmp_path}/x.partial: 2 complete rows" in capsys.readouterr().err
-    assert not (tmp_path / "x").exists()
-
-
-def test_without_a_row_nothing_stays(tmp_path, capsys):
-    with pytest.raises(KeyboardInterrupt), GrowingFile(tmp_path / "x"):
-        raise KeyboardInterrupt
-    assert list(tmp_path.iterdir()) == []
-    assert capsys.readouterr().err == ""
-
-
 def test_a_full_disk_leaves_the_rows_before(tmp_path):
     def work():
         with GrowingFile(tmp_path / "x") as file:
