@@ -28,42 +28,19 @@ class Member(NamedTuple):
 
 
 Key = tuple[str, ...]
-
-
-def _groups(subject: Subject) -> dict[Key, list[Member]]:
-    """Groups the examples of all splits by their texts, with white space at the ends removed."""
-    by_texts: dict[Key, list[Member]] = {}
-    for texts in subject.texts:
-        for row, values in enumerate(texts.rows()):
-            by_texts.setdefault(tuple(text.strip() for text in values), []).append(Member(texts.name, row))
-    return by_texts
+Pairs = list[tuple[Member, Member]]
 
 
 @rule("duplicates", "splits")
 def duplicates(subject: Subject) -> Iterator[Finding]:
     """Counts the examples of a split whose texts occur before in the same split."""
-    repeated: dict[str, list[tuple[Member, Member]]] = {}
-    for members in subject.once(_groups).values():
-        if len(members) > 1:
-            first: dict[str, Member] = {}
-            for member in members:
-                if member.split in first:
-                    repeated.setdefault(member.split, []).append((first[member.split], member))
-                else:
-                    first[member.split] = member
-    yield from _within(subject, repeated, "the same text as an earlier example")
+    yield from _within(subject, subject.once(_equal), "the same text")
 
 
 @rule("split-overlap", "splits")
 def split_overlap(subject: Subject) -> Iterator[Finding]:
     """Counts the examples of the other splits whose texts are also in the training set."""
-    shared: dict[str, list[tuple[Member, Member]]] = {}
-    for members in subject.once(_groups).values():
-        known = next((member for member in members if member.split == "train"), None)
-        for member in members:
-            if known is not None and member.split != "train":
-                shared.setdefault(member.split, []).append((known, member))
-    yield from _between(subject, shared, "the same text as an example of the training set")
+    yield from _between(subject, subject.once(_equal), "the same text")
 
 
 @rule("near-duplicates", "splits")
@@ -77,64 +54,83 @@ def near_duplicates(subject: Subject) -> Iterator[Finding]:
             f"since it takes too long for more than {_MOST_TEXTS:,}",
             "check a part of the data, such as --set data.max_train_samples=100000",
         )
-    of_splits: dict[str, dict[Member, Member]] = {}
-    for earlier, later in subject.once(_similar):
-        if earlier.split == later.split:
-            of_splits.setdefault(earlier.split, {}).setdefault(later, earlier)
-    pairs = {split: [(earlier, later) for later, earlier in of_split.items()] for split, of_split in of_splits.items()}
-    yield from _within(subject, pairs, "nearly the same text as an earlier example")
+    yield from _within(subject, subject.once(_similar), "nearly the same text")
 
 
 @rule("near-split-overlap", "splits")
 def near_split_overlap(subject: Subject) -> Iterator[Finding]:
     """Counts the examples of the other splits that are nearly the same as one of the training set."""
-    of_splits: dict[str, dict[Member, Member]] = {}
-    for pair in subject.once(_similar):
-        splits = [member.split for member in pair]
-        if splits.count("train") == 1:
-            known, other = pair if splits[0] == "train" else pair[::-1]
-            of_splits.setdefault(other.split, {}).setdefault(other, known)
-    pairs = {split: [(known, other) for other, known in of_split.items()] for split, of_split in of_splits.items()}
-    yield from _between(subject, pairs, "nearly the same text as an example of the training set")
+    yield from _between(subject, subject.once(_similar), "nearly the same text")
 
 
-def _within(subject: Subject, pairs: Mapping[str, list[tuple[Member, Member]]], what: str) -> Iterator[Finding]:
-    for split, found in pairs.items():
-        total, have = _size(subject, split), inflected(len(found), "has", "have")
-        level = warning if len(found) > _MANY * total else note
-        yield level(
-            _place(subject, found[0][1]),
-            f"{len(found):,} of {total:,} examples ({100 * len(found) / total:.1f} %) of {split} {have} {what}; the "
-            f"first is like {_place(subject, found[0][0])}",
-            "remove repeated examples, unless they are intended as weights",
-        )
+def _within(subject: Subject, pairs: Pairs, likeness: str) -> Iterator[Finding]:
+    earlier_of: dict[str, dict[Member, Member]] = {}
+    for earlier, later in pairs:
+        if earlier.split == later.split:
+            earlier_of.setdefault(later.split, {}).setdefault(later, earlier)
+    for split, members in earlier_of.items():
+        level = warning if len(members) > _MANY * len(subject.splits[split].examples) else note
+        place, sentence = _described(subject, split, members, f"{likeness} as an earlier example")
+        yield level(place, sentence, "remove repeated examples, unless they are intended as weights")
 
 
-def _between(subject: Subject, pairs: Mapping[str, list[tuple[Member, Member]]], what: str) -> Iterator[Finding]:
-    for split, shared in pairs.items():
-        total, have = _size(subject, split), inflected(len(shared), "has", "have")
-        yield warning(
-            _place(subject, shared[0][1]),
-            f"{len(shared):,} of {total:,} examples ({100 * len(shared) / total:.1f} %) of {split} {have} {what}, so "
-            f"scores are too high; the first is like {_place(subject, shared[0][0])}",
-            f"remove these examples from train, or from {split}",
-        )
+def _between(subject: Subject, pairs: Pairs, likeness: str) -> Iterator[Finding]:
+    trained_of: dict[str, dict[Member, Member]] = {}
+    for pair in pairs:
+        if [member.split for member in pair].count("train") == 1:
+            trained, other = pair if pair[0].split == "train" else pair[::-1]
+            trained_of.setdefault(other.split, {}).setdefault(other, trained)
+    for split, members in trained_of.items():
+        likeness_and_effect = f"{likeness} as an example of the training set, so scores are too high"
+        place, sentence = _described(subject, split, members, likeness_and_effect)
+        yield warning(place, sentence, f"remove these examples from train, or from {split}")
 
 
-def _size(subject: Subject, split: str) -> int:
-    return len(subject.splits[split].examples)
+def _described(subject: Subject, split: str, members: Mapping[Member, Member], likeness: str) -> tuple[str, str]:
+    """Returns the place of the first of some examples of a split, and a sentence on all of them.
+
+    Args:
+        subject: the run.
+        split: the split.
+        members: examples of the split → the examples that they are like.
+        likeness: their likeness in words.
+    """
+    first, like = next(iter(members.items()))
+    total, have = len(subject.splits[split].examples), inflected(len(members), "has", "have")
+    share = f"{len(members):,} of {total:,} examples ({100 * len(members) / total:.1f} %) of {split}"
+    return _place(subject, first), f"{share} {have} {likeness}; the first is like {_place(subject, like)}"
 
 
 def _place(subject: Subject, member: Member) -> str:
     return next(texts.place(member.row) for texts in subject.texts if texts.name == member.split)
 
 
-def _similar(subject: Subject) -> list[tuple[Member, Member]]:
+def _groups(subject: Subject) -> dict[Key, list[Member]]:
+    """Groups the examples of all splits by their texts, with white space at the ends removed."""
+    by_texts: dict[Key, list[Member]] = {}
+    for texts in subject.texts:
+        for row, values in enumerate(texts.rows()):
+            by_texts.setdefault(tuple(text.strip() for text in values), []).append(Member(texts.name, row))
+    return by_texts
+
+
+def _equal(subject: Subject) -> Pairs:
+    """Returns pairs of examples with the same texts: each with the first one of its split and of the training set."""
+    pairs: Pairs = []
+    for members in subject.once(_groups).values():
+        first_of: dict[str, Member] = {}
+        for member in members:
+            pairs += [(first_of[split], member) for split in {"train", member.split} if split in first_of]
+            first_of.setdefault(member.split, member)
+    return pairs
+
+
+def _similar(subject: Subject) -> Pairs:
     """Returns pairs of examples with nearly the same texts, the earlier one first; none without datasketch.
 
     Examples with exactly the same texts count once.
     """
-    similar: list[tuple[Member, Member]] = []
+    similar: Pairs = []
     datasketch = extra("datasketch")
     groups = subject.once(_groups)
     keys = list(groups)

@@ -10,8 +10,6 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import redirect_stdout
-from io import StringIO
 from itertools import chain
 from typing import NamedTuple
 
@@ -29,6 +27,7 @@ _MANY_TEXTS = 0.001  # share of conflicting texts above which a note becomes a w
 _MANY_MENTIONS = 0.05  # share of mentions above which a note becomes a warning
 _FOLDS = 5
 _LISTED = 20
+_MOST_NAMES = 8  # of classes in a sentence
 _MOST_ITERATIONS = 300
 
 
@@ -36,16 +35,19 @@ def _counts(subject: Subject, split: str) -> Counter[str]:
     return Counter(chain.from_iterable(subject.classes.get(split, ())))
 
 
+def _listed(names: Sequence[str], between: str = ", ") -> str:
+    return between.join([*names[:_MOST_NAMES], *(["…"] if len(names) > _MOST_NAMES else [])])
+
+
 @rule("rare-class", "splits")
 def rare_class(subject: Subject) -> Iterator[Finding]:
     """Finds classes with fewer than 10 training examples."""
     rare = {name: count for name, count in _counts(subject, "train").items() if count < _RARE}
     if rare:
-        named = ", ".join(f"{name!r} {count}" for name, count in sorted(rare.items(), key=lambda item: item[1])[:8])
+        names = _listed([f"{name!r} {count}" for name, count in sorted(rare.items(), key=lambda item: item[1])])
         yield warning(
             "train",
-            f"{counted(len(rare), 'class has', 'classes have')} fewer than {_RARE} examples: {named}"
-            f"{', …' if len(rare) > 8 else ''}",
+            f"{counted(len(rare), 'class has', 'classes have')} fewer than {_RARE} examples: {names}",
             "add examples, merge such classes with others, or expect no useful predictions for them",
         )
 
@@ -85,11 +87,11 @@ def labels_in_one_split(subject: Subject) -> Iterator[Finding]:
             (own - known, "train", ("it cannot be learned", "they cannot be learned")),
         ):
             if missing:
-                named = ", ".join(map(repr, sorted(missing)[:8])) + (", …" if len(missing) > 8 else "")
+                names = _listed([repr(name) for name in sorted(missing)])
                 yield warning(
                     where,
                     f"{len(missing)} of {len(known | own)} classes of train and {split} "
-                    f"{inflected(len(missing), 'is', 'are')} not in {where}, so {why[len(missing) > 1]}: {named}",
+                    f"{inflected(len(missing), 'is', 'are')} not in {where}, so {why[len(missing) > 1]}: {names}",
                     "split the data again by class, or check the spelling of the labels",
                 )
 
@@ -100,11 +102,11 @@ def label_spelling(subject: Subject) -> Iterator[Finding]:
     counts = sum((_counts(subject, split) for split in subject.classes), Counter[str]())
     same = look_alikes(name for name, _ in counts.most_common())
     if same:
-        named = "; ".join(", ".join(f"{name!a} {counts[name]:,}" for name in names) for names in same[:8])
+        groups = [", ".join(f"{name!a} {counts[name]:,}" for name in names) for names in same]
         yield warning(
             ", ".join(subject.classes),
             f"the names of {sum(map(len, same))} classes differ only in case, white space or Unicode form, or are the "
-            f"same number, and each is a class of its own: {named}{'; …' if len(same) > 8 else ''}",
+            f"same number, and each is a class of its own: {_listed(groups, '; ')}",
             "write the label of a class in the same way in all rows",
         )
 
@@ -191,12 +193,12 @@ class Suspect(NamedTuple):
 
     Attributes:
         row: the example, from 0.
-        given, predicted: ids of its label and of the most probable class.
-        score: quality of the label, 0 to 1; the lower, the more suspicious.
+        label, predicted: ids of its label and of the most probable class.
+        score: probability of the label; the lower, the more suspicious.
     """
 
     row: int
-    given: int
+    label: int
     predicted: int
     score: float
 
@@ -218,7 +220,7 @@ def find_suspects(vectors: np.ndarray, labels: np.ndarray) -> list[Suspect]:
         vectors: (N, H) float32, vectors of the texts.
         labels: (N,) int64, ids of the classes; classes with fewer examples than folds are left out.
     """
-    from cleanlab import Datalab
+    from cleanlab.filter import find_label_issues
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import cross_val_predict
     from sklearn.pipeline import make_pipeline
@@ -226,25 +228,17 @@ def find_suspects(vectors: np.ndarray, labels: np.ndarray) -> list[Suspect]:
 
     classes, counts = np.unique(labels, return_counts=True)
     rows = np.flatnonzero(np.isin(labels, classes[counts >= _FOLDS]))
-    kept, given = np.unique(labels[rows], return_inverse=True)
+    kept, own = np.unique(labels[rows], return_inverse=True)
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=_MOST_ITERATIONS))
-    probabilities = cross_val_predict(model, vectors[rows], given, cv=_FOLDS, method="predict_proba")
-    # Datalab prints its progress, and uses deprecated functions of pandas.
-    with redirect_stdout(StringIO()), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        lab = Datalab({"label": given.tolist()}, label_name="label", verbosity=1)
-        lab.find_issues(
-            pred_probs=probabilities, issue_types={"label": {"n_jobs": 1}}
-        )  # without forks of a process with threads
-    issues = lab.get_issues("label")
-    suspects = [
-        Suspect(int(rows[row]), int(labels[rows[row]]), int(kept[predicted]), float(score))
-        for row, (wrong, score, predicted) in enumerate(
-            zip(issues["is_label_issue"], issues["label_score"], issues["predicted_label"], strict=True)
-        )
-        if wrong
+    probabilities = cross_val_predict(model, vectors[rows], own, cv=_FOLDS, method="predict_proba")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # in classes of few examples fewer labels are flagged
+        # One process, without forks of a process with threads.
+        ranked = find_label_issues(own, probabilities, return_indices_ranked_by="self_confidence", n_jobs=1)
+    return [
+        Suspect(rows[n], labels[rows[n]], kept[probabilities[n].argmax()], float(probabilities[n, own[n]]))
+        for n in ranked
     ]
-    return sorted(suspects, key=lambda suspect: suspect.score)
 
 
 def vectors_of(checkpoint: str, columns: Sequence[Sequence[str]], max_seq_length: int) -> np.ndarray:
@@ -289,9 +283,9 @@ def label_noise(subject: Subject) -> Iterator[Finding]:
         )
     for suspect in suspects[:_LISTED]:
         text = next(iter(texts.columns.values()))[suspect.row]
-        given, predicted = str(names[suspect.given]), str(names[suspect.predicted])
+        label, predicted = str(names[suspect.label]), str(names[suspect.predicted])
         yield warning(
             texts.place(suspect.row),
-            f"label {given!r} (score {suspect.score:.3f}), predicted {predicted!r}: {text.strip()[:80]!r}",
+            f"label {label!r} (score {suspect.score:.3f}), predicted {predicted!r}: {text.strip()[:80]!r}",
             "correct the label, or keep it if it is right",
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -216,19 +217,17 @@ def _few_steps(trainer: BertkitTrainer, rows: list[int], steps: int) -> Iterator
         "load_best_model_at_end": False,
         "report_to": [],
     }
-    before = {name: getattr(trainer.args, name) for name in changes}
-    accumulation = trainer.accelerator.gradient_accumulation_steps
-    data = trainer.train_dataset, trainer.eval_dataset
+    arguments, accelerator = trainer.args, trainer.accelerator
+    accumulation, data = accelerator.gradient_accumulation_steps, (trainer.train_dataset, trainer.eval_dataset)
     try:
         trainer.train_dataset, trainer.eval_dataset = Subset(trainer.train_dataset, rows), None
+        trainer.args = copy(arguments)
         for name, value in changes.items():
             setattr(trainer.args, name, value)
-        trainer.accelerator.gradient_accumulation_steps = 1
+        accelerator.gradient_accumulation_steps = 1
         yield
     finally:
-        for name, value in before.items():
-            setattr(trainer.args, name, value)
-        trainer.accelerator.gradient_accumulation_steps = accumulation
+        trainer.args, accelerator.gradient_accumulation_steps = arguments, accumulation
         trainer.train_dataset, trainer.eval_dataset = data
 
 
