@@ -35,24 +35,18 @@ def edit(row: int, write: Callable[[str], str], split: str = "train") -> Callabl
     return plant
 
 
-def repeated(case: Case) -> None:
-    case.train += [dict(row) for row in case.train[:10]]
+def repeat(number: int, ending: str = "", **changes: str) -> Callable[[Case], None]:
+    def plant(case: Case) -> None:
+        case.train += [{**row, "text": row["text"] + ending, **changes} for row in case.train[:number]]
+
+    return plant
 
 
-def nearly_repeated(case: Case) -> None:
-    case.train += [{**row, "text": row["text"] + " ."} for row in case.train[:10]]
+def share(ending: str = "") -> Callable[[Case], None]:
+    def plant(case: Case) -> None:
+        case.validation[0] = {**case.train[0], "text": case.train[0]["text"] + ending}
 
-
-def shared(case: Case) -> None:
-    case.validation[0] = dict(case.train[0])
-
-
-def nearly_shared(case: Case) -> None:
-    case.validation[0] = {**case.train[0], "text": case.train[0]["text"] + " ."}
-
-
-def conflicting(case: Case) -> None:
-    case.train.append({**case.train[0], "label": "yes"})
+    return plant
 
 
 def third_class(train: int, validation: int) -> Callable[[Case], None]:
@@ -187,11 +181,11 @@ def damaged(case: Case) -> None:
 
 # Name → fixture, fault, codes of the findings.
 PLANTS = {
-    "duplicates": ("table", repeated, {"duplicates"}),
-    "near-duplicates": ("table", nearly_repeated, {"near-duplicates"}),
-    "split-overlap": ("table", shared, {"split-overlap"}),
-    "near-split-overlap": ("table", nearly_shared, {"near-split-overlap"}),
-    "label-conflict": ("table", conflicting, {"label-conflict", "duplicates"}),
+    "duplicates": ("table", repeat(10), {"duplicates"}),
+    "near-duplicates": ("table", repeat(10, " ."), {"near-duplicates"}),
+    "split-overlap": ("table", share(), {"split-overlap"}),
+    "near-split-overlap": ("table", share(" ."), {"near-split-overlap"}),
+    "label-conflict": ("table", repeat(1, label="yes"), {"label-conflict", "duplicates"}),
     "labels-in-one-split": ("table", third_class(60, 0), {"labels-in-one-split"}),
     "rare-class": ("table", third_class(5, 2), {"rare-class"}),
     "imbalance": ("table", third_class(15, 2), {"imbalance"}),
@@ -240,6 +234,16 @@ PLANTS = {
 }
 
 
+# Name of a plant → the place and the message of its finding, with a verb in the singular.
+SENTENCES = {
+    "rare-class": ("train", "1 class has fewer than 10 examples"),
+    "labels-in-one-split": ("validation", "is not in validation, so its scores are not measured"),
+    "split-overlap": ("validation (validation.csv, line 2)", "%) of validation has the same"),
+    "label-conflict": ("train (train.csv, line 402)", "1 text has several labels"),
+    "empty-text": ("train (train.csv, line 5)", "%) has a text without visible characters"),
+}
+
+
 @pytest.mark.parametrize("name", PLANTS)
 def test_a_planted_fault_is_found(name, request):
     if name != "training":
@@ -251,6 +255,11 @@ def test_a_planted_fault_is_found(name, request):
     report = case.report()
     assert codes_of(report) == expected, report.findings
     assert all(finding.where and finding.message and finding.remedy for finding in report.findings)
+    if name in SENTENCES:
+        [finding] = [each for each in report.findings if each.code == name]
+        where, sentence = SENTENCES[name]
+        assert finding.where == where
+        assert sentence in finding.message
     assert {path.stem for path in set(case.folder.rglob("*")) - before} <= {"train", "validation", "corpus", "text"}
 
 
@@ -360,7 +369,7 @@ def test_advice_for_a_corpus_names_no_head(corpus, no_trial, change_name, value)
 
 def test_too_many_texts_for_near_duplicates_are_named(table, no_trial, monkeypatch):
     monkeypatch.setattr("bertkit.checks.duplicate_rules._MOST_TEXTS", 439)
-    nearly_repeated(table)
+    repeat(10, " .")(table)
     [finding] = table.report().findings
     assert (finding.code, finding.level) == ("near-duplicates", "note")
     assert "450 different examples: near duplicates" in finding.message
@@ -376,28 +385,6 @@ def test_every_code_has_a_plant():
     planted = set.union(*(expected for _, _, expected in PLANTS.values()))
     elsewhere = {"attention-mask", "checkpoint-family", "disk", "memory", "store", "extra", "hub"}
     assert planted | elsewhere | {"label-noise", "sample"} == set(codes())
-
-
-def test_the_place_of_a_row_is_its_line(table, no_trial):
-    table.train[7]["text"] = "\u200b"
-    [finding] = table.report().findings
-    assert finding.where == "train (train.csv, line 9)"
-
-
-@pytest.mark.parametrize(
-    ("plant", "code", "expected"),
-    [
-        (third_class(5, 2), "rare-class", "1 class has fewer than 10 examples"),
-        (third_class(20, 0), "labels-in-one-split", "is not in validation, so its scores are not measured"),
-        (shared, "split-overlap", "%) of validation has the same"),
-        (conflicting, "label-conflict", "1 text has several labels"),
-        (edit(7, lambda text: "\u200b"), "empty-text", "%) has a text without visible characters"),
-    ],
-)
-def test_one_thing_has_a_verb_in_the_singular(table, no_trial, plant, code, expected):
-    plant(table)
-    [message] = [finding.message for finding in table.report().findings if finding.code == code]
-    assert expected in message
 
 
 def test_labels_are_quoted_with_their_counts(table, no_trial):
