@@ -28,7 +28,7 @@ table() {
 if [ "$device" = cuda ]; then
   speed=(--device auto --rounds 2) models=(base) lengths=(128 512) steps=40 batch=64 count=1600 run=() precisions=(bf16)
 else
-  speed=(--device cpu --rounds 1) models=(tiny) lengths=(128) steps=6 batch=4 count=32 run=(--max-steps 4) precisions=(no)
+  speed=(--device cpu --rounds 1) models=(tiny) lengths=(128) steps=6 batch=4 count=32 run=(--max-steps 4 --max-train-samples 64 --max-eval-samples 64) precisions=(no)
 fi
 report=(--set train.report=true --placement "$device")
 [ "$device" = cuda ] && report=(--set train.report=true)
