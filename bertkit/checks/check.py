@@ -236,6 +236,7 @@ def _prepared_pretraining(
         logits_per_sequence=begun.logits_per_sequence,
         sources=begun.sources,
         corpora=begun.corpora,
+        examples=begun.examples,
         sample=sampled[0] if sampled else None,
     )
 

@@ -47,7 +47,7 @@ def micro_batches(subject: Subject) -> list[tuple[int, list[int]]]:
     size = subject.placement.per_device_train_batch_size
     if subject.features is None:  # the last phase is the longest; its examples are packed to its length
         by_phase, first = [], 0
-        for phase in subject.trainer.phases:
+        for phase in subject.examples.phases:
             by_phase.append((phase.max_seq_length, list(range(first, first + size))))
             first += phase.steps * subject.recipe.train["global_train_batch_size"]
         return sorted(by_phase, reverse=True)
@@ -63,13 +63,13 @@ def evaluated_batches(subject: Subject) -> tuple[Any, list[tuple[int, list[int]]
         others = [inputs for name, inputs in subject.features.items() if name != "train" and len(inputs)]
         largest = max(others, key=len, default=None)
         return None if largest is None else (largest, _of_several_lengths(largest, size))
-    if not subject.trainer.eval_sets:
+    if not subject.examples.evaluation:
         return None
     by_phase, first = [], 0
-    for phase, examples in zip(subject.trainer.phases, subject.trainer.eval_sets, strict=True):
+    for phase, examples in zip(subject.examples.phases, subject.examples.evaluation, strict=True):
         by_phase.append((phase.max_seq_length, list(range(first, first + min(size, len(examples))))))
         first += len(examples)
-    return ConcatDataset(subject.trainer.eval_sets), sorted(by_phase, reverse=True)
+    return ConcatDataset(subject.examples.evaluation), sorted(by_phase, reverse=True)
 
 
 def _of_several_lengths(inputs: Any, size: int) -> list[tuple[int, list[int]]]:
@@ -149,9 +149,9 @@ def plan(subject: Subject) -> dict[str, Any]:
         labels = None
         per_epoch = subject.trainer.train_dataset.parts[0].examples_per_epoch
         examples = {"train": round(per_epoch / subject.share_of_corpus)}
-        if subject.trainer.eval_sets:
+        if subject.examples.evaluation:
             examples["validation"] = held_out(subject)[0]
-        tokens = sum(phase.steps * batch * phase.max_seq_length for phase in subject.trainer.phases)
+        tokens = sum(phase.steps * batch * phase.max_seq_length for phase in subject.examples.phases)
     needs, space, stored = memory(subject), disk(subject), store(subject)
     duration, unknown = seconds(subject)
     return {
@@ -226,7 +226,7 @@ def evaluations(subject: Subject) -> int:
 def held_out(subject: Subject) -> list[int]:
     """Returns the numbers of held-out examples of a pre-training, by phase."""
     most = subject.recipe.data.max_eval_samples or math.inf
-    return [int(min(len(each) / subject.share_of_corpus, most)) for each in subject.trainer.eval_sets]
+    return [int(min(len(each) / subject.share_of_corpus, most)) for each in subject.examples.evaluation]
 
 
 def seconds(subject: Subject) -> tuple[float | None, str]:
@@ -253,7 +253,7 @@ def _training_seconds(subject: Subject, trial: Trial) -> float:
     trainer, placement, steps = subject.trainer, subject.placement, subject.total_steps
     others = steps * trial.optimizer_seconds + trial.start_seconds
     if subject.features is None:
-        of_phases = [phase.steps * trial.steps.of(phase.max_seq_length) for phase in trainer.phases]
+        of_phases = [phase.steps * trial.steps.of(phase.max_seq_length) for phase in subject.examples.phases]
         return sum(of_phases) * placement.gradient_accumulation_steps + others
     lengths = np.asarray(subject.features["train"]["length"][:])
     batches = [lengths[rows].max() for rows in trainer._get_train_sampler() if rows]
@@ -271,9 +271,9 @@ def _evaluation_seconds(subject: Subject, trial: Trial) -> float:
     size, times = arguments.per_device_eval_batch_size, evaluations(subject)
     repeats = arguments.load_best_model_at_end or trainer.in_mixed_precision or not times
     if subject.features is None:  # each phase has its part of the evaluations, and the last one is at its length
-        lengths = [phase.max_seq_length for phase in trainer.phases]
+        lengths = [phase.max_seq_length for phase in subject.examples.phases]
         batches = [number / size for number in held_out(subject)]
-        shares = [phase.steps / subject.total_steps for phase in trainer.phases]
+        shares = [phase.steps / subject.total_steps for phase in subject.examples.phases]
         parts = [times * share * number for share, number in zip(shares, batches, strict=True)]
         return sum(_products(on_the_way, lengths, parts)) + repeats * batches[-1] * last.of(lengths[-1])
     total = 0.0

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from bertkit.placement.resolve import Placement
     from bertkit.tasks.base import Task
     from bertkit.tasks.pretraining import PretrainingCorpus
+    from bertkit.training.pretraining.examples import RunExamples
 
 _Result = TypeVar("_Result")
 
@@ -167,7 +168,7 @@ class Subject:
         new_weights: names of the weights that are not in the checkpoint.
         logits_per_sequence: number of logits of a language-model head per sequence.
         task, splits, features, truncation: of fine-tuning; the last two by split.
-        sources, corpora: of pre-training.
+        sources, corpora, examples: of pre-training.
         sample: the part of the corpus that they are; ``None`` if they are the whole.
         num_processes: number of processes of the run, which the check does not start.
         trial: measured steps; ``None`` if none was made.
@@ -192,6 +193,7 @@ class Subject:
     truncation: dict[str, Truncation] = None  # type: ignore[assignment]
     sources: list[Source] = None  # type: ignore[assignment]
     corpora: PretrainingCorpus = None  # type: ignore[assignment]
+    examples: RunExamples = None  # type: ignore[assignment]
     sample: Sample | None = None
     num_processes: int = 1
     trial: Trial = None  # type: ignore[assignment]

@@ -184,7 +184,7 @@ def epochs(subject: Subject) -> Iterator[Finding]:
     elif subject.corpora is not None and not subject.corpora.facts["streamed"]:
         share = subject.share_of_corpus
         inputs = [part.examples_per_epoch / share for part in subject.trainer.train_dataset.parts]
-        steps = [phase.steps for phase in subject.trainer.phases]
+        steps = [phase.steps for phase in subject.examples.phases]
         batch = subject.recipe.train["global_train_batch_size"]
         passes = sum(number * batch / max(of_epoch, 1) for number, of_epoch in zip(steps, inputs, strict=True))
         if passes > _MANY_PASSES:

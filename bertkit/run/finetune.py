@@ -46,9 +46,8 @@ from bertkit.training.evaluation import (
 )
 from bertkit.training.initialization import Start, finetuning_start
 from bertkit.training.objectives import Objective, check_class_weights, weighted_task
-from bertkit.training.placements import trainer_class
-from bertkit.training.trainer import BertkitTrainer
-from bertkit.training.tuning import check_tuning, tune, tuned_class
+from bertkit.training.trainer import BertkitTrainer, trainer_class
+from bertkit.training.tuning import check_tuning, tune
 
 if TYPE_CHECKING:
     from bertkit.sharing.card_facts import CardFacts
@@ -219,17 +218,18 @@ def prepare_finetuning(
     network, new_weights = start.model(task, config)
     run.set_attention(network)
     task.prepare(network)
-    tune(network, recipe)
     speed_ups = cpu_speed_ups(run.placement, compiles=arguments.torch_compile)
     losses = _losses(recipe, task, teacher, network, features["train"], start.tokenizer, run.placement, speed_ups)
+    tuning = tune(network, recipe)
     scores = Scores(task, splits, features)
-    scores.trainer = trainer = trainer_class(tuned_class(BertkitTrainer, recipe), run.placement)(
+    scores.trainer = trainer = trainer_class(run.placement)(
         what=task.name,
         model=network,
         args=arguments,
         objective=losses.training,
         evaluation=losses.evaluation,
         precision=run.placement.autocast_dtype,
+        tuning=tuning,
         train_dataset=features["train"],
         eval_dataset=features["validation"],
         data_collator=losses.collate,

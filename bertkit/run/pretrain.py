@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from accelerate import PartialState
 from transformers import PreTrainedConfig, TrainerCallback, set_seed
 
@@ -16,7 +17,7 @@ from bertkit.corpus.sources import Source
 from bertkit.corpus.store.token_store import open_store
 from bertkit.corpus.vocabulary.structure import Vocabulary
 from bertkit.errors import RecipeError
-from bertkit.metrics.pretraining import PAIRS, TOKENS
+from bertkit.metrics.pretraining import PAIRS, TOKENS, reduce_logits, score, score_names
 from bertkit.placement.processes import first_on_machine
 from bertkit.placement.resolve import check_processes
 from bertkit.progress import METRIC_NAMES, Bar, counted, say
@@ -30,13 +31,12 @@ from bertkit.tasks.registry import has_room
 from bertkit.training.arguments import check_callbacks, schedule_in_steps
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.evaluation import check_early_stopping
-from bertkit.training.placements import trainer_class
 from bertkit.training.pretraining.encoders import reaches_all_weights
-from bertkit.training.pretraining.examples import PretrainingText, RunExamples, plan_examples
+from bertkit.training.pretraining.examples import PretrainingText, RunExamples, eval_batch_size, plan_examples
 from bertkit.training.pretraining.initialization import StartingPoint, cache_folder, starting_point
-from bertkit.training.pretraining.objective import PretrainingObjective
+from bertkit.training.pretraining.objective import PretrainingObjective, ReportedObjective
 from bertkit.training.pretraining.recipe import checked_recipe, pretraining_recipe
-from bertkit.training.pretraining.trainer import PretrainingTrainer, eval_batch_size
+from bertkit.training.trainer import BertkitTrainer, trainer_class
 
 # Metrics that the command prints at the end, as (key, name); a run has those of its pair objective.
 SHOWN = [
@@ -112,14 +112,16 @@ class PreparedPretraining:
         start: tokenizer, configuration and head.
         sources: sources of the corpus.
         corpora: the tokenized text.
+        examples: the examples of each phase.
         logits_per_sequence: number of logits of the masked LM head per sequence.
     """
 
     run: RunInProgress
-    trainer: PretrainingTrainer
+    trainer: BertkitTrainer
     start: StartingPoint
     sources: list[Source]
     corpora: PretrainingCorpus
+    examples: RunExamples
     logits_per_sequence: int
 
 
@@ -173,25 +175,27 @@ def prepare_pretraining(
     run.record.curves = curve_facts(
         text.corpora, start.config.vocab_size, examples.phases, pairs, start.token_objective
     )
-    trainer = trainer_class(PretrainingTrainer, run.placement)(
+    trainer = trainer_class(run.placement)(
         what="pretrain",
         model=network,
         args=arguments,
-        objective=objective,
+        objective=ReportedObjective(objective, score_names(pairs, start.token_objective)),
+        evaluation=PretrainingObjective(),
+        scores_the_loss=True,
         precision=run.placement.autocast_dtype,
         train_dataset=examples.train,
-        eval_sets=examples.evaluation,
-        phases=examples.phases,
-        pair_objective=pairs,
-        token_objective=start.token_objective,
+        eval_dataset=examples.evaluation[-1] if examples.evaluation else None,
+        evaluated_at=examples.evaluated_at,
+        preprocess_logits_for_metrics=reduce_logits,
+        compute_metrics=lambda outcome: score(np.asarray(outcome.predictions), pairs, start.token_objective),
         data_collator=collate,
         processing_class=start.tokenizer,
         callbacks=[*callbacks],
-        speed_ups=cpu_speed_ups(run.placement, compiles=arguments.torch_compile),
+        regroup=cpu_speed_ups(run.placement, compiles=arguments.torch_compile).micro_batches,
     )
     trainer.teacher_bytes = 0 if text.teacher is None else text.teacher.nbytes
     logits = max(part.data.predictions_per_seq for part in examples.train.parts) * start.config.vocab_size
-    return PreparedPretraining(run, trainer, start, text.sources, text.corpora, logits)
+    return PreparedPretraining(run, trainer, start, text.sources, text.corpora, examples, logits)
 
 
 def _fixed_arguments(pair_objective: str) -> dict[str, Any]:

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from accelerate.data_loader import SeedableRandomSampler
 from torch import Tensor
 from torch.nn import functional as F
-from torch.utils.data import Sampler
-from transformers import PreTrainedTokenizerBase
+from torch.utils.data import Sampler, SequentialSampler
+from transformers import PreTrainedTokenizerBase, TrainingArguments
 from transformers.trainer_pt_utils import BatchRebalanceSampler, LengthGroupedSampler
 
 from bertkit.model.labels_bert import IGNORE_INDEX
@@ -123,6 +124,17 @@ class GlobalBatches(BatchRebalanceSampler):
             of_all = list(islice(examples, at_once * self.num_processes))
             filler = filler or of_all[:1]
             yield of_all[start : start + at_once] or filler
+
+
+def training_order(dataset: Any, arguments: TrainingArguments) -> Sampler[int]:
+    """Returns the sampler of the order of examples, a function of (seed, epoch) only."""
+    if arguments.train_sampling_strategy == "sequential":
+        return SequentialSampler(dataset)
+    seed = arguments.seed if arguments.data_seed is None else arguments.data_seed
+    if arguments.train_sampling_strategy == "group_by_length":
+        global_batch = arguments.train_batch_size * arguments.gradient_accumulation_steps * arguments.world_size
+        return LengthGroups(dataset["length"][:], global_batch, seed)
+    return SeedableRandomSampler(dataset, data_seed=seed)
 
 
 def part_of_batch(batch: Mapping[str, Tensor], start: int, stop: int) -> dict[str, Tensor]:

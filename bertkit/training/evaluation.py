@@ -8,16 +8,19 @@ kept: see `BertkitTrainer`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch.utils.data import Sampler, SequentialSampler
 from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainerState, TrainingArguments
+from transformers.trainer_utils import EvalLoopOutput
 
 from bertkit.errors import RecipeError
 from bertkit.recipe.load import Recipe
+from bertkit.training.batches import part_of_batch
+from bertkit.training.objectives import Objective
 
 _OFF = {"early_stopping_patience": "null", "load_best_model_at_end": "false"}
 
@@ -216,3 +219,113 @@ def check_early_stopping(callbacks: Sequence[TrainerCallback], arguments: Traini
             "callbacks: EarlyStoppingCallback compares evaluations; set train.eval_strategy and "
             "train.metric_for_best_model, or train.load_best_model_at_end when fine-tuning"
         )
+
+
+class EvaluatingTrainer(Trainer):
+    """Trainer that evaluates long inputs first; the evaluation loss is a mean over all items of the data set.
+
+    Attributes:
+        objective: the objective of the training, whose labels stay out of the model.
+        evaluated: the data set of the last evaluation; outputs are in its order.
+        in_mixed_precision: the model was trained in a precision other than float32; TF32, which ``torch_compile`` turns
+            on, is one.
+    """
+
+    objective: Objective
+    evaluated: Any = None
+    in_mixed_precision: bool
+    _of_evaluation: Objective
+    _evaluation: EvaluationLoss | None = None
+    _evaluated_at: Callable[[int], Any] | None
+    _scores_the_loss: bool
+    _outputs: Any = None
+
+    def _get_eval_sampler(self, eval_dataset: Any) -> Any:
+        return evaluation_sampler(eval_dataset)
+
+    def evaluate(self, eval_dataset: Any = None, **kwargs: Any) -> dict[str, float]:
+        """Evaluates ``eval_dataset``, by default that of the run, or of its last step's phase."""
+        if eval_dataset is None and self._evaluated_at is not None:
+            eval_dataset = self._evaluated_at(max(self.state.global_step - 1, 0))
+        return super().evaluate(eval_dataset, **kwargs)
+
+    def prediction_step(
+        self, model: torch.nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor | None, Any, Any]:
+        is_labelled = any(name in inputs for name in self.label_names)
+        given = inputs if is_labelled else self._of_model(inputs)
+        loss, logits, labels = super().prediction_step(model, given, *args, **kwargs)
+        if loss is not None and self._evaluation is not None and not self._scores_the_loss:
+            own, is_filled_up = self._evaluation.next_batch()
+            if is_filled_up:  # all processes do this together, since parameters may be sharded
+                inputs = self._prepare_inputs(part_of_batch(inputs, 0, max(own, 1)))
+                with torch.no_grad():
+                    loss = self.compute_loss(model, dict(inputs))
+            counts = own > 0
+            self._evaluation.add(loss * counts, self._of_evaluation.count(inputs) * counts)
+        return loss, logits, labels
+
+    def _of_model(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns a batch without what only the loss reads."""
+        return {name: values for name, values in inputs.items() if name not in self.objective.label_columns}
+
+    def evaluation_loop(
+        self, dataloader: Any, *args: Any, metric_key_prefix: str = "eval", **kwargs: Any
+    ) -> EvalLoopOutput:
+        """Runs the loop of transformers; sets ``evaluated`` before metrics are computed."""
+        dataset, arguments = self.dataset_of(dataloader), self.args
+        self.evaluated, self._outputs = dataset, None
+        self._evaluation = EvaluationLoss(
+            len(dataset),
+            arguments.eval_batch_size,
+            num_processes=arguments.world_size,
+            process_index=arguments.process_index,
+        )
+        try:
+            outcome = super().evaluation_loop(dataloader, *args, metric_key_prefix=metric_key_prefix, **kwargs)
+            sums = self._evaluation.sums
+        finally:
+            self._evaluation = None
+        outcome = outcome._replace(
+            predictions=in_dataset_order(outcome.predictions, dataset),
+            label_ids=in_dataset_order(outcome.label_ids, dataset),
+        )
+        self._outputs = outcome.predictions
+        if sums is not None:
+            loss, items = self.accelerator.gather(sums[None]).sum(dim=0).tolist()
+            outcome.metrics[f"{metric_key_prefix}_loss"] = loss / items if items > 0 else 0.0
+        return outcome
+
+    def outputs(self, dataset: Any) -> Any:
+        """Returns the model's outputs for a data set; reuses those of the last evaluation if it was on this data set.
+
+        Call it after `last_evaluation` or ``evaluate``, so that the stored outputs are those of the current weights.
+        """
+        if self.evaluated is not dataset or self._outputs is None:
+            self.predict(dataset)
+        return self._outputs
+
+    def dataset_of(self, dataloader: Any) -> Any:
+        """Returns the data set that a prepared dataloader reads."""
+        return dataloader.dataset
+
+    def last_evaluation(self) -> dict[str, float] | None:
+        """Returns the results of an evaluation at the current step, if there was one, so that it need not be
+        repeated."""
+        if self.args.load_best_model_at_end or self.in_mixed_precision:
+            return None  # the weights are those of an earlier step, or that evaluation was not in float32
+        for entry in reversed(self.state.log_history):
+            if entry["step"] == self.state.global_step and "eval_loss" in entry:
+                return {key: value for key, value in entry.items() if key != "step"}
+        return None
+
+    def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
+        """Compares an evaluation with the best one; of equal values of the metric the lower loss is better.
+
+        Early stopping counts the metric alone.
+        """
+        before = self.state.best_global_step
+        is_best = super()._determine_best_metric(metrics, trial)
+        if not is_best and before and is_better_of_equals(metrics, self.state, self.args.metric_for_best_model):
+            self.state.best_global_step, is_best = self.state.global_step, True
+        return is_best

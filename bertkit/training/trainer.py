@@ -1,7 +1,7 @@
 """Base Trainer of pre-training and fine-tuning.
 
 It extends transformers' Trainer with one loss for all models, a mean over the *global* batch, independent of
-accumulation and processes, and with progress on stderr. Additions for single placements, such as FSDP, are in
+accumulation and processes, and with progress on stderr. FSDP and XLA have subclasses of it in
 `bertkit.training.placements`.
 """
 
@@ -10,46 +10,37 @@ from __future__ import annotations
 import contextlib
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.data_loader import SeedableRandomSampler
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import Sampler, SequentialSampler
 from transformers import (
     EarlyStoppingCallback,
     PreTrainedModel,
     PrinterCallback,
     ProgressCallback,
-    Trainer,
     TrainerCallback,
-    TrainerControl,
-    TrainerState,
     TrainingArguments,
 )
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, EvalLoopOutput, EvalPrediction, rotate_checkpoints
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, EvalPrediction, rotate_checkpoints
 
 from bertkit.errors import TrainingError
 from bertkit.placement.processes import failing_together
-from bertkit.training.batches import GlobalBatches, LengthGroups, num_tokens, part_of_batch, unlabelled
-from bertkit.training.evaluation import (
-    EvaluationLoss,
-    evaluation_sampler,
-    has_nan,
-    in_dataset_order,
-    is_better_of_equals,
-)
+from bertkit.placement.resolve import Placement
+from bertkit.training.batches import GlobalBatches, num_tokens, training_order, unlabelled
+from bertkit.training.evaluation import EvaluatingTrainer, has_nan, in_dataset_order
 from bertkit.training.objectives import Objective
 from bertkit.training.progress import Progress
 from bertkit.training.recovery import checkpoints_after, find_fault, last_checkpoint, write_manifest
+from bertkit.training.steps import Bookkeeping, MemorySaver
+from bertkit.training.tuning import Tuning
 
 _LOSSES = "sum_of_losses"  # key in the state of a checkpoint: the sum over all steps of the run
 
 
-class BertkitTrainer(Trainer):
+class BertkitTrainer(EvaluatingTrainer):
     """Trainer whose loss is the objective's, a mean over the global batch.
 
     Labels stay out of the model, which computes outputs alone, so that every family of models has the same loss, in
@@ -61,21 +52,21 @@ class BertkitTrainer(Trainer):
         objective: the objective of the training.
         evaluation: that of the evaluation, whose ``count`` is 0-d; None for the same one.
         precision: dtype of autocast, for training and its evaluations; None for float32.
+        tuning: learning rates by layer and adapters of the model; None for neither.
+        regroup: regroups the micro-batches of a step; their number and sizes stay the same.
+        evaluated_at: returns the data set to evaluate by default after a step, numbered from 0.
+        scores_the_loss: ``compute_metrics`` returns the evaluation loss.
         model, args, compute_metrics, kwargs: as for transformers' Trainer.
 
     Attributes:
         batches: the batch sampler of this process.
-        evaluated: the data set of the last evaluation; outputs are in its order, see
-            `bertkit.training.evaluation`.
         teacher_bytes: size of the weights of a teacher of the objective, which is on the device too.
-        in_mixed_precision: the model was trained in a precision other than float32; TF32, which ``torch_compile`` turns
-            on, is one.
     """
 
     batches: GlobalBatches
     teacher_bytes = 0
+    is_backward = False  # the forward pass of the current micro-batch is over
     loss_is_scaled_for_ga = True  # by `count`
-    scores_the_loss = False  # whether ``compute_metrics`` returns the evaluation loss
 
     def __init__(
         self,
@@ -86,16 +77,19 @@ class BertkitTrainer(Trainer):
         objective: Objective,
         evaluation: Objective | None = None,
         precision: torch.dtype | None = None,
+        tuning: Tuning | None = None,
+        regroup: Callable[[list[Any]], list[Any]] | None = None,
+        evaluated_at: Callable[[int], Any] | None = None,
+        scores_the_loss: bool = False,
         callbacks: list[TrainerCallback] | None = None,
         compute_metrics: Callable[[EvalPrediction], dict[str, float]] | None = None,
         **kwargs: Any,
     ):
         self.objective, self._of_evaluation, self._precision = objective, evaluation or objective, precision
-        self._scores = compute_metrics
+        self._scores, self._scores_the_loss = compute_metrics, scores_the_loss
+        self._tuning, self._regroup, self._evaluated_at = tuning, regroup, evaluated_at
+        self._steps = MemorySaver(self)
         self._new_tokens: torch.Tensor | None = None
-        self._evaluation: EvaluationLoss | None = None
-        self.evaluated: Any = None
-        self._outputs: Any = None
         self.in_mixed_precision = bool(precision or args.tf32 or args.torch_compile)
         self._losses_before = 0.0  # sum of the losses of the steps before the resumption
         self._norm: torch.Tensor | float | None = None  # of the gradients of the last step
@@ -153,6 +147,8 @@ class BertkitTrainer(Trainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Logs values; ``train_tokens_per_second``, which transformers computes since ``start_time``, is of the
         steps alone."""
+        if "loss" in logs:
+            logs |= self._tell_objective("report_parts", self.accelerator.gather) or {}
         super().log(logs, None if start_time is None else start_time + self._seconds_between_steps)
 
     def check_finite(self, weights: bool = False) -> None:
@@ -177,17 +173,6 @@ class BertkitTrainer(Trainer):
             f"{self._learning_rate:.3g}; use a lower train.learning_rate, or more train.warmup_steps, in a "
             "new run. " + (f"The last checkpoint is {kept}" if kept else "There is no checkpoint")
         )
-
-    def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
-        """Compares an evaluation with the best one; of equal values of the metric the lower loss is better.
-
-        Early stopping counts the metric alone.
-        """
-        before = self.state.best_global_step
-        is_best = super()._determine_best_metric(metrics, trial)
-        if not is_best and before and is_better_of_equals(metrics, self.state, self.args.metric_for_best_model):
-            self.state.best_global_step, is_best = self.state.global_step, True
-        return is_best
 
     def own_weights(self) -> list[torch.Tensor]:
         """Returns the weights that this process has."""
@@ -228,7 +213,7 @@ class BertkitTrainer(Trainer):
     def _get_train_sampler(self, train_dataset: Any = None) -> GlobalBatches:
         arguments = self.args
         self.batches = GlobalBatches(
-            self._order(),
+            training_order(self.train_dataset, arguments),
             arguments.train_batch_size,
             arguments.gradient_accumulation_steps,
             num_processes=arguments.world_size,
@@ -237,20 +222,6 @@ class BertkitTrainer(Trainer):
         )
         return self.batches
 
-    def _order(self) -> Sampler[int]:
-        """Returns the sampler of the order of examples, a function of (seed, epoch) only."""
-        arguments = self.args
-        if arguments.train_sampling_strategy == "sequential":
-            return SequentialSampler(self.train_dataset)
-        seed = arguments.seed if arguments.data_seed is None else arguments.data_seed
-        if arguments.train_sampling_strategy == "group_by_length":
-            global_batch = arguments.train_batch_size * arguments.gradient_accumulation_steps * arguments.world_size
-            return LengthGroups(self.train_dataset["length"][:], global_batch, seed)
-        return SeedableRandomSampler(self.train_dataset, data_seed=seed)
-
-    def _get_eval_sampler(self, eval_dataset: Any) -> Any:
-        return evaluation_sampler(eval_dataset)
-
     def get_batch_samples(
         self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
     ) -> tuple[list[Any], torch.Tensor | int | None]:
@@ -258,12 +229,15 @@ class BertkitTrainer(Trainer):
         accumulation = self.args.gradient_accumulation_steps
         steps_per_epoch = -(-len(self.batches) // accumulation)
         first = self.state.global_step % steps_per_epoch * accumulation
+        samples = list(islice(epoch_iterator, num_batches))
         batch_samples = [
             unlabelled(batch, self.objective.label_columns) if self.batches.is_filler(first + number) else batch
-            for number, batch in enumerate(islice(epoch_iterator, num_batches))
+            for number, batch in enumerate(self._regroup(samples) if self._regroup else samples)
         ]
         if not batch_samples:
             return [], None
+        self._steps.begin_step(batch_samples)
+        self._tell_objective("begin_step")
         return batch_samples, self._in_global_batch(list(map(self.objective.count, batch_samples)), device)
 
     def _in_global_batch(self, counts: list[torch.Tensor], device: torch.device) -> torch.Tensor:
@@ -275,8 +249,24 @@ class BertkitTrainer(Trainer):
 
     def forget_step(self) -> None:
         """Resets the values accumulated in this step; called before its micro-batches are recomputed."""
-        if (forget := getattr(self.objective, "forget", None)) is not None:  # of an objective that records outputs
-            forget()
+        self._tell_objective("forget")
+
+    def _tell_objective(self, event: str, *values: Any) -> Any:
+        """Calls a method that only objectives have that keep values between micro-batches; None without it."""
+        method = getattr(self.objective, event, None)
+        return None if method is None else method(*values)
+
+    def training_step(
+        self, model: torch.nn.Module, inputs: dict[str, Any], num_items_in_batch: torch.Tensor | int | None = None
+    ) -> torch.Tensor:
+        """Computes loss and gradients of the next micro-batch, in parts if a device runs out of memory."""
+        return self._steps.compute(model, inputs, num_items_in_batch)
+
+    def compute_part(
+        self, model: torch.nn.Module, inputs: dict[str, Any], count: torch.Tensor | int | None
+    ) -> torch.Tensor:
+        """Computes loss and gradients of a micro-batch or of a part of it."""
+        return super().training_step(model, inputs, count)
 
     def _track_num_input_tokens(self, inputs: dict[str, torch.Tensor]) -> None:
         if self.args.include_num_input_tokens_seen == "no":
@@ -299,6 +289,7 @@ class BertkitTrainer(Trainer):
         return_outputs: bool = False,
         num_items_in_batch: torch.Tensor | None = None,
     ) -> Any:
+        self.is_backward = False
         outputs = model(**self._of_model(inputs))
         if self._evaluation is not None:
             # The sum over the batch; `EvaluationLoss` divides the sum of all batches.
@@ -306,59 +297,9 @@ class BertkitTrainer(Trainer):
         else:
             assert num_items_in_batch is not None
             # DDP averages the gradients of the processes, whose losses are parts of one mean.
-            loss = self.loss(outputs, inputs, num_items_in_batch) * self.args.world_size
+            loss = self.objective.loss(outputs, inputs, num_items_in_batch) * self.args.world_size
+        self.is_backward = True
         return (loss, outputs) if return_outputs else loss
-
-    def _of_model(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns a batch without what only the loss reads."""
-        return {name: values for name, values in inputs.items() if name not in self.objective.label_columns}
-
-    def loss(self, outputs: Any, batch: Mapping[str, torch.Tensor], count: torch.Tensor) -> torch.Tensor:
-        """Computes this process's part of the loss of a training step, 0-d."""
-        return self.objective.loss(outputs, batch, count)
-
-    def prediction_step(
-        self, model: torch.nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any
-    ) -> tuple[torch.Tensor | None, Any, Any]:
-        is_labelled = any(name in inputs for name in self.label_names)
-        given = inputs if is_labelled else self._of_model(inputs)
-        loss, logits, labels = super().prediction_step(model, given, *args, **kwargs)
-        if loss is not None and self._evaluation is not None and not self.scores_the_loss:
-            own, is_filled_up = self._evaluation.next_batch()
-            if is_filled_up:  # all processes do this together, since parameters may be sharded
-                inputs = self._prepare_inputs(part_of_batch(inputs, 0, max(own, 1)))
-                with torch.no_grad():
-                    loss = self.compute_loss(model, dict(inputs))
-            counts = own > 0
-            self._evaluation.add(loss * counts, self._of_evaluation.count(inputs) * counts)
-        return loss, logits, labels
-
-    def evaluation_loop(
-        self, dataloader: Any, *args: Any, metric_key_prefix: str = "eval", **kwargs: Any
-    ) -> EvalLoopOutput:
-        """Runs the loop of transformers; sets ``evaluated`` before metrics are computed."""
-        dataset, arguments = self.dataset_of(dataloader), self.args
-        self.evaluated, self._outputs = dataset, None
-        self._evaluation = EvaluationLoss(
-            len(dataset),
-            arguments.eval_batch_size,
-            num_processes=arguments.world_size,
-            process_index=arguments.process_index,
-        )
-        try:
-            outcome = super().evaluation_loop(dataloader, *args, metric_key_prefix=metric_key_prefix, **kwargs)
-            sums = self._evaluation.sums
-        finally:
-            self._evaluation = None
-        outcome = outcome._replace(
-            predictions=in_dataset_order(outcome.predictions, dataset),
-            label_ids=in_dataset_order(outcome.label_ids, dataset),
-        )
-        self._outputs = outcome.predictions
-        if sums is not None:
-            loss, items = self.accelerator.gather(sums[None]).sum(dim=0).tolist()
-            outcome.metrics[f"{metric_key_prefix}_loss"] = loss / items if items > 0 else 0.0
-        return outcome
 
     def _scores_in_order(self, outcome: EvalPrediction) -> dict[str, float]:
         assert self._scores is not None
@@ -367,22 +308,29 @@ class BertkitTrainer(Trainer):
         outputs = (in_dataset_order(each, self.evaluated) for each in (outcome.predictions, outcome.label_ids))
         return self._scores(EvalPrediction(*outputs))
 
-    def outputs(self, dataset: Any) -> Any:
-        """Returns the model's outputs for a data set; reuses those of the last evaluation if it was on this data set.
-
-        Call it after `last_evaluation` or ``evaluate``, so that the stored outputs are those of the current weights.
-        """
-        if self.evaluated is not dataset or self._outputs is None:
-            self.predict(dataset)
-        return self._outputs
-
-    def dataset_of(self, dataloader: Any) -> Any:
-        """Returns the data set that a prepared dataloader reads."""
-        return dataloader.dataset
-
     def save_weights(self, folder: Path) -> None:
-        """Saves configuration and weights; every process takes part."""
+        """Saves configuration and weights, with merged adapters; every process takes part."""
+        if self._tuning is not None:
+            self._tuning.finish(self.model, folder if self.args.should_save else None)
+        self._write_weights(folder)
+
+    def _write_weights(self, folder: Path) -> None:
         self.model.save_pretrained(folder, is_main_process=self.args.should_save)
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        with failing_together():  # if the first process cannot write a checkpoint, the others do not wait for it
+            super().save_model(output_dir, _internal_call)
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        with failing_together():
+            super()._save_optimizer_and_scheduler(output_dir)
+
+    def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
+        is_new = self.optimizer is None
+        optimizer: torch.optim.Optimizer = super().create_optimizer(model)
+        if is_new and self._tuning is not None:
+            self._tuning.set_learning_rates(optimizer, self.model, self.model if model is None else model)
+        return optimizer
 
     def tokens_per_second(self, metrics: dict[str, float]) -> float:
         """Computes the tokens per second over all processes, without padding, since the start or the resumption.
@@ -395,40 +343,15 @@ class BertkitTrainer(Trainer):
         tokens = self.state.num_input_tokens_seen - self._initial_num_input_tokens_seen
         return round(tokens / (metrics["train_runtime"] - self._seconds_between_steps), 1)
 
-    def last_evaluation(self) -> dict[str, float] | None:
-        """Returns the results of an evaluation at the current step, if there was one, so that it need not be
-        repeated."""
-        if self.args.load_best_model_at_end or self.in_mixed_precision:
-            return None  # the weights are those of an earlier step, or that evaluation was not in float32
-        for entry in reversed(self.state.log_history):
-            if entry["step"] == self.state.global_step and "eval_loss" in entry:
-                return {key: value for key, value in entry.items() if key != "step"}
-        return None
 
+def trainer_class(placement: Placement) -> type[BertkitTrainer]:
+    """Returns the Trainer class of a placement."""
+    if placement.device == "xla":
+        from bertkit.training.placements.xla import XlaTrainer
 
-class Bookkeeping(TrainerCallback):
-    """Seeds dropout per process, sets the sampler's epoch, checks losses, and counts tokens."""
+        return XlaTrainer
+    if placement.strategy == "fsdp":
+        from bertkit.training.placements.fsdp import ShardedTrainer
 
-    def __init__(self, trainer: BertkitTrainer):
-        self.trainer = trainer
-
-    def on_train_begin(self, args: TrainingArguments, state: Any, control: TrainerControl, **kwargs: Any) -> None:
-        if args.process_index:  # with a shared seed, all processes would drop the same units
-            torch.manual_seed(args.seed + args.process_index)
-        if isinstance(self.trainer.model_wrapped, DistributedDataParallel):
-            # Buffers are equal in all processes, and a repeated forward pass must not wait for the others.
-            self.trainer.model_wrapped.broadcast_buffers = False
-
-    def on_epoch_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        # accelerate's wrappers may not pass the epoch on to the sampler.
-        self.trainer.batches.set_epoch(int((state.epoch or 0) + 1e-6))
-
-    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        reads = control.should_log or control.should_evaluate or control.should_save or control.should_training_stop
-        if reads:
-            self.trainer.count_tokens()
-        if reads or args.device.type == "cpu":  # elsewhere, reading a value would wait for the device
-            self.trainer.check_finite()
-
-    def on_epoch_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        self.trainer.count_tokens()
+        return ShardedTrainer
+    return BertkitTrainer

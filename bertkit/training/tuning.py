@@ -1,9 +1,9 @@
-"""Weights that fine-tuning changes, and how much: frozen layers, layers drawn anew, learning rates by layer, LoRA."""
+"""Weights that fine-tuning changes, and how much: frozen and re-initialized layers, learning rates by layer, LoRA."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import nn
@@ -13,9 +13,7 @@ from bertkit.errors import PlacementError, RecipeError
 from bertkit.placement.resolve import Placement
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import KEYS, LORA, LoraSettings
-from bertkit.training.trainer import BertkitTrainer
 
-T = TypeVar("T", bound=BertkitTrainer)
 _ADAPTER = "default"  # PEFT's name of the only adapter of a model
 ADAPTER_FOLDER = "adapter"
 """Folder of the adapters in a run directory, with ``model.lora.save: adapter``."""
@@ -60,11 +58,14 @@ def check_tuning(recipe: Recipe, placement: Placement) -> None:
             raise PlacementError(f"recipe {recipe.name}: model.lora: does not work with fsdp; use another placement")
 
 
-def tune(model: PreTrainedModel, recipe: Recipe) -> None:
-    """Freezes weights and draws layers anew, as the ``model`` block says.
+def tune(model: PreTrainedModel, recipe: Recipe) -> Tuning | None:
+    """Freezes weights, re-initializes layers and adds adapters, as the recipe says.
 
-    ``reinit_layers`` draws the last layers of the encoder and the pooler as a new model draws them (Zhang et al. 2021,
+    ``reinit_layers`` re-initializes the last layers of the encoder and the pooler (Zhang et al. 2021,
     arXiv:2006.05987), from torch's random numbers.
+
+    Returns:
+        Learning rates and adapters for the training; None for neither.
 
     Raises:
         RecipeError: the model has too few layers, or no list of layers.
@@ -88,37 +89,43 @@ def tune(model: PreTrainedModel, recipe: Recipe) -> None:
             module.apply(model._init_weights)
     if recipe.model.get("freeze_embeddings"):
         model.base_model.get_submodule("embeddings").requires_grad_(False)
+    decay, lora = recipe.train.get("layer_lr_decay"), recipe.model.get(LORA)
+    if lora is None and decay in (None, 1):
+        return None
+    return Tuning(model, 1.0 if decay is None else decay, None if lora is None else LoraSettings(**lora))
 
 
-def tuned_class(core: type[T], recipe: Recipe) -> type[T]:
-    """Returns the Trainer class of a recipe: ``core`` with what learning rates by layer and LoRA need."""
-    parts: list[type[BertkitTrainer]] = []
-    members: dict[str, Any] = {}
-    decay = recipe.train.get("layer_lr_decay")
-    if decay is not None and decay != 1:
-        parts.append(LayerDecayTrainer)
-        members["layer_lr_decay"] = decay
-    if recipe.model.get(LORA) is not None:
-        parts.append(LoraTrainer)
-        members["lora"] = LoraSettings(**recipe.model[LORA])
-    return type(core.__name__, (*parts, core), members) if parts else core
+class Tuning:
+    """Learning rates by layer and adapters of a model in training.
 
+    As in ELECTRA's released code, the head and the pooler have the learning rate of the run, layer i of n (from 1) that
+    times ``layer_lr_decay ** (n + 2 - i)``, with one more factor for the embeddings.
 
-class LayerDecayTrainer(BertkitTrainer):
-    """Trainer whose learning rate decreases from the head to the embeddings by a factor per layer.
+    Low-rank adapters of the encoder's dense layers are trained together with all weights outside of the encoder's
+    layers and embeddings: the head and the pooler. Checkpoints of the training hold the adapters; the model is saved
+    with merged weights, so that it is an ordinary checkpoint.
 
-    As in ELECTRA's released code: the head and the pooler have the learning rate of the run, layer i of n (from 1) that
-    times ``layer_lr_decay ** (n + 2 - i)`` with one more factor for the embeddings.
+    Args:
+        model: the model; adapters are added to it.
+        layer_lr_decay: factor of the learning rate per layer.
+        lora: settings of the adapters; None for no adapters.
     """
 
-    layer_lr_decay: float
+    def __init__(self, model: PreTrainedModel, layer_lr_decay: float = 1.0, lora: LoraSettings | None = None):
+        self.layer_lr_decay, self.lora = layer_lr_decay, lora
+        self._tuner: Any = None if lora is None else add_adapters(model, lora)
 
-    def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
-        if self.optimizer is not None:
-            return self.optimizer
-        optimizer: torch.optim.Optimizer = super().create_optimizer(model)
-        wrapped = self.model if model is None else model
-        distances = _distances(self.model)
+    def set_learning_rates(self, optimizer: torch.optim.Optimizer, model: PreTrainedModel, wrapped: nn.Module) -> None:
+        """Divides the groups of an optimizer by layer, each with its learning rate.
+
+        Args:
+            optimizer: an optimizer of the parameters of ``wrapped``.
+            model: the model.
+            wrapped: the model as the trainer wraps it.
+        """
+        if self.layer_lr_decay == 1:
+            return
+        distances = _distances(model)
         of_parameters = {
             id(parameter): distances[name.replace("_orig_mod.", "").removeprefix("module.")]
             for name, parameter in wrapped.named_parameters()
@@ -127,11 +134,24 @@ class LayerDecayTrainer(BertkitTrainer):
         # The first group has the highest learning rate, which is the one that the log shows.
         for distance in sorted(set(distances.values())):
             for group in optimizer.param_groups:
-                chosen = [each for each in group["params"] if of_parameters[id(each)] == distance]
-                if chosen:
-                    groups.append({**group, "params": chosen, "lr": group["lr"] * self.layer_lr_decay**distance})
+                parameters = [each for each in group["params"] if of_parameters[id(each)] == distance]
+                if parameters:
+                    groups.append({**group, "params": parameters, "lr": group["lr"] * self.layer_lr_decay**distance})
         optimizer.param_groups[:] = groups
-        return optimizer
+
+    def finish(self, model: PreTrainedModel, folder: Path | None) -> None:
+        """Merges the adapters into the weights, and saves them before if the settings say so.
+
+        Args:
+            model: the model.
+            folder: the run directory; None in processes that write nothing.
+        """
+        if self._tuner is None or self.lora is None:
+            return
+        if self.lora.save == "adapter" and folder is not None:
+            save_adapters(model, self._tuner, folder / ADAPTER_FOLDER)
+        self._tuner.merge_and_unload()
+        self._tuner = None
 
 
 def _distances(model: PreTrainedModel) -> dict[str, int]:
@@ -145,29 +165,6 @@ def _distances(model: PreTrainedModel) -> dict[str, int]:
     embeddings = {id(each): len(layers) + 2 for each in model.base_model.get_submodule("embeddings").parameters()}
     distances = {**of_layers, **embeddings}
     return {name: distances.get(id(parameter), 0) for name, parameter in model.named_parameters()}
-
-
-class LoraTrainer(BertkitTrainer):
-    """Trainer of low-rank adapters of the encoder's dense layers, and of all weights outside of the encoder's layers
-    and embeddings: the head and the pooler.
-
-    Checkpoints of the training hold the adapters; the model is saved with merged weights, so that it is an ordinary
-    checkpoint.
-    """
-
-    lora: LoraSettings
-
-    def __init__(self, *, model: PreTrainedModel, **kwargs: Any):
-        self._tuner: Any = add_adapters(model, self.lora)
-        super().__init__(model=model, **kwargs)
-
-    def save_weights(self, folder: Path) -> None:
-        if self._tuner is not None:
-            if self.lora.save == "adapter" and self.args.should_save:
-                save_adapters(self.model, self._tuner, folder / ADAPTER_FOLDER)
-            self._tuner.merge_and_unload()
-            self._tuner = None
-        super().save_weights(folder)
 
 
 def add_adapters(model: PreTrainedModel, lora: LoraSettings) -> Any:

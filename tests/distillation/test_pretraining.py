@@ -139,7 +139,7 @@ def test_the_loss_is_that_of_minilm(run, prepared, student, checkpoint, alpha, l
 @pytest.mark.parametrize("given", [BOTH, MINILM], ids=["distilbert", "minilm"])
 def test_only_the_student_is_trained(prepared, given):
     ready = prepared(**given)
-    trainer, teacher = ready.trainer, ready.trainer.objective._teacher
+    trainer, teacher = ready.trainer, ready.trainer.objective._objective._teacher
     assert not teacher.model.training
     before = {name: value.clone() for name, value in teacher.model.state_dict().items()}
     started = {name: value.clone() for name, value in trainer.model.state_dict().items()}
@@ -339,7 +339,7 @@ def test_a_teacher_with_damaged_weights_is_refused(run, checkpoint, tmp_path):
 def test_an_output_of_the_teacher_that_is_not_finite_does_not_pass_for_a_missing_one(prepared):
     trainer = prepared(**BOTH).trainer
     with torch.no_grad():
-        trainer.objective._teacher.model.base_model.encoder.layer[1].output.dense.weight[0, 0] = torch.nan
+        trainer.objective._objective._teacher.model.base_model.encoder.layer[1].output.dense.weight[0, 0] = torch.nan
     with pytest.raises(TrainingError, match="the loss is nan"):
         trainer.train()
 
@@ -350,7 +350,7 @@ def test_a_step_that_is_repeated_keeps_no_graph(prepared, given):
     batch = next(iter(trainer.get_train_dataloader()))
     trainer.model.train()
     trainer.model(**{name: batch[name] for name in ("input_ids", "attention_mask", "masked_positions")})
-    recorder = trainer.objective._recorder
+    recorder = trainer.objective._objective._recorder
     assert recorder._outputs
     trainer.forget_step()
     assert not recorder._outputs

@@ -12,9 +12,9 @@ pytestmark = pytest.mark.multiprocess
 TELLING = """\
 import sys
 from bertkit.cli.app import main
-from bertkit.training.placements.oom_retry import MemorySavingTrainer
+from bertkit.training.trainer import BertkitTrainer
 
-get_batch_samples = MemorySavingTrainer.get_batch_samples
+get_batch_samples = BertkitTrainer.get_batch_samples
 
 def telling(self, *args):
     weights = list(self.model.parameters())
@@ -22,7 +22,7 @@ def telling(self, *args):
     print(f"share: {here / sum(each.numel() for each in weights):.1f}", file=sys.stderr)
     return get_batch_samples(self, *args)
 
-MemorySavingTrainer.get_batch_samples = telling
+BertkitTrainer.get_batch_samples = telling
 main()
 """
 

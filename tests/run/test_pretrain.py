@@ -16,7 +16,7 @@ from bertkit import BertForPreTraining, load_recipe, pretrain
 from bertkit.corpus.store import streaming
 from bertkit.errors import BertkitError, RecipeError
 from bertkit.tasks.pretraining import held_out_documents
-from bertkit.training.pretraining import trainer as pretraining_trainer
+from bertkit.training.pretraining import examples
 from tests.training.conftest import TINY
 
 LOSSES = ("loss", "masked_lm_loss", "next_sentence_loss", "masked_lm_accuracy", "next_sentence_accuracy", "grad_norm")
@@ -274,7 +274,7 @@ def test_evaluation_holds_no_more_logits_than_its_limit(corpus, tmp_path, monkey
         return outputs
 
     monkeypatch.setattr(BertForPreTraining, "forward", noted)
-    monkeypatch.setattr(pretraining_trainer, "_LOGITS_AT_ONCE", 3 * 5 * 77)
+    monkeypatch.setattr(examples, "_LOGITS_AT_ONCE", 3 * 5 * 77)
     run(corpus, tmp_path / "run")
     assert len(largest) > 2
     assert max(largest) <= 3 * 5 * 77

@@ -9,18 +9,15 @@ from typing import Any
 import pytest
 from transformers import Trainer
 
-from bertkit.training.placements import JointTrainer, trainer_class
+from bertkit.training.evaluation import EvaluatingTrainer
 from bertkit.training.placements.fsdp import ShardedTrainer
-from bertkit.training.placements.oom_retry import MemorySavingTrainer
 from bertkit.training.placements.xla import XlaTrainer
-from bertkit.training.pretraining.trainer import PretrainingTrainer
-from bertkit.training.trainer import BertkitTrainer
+from bertkit.training.trainer import BertkitTrainer, trainer_class
 
 # Class → private methods of transformers' Trainer that it overrides, with the parameters that transformers gives them.
 PRIVATE: dict[type, dict[str, tuple[str, ...]]] = {
     BertkitTrainer: {
         "_get_train_sampler": ("train_dataset",),
-        "_get_eval_sampler": ("eval_dataset",),
         "_track_num_input_tokens": ("inputs",),
         "_init_training_state": (
             "max_steps",
@@ -41,11 +38,10 @@ PRIVATE: dict[type, dict[str, tuple[str, ...]]] = {
             "start_time",
             "learning_rate",
         ),
-        "_determine_best_metric": ("metrics", "trial"),
         "_prepare_for_training": ("max_steps", "train_dataloader", "resume_from_checkpoint"),
+        "_save_optimizer_and_scheduler": ("output_dir",),
     },
-    PretrainingTrainer: {},
-    MemorySavingTrainer: {},
+    EvaluatingTrainer: {"_get_eval_sampler": ("eval_dataset",), "_determine_best_metric": ("metrics", "trial")},
     ShardedTrainer: {
         "_prepare_for_training": ("max_steps", "train_dataloader", "resume_from_checkpoint"),
         "_load_best_model": (),
@@ -53,7 +49,6 @@ PRIVATE: dict[type, dict[str, tuple[str, ...]]] = {
         "_load_optimizer_and_scheduler": ("checkpoint",),
         "_save_optimizer_and_scheduler": ("output_dir",),
     },
-    JointTrainer: {"_save_optimizer_and_scheduler": ("output_dir",)},
     XlaTrainer: {"_load_optimizer_and_scheduler": ("checkpoint",), "_load_rng_state": ("checkpoint",)},
 }
 # Public ones, which transformers documents as hooks: what the Trainer of a run on one device overrides.
@@ -61,13 +56,14 @@ OF_ONE_DEVICE = {
     BertkitTrainer: {
         "get_batch_samples",
         "compute_loss",
+        "training_step",
         "loss_is_scaled_for_ga",
         "autocast_smart_context_manager",
-        "prediction_step",
-        "evaluation_loop",
+        "create_optimizer",
         "log",
+        "save_model",
     },
-    MemorySavingTrainer: {"get_batch_samples", "compute_loss", "training_step"},
+    EvaluatingTrainer: {"evaluate", "prediction_step", "evaluation_loop"},
 }
 
 
@@ -103,17 +99,14 @@ def test_one_device_overrides_losses_and_batches_only(kind):
 
 
 @pytest.mark.parametrize(
-    ("device", "strategy", "parts"),
+    ("device", "strategy", "kind"),
     [
-        ("cpu", "single", [MemorySavingTrainer]),
-        ("cuda", "ddp", [MemorySavingTrainer, JointTrainer]),
-        ("cuda", "fsdp", [MemorySavingTrainer, ShardedTrainer]),
-        ("xla", "single", [XlaTrainer]),
+        ("cpu", "single", BertkitTrainer),
+        ("cuda", "ddp", BertkitTrainer),
+        ("cuda", "fsdp", ShardedTrainer),
+        ("xla", "single", XlaTrainer),
     ],
 )
-@pytest.mark.parametrize("core", [BertkitTrainer, PretrainingTrainer])
-def test_a_placement_brings_its_parts_and_no_others(core, device, strategy, parts):
+def test_each_placement_has_its_trainer(device, strategy, kind):
     placement: Any = SimpleNamespace(device=device, strategy=strategy)
-    made = trainer_class(core, placement)
-    expected = [*parts, *dict.fromkeys((core, BertkitTrainer)), Trainer]
-    assert list(made.__mro__[1 : 1 + len(expected)]) == expected
+    assert trainer_class(placement) is kind

@@ -13,7 +13,8 @@ from transformers import AutoModelForSequenceClassification
 from bertkit import BertForPreTraining, finetune
 from bertkit.errors import BertkitError, RecipeError
 from bertkit.tasks.registry import load_recipe
-from bertkit.training.tuning import LayerDecayTrainer, add_adapters, encoder_layers, tune
+from bertkit.training.trainer import BertkitTrainer
+from bertkit.training.tuning import Tuning, add_adapters, encoder_layers, tune
 from tests.training.conftest import Labels
 
 pytestmark = pytest.mark.numeric
@@ -89,8 +90,8 @@ def test_the_learning_rate_decreases_with_the_distance_from_the_head(encoder, tm
 
     network = head_class(BertForSequenceClassification.__name__, encoder, "here")(encoder)
     arguments = TrainingArguments(output_dir=str(tmp_path), learning_rate=1.0, use_cpu=True, report_to="none")
-    trainer = type("Decayed", (LayerDecayTrainer,), {"layer_lr_decay": 0.5})(
-        what="x", model=network, args=arguments, objective=Labels()
+    trainer = BertkitTrainer(
+        what="x", model=network, args=arguments, objective=Labels(), tuning=Tuning(network, layer_lr_decay=0.5)
     )
     if encoder.model_type == "albert":
         with pytest.raises(RecipeError, match="'albert' has no list of 2 layers"):

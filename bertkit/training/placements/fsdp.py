@@ -73,7 +73,7 @@ class ShardedTrainer(BertkitTrainer):
     def own_weights(self) -> list[torch.Tensor]:
         return [each.to_local() if isinstance(each, DTensor) else each for each in self.model.parameters()]
 
-    def save_weights(self, folder: Path) -> None:
+    def _write_weights(self, folder: Path) -> None:
         weights = self._whole_weights()
         with own_class(self.model):
             self.model.save_pretrained(folder, is_main_process=self.args.should_save, state_dict=weights)

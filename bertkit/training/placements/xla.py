@@ -21,11 +21,16 @@ from bertkit.training.trainer import BertkitTrainer
 class XlaTrainer(BertkitTrainer):
     """BertkitTrainer with additions for XLA that transformers' Trainer lacks."""
 
-    def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """Executes one graph per micro-batch instead of one over all micro-batches of a step."""
+    def training_step(
+        self, model: torch.nn.Module, inputs: dict[str, Any], num_items_in_batch: torch.Tensor | int | None = None
+    ) -> torch.Tensor:
+        """Executes one graph per micro-batch instead of one over all micro-batches of a step.
+
+        Graphs are executed lazily, so a step that runs out of memory cannot be repeated in parts.
+        """
         import torch_xla
 
-        loss = super().training_step(*args, **kwargs)
+        loss = self.compute_part(model, inputs, num_items_in_batch)
         torch_xla.sync()
         return loss
 
@@ -48,7 +53,7 @@ class XlaTrainer(BertkitTrainer):
         self.gather_function = lambda values: values
         return super().evaluation_loop(*args, **kwargs)
 
-    def save_weights(self, folder: Path) -> None:
+    def _write_weights(self, folder: Path) -> None:
         weights = self.model.state_dict(keep_vars=True)
         copies = {id(weight): weight.detach().cpu() for weight in weights.values()}  # tied weights share a copy
         whole = {name: copies[id(weight)] for name, weight in weights.items()}

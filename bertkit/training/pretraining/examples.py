@@ -15,6 +15,9 @@ from bertkit.recipe.load import Recipe
 from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus
 from bertkit.training.pretraining.initialization import StartingPoint
 
+# An evaluation batch holds B × P × V logits: 2²⁵ of them are 128 MiB in float32.
+_LOGITS_AT_ONCE = 1 << 25
+
 
 @dataclass(frozen=True)
 class PretrainingText:
@@ -50,6 +53,11 @@ class RunExamples:
     phases: Sequence[Phase]
     train: PhasedExamples
     evaluation: list[PretrainingExamples]
+
+    def evaluated_at(self, step: int) -> PretrainingExamples | None:
+        """Returns the held-out examples of the phase of a step, numbered from 0."""
+        begun = [phase.first_step <= step for phase in self.phases]
+        return self.evaluation[sum(begun) - 1] if self.evaluation else None
 
 
 def plan_examples(recipe: Recipe, text: PretrainingText) -> RunExamples:
@@ -92,3 +100,12 @@ def _steps(recipe: Recipe, text: PretrainingText, settings_of: Callable[[int], P
         passes_an_example += share / len(first_epoch)
     number = recipe.train.get("num_train_epochs", 1.0) / passes_an_example / text.share
     return max(1, round(number / recipe.train["global_train_batch_size"]))
+
+
+def eval_batch_size(largest: int, predictions_per_seq: int, vocab_size: int) -> int:
+    """Returns the inputs of an evaluation batch, at most ``largest``, limited so that their logits fit in 128 MiB.
+
+    >>> eval_batch_size(64, 20, 8000), eval_batch_size(64, 77, 30522)
+    (64, 14)
+    """
+    return max(1, min(largest, _LOGITS_AT_ONCE // (predictions_per_seq * vocab_size)))

@@ -9,7 +9,7 @@ import torch
 
 from bertkit import BertForSequenceClassification
 from bertkit.errors import PlacementError
-from bertkit.training.placements.oom_retry import MemorySavingTrainer
+from bertkit.training.trainer import BertkitTrainer
 from tests.training.conftest import Labels, arguments_for
 
 
@@ -44,7 +44,7 @@ def trained(config: Any, folder: Any, capacity: int, fails_in: str = "forward", 
         return outputs
 
     model.forward = limited
-    trainer = MemorySavingTrainer(
+    trainer = BertkitTrainer(
         what="test",
         model=model,
         objective=Labels(),
