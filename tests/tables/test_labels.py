@@ -61,24 +61,19 @@ def message(call, *given) -> list[str]:
     ],
 )
 def test_the_form_of_the_labels_tells_the_problem(values, problem):
-    assert infer_problem(table(values), "label")[0] == problem
+    inferred, reason = infer_problem(table(values), "label")
+    assert inferred == problem
+    assert reason.startswith(f"inferred from {sum(not is_missing(value) for value in values):,} labels")
 
 
-@pytest.mark.parametrize(
-    ("values", "told"),
-    [
-        (
-            [*(number / 2 for number in range(21)), ""],
-            "inferred from 21 labels; give --problem single_label if the numbers are names of classes",
-        ),
-        (["007", "1"], "inferred from 2 labels: whole numbers, some with zeros in front"),
-        (["3", "1", None], "inferred from 2 labels: whole numbers"),
-        (["a", "b"], "inferred from 2 labels: words"),
-        ([["a"], []], "inferred from 2 labels: lists"),
-    ],
-)
-def test_reason_of_the_problem_counts_labels(values, told):
-    assert infer_problem(table(values), "label")[1] == told
+def test_padded_numbers_are_classes():
+    reason = "inferred from 2 labels: whole numbers, some with zeros in front"
+    assert infer_problem(table(["007", "1"]), "label") == ("single_label", reason)
+
+
+def test_words_like_none_are_unchanged_texts():
+    words = ["None", "NA", "null", "nan", " a\tb ", "0"]
+    assert texts(table(words), "label") == words
 
 
 @pytest.mark.parametrize("values", [["3.10", "3.1"], ["1", "2.5"], [0.5, 1.5, None], [n / 7 for n in range(20)]])
@@ -166,30 +161,6 @@ def test_other_splits_may_spell_whole_numbers_otherwise(names, labels):
     assert other_spellings(names, names) == ""
 
 
-def test_signed_number_is_its_own_name():
-    values = ["+1", "1", "1.0", "-1"]
-    assert class_names(values) == ["-1", "+1", "1"]
-    assert class_ids(table(values), "label", class_names(values)) == [1, 2, 2, 0]
-
-
-def test_a_padded_number_is_no_other_name():
-    assert class_names(["007", "7", "7.0"]) == ["007", "7", "7.0"]
-    assert message(class_ids, table(["7"]), "label", ["007", "1"]) == [
-        "x.csv, line 2: label '7' is not one of '007', '1'; '7' and '007' are the same number"
-    ]
-
-
-def test_unknown_label_names_its_look_alike():
-    (line,) = message(class_ids, table(["pos", "pos\u200b"]), "label", ["neg", "pos"])
-    assert line.endswith(r"'pos\u200b' and 'pos' differ only in case, white space or Unicode form")
-
-
-@pytest.mark.parametrize("value", [None, float("nan"), "", " \t", "\u200b", "\u00a0\ufeff"])
-def test_what_cannot_be_seen_is_missing(value):
-    assert is_missing(value)
-    assert message(class_ids, table(["a", value]), "label", ["a"]) == ["x.csv, line 3: no value for 'label'"]
-
-
 NO_FINITE_NUMBERS = ["N/A", "nan", "-inf", "Infinity", "none", "1,5", "7_5", "?", True, float("inf"), 10**400]
 NUMBERS = [*(str(half / 2) for half in range(2, 11)), 1.5, 3, "4", "2e0"]
 
@@ -211,13 +182,6 @@ def test_numbers_with_some_words_are_refused_with_lines(seed):
         assert "--problem single_label" in line
 
 
-def test_few_numbers_among_words_are_named():
-    (line,) = message(infer_problem, table(["good", "bad", "0.5", "bad"]), "label")
-    assert line.startswith(
-        "x.csv, line 4: 'label' is '0.5', where 3 other labels are no finite numbers, such as 'good'"
-    )
-
-
 @pytest.mark.parametrize(
     ("values", "names"),
     [
@@ -236,6 +200,7 @@ def test_few_numbers_among_words_are_named():
         (["2e5", "1e6", "3e4"], ["3e4", "2e5", "1e6"]),
         (["+1", "-1"], ["-1", "+1"]),
         (["1.0", "1.1"], ["1.0", "1.1"]),
+        (["007", "7", "7.0"], ["007", "7", "7.0"]),
         ([date(2024, 2, 1), date(2024, 1, 31)], ["2024-01-31", "2024-02-01"]),
     ],
 )
@@ -254,21 +219,24 @@ def test_classes_do_not_depend_on_row_order(values, shuffler: random.Random):
         assert [int(name) for name in names] == sorted(set(values))
 
 
-def test_ids_are_positions_among_the_names():
-    assert class_ids(table(["b", "a", "b"]), "label", ["a", "b"]) == [1, 0, 1]
-    assert class_ids(table([9, "10"]), "label", ["9", "10"]) == [0, 1]
+@pytest.mark.parametrize(
+    ("convert", "values", "names", "converted"),
+    [
+        (class_ids, ["b", "a", "b"], ["a", "b"], [1, 0, 1]),
+        (class_ids, [9, "10"], ["9", "10"], [0, 1]),
+        (class_ids, ["+1", "1", "1.0", "-1"], ["-1", "+1", "1"], [1, 2, 2, 0]),
+        (class_sets, [["b"], [], ["b", "a"], ["a", "a"]], ["a", "b"], [[0.0, 1.0], [0.0, 0.0], [1.0, 1.0], [1.0, 0.0]]),
+    ],
+)
+def test_ids_are_positions_among_the_names(convert, values, names, converted):
+    assert convert(table(values), "label", names) == converted
+    assert class_names(values) == names
 
 
-def test_all_invalid_labels_are_named_with_lines():
-    assert message(class_ids, table(["a", None, "c", "", " ", ["a"], float("nan")]), "label", ["a", "b"]) == [
-        "6 faults:",
-        "  - x.csv, line 3: no value for 'label'",
-        "  - x.csv, line 4: label 'c' is not one of 'a', 'b'",
-        "  - x.csv, line 5: no value for 'label'",
-        "  - x.csv, line 6: no value for 'label'",
-        "  - x.csv, line 7: label is ['a']; expected one label",
-        "  - x.csv, line 8: no value for 'label'",
-    ]
+@pytest.mark.parametrize("value", [None, float("nan"), "", " \t", "\u200b", "\u00a0\ufeff"])
+def test_what_cannot_be_seen_is_missing(value):
+    assert is_missing(value)
+    assert message(class_ids, table(["a", value]), "label", ["a"]) == ["x.csv, line 3: no value for 'label'"]
 
 
 def test_at_most_ten_classes_and_faults_are_listed():
@@ -277,32 +245,6 @@ def test_at_most_ten_classes_and_faults_are_listed():
     assert rest[0].endswith("'8', '9' and 3 more")
     assert len(rest) == 11
     assert rest[-1] == "  - … and 2 more"
-
-
-def test_a_missing_column_is_missed_by_name():
-    assert message(class_ids, table(["a"]), "labels", ["a"]) == [
-        "x.csv: no column 'labels'; available: 'label'; did you mean 'label'?"
-    ]
-
-
-def test_several_labels_are_marks():
-    assert class_sets(table([["b"], [], ["b", "a"], ["a", "a"]]), "label", ["a", "b"]) == [
-        [0.0, 1.0],
-        [0.0, 0.0],
-        [1.0, 1.0],
-        [1.0, 0.0],
-    ]
-
-
-def test_faults_of_several_labels_are_named_together():
-    assert message(class_sets, table([["a", "c"], "a;b", None, ["a", None]]), "label", ["a", "b"]) == [
-        "4 faults:",
-        "  - x.csv, line 2: label 'c' is not one of 'a', 'b'",
-        "  - x.csv, line 3: expected a list of labels, got 'a;b'; if a field contains several, give the "
-        "separator with --label-separator",
-        "  - x.csv, line 4: no value for 'label'",
-        "  - x.csv, line 5: no value for 'label'",
-    ]
 
 
 def test_fields_of_several_labels_are_parted():
@@ -316,25 +258,53 @@ def test_ids_become_names_and_minus_one_is_missing():
     assert named(table([1, 0]), "label").columns["label"] == [1, 0]
 
 
-def test_ids_without_class_are_named_with_rows():
+@pytest.mark.parametrize(
+    ("call", "values", "names", "faults"),
+    [
+        (class_ids, ["a", None, "c", "", " ", ["a"], float("nan")], [["a", "b"]], [
+            "line 3: no value for 'label'", "line 4: label 'c' is not one of 'a', 'b'", "line 5: no value for 'label'",
+            "line 6: no value for 'label'", "line 7: label is ['a']; expected one label",
+            "line 8: no value for 'label'",
+        ]),
+        (class_ids, ["pos", "pos\u200b"], [["neg", "pos"]], [
+            r"line 3: label 'pos\u200b' is not one of 'neg', 'pos'; 'pos\u200b' and 'pos' differ only in case, white "
+            "space or Unicode form",
+        ]),
+        (class_ids, ["7"], [["007", "1"]], [
+            "line 2: label '7' is not one of '007', '1'; '7' and '007' are the same number",
+        ]),
+        (class_sets, [["a", "c"], "a;b", None, ["a", None]], [["a", "b"]], [
+            "line 2: label 'c' is not one of 'a', 'b'",
+            "line 3: expected a list of labels, got 'a;b'; if a field contains several, give the separator with "
+            "--label-separator",
+            "line 4: no value for 'label'", "line 5: no value for 'label'",
+        ]),
+        (infer_problem, ["good", "bad", "0.5", "bad"], [], [
+            "line 4: 'label' is '0.5', where 3 other labels are no finite numbers, such as 'good'; mend or remove the "
+            "row, or give --problem single_label if all are names of classes",
+        ]),
+        (texts, ["a", "", None, " \u00a0\n", 5], [], [
+            "line 3: label is empty; write a text, or remove the row", "line 4: no value for 'label'",
+            "line 5: label is empty; write a text, or remove the row", "line 6: label is 5; expected text",
+        ]),
+    ],
+)  # fmt: skip
+def test_faults_are_named_together_with_lines(call, values, names, faults):
+    lines = message(call, table(values), "label", *names)
+    expected = [f"x.csv, {fault}" for fault in faults]
+    assert lines == (
+        expected if len(faults) == 1 else [f"{len(faults)} faults:", *(f"  - {fault}" for fault in expected)]
+    )
+
+
+def test_ids_of_no_class_are_refused():
     assert message(named, table([2, 0, -2, [5]], ["no", "yes"]), "label") == [
         "3 faults:",
-        "  - x.csv, line 2: label is 2; expected 0 to 1, a class of 'no', 'yes'",
-        "  - x.csv, line 4: label is -2; expected 0 to 1, a class of 'no', 'yes'",
-        "  - x.csv, line 5: label is [5]; expected 0 to 1, a class of 'no', 'yes'",
+        *(
+            f"  - x.csv, line {line}: label is {label}; expected 0 to 1, a class of 'no', 'yes'"
+            for line, label in ((2, "2"), (4, "-2"), (5, "[5]"))
+        ),
     ]
-
-
-def test_words_like_none_are_unchanged_texts():
-    words = ["None", "NA", "null", "nan", " a\tb ", "0"]
-    assert texts(table(words), "label") == words
-
-
-def test_all_invalid_texts_are_named_with_lines():
-    assert message(texts, table(["a", "", None, " \u00a0\n", 5]), "label") == [
-        "4 faults:",
-        "  - x.csv, line 3: label is empty; write a text, or remove the row",
-        "  - x.csv, line 4: no value for 'label'",
-        "  - x.csv, line 5: label is empty; write a text, or remove the row",
-        "  - x.csv, line 6: label is 5; expected text",
+    assert message(class_ids, table(["a"]), "labels", ["a"]) == [
+        "x.csv: no column 'labels'; available: 'label'; did you mean 'label'?"
     ]

@@ -1,4 +1,4 @@
-"""Columns by their names, and the places of what is missing or no number."""
+"""Tables: columns by their names, by convention or on request, and places of missing values and of wrong numbers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from bertkit.errors import DataError
 from bertkit.tables import Table
+from bertkit.tables.table import label_column, text_columns
 
 
 def table(**columns) -> Table:
@@ -13,52 +14,94 @@ def table(**columns) -> Table:
     return Table(columns, "x.jsonl", "sha256:0", lines=range(1, 2 * rows, 2))
 
 
-def message(call, *names) -> str:
+def message(call, *arguments) -> str:
     with pytest.raises(DataError) as caught:
-        call(*names)
+        call(*arguments)
     return str(caught.value)
 
 
 def test_columns_and_places():
-    given = table(text=["a", "b"], label=[1, 0])
-    assert len(given) == 2
-    assert given.column("text") == ["a", "b"]
-    assert given.select("label", "text") == {"label": [1, 0], "text": ["a", "b"]}
-    assert given.place(1) == "x.jsonl, line 3"
-    assert Table(given.columns, "x.parquet", "").place(1) == "x.parquet, row 2"
-
-
-def test_empty_text_and_nested_nulls_are_not_missing():
-    assert table(text=[""], tags=[[None]]).select("text", "tags") == {"text": [""], "tags": [[None]]}
+    rows = table(text=["a", ""], label=[1, 0], tags=[[None], []])  # neither an empty text nor a nested null is missing
+    assert len(rows) == 2
+    assert rows.column("text") == ["a", ""]
+    assert rows.select("label", "tags") == {"label": [1, 0], "tags": [[None], []]}
+    assert rows.place(1) == "x.jsonl, line 3"
+    assert Table(rows.columns, "x.parquet", "").place(1) == "x.parquet, row 2"
 
 
 def test_missing_values_and_columns_are_named_together():
-    given = table(text=["a", None, "c"], label=[None, 1, 2])
-    assert message(given.select, "text", "lable", "label").splitlines() == [
+    rows = table(text=["a", None, "c"], label=[None, 1, 2])
+    assert message(rows.select, "text", "lable", "label").splitlines() == [
         "3 faults:",
         "  - x.jsonl, line 3: no value for 'text'",
         "  - x.jsonl: no column 'lable'; available: 'text', 'label'; did you mean 'label'?",
         "  - x.jsonl, line 1: no value for 'label'",
     ]
-
-
-def test_at_most_ten_places_are_shown():
-    shown = message(table(text=[None] * 25).column, "text")
-    assert shown.startswith("25 faults:")
-    assert shown.count("no value for 'text'") == 10
-    assert shown.endswith("… and 15 more")
+    many = message(table(text=[None] * 25).column, "text")
+    assert many.startswith("25 faults:")
+    assert many.count("no value for 'text'") == 10
+    assert many.endswith("… and 15 more")
 
 
 def test_numbers_are_parsed_from_text():
-    assert table(score=["5.000", "-1e2", " 3 "]).numbers("score") == [5.0, -100.0, 3.0]
-    assert table(score=[1, 2.5]).numbers("score") == [1.0, 2.5]
+    assert table(score=["5.000", "-1e2", " 3 ", 1, 2.5]).numbers("score") == [5.0, -100.0, 3.0, 1.0, 2.5]
+    assert message(table(score=["1", None]).numbers, "score") == "x.jsonl, line 3: no value for 'score'"
 
 
 @pytest.mark.parametrize("value", ["", "NA", "nan", "inf", "1,5", True, [1.0], float("nan"), 10**400])
 def test_what_is_no_finite_number_is_refused(value):
-    shown = message(table(score=["1", value]).numbers, "score")
-    assert shown == f"x.jsonl, line 3: 'score' is {value!r}; expected a number"
+    assert message(table(score=["1", value]).numbers, "score") == (
+        f"x.jsonl, line 3: 'score' is {value!r}; expected a number"
+    )
 
 
-def test_a_missing_number_is_a_missing_value():
-    assert message(table(score=["1", None]).numbers, "score") == "x.jsonl, line 3: no value for 'score'"
+@pytest.mark.parametrize(
+    ("names", "label", "texts"),
+    [
+        (["text", "label"], "label", ["text"]),
+        (["id", "review", "category"], "category", ["review"]),
+        (["sentence2", "sentence1", "score"], "score", ["sentence1", "sentence2"]),
+        (["premise", "hypothesis", "label"], "label", ["premise", "hypothesis"]),
+        (["question", "sentence", "label"], "label", ["question", "sentence"]),
+        # A pair wins over a column named like a text.
+        (["text", "text_a", "text_b", "label"], "label", ["text_a", "text_b"]),
+        # Half a pair is none.
+        (["sentence1", "text", "label"], "label", ["text"]),
+        # The earlier name of a label wins; the only other column is the text, whatever its name.
+        (["score", "label"], "label", ["score"]),
+        (["tweet", "class"], "class", ["tweet"]),
+    ],
+)
+def test_columns_are_found_by_their_usual_names(names, label, texts):
+    assert label_column(names, None, "x.csv") == label
+    assert text_columns(names, [], label, "x.csv") == texts
+
+
+def test_requested_columns_win_over_usual_names():
+    names = ["text", "label", "body", "kind"]
+    assert label_column(names, "kind", "x.csv") == "kind"
+    assert text_columns(names, ["body", "text"], "kind", "x.csv") == ["body", "text"]
+    # The label column is never taken as text.
+    assert text_columns(["text", "comment", "id"], [], "text", "x.csv") == ["comment"]
+    assert text_columns(["sentence1", "sentence2", "text"], [], "sentence1", "x.csv") == ["text"]
+
+
+@pytest.mark.parametrize(
+    ("find", "names", "requested", "expected"),
+    [
+        (label_column, ["text", "label"], ["lable"],
+         "--label-column: no column 'lable'; available: 'text', 'label'; did you mean 'label'?"),
+        (label_column, ["a", "b"], [None],
+         "none of its columns (a, b) is named label, labels, class, category, target, score; give the column of the "
+         "labels with --label-column"),
+        (text_columns, ["text", "label"], [["txt"], "label"],
+         "--text-column: no column 'txt'; available: 'text', 'label'; did you mean 'text'?"),
+        (text_columns, ["text", "body"], [["text"], "text"],
+         "--text-column text: this column contains the labels; give another"),
+        *[(text_columns, names, [[], "label"],
+           f"cannot determine which of its columns ({', '.join(names)}) contain the text; give --text-column, twice "
+           "for a pair") for names in (["a", "b", "label"], ["label"])],
+    ],
+)  # fmt: skip
+def test_columns_that_cannot_be_found_are_asked(find, names, requested, expected):
+    assert message(find, names, *requested, "x.csv") == f"x.csv: {expected}"

@@ -1,23 +1,228 @@
-"""A file by its name: kind, packing, fingerprint; and what is refused."""
+"""Tables of files: CSV and TSV return every text as it was written; each fault has its line; formats by their names."""
 
 from __future__ import annotations
 
+import csv
 import gzip
 import hashlib
+import io
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from bertkit.errors import DataError
-from bertkit.tables import is_table, read_table
+from bertkit.reading.text import decode_pieces
+from bertkit.tables import Table, is_table, read_table
+from bertkit.tables.table_files import COMMA, TAB, delimited_parts
 
 CONTENTS = {
     ".csv": 'text,label\n"a, b",1\n',
     ".tsv": "text\tlabel\na, b\t1\n",
     ".jsonl": '{"text": "a, b", "label": "1"}\n',
 }
+
+
+def read(text: str, delimiter: str = COMMA, quoting: bool | None = None, block: int = 1 << 20, **options) -> Table:
+    data = text.encode()
+    blocks = [data[start : start + block] for start in range(0, len(data), block)]
+    quoting = delimiter == COMMA if quoting is None else quoting
+    pieces = decode_pieces(blocks, "x")
+    (table,) = delimited_parts(pieces, "x", delimiter=delimiter, quoting=quoting, **options)
+    return table
+
+
+def rows(table: Table) -> list[tuple[str, ...]]:
+    return list(zip(*table.columns.values(), strict=True))
+
+
+def refusal(text: str, delimiter: str = COMMA, **options) -> str:
+    with pytest.raises(DataError) as caught:
+        read(text, delimiter, **options)
+    return str(caught.value)
+
+
+# ---- CSV -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("delimiter", "text", "columns", "lines"),
+    [
+        (COMMA, 'text,label\nplain, \n"a, ""b""",1\n\n"two\nlines",0\n',
+         {"text": ["plain", 'a, "b"', "two\nlines"], "label": [" ", "1", "0"]}, [2, 3, 5]),
+        (TAB, 'sentence\tlabel\r\na "half quote\t1\r\n\r\n"b""\t0',
+         {"sentence": ['a "half quote', '"b""'], "label": ["1", "0"]}, [2, 4]),
+        # A quote within a field that does not begin with one is a plain character.
+        (COMMA, 'text,label\n5" of rain, 2" of snow\n', {"text": ['5" of rain'], "label": [' 2" of snow']}, [2]),
+        # A single column needs no delimiter, and a blank line is one of its rows; else it is none.
+        (COMMA, 'text\na; b\n"c, d"\n', {"text": ["a; b", "c, d"]}, [2, 3]),
+        (COMMA, '"text, as it was"\na\n', {"text, as it was": ["a"]}, [2]),
+        *[(delimiter, "text\na\n\nb\n", {"text": ["a", "", "b"]}, [2, 3, 4]) for delimiter in (COMMA, TAB)],
+        (TAB, "text\tlabel\n\na\t1\n\n\n", {"text": ["a"], "label": ["1"]}, [3]),
+        # Words for nothing are words.
+        *[(COMMA, f"word,n\n{word},1\n", {"word": [word], "n": ["1"]}, [2])
+          for word in ("NA", "None", "null", "nan", "N/A", "", "True", "007", " ")],
+        # A column without a name is left out: pandas writes row numbers to one.
+        (COMMA, ",text,label\n0,good,1\n1,bad,0\n", {"text": ["good", "bad"], "label": ["1", "0"]}, [2, 3]),
+        *[(COMMA, f'text,label{end}"a{end}b",1{end}c,0', {"text": [f"a{end}b", "c"], "label": ["1", "0"]}, [2, 4])
+          for end in ("\n", "\r\n", "\r")],
+    ],
+)  # fmt: skip
+def test_text_of_fields_is_unchanged(delimiter, text, columns, lines):
+    table = read(text, delimiter)
+    assert (table.columns, list(table.lines)) == (columns, lines)
+    assert table.place(0) == f"x, line {lines[0]}"
+    assert (table.skipped, table.class_names) == (0, {})
+
+
+def test_fields_of_megabytes_are_read():
+    long = 'word, "quoted"\n' * 200_000
+    stream = io.StringIO(newline="")
+    csv.writer(stream).writerows([["text", "label"], [long, "1"], ["after", "0"]])
+    table = read(stream.getvalue())
+    assert (rows(table), list(table.lines)) == ([(long, "1"), ("after", "0")], [2, 200_003])
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
+HOSTILE = st.lists(st.sampled_from(['"', ",", "\r", "\n", "\t", "\u2028", "\x85", "\x0b", "a", "é", ""])).map("".join)
+
+
+@st.composite
+def tables(draw, texts) -> list[list[str]]:
+    """A header and at least one row, of one to four columns."""
+    width = draw(st.integers(1, 4))
+    header = [f"column {number}" for number in range(width)]
+    return [header, *draw(st.lists(st.lists(texts, min_size=width, max_size=width), min_size=1, max_size=6))]
+
+
+@given(
+    tables(TEXTS | HOSTILE),
+    st.sampled_from([COMMA, TAB]),
+    st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL]),
+    st.booleans(),
+    st.integers(1, 30),
+)
+def test_rows_of_the_csv_module_round_trip(written, delimiter, quoting, marked, block):
+    stream = io.StringIO(newline="")
+    writer = csv.writer(stream, delimiter=delimiter, quoting=quoting)
+    begins = []
+    for row in written:
+        begins.append(1 + len(re.findall("\r\n|\r|\n", stream.getvalue())))
+        writer.writerow(row)
+    text = "\ufeff" * marked + stream.getvalue()
+    table = read(text, delimiter, quoting=True, block=block)
+    assert list(table.columns) == written[0]
+    assert rows(table) == list(map(tuple, written[1:]))
+    assert list(table.lines) == begins[1:]
+
+
+def unclosed(opened: int, noticed: int) -> str:
+    return f"x, line {opened}: a field begins with a quote here and does not end with one (line {noticed}: "
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('text,label,note\na,1,\n"two\nlines",0,"never closed\nb,1,\n', unclosed(4, 5)),
+        ('text,label\n5" pipe,"open, ""so"" it\ngoes "" on\n"",and on\n', unclosed(2, 4)),  # doubled quotes after it
+        ('text,label\n"one "word" quoted",1\n', unclosed(2, 2)),
+        ('text,label\n"not closed,1\n"closed",0\n', unclosed(2, 3)),
+        ('"text,label\na,1\n', unclosed(1, 2)),
+        (
+            'text,label\na\n"b,1\n',
+            f"2 faults:\n  - x, line 2: 1 field where the header has 2\n  - {unclosed(3, 3)}",
+        ),
+    ],
+)
+def test_unclosed_quote_is_named_by_its_opening_line(text, expected):
+    assert refusal(text).startswith(expected)
+    assert refusal(text).endswith("); close it, and double the quotes within it")
+
+
+@given(
+    tables((TEXTS | HOSTILE).map(lambda text: text.translate(dict.fromkeys(map(ord, "\t\r\n"))))), st.integers(1, 30)
+)
+@example([["a"], [""], ["x"], [""]], 3)
+@example([["a", "b"], ["", ""]], 1)
+def test_tab_separated_texts_round_trip(written, block):
+    text = "".join("\t".join(row) + "\n" for row in written)
+    table = read(text, TAB, block=block)
+    assert rows(table) == list(map(tuple, written[1:]))
+    assert list(table.lines) == list(range(2, len(written) + 1))
+
+
+def test_names_for_a_file_without_a_header():
+    names = ["source", "label", "star", "sentence"]
+    table = read("gj04\t1\t\tOur friends won't buy this.\ngj04\t0\t*\tThem won't.\n", TAB, columns=names)
+    assert list(table.columns) == names
+    assert table.column("label") == ["1", "0"]
+    assert list(table.lines) == [1, 2]
+    assert refusal("a\tb\n", TAB, columns=names) == "x, line 1: 2 fields where 4 column names are given"
+
+
+def test_ragged_rows_are_skipped_only_when_asked():
+    text = "a\tb\n1\t2\n3\n4\t5\t6\n\n7\t8\n"
+    table = read(text, TAB, skip_ragged=True)
+    assert rows(table) == [("1", "2"), ("7", "8")]
+    assert (table.skipped, list(table.lines)) == (2, [2, 6])
+    assert refusal(text, TAB).splitlines()[1:] == [
+        "  - x, line 3: 1 field where the header has 2",
+        "  - x, line 4: 3 fields where the header has 2",
+    ]
+    assert refusal("a\tb\n1\n", TAB, skip_ragged=True) == (
+        "x: no rows after the header, but 1 with a different number of fields"
+    )
+
+
+# ---- faults ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "delimiter", "options", "expected"),
+    [
+        ("text;label\na, b;1\n", COMMA, {}, "x, line 1: no comma in the header 'text;label'; if ';' separates its "
+         "columns, save it with commas"),
+        ("text\tlabel\n", COMMA, {}, "x, line 1: no comma in the header 'text\\tlabel'; if tabs separate its columns, "
+         "name the file .tsv"),
+        ("text,label\n", TAB, {}, "x, line 1: no tab in the header 'text,label'; if commas separate its columns, name "
+         "the file .csv"),
+        ("text,label\nwell, well,1\n", COMMA, {}, "x, line 2: 3 fields where the header has 2; put quotes around a "
+         "field that contains a comma"),
+        ("text,label\n  \n", COMMA, {}, "x, line 2: 1 field where the header has 2"),
+        (",\n1,2\n", COMMA, {}, "x, line 1: none of the columns has a name; add names"),
+        ("1,2\n", COMMA, {"columns": ["a", "a"]}, "x, the names given for its columns: 2 columns are named 'a'; "
+         "expected one of each name"),
+        *[(text, delimiter, {}, "x, line 1: empty; expected a header line with the names of the columns")
+          for text in ("", "\ufeff", "\n\na\n") for delimiter in (COMMA, TAB)],
+        *[(f"a{delimiter}b\n\n", delimiter, {}, "x: no rows after the header") for delimiter in (COMMA, TAB)],
+        *[("", delimiter, {"columns": ["a"]}, "x: no rows") for delimiter in (COMMA, TAB)],
+    ],
+)  # fmt: skip
+def test_wrong_tables_are_refused_with_a_remedy(text, delimiter, options, expected):
+    assert refusal(text, delimiter, **options) == expected
+
+
+def test_faults_are_collected_and_at_most_ten_shown():
+    faults = refusal("a,,a\n" + "1,2\n" * 20)
+    assert faults.splitlines()[:3] == [
+        "21 faults:",
+        "  - x, line 1: 2 columns are named 'a'; expected one of each name",
+        "  - x, line 2: 2 fields where the header has 3",
+    ]
+    assert faults.endswith("… and 11 more")
+    assert len(faults.splitlines()) == 12
+
+
+@pytest.mark.parametrize("delimiter", [COMMA, TAB])
+def test_invalid_bytes_are_named_by_their_offset(delimiter):
+    assert refusal(f"a{delimiter}b\n1{delimiter}\0\n", delimiter).startswith("x: NUL byte at byte offset 6: ")
+
+
+# ---- files ----------------------------------------------------------------------------------------------------------
 
 
 def written(path: Path, data: str | bytes) -> Path:
@@ -31,53 +236,49 @@ def packed(data: bytes, packing: str) -> bytes:
     return {"": data, ".gz": gzip.compress(data), ".zst": pa.Codec("zstd").compress(data, asbytes=True)}[packing]
 
 
-def refusal(*given, **options) -> str:
+def refusal_of(path: Path, **options) -> str:
     with pytest.raises(DataError) as caught:
-        read_table(*given, **options)
+        read_table(path, **options)
     return str(caught.value)
 
 
-@pytest.mark.parametrize("kind", CONTENTS)
-@pytest.mark.parametrize("packing", ["", ".gz", ".ZST"])
-def test_every_kind_gives_the_same_table_however_packed(tmp_path, kind, packing):
-    data = CONTENTS[kind].encode()
-    path = written(tmp_path / f"x{kind.upper()}{packing}", packed(data, packing.lower()))
-    table = read_table(path)
-    assert table.columns == {"text": ["a, b"], "label": ["1"]}
-    assert table.source == str(path)
-    assert table.place(0) == f"{path}, line {1 if kind == '.jsonl' else 2}"
-    assert table.fingerprint == "sha256:" + hashlib.sha256(data).hexdigest()[:16]
-
-
-def test_a_parquet_file_and_its_fingerprint(tmp_path):
+def parquet() -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    path = tmp_path / "x.parquet"
-    pq.write_table(pa.table({"text": ["a, b"]}), path)
+    stream = io.BytesIO()
+    pq.write_table(pa.table({"text": ["a, b"], "label": ["1"]}), stream)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("kind", "packing"), [*((kind, packing) for kind in CONTENTS for packing in ("", ".gz", ".ZST")), (".parquet", "")]
+)
+def test_every_format_gives_the_same_table(tmp_path, kind, packing):
+    data = parquet() if kind == ".parquet" else CONTENTS[kind].encode()
+    path = written(tmp_path / f"x{kind.upper()}{packing}", packed(data, packing.lower()))
     table = read_table(str(path))
-    assert table.columns == {"text": ["a, b"]}
-    assert table.place(0) == f"{path}, row 1"
-    assert table.fingerprint == "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    assert table.columns == {"text": ["a, b"], "label": ["1"]}
+    assert table.source == str(path)
+    assert table.place(0) == f"{path}, {'row 1' if kind == '.parquet' else 'line 1' if kind == '.jsonl' else 'line 2'}"
+    assert table.fingerprint == "sha256:" + hashlib.sha256(data).hexdigest()[:16]
 
 
-def test_quoting_can_be_told(tmp_path):
+def test_options_reach_the_reader_of_the_file(tmp_path, monkeypatch):
     tsv = written(tmp_path / "x.tsv", 'text\tlabel\n"a\tb"\t1\n')
     assert read_table(tsv, quoting=True).columns == {"text": ["a\tb"], "label": ["1"]}
-    csv = written(tmp_path / "x.csv", 'text,label\n"a,1\n')
-    assert read_table(csv, quoting=False).columns == {"text": ['"a'], "label": ["1"]}
-
-
-def test_names_and_skipping_reach_the_reader(tmp_path):
-    path = written(tmp_path / "x.tsv", "a\t1\nb\n")
-    table = read_table(path, columns=["text", "label"], skip_ragged=True)
-    assert (table.columns, table.skipped) == ({"text": ["a"], "label": ["1"]}, 1)
+    table = written(tmp_path / "x.csv", 'text,label\n"a,1\n')
+    assert read_table(table, quoting=False).columns == {"text": ['"a'], "label": ["1"]}
+    monkeypatch.setenv("HOME", str(tmp_path))
+    ragged = written(tmp_path / "y.tsv", "a\t1\nb\n")
+    read = read_table("~/y.tsv", columns=["text", "label"], skip_ragged=True)
+    assert (read.columns, read.skipped, read.source) == ({"text": ["a"], "label": ["1"]}, 1, str(ragged))
 
 
 @pytest.mark.parametrize("option", [{"columns": ["a"]}, {"quoting": False}, {"skip_ragged": True}])
 def test_options_of_text_files_are_refused_for_others(tmp_path, option):
     path = written(tmp_path / "x.jsonl", CONTENTS[".jsonl"])
-    assert refusal(path, **option) == (
+    assert refusal_of(path, **option) == (
         f"{path}: names of columns, quoting and the skipping of ragged rows are for .csv and .tsv files; "
         "remove them for .jsonl"
     )
@@ -86,7 +287,7 @@ def test_options_of_text_files_are_refused_for_others(tmp_path, option):
 @pytest.mark.parametrize("name", ["x.txt", "x.json", "x", "x.gz", "x.parquet.gz", "csv"])
 def test_other_formats_are_refused_with_the_supported(tmp_path, name):
     path = written(tmp_path / name, "text,label\na,1\n")
-    assert refusal(path) == (
+    assert refusal_of(path) == (
         f"{path}: unsupported table format; expected .csv (commas), .tsv (tabs), .jsonl (one JSON object per "
         "line), these also compressed as .gz or .zst, or .parquet; rename it if it is one"
     )
@@ -99,29 +300,23 @@ def test_the_name_tells_a_table_from_plain_text():
 
 @pytest.mark.parametrize("kind", [*CONTENTS, ".parquet"])
 def test_a_file_that_cannot_be_read(tmp_path, kind):
-    assert refusal(tmp_path / f"x{kind}") == f"{tmp_path}/x{kind}: cannot be read: No such file or directory"
+    assert refusal_of(tmp_path / f"x{kind}") == f"{tmp_path}/x{kind}: cannot be read: No such file or directory"
     (tmp_path / f"y{kind}").mkdir()
-    assert refusal(tmp_path / f"y{kind}") == f"{tmp_path}/y{kind}: cannot be read: Is a directory"
+    assert refusal_of(tmp_path / f"y{kind}") == f"{tmp_path}/y{kind}: cannot be read: Is a directory"
 
 
 @pytest.mark.parametrize("kind", CONTENTS)
 def test_a_file_that_is_not_utf8(tmp_path, kind):
     path = written(tmp_path / f"x{kind}", CONTENTS[kind].replace("a, b", "café").encode("latin1"))
-    shown = refusal(path)
+    fault = refusal_of(path)
     offset = path.read_bytes().index(b"\xe9")
-    assert shown.startswith(f"{path}: not UTF-8 at byte offset {offset} ")
-    assert "iconv -f latin1 -t utf-8" in shown
+    assert fault.startswith(f"{path}: not UTF-8 at byte offset {offset} ")
+    assert "iconv -f latin1 -t utf-8" in fault
 
 
 def test_a_damaged_file(tmp_path):
-    assert "damaged or truncated" in refusal(written(tmp_path / "x.csv.gz", gzip.compress(b"a,b\n1,2\n")[:-4]))
-    assert "not a Parquet file, damaged or truncated" in refusal(written(tmp_path / "x.parquet", b"PAR1 or not"))
-
-
-def test_the_home_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    path = written(tmp_path / "x.csv", CONTENTS[".csv"])
-    assert read_table("~/x.csv").source == str(path)
+    assert "damaged or truncated" in refusal_of(written(tmp_path / "x.csv.gz", gzip.compress(b"a,b\n1,2\n")[:-4]))
+    assert "not a Parquet file, damaged or truncated" in refusal_of(written(tmp_path / "x.parquet", b"PAR1 or not"))
 
 
 def test_reading_text_costs_no_start_of_large_libraries(tmp_path):

@@ -1,14 +1,18 @@
-"""Splits of a Hub on this machine."""
+"""Splits: of a Hub on this machine; rows held out of a training set; rows in two sets."""
 
 from __future__ import annotations
 
 import io
 import json
+from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bertkit.errors import DataError
 from bertkit.tables import hub_splits, load_hub_table
+from bertkit.tables.splits import hold_out, repeated
 
 CARD = """---
 configs:
@@ -100,14 +104,11 @@ class TestHub:
         assert len({table["fingerprint"] for table in (train, test, part, german)}) == 4
         assert train["class_names"] == {}
 
-    def test_from_the_cache_it_is_the_same(self, ask):
+    def test_from_the_cache_it_is_the_same(self, ask, hub):
         [fresh] = ask(["org/reviews", None, "train"])
         cached, splits = ask(["org/reviews", None, "train"], ["org/reviews", None], HF_HUB_OFFLINE="1")
-        assert cached == fresh
-        assert splits == ["train"]
-
-    def test_splits_are_told_without_a_download(self, ask, hub):
-        hub.requests.clear()
+        assert (cached, splits) == (fresh, ["train"])
+        hub.requests.clear()  # the names of splits need no download
         assert ask(["org/reviews", None]) == [["train"]]
         assert not [request for request in hub.requests if request.startswith("GET") and "parquet" in request]
 
@@ -125,11 +126,8 @@ class TestHub:
             "org/none: neither a local file or folder nor a data set that is available from the Hub"
         )
 
-    def test_without_the_network(self, ask):
-        messages = ask(["org/never-seen", None, "train"], ["org/never-seen", None], HF_HUB_OFFLINE="1")
-        assert len(messages) == 2
-        for message in messages:
-            assert message.startswith("org/never-seen: neither a local file or folder nor a data set that is available")
+        for message in ask(["org/new", None, "train"], ["org/new", None], HF_HUB_OFFLINE="1"):
+            assert message.startswith("org/new: neither a local file or folder nor a data set that is available")
 
 
 @pytest.mark.parametrize("ask", [hub_splits, lambda *given: load_hub_table(*given, "train")])
@@ -138,3 +136,49 @@ def test_a_folder_is_no_set_of_the_hub(tmp_path, ask):
     (tmp_path / "train.csv").write_text("text,label\na,1\n")
     with pytest.raises(DataError, match="expected the id of a Hub data set, but this is a local file or folder"):
         ask(str(tmp_path), None)
+
+
+# ---- parts of a training set ----------------------------------------------------------------------------------------
+
+
+@given(
+    classes=st.lists(st.sampled_from("aaaaabbc"), min_size=1, max_size=120),
+    fraction=st.floats(0.01, 0.99),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_hold_out_is_stratified_complete_and_repeatable(classes, fraction, seed):
+    kept, held = hold_out(classes, len(classes), fraction, seed)
+    assert sorted(kept + held) == list(range(len(classes)))
+    assert kept == sorted(kept)
+    assert held == sorted(held)
+    assert (kept, held) == hold_out(list(classes), len(classes), fraction, seed)
+    total, found = Counter(classes), Counter(classes[row] for row in held)
+    for name, count in total.items():
+        assert abs(found[name] - fraction * count) <= 0.5 or found[name] == count - 1
+        assert found[name] < count
+
+
+def test_a_worked_example_of_holding_out():
+    """A tenth of twenty and of ten rows: two and one; a class of one row stays to be trained on."""
+    classes = ["a"] * 20 + ["b"] * 10 + ["rare"]
+    _, held = hold_out(classes, 31, 0.1, seed=42)
+    assert Counter(classes[row] for row in held) == {"a": 2, "b": 1}
+
+
+def test_the_seed_decides_which_rows():
+    drawn = {tuple(hold_out(None, 100, 0.1, seed)[1]) for seed in range(20)}
+    assert len(drawn) == 20
+    # Every row's turn comes: 20 draws of 10 of 100 miss a given row with probability 0.9 ** 20 = 0.12.
+    assert len({row for rows in drawn for row in rows}) > 70
+    assert hold_out(None, 90, 0.3, 5) == hold_out(["one"] * 90, 90, 0.3, 5)
+
+
+@pytest.mark.parametrize(("rows", "fraction"), [(1, 0.5), (4, 0.1), (1, 0.99)])
+def test_too_few_rows_give_none_to_hold_out(rows, fraction):
+    assert hold_out(None, rows, fraction, 0) == (list(range(rows)), [])
+
+
+def test_repeated_rows_have_all_texts_equal():
+    assert repeated([["a", "b", "c"]], [["x", "b", "a", "b"]]) == [1, 2, 3]
+    assert repeated([["a", "b"], ["1", "2"]], [["a", "a", "b"], ["2", "1", "2"]]) == [1, 2]
+    assert repeated([["a"]], [["A", "a "]]) == []

@@ -1,4 +1,4 @@
-"""Names from manifests, listings and URLs: whatever they are, nothing outside of their folder is read or removed."""
+"""Paths and URLs, one rule for all commands; names from manifests, which never lead out of their folder."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import shutil
 import pytest
 
 from bertkit.checkpoint.load import load_config, load_model
-from bertkit.errors import BertkitError
+from bertkit.errors import BertkitError, DataError
 from bertkit.grids.definition import GRID_FILE
 from bertkit.grids.definition import read as read_grid
 from bertkit.inference.networks import ENSEMBLE_FILE, members_of
+from bertkit.reading.paths import filesystem, is_url
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.recovery import MANIFEST, find_fault
 
@@ -70,3 +71,26 @@ def test_seeds_of_a_grid_are_numbers(tmp_path, seed):
     (tmp_path / GRID_FILE).write_text(json.dumps({**stored, "seeds": [seed]}))
     with pytest.raises(BertkitError, match=r"grid\.json: damaged"):
         read_grid(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["o::p", "simplecache::o", "a*b.csv", "C:/x", "a b", "memory:x"])
+def test_local_names_stay_whole(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    files, place = filesystem(name, "--output-dir")
+    assert (files.protocol[0], place) == ("file", str(tmp_path / name))
+    assert not is_url(str(tmp_path / name))
+
+
+def test_urls_have_the_file_system_of_their_protocol():
+    files, place = filesystem("memory://bucket/store", "x")
+    assert (files.protocol, place) == ("memory", "/bucket/store")
+    with pytest.raises(DataError, match=r"--input qq://a: Protocol not known: qq; install the package"):
+        filesystem("qq://a", "--input qq://a")
+
+
+def test_existing_files_are_no_urls(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert is_url("memory://store")
+    (tmp_path / "memory:").mkdir()
+    (tmp_path / "memory:" / "store").mkdir()
+    assert not is_url("memory://store")
