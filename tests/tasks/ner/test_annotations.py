@@ -256,18 +256,6 @@ def test_span_labels_of_a_hub_set_are_named(task, monkeypatch, of_lists):
     assert [found.task.label_names[label] for label in splits["train"].examples["labels"][0]] == TAGS[0]
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ({"comment_prefix": ""}, "comment_prefix: expected the start of comment lines, such as '#', got ''"),
-        ({"comment_prefix": "# "}, "comment_prefix: expected the start of comment lines, such as '#', got '# '"),
-    ],
-)
-def test_impossible_settings_are_refused(given, expected):
-    with pytest.raises(ValueError, match=expected):
-        DataSettings(**given)
-
-
 # ---- file → words → model → file ------------------------------------------------------------------------------------
 
 WORDS = st.sampled_from(

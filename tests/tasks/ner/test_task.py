@@ -195,6 +195,12 @@ def test_what_cannot_be_trained_on_is_refused(task, tmp_path, given, expected):
     [
         (DataSettings, {"stride": 126}, "stride: windows of 128 tokens"),
         (DataSettings, {"data_dir": "x"}, "data_dir: tables are files"),
+        (
+            DataSettings,
+            {"comment_prefix": ""},
+            "comment_prefix: expected the start of comment lines, such as '#', got ''",
+        ),
+        (DataSettings, {"comment_prefix": "# "}, "comment_prefix: expected the start .* got '# '"),
         (TaskSettings, {"token_column": 1, "tag_column": "1"}, "tag_column: 1 is the column of the tokens"),
         (TaskSettings, {"label_names": ["O", "O"]}, "label_names: expected each name once"),
     ],
@@ -304,7 +310,7 @@ def test_a_worked_prediction(tokenizer):
     assert predicted(task).highlighted(row) == f"{green}A good film{end}, the {green}plot{end}"
 
 
-def test_plain_tags_of_raw_text_are_per_word(tokenizer):
+def test_plain_tags_are_per_word_and_scored_by_accuracy(tokenizer):
     task = NerTask(TaskSettings(scheme="plain", label_names=["NN", "DT"]), DataSettings())
     examples = task.read_input(["the film\u00ad"])
     features = task.encode(examples, tokenizer)
@@ -312,6 +318,9 @@ def test_plain_tags_of_raw_text_are_per_word(tokenizer):
     assert task.line(prediction) == "the/DT film\u00ad/NN"
     assert [(word["start"], word["end"]) for word in prediction["words"]] == [(0, 3), (4, 9)]
     assert predicted(task).highlighted({"text": "the film", **prediction}) is None
+    examples = {"tokens": [["the", "film"], ["plot", "\u200b"]], "labels": [[1, 0], [0, 1]]}
+    features = task.encode(examples, tokenizer)
+    assert task.score(outputs_that_say([[1, 1], [0, 0]], features, 2), features, examples) == {"accuracy": 0.5}
 
 
 def test_documents_give_their_sentences_context(task, tokenizer):
@@ -368,29 +377,13 @@ def test_scores_of_a_worked_example(tokenizer):
     assert strict.score(outputs_that_say(said, features, 5), features, examples)["entity/PER/f1"] == 0
 
 
-@pytest.mark.parametrize("kind", ["overall", "overall_f1", "a/f1", ""])
+@pytest.mark.parametrize("kind", ["LOC", "overall", "overall_f1", "a/f1", ""])
 def test_a_type_of_any_name_overwrites_no_score(kind):
-    def scores(kind: str) -> dict[str, float]:
-        names = ["O", f"B-{kind}" if kind else "B", "B-PER"]
-        return NerTask(TaskSettings(scheme="IOB2", label_names=names), DataSettings()).compute_metrics(
-            [[1, 1, 0]], [[1, 0, 2]]
-        )
-
-    found, usual = scores(kind), scores("LOC")
-    assert found[f"entity/{kind}/precision"] == usual["entity/LOC/precision"] == 1 / 2
-    assert {name: found[name] for name in ("overall_precision", "overall_recall", "overall_f1")} == {
-        "overall_precision": 1 / 2,
-        "overall_recall": 1 / 2,
-        "overall_f1": 1 / 2,
-    }
-
-
-def test_plain_tags_are_scored_by_accuracy(tokenizer):
-    task = NerTask(TaskSettings(scheme="plain", label_names=["NN", "DT"]), DataSettings())
-    examples = {"tokens": [["the", "film"], ["plot", "\u200b"]], "labels": [[1, 0], [0, 1]]}
-    features = task.encode(examples, tokenizer)
-    scores = task.score(outputs_that_say([[1, 1], [0, 0]], features, 2), features, examples)
-    assert scores == {"accuracy": 0.5}
+    names = ["O", f"B-{kind}" if kind else "B", "B-PER"]
+    task = NerTask(TaskSettings(scheme="IOB2", label_names=names), DataSettings())
+    scores = task.compute_metrics([[1, 1, 0]], [[1, 0, 2]])
+    assert scores[f"entity/{kind}/precision"] == 1 / 2
+    assert [scores[name] for name in ("overall_precision", "overall_recall", "overall_f1")] == [1 / 2] * 3
 
 
 @pytest.mark.parametrize("labelled", [True, False])
