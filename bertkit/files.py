@@ -67,15 +67,6 @@ def check_links(path: Path, name: str) -> None:
             raise OutputError(f"{name}: {part} is a link to {os.readlink(part)}, which does not exist; remove the link")
 
 
-def partial_name(path: Path) -> Path:
-    """Returns the name of a file of results while it grows, see `bertkit.inference.writing`.
-
-    >>> partial_name(Path("labels.csv")).name
-    'labels.csv.partial'
-    """
-    return path.with_name(path.name + ".partial")
-
-
 @contextmanager
 def new_folder(place: Path, is_there: Callable[[], bool] = lambda: False) -> Iterator[Path]:
     """Yields a temporary folder to write to; renames it to ``place`` at the end, or removes it on an exception.

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from bertkit.checkpoint.load import load_tokenizer, new_weights, save_tokenizer
+from bertkit.checkpoint.load import load_tokenizer, save_tokenizer
 from bertkit.corpus.documents import DocumentForm, Paragraph
 from bertkit.corpus.store.writer import write_token_store
 from bertkit.errors import OutputError
@@ -34,6 +34,7 @@ from bertkit.files import (
 from bertkit.progress import without_library_bars
 from bertkit.recipe.files import copy_recipe
 from bertkit.tasks.registry import load_recipe
+from bertkit.tour.quickstart import new_weights
 
 
 @pytest.fixture(autouse=True)

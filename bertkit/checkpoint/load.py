@@ -30,7 +30,6 @@ from bertkit.checkpoint.faults import (
     reason,
 )
 from bertkit.errors import CheckpointError, RecipeError, listed
-from bertkit.files import new_folder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
@@ -368,31 +367,6 @@ def longest_of_tokenizer(name_or_path: str) -> int:
     longest = tokenizer_settings(name_or_path).get("model_max_length")
     # transformers writes 1e30 if there is no limit; a limit without room for a token is no limit either.
     return int(longest) if isinstance(longest, int | float) and longest >= 3 else sys.maxsize
-
-
-def new_weights(checkpoint: str | Path, folder: Path, seed: int) -> Path:
-    """Writes an untrained copy of a checkpoint, with its configuration and tokenizer and newly initialised weights.
-
-    Args:
-        checkpoint: a folder or a Hub id.
-        folder: new or empty output folder.
-        seed: seed of the weights.
-
-    Returns:
-        ``folder``.
-
-    Raises:
-        CheckpointError: as `load_config` and `load_tokenizer`.
-    """
-    from transformers import set_seed
-
-    from bertkit.model.modeling_bert import BertForPreTraining
-
-    set_seed(seed)
-    with new_folder(folder) as draft:
-        BertForPreTraining(load_config(str(checkpoint))).save_pretrained(draft)
-        save_tokenizer(load_tokenizer(checkpoint), draft)
-    return folder
 
 
 def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: str | Path) -> None:

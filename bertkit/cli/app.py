@@ -12,31 +12,24 @@ import typer
 
 from bertkit import __version__
 from bertkit.cli import (
-    ablations,
     check,
-    compare,
     corpus,
     distill,
     embed,
-    ensemble,
-    env,
     evaluate,
-    export,
-    fill_mask,
     finetune,
+    grids,
     predict,
     pretrain,
-    push,
     quickstart,
     recipes,
     report,
     runs,
     serve,
-    tokenizer,
+    sharing,
 )
 from bertkit.cli.commands import command
-from bertkit.cli.printing import print_text
-from bertkit.cli.streams import standard_streams, use_utf8
+from bertkit.cli.printing import print_text, standard_streams, use_utf8
 from bertkit.errors import BertkitError, RecipeError, shortened
 from bertkit.files import disk_fault
 from bertkit.placement.launch import end_with_launcher, wait_for_launcher
@@ -58,21 +51,21 @@ app.add_typer(finetune.app, name="finetune")
 command(app, distill.KINDS, distill.KEYS)(distill.distill)
 app.command("check", context_settings=check.SETTINGS, options_metavar=check.USAGE)(check.check)
 command(app, ("classification", "ner"), evaluate.KEYS)(evaluate.evaluate)  # the tasks whose data have the fields
-command(app, "pretraining", without=ablations.OF_ONE_VARIANT)(ablations.ablations)
-app.command("compare")(compare.compare)
-app.command("ensemble")(ensemble.ensemble)
+command(app, "pretraining", without=grids.OF_ONE_VARIANT)(grids.ablations)
+app.command("compare")(grids.compare)
+app.command("ensemble")(grids.ensemble)
 command(app, (), ())(predict.predict)
-app.command("fill-mask")(fill_mask.fill_mask)
+app.command("fill-mask")(predict.fill_mask)
 command(app, (), ())(embed.embed)
-command(app, "classification", export.KEYS)(export.export)
+command(app, "classification", sharing.OF_EXPORT)(sharing.export)
 app.command("serve")(serve.serve)
 app.command("demo")(serve.demo)
-app.command("push")(push.push)
+app.command("push")(sharing.push)
 app.command("report")(report.report)
 app.command("runs")(runs.runs)
-app.command("env")(env.env)
-app.add_typer(tokenizer.app, name="tokenizer")
-app.add_typer(corpus.app, name="corpus")
+app.command("env")(runs.env)
+app.add_typer(corpus.tokenizer_app, name="tokenizer")
+app.add_typer(corpus.corpus_app, name="corpus")
 app.add_typer(recipes.app, name="recipes")
 
 

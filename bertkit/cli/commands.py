@@ -19,7 +19,7 @@ from typer.core import TyperCommand
 from bertkit.options import descriptions
 from bertkit.placement.resolve import PlacementSettings
 from bertkit.recipe.fields import members
-from bertkit.recipe.settings import OptionsOfTransformers, TrainSettings
+from bertkit.recipe.settings import DistillationSettings, OptionsOfTransformers, TrainSettings
 from bertkit.tasks.registry import TASKS
 
 Function = TypeVar("Function", bound=Callable[..., None])
@@ -36,7 +36,13 @@ OF_EVERY_RUN = (
     "train.run_name",
     "placement.num_processes",
 )
-_PANELS = {"task": "Task", "data": "Data", "train": "Training", "placement": "Placement"}
+_PANELS = {
+    "task": "Task",
+    "data": "Data",
+    "train": "Training",
+    "train.distill": "Distillation",
+    "placement": "Placement",
+}
 Take = Callable[[Mapping[str, Any]], Any]
 """Function that returns the value of one parameter from the values of all options."""
 
@@ -69,7 +75,7 @@ class Setting:
     @property
     def flag(self) -> str:
         """Name of the option on the command line."""
-        return self.described.get("flag") or "--" + self.key.partition(".")[2].replace("_", "-")
+        return self.described.get("flag") or "--" + self.key.rpartition(".")[2].replace("_", "-")
 
     def parameter(self) -> Parameter:
         """Returns the parameter of a function for typer."""
@@ -77,38 +83,42 @@ class Setting:
             self.flag,
             help=self.described["help"].replace("`", ""),
             metavar=self.described.get("metavar"),
-            rich_help_panel=self.described.get("panel") or _PANELS[self.key.partition(".")[0]],
+            rich_help_panel=self.described.get("panel") or _PANELS[self.key.rpartition(".")[0]],
             show_default=False,
         )
         name = self.key.replace(".", "__")
         return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[self.type, option])
 
 
-def options_of(kind: str) -> dict[str, Setting]:
-    """Returns the options of a task by dotted key: those of its settings, and those of all runs.
+def settings_of(kind: str) -> dict[str, Setting]:
+    """Returns what options can set in a run of a task, by dotted key: described settings of the task and of all runs.
 
-    A field of ``TaskSettings`` or ``DataSettings`` is an option if it is described (`bertkit.options.descriptions`). In
-    tasks of other packages, a field without a description has that of the field of this name in text classification.
+    In tasks of other packages, a field of ``TaskSettings`` or ``DataSettings`` without a description has that of the
+    field of this name in text classification (`bertkit.options.descriptions`).
 
     Args:
         kind: name of the task, as in ``task.kind``; its module is imported.
     """
     task, data = TASKS.settings(kind)
     has_classes = any(each.name == "label_names" for each in dataclasses.fields(task))
-    usual = {} if task.__module__.startswith("bertkit.") else options_of("classification")
-    found: dict[str, Setting] = {}
+    usual = {} if task.__module__.startswith("bertkit.") else settings_of("classification")
+    settings: dict[str, Setting] = {}
     blocks = (("task", task), ("data", data), ("train", OptionsOfTransformers), ("train", TrainSettings))
-    for block, settings in (*blocks, ("placement", PlacementSettings)):
-        hints = get_type_hints(settings)
-        paths = {name for each in settings.__mro__ for name in getattr(each, "paths", ())}
-        for name, described in descriptions(settings).items():
+    for block, of_block in (*blocks, ("train.distill", DistillationSettings), ("placement", PlacementSettings)):
+        hints = get_type_hints(of_block)
+        paths = {name for each in of_block.__mro__ for name in getattr(each, "paths", ())}
+        for name, described in descriptions(of_block).items():
             key = f"{block}.{name}"
             described = described or (usual[key].described if key in usual else {})
             type_ = Path | None if name in paths else option_type(hints[name])
-            is_option = "help" in described and not described.get("in_recipes_only") and type_ is not None
-            if is_option and (name != "class_weights" or has_classes):
-                found[key] = Setting(key, type_, described)
-    return found
+            if "help" in described and type_ is not None and (name != "class_weights" or has_classes):
+                settings[key] = Setting(key, type_, described)
+    return settings
+
+
+def options_of(kind: str) -> dict[str, Setting]:
+    """Returns the options of the commands of a task by dotted key: its settings without those for recipes only."""
+    return {key: each for key, each in settings_of(kind).items() if not each.described.get("in_recipes_only")}
 
 
 def option_type(hint: Any) -> Any:
@@ -153,7 +163,7 @@ def command(
     Args:
         app: app to register the command with.
         kind: the task whose settings are options, or several tasks, of which the first one that has a key describes it.
-        keys: dotted keys of the options; None for all of the task.
+        keys: dotted keys of the options, also of settings that otherwise are in recipes only; None for all of the task.
         name: name of the command; None for the name of the function.
         without: dotted keys that are no options of this command.
     """
@@ -161,8 +171,11 @@ def command(
     def register(function: Function) -> Function:
         def build() -> Callable[..., None]:
             kinds = [kind] if isinstance(kind, str) else kind
-            known = {key: each for one in reversed(kinds) for key, each in options_of(one).items()}
-            return with_options(function, [known[key] for key in keys or known if key not in without])
+            of_kind = options_of if keys is None else settings_of
+            known = {key: each for one in reversed(kinds) for key, each in of_kind(one).items()}
+            return with_options(
+                function, [known[key] for key in (known if keys is None else keys) if key not in without]
+            )
 
         @wraps(function, assigned=("__module__", "__name__", "__doc__"))
         def placeholder() -> None:
@@ -205,7 +218,7 @@ def _expanded(parameter: Parameter, options: Sequence[Parameter]) -> tuple[list[
     """Returns the parameters that replace a parameter, and the function that computes its value from theirs."""
     annotation = parameter.annotation
     if annotation is Settings:
-        keys = {option.name: option.name.replace("__", ".", 1) for option in options}
+        keys = {option.name: option.name.replace("__", ".") for option in options}
 
         def settings(given: Mapping[str, Any]) -> Settings:
             values = {keys[name]: given[name] for name in keys if given[name] is not None}

@@ -1,4 +1,4 @@
-"""``bertkit corpus build``."""
+"""``bertkit tokenizer train`` and ``bertkit corpus build``: what pre-training on much text is prepared with."""
 
 from __future__ import annotations
 
@@ -14,9 +14,48 @@ from bertkit.cli.printing import print_text
 from bertkit.corpus.settings import Deduplication, Engine
 from bertkit.json_text import dumps
 
-app = typer.Typer(help="Tokenize a corpus ahead of pre-training.", no_args_is_help=True)
+tokenizer_app = typer.Typer(help="Train a vocabulary.", no_args_is_help=True)
 
-KEYS = (
+
+_OF_TOKENIZERS = (
+    "data.tokenizer_type",
+    "data.cased",
+    "data.merge_score",
+    "data.min_pair_frequency",
+    "data.text_column",
+    "data.dataset_config",
+    "data.dataset_split",
+    "data.streaming",
+)
+
+
+@tokenizer_app.callback()
+def _tokenizer() -> None:
+    pass
+
+
+@command(tokenizer_app, "pretraining", _OF_TOKENIZERS)
+def train(
+    corpus: options.Corpus,
+    vocab_size: Annotated[
+        int, typer.Option(help="Number of pieces in the vocabulary, special tokens included.", show_default=False)
+    ],
+    output_dir: options.OutputDir,
+    settings: Settings,
+    more: options.MorePaths = None,
+    json: options.AsJson = False,
+) -> None:
+    """Train a tokenizer on text."""
+    tokenizer = bertkit.train_tokenizer(
+        [*(corpus or []), *(more or [])], vocab_size, output_dir, **settings.block("data")
+    )
+    found = {"output_dir": str(output_dir), "vocab_size": len(tokenizer)}
+    print_text(dumps(found) if json else f"{len(tokenizer)} pieces: {output_dir}")
+
+
+corpus_app = typer.Typer(help="Tokenize a corpus ahead of pre-training.", no_args_is_help=True)
+
+_OF_STORES = (
     "data.tokenizer",
     "data.vocab_size",
     "data.tokenizer_type",
@@ -32,16 +71,14 @@ KEYS = (
 )
 
 
-@app.callback()
+@corpus_app.callback()
 def _corpus() -> None:
     pass
 
 
-@command(app, "pretraining", KEYS)
+@command(corpus_app, "pretraining", _OF_STORES)
 def build(
-    corpus: Annotated[
-        list[str], typer.Option("--corpus", help=options.CORPUS_HELP, metavar="PATH_OR_HUB_ID", show_default=False)
-    ],
+    corpus: options.Corpus,
     output_dir: Annotated[
         Path, typer.Option("--output-dir", help="Folder of the token store; new or empty.", show_default=False)
     ],
@@ -65,7 +102,7 @@ def build(
 ) -> None:
     """Split and tokenize text into a token store, which pretrain --corpus reads."""
     store = bertkit.build_corpus(
-        [*corpus, *(more or [])],
+        [*(corpus or []), *(more or [])],
         output_dir,
         engine=engine,
         workers=workers,

@@ -15,7 +15,6 @@ from bertkit.cli.embed import numbers
 from bertkit.cli.finetune import task_recipe
 from bertkit.cli.printing import print_results
 from bertkit.errors import RecipeError
-from bertkit.recipe.settings import Objective
 
 KINDS = ("classification", "glue", "multiple_choice", "ner", "pretraining", "question_answering")
 KEYS = (
@@ -32,6 +31,12 @@ KEYS = (
     "task.label_column",
     "task.token_column",
     "task.tag_column",
+    "train.distill.objective",
+    "train.distill.alpha",
+    "train.distill.temperature",
+    "train.distill.hidden",
+    "train.distill.teacher_layer",
+    "train.distill.relation_heads",
     *OF_EVERY_RUN,
 )
 _PANEL = "Distillation"
@@ -82,61 +87,10 @@ def distill(
         ),
     ] = None,
     more: options.MorePaths = None,
-    objective: Annotated[
-        Objective | None,
-        typer.Option(
-            help="With --corpus, the teacher's part of the loss: distilbert, outputs and hidden states; minilm, "
-            "relations of queries, keys and values (MiniLMv2). distilbert by default.",
-            rich_help_panel=_PANEL,
-            show_default=False,
-        ),
-    ] = None,
     student_layers: Annotated[
         str | None,
         typer.Option(
             help="Layers of the teacher that the student starts from, such as 0,2,4; instead of --student.",
-            rich_help_panel=_PANEL,
-            show_default=False,
-        ),
-    ] = None,
-    alpha: Annotated[
-        float | None,
-        typer.Option(
-            help="Weight of the teacher's part of the loss, 0 to 1; the labels have 1 - alpha. 0.5 by default, 1 "
-            "with minilm.",
-            rich_help_panel=_PANEL,
-            show_default=False,
-        ),
-    ] = None,
-    temperature: Annotated[
-        float | None,
-        typer.Option(
-            help="Temperature of the logits in the teacher's part; 2 by default.",
-            rich_help_panel=_PANEL,
-            show_default=False,
-        ),
-    ] = None,
-    hidden: Annotated[
-        float | None,
-        typer.Option(
-            help="Weight of the cosine of hidden states in the teacher's part, for a student of the same width; "
-            "0 by default.",
-            rich_help_panel=_PANEL,
-            show_default=False,
-        ),
-    ] = None,
-    teacher_layer: Annotated[
-        int | None,
-        typer.Option(
-            help="Layer of the teacher that minilm compares, from 0; by default the last one.",
-            rich_help_panel=_PANEL,
-            show_default=False,
-        ),
-    ] = None,
-    relation_heads: Annotated[
-        int | None,
-        typer.Option(
-            help="Heads of the relations that minilm compares; by default as many as the student has attention heads.",
             rich_help_panel=_PANEL,
             show_default=False,
         ),
@@ -157,17 +111,7 @@ def distill(
         raise RecipeError("--corpus is for pre-training and --task for fine-tuning; give only one of them")
     recipe = run.recipe if task is None else task_recipe(task, run.recipe)
     layers = None if student_layers is None else numbers(student_layers, "--student-layers", "0,2,4")
-    given: dict[str, Any] = {
-        "recipe": recipe,
-        "corpus": texts,
-        "objective": objective,
-        "alpha": alpha,
-        "temperature": temperature,
-        "hidden": hidden,
-        "teacher_layer": teacher_layer,
-        "relation_heads": relation_heads,
-        "overrides": run.overrides(),
-    }
+    given: dict[str, Any] = {"recipe": recipe, "corpus": texts, "overrides": run.overrides()}
     if run.is_checked:
         from bertkit.run.distill import distillation_recipe
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import bertkit
-from bertkit.cli import completion
+from bertkit.cli import options
 from bertkit.cli.check import print_report
 from bertkit.cli.commands import command
 from bertkit.cli.printing import print_text
@@ -33,7 +33,7 @@ def glue(
         typer.Option(
             help="A GLUE task such as sst2, run with its recipe; several, such as rte,mrpc; or all.",
             show_default=False,
-            autocompletion=completion.glue_tasks,
+            autocompletion=options.complete_glue_tasks,
         ),
     ] = None,
     run: FineTuning,

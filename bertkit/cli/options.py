@@ -1,18 +1,73 @@
-"""Options of several commands that do not set a recipe value; for those that do see `bertkit.cli.commands`."""
+"""Options of several commands that do not set a recipe value, and completion of values in the shell.
+
+For options that set a recipe value see `bertkit.cli.commands`. The functions of the completion get the incomplete word
+and return the values that begin with it. They run at every press of the tab key, so they read names and small files
+only. Without a value, the shell completes names of files.
+"""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from bertkit.cli import completion
+from bertkit.recipe.files import SCHEMA_FILE, list_recipes, recipe_folder
+
+_GLUE = "finetune/glue/"
+_PLACEMENT = "placement/"
+_KINDS = {"multiple-choice": "multiple_choice", "pretrain": "pretraining", "squad": "question_answering"}
+
+
+def complete_recipes(incomplete: str) -> list[str]:
+    """Completes the name of a recipe."""
+    return [name for name in list_recipes() if name.startswith(incomplete)]
+
+
+def complete_glue_tasks(incomplete: str) -> list[str]:
+    """Completes the last of the GLUE tasks in a list with commas."""
+    before, comma, last = incomplete.rpartition(",")
+    names = [name.removeprefix(_GLUE) for name in list_recipes() if name.startswith(_GLUE)]
+    more = [] if comma else ["all"]
+    given = before.split(",")
+    return [before + comma + name for name in [*names, *more] if name.startswith(last) and name not in given]
+
+
+def _complete_placements(incomplete: str) -> list[str]:
+    """Completes the name of a placement."""
+    names = [name.removeprefix(_PLACEMENT) for name in list_recipes() if name.startswith(_PLACEMENT)]
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def complete_keys(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Completes a recipe key of the task of the command, with an equals sign and its description."""
+    name = ctx.info_name or ""
+    kind = _KINDS.get(name, name)
+    found: dict[str, str] = {}
+    for definition, block in _definitions().items():
+        of_block, _, of_kind = definition.partition("_")
+        is_of_task = of_block not in ("task", "data") or of_kind == kind or f"task_{kind}" not in _definitions()
+        is_of_model = of_block != "model" or of_kind == f"of_{'pretraining' if kind == 'pretraining' else 'finetuning'}"
+        if is_of_task and is_of_model:
+            for key, value in block["properties"].items():
+                found[f"{of_block}.{key}="] = value.get("description", "")
+    found.pop("task.kind=", None)
+    return [(key, text) for key, text in sorted(found.items()) if key.startswith(incomplete)]
+
+
+def _definitions() -> dict[str, dict[str, dict[str, dict[str, str]]]]:
+    return dict(json.loads((recipe_folder() / SCHEMA_FILE).read_text(encoding="utf-8"))["definitions"])
+
 
 CORPUS_HELP = "Text: files (.txt, .jsonl, .parquet, also .gz, .zst), folders, patterns, Hub ids. Repeatable."
 Checkpoint = Annotated[
     str,
-    typer.Argument(help="A run directory, a folder or a Hub id.", show_default=False, autocompletion=completion.runs),
+    typer.Argument(help="A run directory, a folder or a Hub id.", show_default=False),
+]
+Corpus = Annotated[
+    list[str] | None,
+    typer.Option("--corpus", help=CORPUS_HELP, metavar="PATH_OR_HUB_ID", show_default=False),
 ]
 OUTPUT = "Output"
 """Panel of the options about what a run writes, in the help."""
@@ -54,7 +109,7 @@ PlacementFile = Annotated[
         help="Where to run: auto, cpu, single_gpu, ddp, fsdp, tpu, or your own file.",
         rich_help_panel="Placement",
         show_default=False,
-        autocompletion=completion.placements,
+        autocompletion=_complete_placements,
     ),
 ]
 SetValues = Annotated[
@@ -64,7 +119,7 @@ SetValues = Annotated[
         help="Any recipe value: block.key=value. Repeatable.",
         metavar="KEY=VALUE",
         show_default=False,
-        autocompletion=completion.keys,
+        autocompletion=complete_keys,
     ),
 ]
 AS_JSON = "Print the result as JSON, and nothing else."

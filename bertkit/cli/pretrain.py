@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import bertkit
-from bertkit.cli import completion, options, training
+from bertkit.cli import options, training
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +20,7 @@ class Run(training.Run):
         typer.Option(
             help="A recipe's name (bertkit recipes list) or file; bert-base by default, continue with --model.",
             show_default=False,
-            autocompletion=completion.recipes,
+            autocompletion=options.complete_recipes,
         ),
     ] = None
     model: Annotated[
@@ -28,7 +28,6 @@ class Run(training.Run):
         typer.Option(
             help="Continue from this checkpoint, a folder or a Hub id, with its tokenizer. Without it: new weights.",
             show_default=False,
-            autocompletion=completion.runs,
         ),
     ] = None
 

@@ -1,20 +1,27 @@
-"""Printing of results to stdout, with complete lines even after a closed pipe or Ctrl-C.
+"""Printing of results to stdout, in complete lines; closed, full and broken standard streams.
 
 All commands print with these functions, which escape control characters: results hold names and texts of others.
 """
 
 from __future__ import annotations
 
+import codecs
+import errno
+import os
 import sys
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from bertkit.errors import OutputError
 from bertkit.files import uninterrupted
 from bertkit.json_text import dumps
 from bertkit.progress import printable
 
 if TYPE_CHECKING:
     from bertkit.run.directory import Run
+
+_BROKEN_PIPE = 141  # 128 + SIGPIPE (13): the exit code that a shell shows for git and grep after a broken pipe
 
 
 def print_text(text: object, end: str = "\n") -> None:
@@ -59,3 +66,91 @@ def print_results(run: Run, shown: list[tuple[str, str]], as_json: bool) -> None
     if run.collapse is not None:
         print_text(f"collapsed: {run.collapse} on the validation set")
     print_text(f"results, checkpoint and model card: {run.output_dir}")
+
+
+# ---- streams -------------------------------------------------------------------------------------------------------
+
+
+def use_utf8() -> None:
+    """Restarts the command in Python's UTF-8 mode if the locale is ASCII, as texts and file names are UTF-8.
+
+    Python itself uses that mode in the C locale, unless PYTHONUTF8 is 0.
+    """
+    if codecs.lookup(sys.getfilesystemencoding()).name == "ascii" and sys.executable:
+        os.environ["PYTHONUTF8"] = "1"
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
+
+
+@contextmanager
+def standard_streams() -> Iterator[None]:
+    """Replaces stdout by a stream whose failed writes end the command, and stderr by one whose failed writes do not.
+
+    A write to stdout that fails, or finds it closed, raises an OutputError, or SystemExit with code 141 if nobody reads
+    the pipe any more. Characters that the encoding of a stream lacks are written as escapes.
+    """
+    before = sys.stdout, sys.stderr
+    _occupy_descriptors()
+    sys.stdout, sys.stderr = _Stream(sys.stdout, _end_command), _Stream(sys.stderr, lambda error: None)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def _occupy_descriptors() -> None:
+    """Opens the null device in place of closed standard streams, whose numbers the next opened files would get."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            os.set_inheritable(number, True)
+
+
+def _end_command(error: OSError) -> NoReturn:
+    if isinstance(error, BrokenPipeError):
+        sys.exit(_BROKEN_PIPE)
+    raise OutputError(f"standard output: cannot be written: {error.strerror or error}") from error
+
+
+class _Stream:
+    """Text stream that passes everything on to another one, up to the first failed write.
+
+    Args:
+        stream: the other stream; None if it is closed, so that the first write of text fails.
+        failed: called with the error of that write, and again for each write after it, since libraries ignore errors.
+    """
+
+    def __init__(self, stream: Any, failed: Callable[[OSError], None]):
+        self._stream = open(os.devnull, "w", encoding="utf-8") if stream is None else stream  # noqa: SIM115
+        self._failed = failed
+        self._error = OSError(errno.EBADF, "it is closed") if stream is None else None
+        self._has_text = False  # typer writes empty text as a test, and ignores the exception
+        if hasattr(self._stream, "reconfigure"):
+            self._stream.reconfigure(errors="backslashreplace")
+
+    def write(self, text: str) -> int:
+        self._has_text |= bool(text)
+        return self._passed_on(self._stream.write, text) or 0
+
+    def flush(self) -> None:
+        self._passed_on(self._stream.flush)
+
+    def _passed_on(self, call: Callable[..., Any], *given: str) -> Any:
+        if self._error is None:
+            try:
+                return call(*given)
+            except OSError as error:
+                self._error = error
+                # What is still in the buffer would fail again when the interpreter ends.
+                with suppress(OSError, ValueError):
+                    null = os.open(os.devnull, os.O_WRONLY)
+                    os.dup2(null, self._stream.fileno())
+                    os.close(null)
+        return self._failed(self._error) if self._has_text else None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import bertkit
-from bertkit.cli import completion, options
+from bertkit.cli import options
 from bertkit.cli.printing import print_text
 from bertkit.json_text import dumps
 from bertkit.recipe.files import read_recipe_file, recipe_text
@@ -18,7 +18,7 @@ app = typer.Typer(help="List, read, copy and check recipes.", no_args_is_help=Tr
 Name = Annotated[
     str,
     typer.Argument(
-        help="A recipe's name, such as finetune/glue/sst2.", show_default=False, autocompletion=completion.recipes
+        help="A recipe's name, such as finetune/glue/sst2.", show_default=False, autocompletion=options.complete_recipes
     ),
 ]
 
@@ -61,7 +61,6 @@ def schema(
         typer.Option(
             help="A task, as in task.kind, or placement; all kinds by default.",
             show_default=False,
-            autocompletion=completion.kinds,
         ),
     ] = None,
 ) -> None:

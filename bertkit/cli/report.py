@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import bertkit
-from bertkit.cli import completion, options
+from bertkit.cli import options
 from bertkit.cli.printing import print_text
 from bertkit.json_text import dumps
 
@@ -20,7 +20,6 @@ def report(
             metavar="DIR...",
             help="Run directories, finished or not.",
             show_default=False,
-            autocompletion=completion.runs,
         ),
     ],
     output: Annotated[

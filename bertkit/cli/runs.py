@@ -1,4 +1,4 @@
-"""``bertkit runs``."""
+"""``bertkit runs`` and ``bertkit env``."""
 
 from __future__ import annotations
 
@@ -96,3 +96,15 @@ def _with_columns(columns: Sequence[str], rows: Sequence[dict[str, str]]) -> Tab
         colours = {"state": _COLOURS[row["state"]]}
         table.add_row(*(Text(row[name], style=colours.get(name, "")) for name in columns))
     return table
+
+
+def env(json: options.AsJson = False) -> None:
+    """Print what a bug report needs: versions, processor, devices and extras; no paths, no secrets."""
+    facts = bertkit.environment()
+    if json:
+        print_text(dumps(facts))
+        return
+    width = max(map(len, facts))
+    for name, value in facts.items():
+        text = ", ".join(map(str, value)) if isinstance(value, list) else value
+        print_text(f"{name:<{width}}  {'-' if text in (None, '') else text}")

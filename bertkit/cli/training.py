@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import bertkit
-from bertkit.cli import completion, options
+from bertkit.cli import options
 from bertkit.cli.check import print_report
 from bertkit.cli.commands import Settings
 from bertkit.cli.printing import print_results, print_text
@@ -43,14 +43,12 @@ class Run:
         typer.Option(
             help="A recipe's name (bertkit recipes list) or file.",
             show_default=False,
-            autocompletion=completion.recipes,
+            autocompletion=options.complete_recipes,
         ),
     ] = None
     model: Annotated[
         str | None,
-        typer.Option(
-            help="Checkpoint to start from: a folder or a Hub id.", show_default=False, autocompletion=completion.runs
-        ),
+        typer.Option(help="Checkpoint to start from: a folder or a Hub id.", show_default=False),
     ] = None
     settings: Settings
     placement: options.PlacementFile = None
@@ -155,7 +153,7 @@ class Grid:
             help="Values to try in all combinations: KEY=VALUE,VALUE, or paper for the grid of the BERT paper. "
             "Repeatable.",
             metavar="KEY=VALUES",
-            autocompletion=completion.keys,
+            autocompletion=options.complete_keys,
             rich_help_panel=_MANY_RUNS,
             show_default=False,
         ),
@@ -166,7 +164,7 @@ class Grid:
             "--search",
             help="Range to sample from instead: KEY=LO..HI, KEY=LO..HI:log or KEY=VALUE,VALUE. Repeatable.",
             metavar="KEY=RANGE",
-            autocompletion=completion.keys,
+            autocompletion=options.complete_keys,
             rich_help_panel=_MANY_RUNS,
             show_default=False,
         ),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from bertkit.errors import OutputError
-from bertkit.files import check_new_file, lock, output_error, partial_name, uninterrupted, unlocked
+from bertkit.files import check_new_file, lock, output_error, uninterrupted, unlocked
 from bertkit.inference.embedding import TokenEmbeddings
 from bertkit.json_text import dumps
 from bertkit.progress import say
@@ -40,7 +40,7 @@ def check_growing_file(path: Path, name: str) -> None:
         OutputError: as above.
     """
     check_new_file(path, name)
-    partial = partial_name(path)
+    partial = path.with_name(f"{path.name}.partial")
     with unlocked(partial) as is_free:
         if is_free and not partial.stat().st_size:
             partial.unlink()
@@ -59,7 +59,7 @@ class GrowingFile:
 
     def __init__(self, path: Path):
         self.path = path
-        self.partial = partial_name(path)
+        self.partial = path.with_name(f"{path.name}.partial")
         self.rows = 0
 
     def __enter__(self) -> GrowingFile:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertkit.files import write_whole
+from bertkit.files import new_folder, write_whole
 from bertkit.json_text import dumps
 from bertkit.tour import grammar
 
@@ -64,7 +64,6 @@ def quickstart(output_dir: str | Path = "bertkit-quickstart") -> Tour:
     Raises:
         OutputError: the folder is in use.
     """
-    from bertkit.checkpoint.load import new_weights
     from bertkit.inference.loaded import load
     from bertkit.progress import say
     from bertkit.run.directory import check_output_dir
@@ -82,13 +81,12 @@ def quickstart(output_dir: str | Path = "bertkit-quickstart") -> Tour:
         "quickstart/pretrain", corpus=[text], output_dir=output_dir / "pretrained", card_note=SYNTHETIC
     )
     say(f"3/4 fine-tuning it on the {_FEW} labelled sentences: is a verdict kind or unkind?")
-    given: dict[str, Any] = {"model": str(output_dir / "pretrained"), "data_dir": labelled, "card_note": SYNTHETIC}
-    finetuned = finetune("quickstart/finetune", output_dir=output_dir / "finetuned", **given)
+    same: dict[str, Any] = {"data_dir": labelled, "card_note": SYNTHETIC}
+    model = str(output_dir / "pretrained")
+    finetuned = finetune("quickstart/finetune", model=model, output_dir=output_dir / "finetuned", **same)
     say("4/4 the same from scratch: new weights, the same tokenizer and sentences")
-    scratch = new_weights(output_dir / "pretrained", output_dir / "new-weights", _SEED)
-    from_scratch = finetune(
-        "quickstart/finetune", output_dir=output_dir / "from-scratch", **{**given, "model": str(scratch)}
-    )
+    scratch = new_weights(model, output_dir / "new-weights", _SEED)
+    from_scratch = finetune("quickstart/finetune", model=str(scratch), output_dir=output_dir / "from-scratch", **same)
     predictions = load(output_dir / "finetuned").predict(list(_EXAMPLES))
     return Tour(
         output_dir=output_dir,
@@ -113,6 +111,32 @@ def write_data(text: Path, labelled: Path) -> None:
     for name, number, seed, adjectives in (("train", _FEW, _SEED, some), ("dev", _MANY, _SEED + 1, others)):
         rows = [f"{row.text}\t{row.label}" for row in grammar.write_labelled(number, seed, adjectives)]
         write_whole(labelled / f"{name}.tsv", "\n".join(["sentence\tlabel", *rows]) + "\n")
+
+
+def new_weights(checkpoint: str | Path, folder: Path, seed: int) -> Path:
+    """Writes an untrained copy of a checkpoint, with its configuration and tokenizer and newly initialised weights.
+
+    Args:
+        checkpoint: a folder or a Hub id.
+        folder: new or empty output folder.
+        seed: seed of the weights.
+
+    Returns:
+        ``folder``.
+
+    Raises:
+        CheckpointError: as `load_config` and `load_tokenizer`.
+    """
+    from transformers import set_seed
+
+    from bertkit.checkpoint.load import load_config, load_tokenizer, save_tokenizer
+    from bertkit.model.modeling_bert import BertForPreTraining
+
+    set_seed(seed)
+    with new_folder(folder) as draft:
+        BertForPreTraining(load_config(str(checkpoint))).save_pretrained(draft)
+        save_tokenizer(load_tokenizer(checkpoint), draft)
+    return folder
 
 
 def _first_masked_lm_loss(run: Run) -> float:

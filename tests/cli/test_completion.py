@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from bertkit import list_recipes, load_recipe
-from bertkit.cli import completion
+from bertkit.cli import options
 
 
 @pytest.fixture
@@ -37,12 +37,12 @@ def test_commands_options_and_choices(complete):
 
 
 def test_recipes_tasks_and_placements(complete):
+    assert complete("bertkit predict texts/") == []  # the shell completes names of files
     assert complete("bertkit recipes show finetune/glue/ss") == ["finetune/glue/sst2"]
     assert complete("bertkit finetune glue --task sst") == ["sst2"]
     assert complete("bertkit finetune glue --task sst2,mr") == ["sst2,mrpc"]
     assert complete("bertkit finetune ner --placement d") == ["ddp"]
     assert set(complete("bertkit pretrain --recipe ")) == set(list_recipes())
-    assert complete("bertkit recipes schema --kind pl") == ["placement"]
 
 
 def test_recipe_keys_of_the_task(complete):
@@ -57,24 +57,11 @@ def test_every_proposed_key_is_one_of_the_recipe():
     """Keys that no recipe of the task has would be refused as unknown."""
     for command, recipe in (("ner", "finetune/ner"), ("pretrain", "bert-tiny"), ("squad", "finetune/squad/v1")):
         known = load_recipe(recipe)
-        found = [key.removesuffix("=") for key, _ in completion.keys(SimpleNamespace(info_name=command), "")]
+        found = [key.removesuffix("=") for key, _ in options.complete_keys(SimpleNamespace(info_name=command), "")]
         blocks = known.to_dict()
         for block in ("task", "data", "placement", "hub"):
             keys = {key.partition(".")[2] for key in found if key.startswith(f"{block}.")}
             assert keys == blocks[block].keys() - {"kind"}
-
-
-def test_run_directories(complete, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name, file in (("runs/sst2", "recipe.yaml"), ("runs/grid", "grid.json"), ("bert", "config.json")):
-        (tmp_path / name).mkdir(parents=True)
-        (tmp_path / name / file).write_text("{}")
-    (tmp_path / "texts").mkdir()
-    assert complete("bertkit predict ") == ["bert", "runs/grid", "runs/sst2"]
-    assert complete("bertkit report runs/s") == ["runs/sst2"]
-    assert complete("bertkit compare runs/sst2 runs/") == ["runs/grid", "runs/sst2"]
-    assert complete(f"bertkit push {tmp_path}/be") == [f"{tmp_path}/bert"]
-    assert complete("bertkit predict texts/") == []  # the shell completes names of files
 
 
 @pytest.mark.parametrize(("shell", "expected"), [("zsh", '"sst2"'), ("fish", "sst2")])

@@ -26,7 +26,7 @@ from bertkit.cli.training import Run, overrides
 from bertkit.errors import RecipeError
 from bertkit.placement.resolve import PlacementSettings
 from bertkit.recipe.fields import Text
-from bertkit.recipe.settings import TrainSettings
+from bertkit.recipe.settings import DistillationSettings, TrainSettings
 from bertkit.tasks.registry import TASKS
 from bertkit.tasks.splits import FineTuningData
 
@@ -62,7 +62,7 @@ def params(command):
 
 def settings_of(command):
     """Recipe key → option."""
-    return {param.name.replace("__", ".", 1): param for param in params(command) if "__" in param.name}
+    return {param.name.replace("__", "."): param for param in params(command) if "__" in param.name}
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +76,7 @@ def hints():
     def of_one(kind):
         task, data = TASKS.settings(kind)
         blocks = {"task": task, "data": data, "placement": PlacementSettings, "train": TrainingArguments}
+        blocks["train.distill"] = DistillationSettings
         found = {block: get_type_hints(settings) for block, settings in blocks.items()}
         found["train"] |= get_type_hints(TrainSettings)
         return {f"{block}.{name}": hint for block, fields in found.items() for name, hint in fields.items()}

@@ -13,12 +13,12 @@ from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
 from bertkit import BertForMaskedLM, check, distill, load, pretrain
-from bertkit.checkpoint.load import new_weights
 from bertkit.corpus.examples.dataset import collate
 from bertkit.distillation.pretraining import pretrained_teacher
 from bertkit.errors import BertkitError, CheckpointError, DataError, PlacementError, TrainingError
 from bertkit.run.distill import distillation_recipe
 from bertkit.run.pretrain import prepare_pretraining
+from bertkit.tour.quickstart import new_weights
 from tests.run.test_pretrain import as_if_killed, same_weights
 from tests.stock_models import stock_checkpoint
 from tests.training.conftest import SMALL, assert_same_runs

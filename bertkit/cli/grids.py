@@ -1,4 +1,4 @@
-"""``bertkit ablations``."""
+"""``bertkit compare``, ``bertkit ensemble`` and ``bertkit ablations``."""
 
 from __future__ import annotations
 
@@ -16,16 +16,53 @@ from bertkit.cli.printing import print_text
 from bertkit.cli.training import overrides
 from bertkit.json_text import dumps
 
+
+def compare(
+    systems: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="A B...",
+            help="Run directories, grids, or tables with the columns prediction and gold.",
+            show_default=False,
+        ),
+    ],
+    metric: Annotated[
+        str | None, typer.Option(help="Metric to compare; the main one of the task by default.", show_default=False)
+    ] = None,
+    json: options.AsJson = False,
+) -> None:
+    """Compare predictions on the same examples: is the difference real?"""
+    from bertkit.grids.table import comparison_table
+
+    results = bertkit.compare(*systems, metric=metric)
+    print_text(dumps(asdict(results), default=str) if json else comparison_table(results))
+
+
+def ensemble(
+    grid: Annotated[Path, typer.Argument(help="Output folder of a grid.", show_default=False)],
+    *,
+    output_dir: Annotated[Path, typer.Option(help="The new checkpoint.", show_default=False)],
+    json: options.AsJson = False,
+) -> None:
+    """Average the runs of the best setting of a grid in one checkpoint, for predict and evaluate."""
+    made = bertkit.ensemble(grid, output_dir=output_dir)
+    if json:
+        print_text(dumps(asdict(made), default=str))
+        return
+    for name, score in zip(made.members, made.scores, strict=True):
+        print_text(f"{made.metric} {score:.4f}  {name}")
+    if made.score is not None:
+        print_text(f"{made.metric} {made.score:.4f}  the ensemble")
+    print_text(f"checkpoint: {made.output_dir}")
+
+
 OF_ONE_VARIANT = ("task.pair_objective", "data.whole_word_mask")
 _FINE_TUNING = "Fine-tuning"
 
 
 def ablations(
     *,
-    corpus: Annotated[
-        list[str] | None,
-        typer.Option("--corpus", help=options.CORPUS_HELP, metavar="PATH_OR_HUB_ID", show_default=False),
-    ] = None,
+    corpus: options.Corpus = None,
     more: options.MorePaths = None,
     output_dir: Annotated[Path, typer.Option(help="Folder of all runs and the results.", show_default=False)],
     size: Annotated[str, typer.Option(help="Recipe whose size of model is taken: bert-mini, …")] = "bert-base",
