@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 SENTENCES = "A first sentence. A second one follows it. And a third one ends it.\n"
@@ -34,34 +36,76 @@ def refused(outcome, out_dir, *expected):
     assert not out_dir.exists()
 
 
-def test_an_unknown_task(bertkit, tmp_path):
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--task", "sst3"], ["bertkit: error: --task: unknown glue task 'sst3'", "did you mean 'sst2'?"]),
+        ([], ["give either --task (one of cola, mnli, "]),
+        (
+            ["--recipe", "bert-mini"],
+            ["--recipe bert-mini: is of the task pretraining, and this command of the task glue"],
+        ),
+        (
+            ["--task", "sst2", "--model", "./none"],
+            ["./none: no such folder; expected a folder with config.json, or a Hub id"],
+        ),
+        (["--task", "sst2", "--model", "{gpt}"], ["a checkpoint of type 'gpt2'"]),
+        (["--task", "sst2", "--model", "{broken}"], ["broken: the model in this folder cannot be loaded"]),
+        (
+            ["--task", "sst2", "--model", "{bert}", "--set", "model.feature_layers=[-1]"],
+            ["model.feature_layers: supported for word tagging only"],
+        ),
+        (["--task", "sst2", "--model", "{bert}", "--max-seq-length", "5000"], ["5000 tokens, but", "has 64 positions"]),
+        (
+            ["--task", "sst2", "--model", "{bert}", "--set", "model.num_attention_heads=3"],
+            ["model:", "num_attention_heads"],
+        ),
+        (["--task", "sst2", "--model", "{bert}", "--resume"], ["contains no run"]),
+        (
+            ["--task", "sst2", "--model", "{bert}", "--data-dir", "{other}"],
+            ["SST-2/train.tsv, line 3: label '2' is not one of '0', '1'"],
+        ),
+    ],
+)
+def test_wrong_fine_tuning(bertkit, tmp_path, glue, checkpoint, words, expected):
+    out, gpt, broken, other = (tmp_path / name for name in ("out", "gpt", "broken", "other"))
+    gpt.mkdir()
+    (gpt / "config.json").write_text('{"model_type": "gpt2"}')
+    shutil.copytree(checkpoint, broken)
+    (broken / "model.safetensors").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
+    shutil.copytree(glue / "SST-2", other / "SST-2")
+    (other / "SST-2" / "train.tsv").write_text("sentence\tlabel\ngood\t1\nbad\t2\n")
+    places = {"gpt": gpt, "broken": broken, "other": other, "bert": checkpoint}
+    given = [] if "--data-dir" in words else ["--data-dir", glue]
+    given += [] if "--max-seq-length" in words else ["--max-seq-length", 32]
+    outcome = bertkit("finetune", "glue", *given, *(word.format(**places) for word in words), "--output-dir", out)
+    refused(outcome, out, *expected)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--corpus", "missing", "--vocab-size", "99"], "missing"),
+        (["--vocab-size", "99"], "give --corpus"),
+        (["--corpus", "{corpus}"], "give either --tokenizer (a folder or a Hub id) or --vocab-size"),
+        (
+            ["--corpus", "{corpus}", "--tokenizer", "x", "--vocab-size", "99"],
+            "give either --tokenizer (a folder or a Hub id) or --vocab-size",
+        ),
+        (["--corpus", "{corpus}", "--tokenizer", "./none"], "none: no such folder"),
+        (
+            ["--corpus", "{corpus}", "--vocab-size", "99", "--text-column", "body"],
+            "text_column: 'body' is for rows, and this corpus has none",
+        ),
+        (
+            ["--corpus", "{corpus}", "--vocab-size", "99", "--recipe", "sst2"],
+            "--recipe sst2: is of the task glue, and this command of the task pretraining",
+        ),
+    ],
+)
+def test_wrong_pre_training(bertkit, tmp_path, corpus, words, expected):
     out = tmp_path / "out"
-    outcome = bertkit("finetune", "glue", "--task", "sst3", "--output-dir", out)
-    refused(outcome, out, "bertkit: error: --task: unknown glue task 'sst3'", "did you mean 'sst2'?")
-
-
-def test_neither_task_nor_recipe(bertkit, tmp_path):
-    out = tmp_path / "out"
-    refused(bertkit("finetune", "glue", "--output-dir", out), out, "give either --task (one of cola, mnli, ")
-
-
-def test_a_missing_corpus(bertkit, tmp_path):
-    out, missing = tmp_path / "out", tmp_path / "missing"
-    outcome = bertkit("pretrain", "--corpus", missing, "--vocab-size", 100, "--output-dir", out)
-    refused(outcome, out, str(missing))
-
-
-def test_no_corpus_at_all(bertkit, tmp_path):
-    out = tmp_path / "out"
-    refused(bertkit("pretrain", "--vocab-size", 100, "--output-dir", out), out, "give --corpus")
-
-
-def test_a_tokenizer_and_a_vocabulary_size_or_neither(bertkit, tmp_path, corpus):
-    out = tmp_path / "out"
-    expected = "give either --tokenizer (a folder or a Hub id) or --vocab-size"
-    refused(bertkit("pretrain", "--corpus", corpus, "--output-dir", out), out, expected)
-    outcome = bertkit("pretrain", "--corpus", corpus, "--output-dir", out, "--tokenizer", "x", "--vocab-size", 99)
-    refused(outcome, out, expected)
+    refused(bertkit("pretrain", *(word.format(corpus=corpus) for word in words), "--output-dir", out), out, expected)
 
 
 def test_text_that_is_not_utf8(bertkit, tmp_path, corpus):
@@ -69,62 +113,6 @@ def test_text_that_is_not_utf8(bertkit, tmp_path, corpus):
     (corpus / "latin.txt").write_bytes("Ein Café.".encode("latin-1"))
     outcome = bertkit("pretrain", "--corpus", corpus, "--vocab-size", 100, "--output-dir", out)
     refused(outcome, out, "latin.txt", "UTF-8", "7")
-
-
-def test_a_column_of_a_corpus_without_rows(bertkit, tmp_path, corpus):
-    out = tmp_path / "out"
-    options = ("--corpus", corpus, "--vocab-size", 99, "--text-column", "body", "--output-dir", out)
-    for command in (("pretrain",), ("tokenizer", "train")):
-        refused(bertkit(*command, *options), out, "text_column: 'body' is for rows, and this corpus has none")
-
-
-def test_a_missing_tokenizer(bertkit, tmp_path, corpus):
-    out = tmp_path / "out"
-    outcome = bertkit("pretrain", "--corpus", corpus, "--tokenizer", tmp_path / "none", "--output-dir", out)
-    refused(outcome, out, str(tmp_path / "none"), "no such folder")
-
-
-def test_a_bad_label_with_file_and_line(bertkit, tmp_path, glue, checkpoint):
-    out = tmp_path / "out"
-    (glue / "SST-2" / "train.tsv").write_text("sentence\tlabel\ngood\t1\nbad\t2\n")
-    outcome = bertkit(
-        "finetune",
-        "glue",
-        "--task",
-        "sst2",
-        "--model",
-        checkpoint,
-        "--data-dir",
-        glue,
-        "--output-dir",
-        out,
-        "--max-seq-length",
-        32,
-    )
-    refused(outcome, out, f"{glue}/SST-2/train.tsv, line 3: label '2' is not one of '0', '1'")
-
-
-def test_layers_of_a_fixed_encoder_for_a_head_that_does_not_read_them(bertkit, tmp_path, glue, checkpoint):
-    out = tmp_path / "out"
-    command = ("finetune", "glue", "--task", "sst2", "--model", checkpoint, "--data-dir", glue, "--output-dir", out)
-    outcome = bertkit(*command, "--max-seq-length", 32, "--set", "model.feature_layers=[-1]")
-    refused(outcome, out, "model.feature_layers: supported for word tagging only")
-
-
-def test_a_missing_checkpoint(bertkit, tmp_path, glue):
-    out = tmp_path / "out"
-    outcome = bertkit(
-        "finetune", "glue", "--task", "sst2", "--model", "./none", "--data-dir", glue, "--output-dir", out
-    )
-    refused(outcome, out, "./none: no such folder; expected a folder with config.json, or a Hub id")
-
-
-def test_a_checkpoint_that_is_no_encoder(bertkit, tmp_path, glue):
-    out, other = tmp_path / "out", tmp_path / "gpt"
-    other.mkdir()
-    (other / "config.json").write_text('{"model_type": "gpt2"}')
-    outcome = bertkit("finetune", "glue", "--task", "sst2", "--model", other, "--data-dir", glue, "--output-dir", out)
-    refused(outcome, out, "a checkpoint of type 'gpt2'")
 
 
 def test_an_output_directory_in_use(bertkit, tmp_path, glue, checkpoint):
@@ -154,15 +142,6 @@ def test_a_recipe_with_three_wrong_keys(bertkit, tmp_path, corpus):
     refused(outcome, out, "3 faults", *places)
 
 
-def test_a_recipe_of_the_other_command(bertkit, tmp_path, corpus):
-    out = tmp_path / "out"
-    outcome = bertkit("pretrain", "--recipe", "sst2", "--corpus", corpus, "--vocab-size", 99, "--output-dir", out)
-    refused(outcome, out, "--recipe sst2: is of the task glue, and this command of the task pretraining")
-    for kind, recipe, other in (("glue", "bert-mini", "pretraining"), ("classification", "finetune/ner", "ner")):
-        outcome = bertkit("finetune", kind, "--recipe", recipe, "--output-dir", out)
-        refused(outcome, out, f"--recipe {recipe}: is of the task {other}, and this command of the task {kind}")
-
-
 @pytest.mark.parametrize(
     ("setting", "expected"),
     [
@@ -177,24 +156,6 @@ def test_a_wrong_override(bertkit, tmp_path, corpus, setting, expected):
     out = tmp_path / "out"
     command = ("pretrain", "--recipe", "bert-tiny", "--corpus", corpus, "--vocab-size", 99, "--seed", 2)
     refused(bertkit(*command, "--set", setting, "--output-dir", out), out, expected)
-
-
-def test_a_model_too_short_for_the_data(bertkit, tmp_path, glue, checkpoint):
-    out = tmp_path / "out"
-    command = ("finetune", "glue", "--task", "sst2", "--model", checkpoint, "--data-dir", glue, "--output-dir", out)
-    refused(bertkit(*command, "--max-seq-length", 5000), out, "5000 tokens, but", "has 64 positions")
-    refused(
-        bertkit(*command, "--set", "model.num_attention_heads=3", "--max-seq-length", 32),
-        out,
-        "model:",
-        "num_attention_heads",
-    )
-
-
-def test_resuming_nothing(bertkit, tmp_path, glue, checkpoint):
-    out = tmp_path / "out"
-    command = ("finetune", "glue", "--task", "sst2", "--model", checkpoint, "--data-dir", glue, "--output-dir", out)
-    refused(bertkit(*command, "--resume"), out, "contains no run")
 
 
 def test_predicting_without_or_with_two_inputs(bertkit, tmp_path, checkpoint):
@@ -251,16 +212,6 @@ def test_a_value_that_only_another_library_would_refuse(bertkit, tmp_path, corpu
     out = tmp_path / "out"
     command = ("pretrain", "--recipe", "bert-tiny", "--corpus", corpus, "--vocab-size", 99, "--max-steps", 2)
     refused(bertkit(*command, "--set", setting, "--output-dir", out), out, expected)
-
-
-def test_weights_that_are_no_weights(bertkit, tmp_path, glue, checkpoint):
-    import shutil
-
-    out, broken = tmp_path / "out", tmp_path / "broken"
-    shutil.copytree(checkpoint, broken)
-    (broken / "model.safetensors").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
-    command = ("finetune", "glue", "--task", "sst2", "--model", broken, "--data-dir", glue, "--max-seq-length", 32)
-    refused(bertkit(*command, "--output-dir", out), out, f"{broken}: the model in this folder cannot be loaded")
 
 
 def test_evaluating_with_impossible_limits(bertkit, tmp_path, glue, checkpoint):
