@@ -42,7 +42,7 @@ def test_every_requirement_of_the_core_is_imported(project):
     assert {name for name in names(project["dependencies"]) if MODULES.get(name, name) not in imported} == set()
 
 
-def test_what_an_extra_installs_is_not_in_the_core(project):
+def test_extras_are_not_in_the_core(project):
     core = names(project["dependencies"])
     for extra, requirements in project["optional-dependencies"].items():
         assert not core & names(requirements), extra
@@ -75,7 +75,7 @@ def copied_by_dockerfile():
     return [word for line in re.findall(r"^COPY (.+)$", text, re.M) for word in line.split()[:-1]]
 
 
-def test_what_the_image_copies_exists_and_is_not_ignored(project):
+def test_what_the_image_copies_exists(project):
     ignored = (FILE.parent / ".dockerignore").read_text().split("\n")
     assert len(copied_by_dockerfile()) >= 6
     for source in copied_by_dockerfile():
@@ -83,7 +83,7 @@ def test_what_the_image_copies_exists_and_is_not_ignored(project):
         assert f"!{source}" in ignored
 
 
-def test_the_versions_of_the_tests_are_those_of_the_extras(project):
+def test_test_versions_are_those_of_the_extras(project):
     """`dev` repeats requirements of extras, so that their tests run; a difference would test other versions."""
     extras = dict(project["optional-dependencies"])
     of_tests = {each.name: each for each in map(Requirement, extras.pop("dev"))}

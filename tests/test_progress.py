@@ -22,7 +22,7 @@ def controls(text):
 
 
 @given(TEXTS)
-def test_no_control_character_is_printed_and_json_stays_the_same(text):
+def test_no_control_character_is_printed(text):
     assert controls(printable(text)) == []
     assert json.loads(printable(json.dumps({"text": text}, ensure_ascii=False))) == {"text": text}
     if not controls(text):
@@ -45,7 +45,7 @@ def test_messages_and_bars_are_escaped(capsys):
     assert Bar("a\x1b[2Jb", "B").what == "a\\u001b[2Jb"
 
 
-def test_ended_bars_are_not_drawn_again_behind_a_message(capsys):
+def test_ended_bars_are_not_drawn_again(capsys):
     bar = tqdm(total=3, file=sys.stderr, leave=True)
     bar.update(1)
     end_bars()

@@ -62,7 +62,7 @@ def test_auto_classes_load_a_checkpoint_as_ours(tiny_config: Any, tmp_path: Path
         transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
 
 
-def test_the_installed_code_wins_over_the_code_in_the_checkpoint(tiny_config: Any, tmp_path: Path) -> None:
+def test_installed_code_precedes_that_of_checkpoints(tiny_config: Any, tmp_path: Path) -> None:
     bertkit.BertForMaskedLM(tiny_config).save_pretrained(tmp_path)
     loaded = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path, trust_remote_code=True)
     assert type(loaded) is bertkit.BertForMaskedLM
@@ -161,7 +161,7 @@ def checkpoint(tiny_config: Any, tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "order", [pytest.param(order, marks=() if order in QUICK_ORDERS else pytest.mark.slow) for order in ORDERS]
 )
-def test_auto_classes_load_our_checkpoint_whatever_was_imported_first(order: str, checkpoint: Path) -> None:
+def test_auto_classes_load_in_any_import_order(order: str, checkpoint: Path) -> None:
     assert run(f"{order}\n{LOAD}", checkpoint.parent, str(checkpoint)) == "same\n"
 
 
@@ -199,7 +199,7 @@ print("same")
 """
 
 
-def test_a_process_without_bertkit_loads_every_head_from_the_checkpoint_itself(checkpoint: Path) -> None:
+def test_every_head_loads_without_bertkit(checkpoint: Path) -> None:
     assert run(REMOTE, checkpoint.parent, str(checkpoint)) == "same\n"
     again = checkpoint.with_name("checkpoint-again")
     for name in ("configuration_bert.py", "modeling_bert.py", "loss_bert.py", "labels_bert.py"):

@@ -197,7 +197,7 @@ def damaged_and_used(folder: Path, damage: Damage, cases: int, seed: str) -> Non
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("what", DAMAGES)
-def test_a_damaged_checkpoint_is_refused_in_one_message_or_gives_finite_results(what, copied):
+def test_damaged_checkpoints_are_refused_or_give_finite_results(what, copied):
     damaged_and_used(copied, DAMAGES[what], 6, what)
 
 
@@ -232,7 +232,7 @@ def test_a_quantized_checkpoint(copied):
     assert "config.json has a quantization_config" in refusal(copied)
 
 
-def test_a_kernel_named_by_a_checkpoint_is_not_loaded(copied):
+def test_kernels_named_by_checkpoints_are_not_loaded(copied):
     edit(copied / "config.json", lambda config: config.update(attn_implementation="someone/kernel"))
     predicted(copied)
 
@@ -251,7 +251,7 @@ def test_a_tokenizer_without_padding(copied):
     assert "the tokenizer has no padding token" in refusal(copied)
 
 
-def test_more_layers_in_the_weights_than_in_the_config(copied):
+def test_more_layers_in_weights_than_in_config(copied):
     edit(copied / "config.json", lambda config: config.update(num_hidden_layers=1))
     for use in (predicted, embedded):
         assert "config.json has 1 layers, but the weights hold more, such as bert.encoder.layer.1." in refusal(

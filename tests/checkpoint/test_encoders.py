@@ -21,7 +21,7 @@ def classifier(config):
     return head_class("BertForSequenceClassification", config, "here")(config).eval()
 
 
-def test_the_longest_input_can_be_computed_and_learned_positions_allow_no_longer_one(encoder):
+def test_the_longest_input_is_exact(encoder):
     model, longest = classifier(encoder), longest_input(encoder)
     assert longest == 40
     with torch.no_grad():
@@ -32,7 +32,7 @@ def test_the_longest_input_can_be_computed_and_learned_positions_allow_no_longer
             model(torch.full((1, longest + 1), 7), torch.ones(1, longest + 1, dtype=torch.int64))
 
 
-def test_no_family_that_numbers_positions_as_roberta_does_is_left_out():
+def test_families_with_positions_after_padding_are_complete():
     """Those whose source has fairseq's function for it: numbers from padding_idx + 1 on."""
     found, shorter = set(), set()
     for family in MODEL_FOR_MASKED_LM_MAPPING_NAMES:
@@ -79,7 +79,7 @@ def test_what_is_no_encoder_of_text_is_refused(family):
 
 
 @pytest.mark.parametrize("family", ["of-my-own", None])
-def test_a_family_that_comes_with_its_own_code_is_refused(family):
+def test_a_family_with_its_own_code_is_refused(family):
     with pytest.raises(
         CheckpointError, match=f"type {family!r}, which transformers does not support; code .* is not executed"
     ):
@@ -93,12 +93,12 @@ def test_decoders_among_the_families_of_encoders_are_refused():
         check_encoder(BartConfig(), "here")
 
 
-def test_a_family_without_a_number_of_positions_is_refused():
+def test_a_family_without_positions_is_refused():
     with pytest.raises(CheckpointError, match=r"type 'funnel', whose config\.json has no max_position_embeddings"):
         check_encoder(FunnelConfig(), "here")
 
 
-def test_a_million_layers_are_refused_before_they_are_built():
+def test_a_million_layers_are_refused():
     check_encoder(RobertaConfig(num_hidden_layers=1000), "here")
     with pytest.raises(CheckpointError, match="num_hidden_layers=1000000; expected at most 1000"):
         check_encoder(RobertaConfig(num_hidden_layers=1_000_000), "here")
@@ -116,12 +116,12 @@ def test_a_head_that_a_family_lacks_is_refused():
         head_class("BertForMultipleChoice", DebertaConfig(), "here")
 
 
-def test_a_family_that_cannot_leave_padding_out_is_refused():
+def test_a_family_without_attention_mask_is_refused():
     with pytest.raises(CheckpointError, match="type 'fnet', which takes no attention mask"):
         head_class("BertForSequenceClassification", FNetConfig(), "here")
 
 
-def test_own_fields_are_those_of_the_family_by_all_their_names():
+def test_own_fields_include_aliases():
     fields = own_fields(config_class("distilbert", "here"))
     assert {"dim", "hidden_size", "seq_classif_dropout"} <= fields
     assert not {"hidden_dropout_prob", "num_labels", "dtype", "return_dict"} & fields

@@ -73,7 +73,7 @@ def run(home: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, env=environment)
 
 
-def test_code_is_run_only_where_it_is_asked_for(with_code, tmp_path):
+def test_code_runs_only_on_request(with_code, tmp_path):
     home = tmp_path / "home"
     refused = run(home, "predict", with_code, "a film")
     assert refused.returncode == 2

@@ -30,7 +30,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_every_command_has_help_that_says_what_it_does(bertkit, command):
+def test_every_command_has_help(bertkit, command):
     outcome = bertkit(*command, "--help")
     assert outcome.code == 0
     assert f"Usage: bertkit {' '.join(command)}".strip() in outcome.out
@@ -89,7 +89,7 @@ def test_a_tokenizer_is_trained_from_text(bertkit, tmp_path):
     assert tokenizer.tokenize("Lower") == ["lower"]
 
 
-def test_a_fault_of_our_own_keeps_its_traceback_and_exits_with_1(monkeypatch, tmp_path):
+def test_a_bug_keeps_its_traceback(monkeypatch, tmp_path):
     program = (
         "import sys, bertkit.recipe.files as files\n"
         "from bertkit.cli.app import main\n"

@@ -22,7 +22,7 @@ def teacher(fine_tuned, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_student_of_the_teachers_layers_is_an_ordinary_run(bertkit, teacher, tmp_path):
+def test_a_student_of_teacher_layers_is_a_run(bertkit, teacher, tmp_path):
     files = ["--train-file", tmp_path / "texts.csv", "--validation-file", tmp_path / "dev.csv"]
     words = ["distill", "--teacher", teacher, "--student-layers", "1", *files, *FAST]
     refused = bertkit(*words, "--output-dir", tmp_path / "out")

@@ -138,7 +138,7 @@ def test_file_names_that_are_not_utf8_are_read(tmp_path):
     assert (done.stdout, b"Traceback" in done.stderr) == (b"44 pieces: new\n", False), done.stderr
 
 
-def test_a_link_without_a_target_is_no_place_to_write_to(bertkit, tmp_path):
+def test_links_without_a_target_are_refused(bertkit, tmp_path):
     link = tmp_path / "link.jsonl"
     link.symlink_to(tmp_path / "nowhere")
     calls = [
@@ -181,7 +181,7 @@ def test_all_output_is_escaped():
 
 
 @pytest.mark.slow
-def test_what_a_library_prints_at_its_import_is_no_result():
+def test_imports_print_nothing_to_stdout():
     """transformers prints a line to stdout if Weights & Biases is offline."""
     path = str(Path(bertkit.__file__).parents[1])
     done = subprocess.run(

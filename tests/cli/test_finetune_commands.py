@@ -112,7 +112,7 @@ def test_labels_are_named_before_the_training(bertkit, checkpoint, tmp_path):
     assert "rows.csv: '0.0', '1.0' are read as '0', '1'" in evaluated.err
 
 
-def test_texts_come_as_arguments_lines_a_table_or_through_a_pipe(bertkit, classify, tmp_path, monkeypatch):
+def test_texts_come_in_every_form(bertkit, classify, tmp_path, monkeypatch):
     classify("csv", ROWS)
     out, texts = tmp_path / "run", ["the film is good", 'awful, "bad" film']
     given = bertkit("predict", out, *texts).out
@@ -165,7 +165,7 @@ def test_multiple_choice(bertkit, checkpoint, tmp_path, kind):
         assert [int(row["choice"]) for row in csv.DictReader(file)] == [row["choice"] for row in tested]
 
 
-def test_what_is_cut_is_said_recorded_and_in_the_card_with_what_to_do(bertkit, checkpoint, tmp_path):
+def test_truncation_is_printed_and_recorded(bertkit, checkpoint, tmp_path):
     """One of the six texts has seven tokens with [CLS] and [SEP]; five are kept."""
     rows = [{"text": text, "label": text[0]} for text in ["good", "bad", "good film", "bad film", "bad plot"]]
     table = write_table(tmp_path / "t.csv", [*rows, {"text": "good good good good good", "label": "g"}])
@@ -238,7 +238,7 @@ def glue(tmp_path):
     return tmp_path / "glue"
 
 
-def test_several_tasks_print_a_table_or_one_json_object_and_resume_adds_nothing(bertkit, checkpoint, glue, tmp_path):
+def test_several_tasks_print_a_table_or_json(bertkit, checkpoint, glue, tmp_path):
     out = tmp_path / "out"
     command = ("finetune", "glue", "--task", "rte,wnli", "--model", checkpoint, "--data-dir", glue, "--output-dir", out)
     outcome = bertkit(*command, *SMALL, "--resume")  # there is nothing to resume yet

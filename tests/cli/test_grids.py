@@ -12,5 +12,5 @@ def test_no_option_is_one_run():
 
 
 @pytest.mark.parametrize("given", [{"seeds": 0}, {"folds": 0}, {"trials": 0}, {"worker": True}, {"grid": ["paper"]}])
-def test_any_option_is_a_grid_so_that_its_value_is_checked(given):
+def test_any_grid_option_makes_a_grid(given):
     assert Grid(**given).is_given

@@ -35,7 +35,7 @@ def refuse(word):
     raise AssertionError(f"{word} is not JSON")
 
 
-def test_piped_texts_do_not_answer_a_question_for_the_user(bertkit, checkpoint, tmp_path, monkeypatch):
+def test_piped_texts_do_not_answer_questions(bertkit, checkpoint, tmp_path, monkeypatch):
     folder = Path(shutil.copytree(checkpoint, tmp_path / "copy"))
     (folder / "theirs.py").write_text(f"from pathlib import Path\nPath({str(tmp_path / 'ran')!r}).touch()\n")
     file = folder / "tokenizer_config.json"
@@ -82,7 +82,7 @@ def test_an_undefined_metric_is_null(bertkit, checkpoint, tmp_path):
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "csv"])
-def test_the_ten_most_probable_labels_are_written_unless_all_are_asked_for(bertkit, classifier, tmp_path, ending):
+def test_ten_labels_are_written_by_default(bertkit, classifier, tmp_path, ending):
     found = {}
     for name, options in (("ten", ()), ("all", ("--all-probabilities",))):
         out = tmp_path / f"{name}.{ending}"

@@ -19,7 +19,7 @@ SIZES = ["--max-steps", "100000", "--max-seq-length", "32"]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tenths", [16, 24, 32])
-def test_ctrl_c_at_the_start_of_a_training_ends_it(checkpoint: Path, tmp_path: Path, tenths: int):
+def test_ctrl_c_at_the_start_ends_a_training(checkpoint: Path, tmp_path: Path, tenths: int):
     """The moments are in the imports and the reading of the data; the training itself would take minutes."""
     table, out = tmp_path / "t.csv", tmp_path / "out"
     table.write_text("text,label\n" + "a good film,1\na bad film,0\n" * 50)

@@ -164,7 +164,7 @@ def annotated(path, rows):
 
 
 @pytest.mark.slow
-def test_spans_are_trained_on_and_predicted_in_the_same_form(bertkit, tag, tmp_path):
+def test_spans_are_read_and_predicted_alike(bertkit, tag, tmp_path):
     train, rows = annotated(tmp_path / "train.jsonl", sentences(24))
     assert tag(train=train).code == 0
     out = tmp_path / "again.jsonl"
@@ -185,7 +185,7 @@ def test_spans_are_trained_on_and_predicted_in_the_same_form(bertkit, tag, tmp_p
     assert not (tmp_path / "x.csv").exists()
 
 
-def test_a_run_that_was_stopped_goes_on_bit_for_bit(tag, tmp_path):
+def test_a_stopped_run_resumes_bit_for_bit(tag, tmp_path):
     options = ["--num-train-epochs", 2]
     for value in ("save_steps=6", "save_strategy=steps", "eval_strategy=no", "load_best_model_at_end=false"):
         options += ["--set", f"train.{value}"]
@@ -233,7 +233,7 @@ def test_an_encoder_that_writes_spaces_into_its_pieces(bertkit, tag, tmp_path, m
 
 
 @pytest.mark.slow
-def test_a_fixed_encoder_is_a_recipe_and_only_bert_has_it(bertkit, tag, checkpoint, tmp_path):
+def test_only_bert_has_a_fixed_encoder(bertkit, tag, checkpoint, tmp_path):
     options = ("--recipe", "finetune/ner-features", "--set", "model.feature_layers=[-1,-2]")
     narrow = ("--set", "model.feature_lstm_size=64", "--num-train-epochs", 40)
     assert tag(*options, *narrow).code == 0

@@ -90,12 +90,12 @@ def choices(hint):
     return [choice for literal in literals for choice in get_args(literal)]
 
 
-def test_the_commands_with_settings_are_those_that_are_checked_here():
+def test_all_commands_with_settings_are_tested():
     assert {path for path, command in COMMANDS.items() if settings_of(command)} == set(KINDS)
 
 
 @pytest.mark.parametrize("path", KINDS, ids=" ".join)
-def test_every_option_sets_a_field_to_a_value_of_its_type(hints, path):
+def test_every_option_has_the_type_of_its_field(hints, path):
     from huggingface_hub.dataclasses import type_validator
 
     command, known = COMMANDS[path], hints(KINDS[path])
@@ -151,7 +151,7 @@ def test_single_options_win_over_a_placement(tmp_path):
     assert given == {"placement.num_processes": 1, "placement.mixed_precision": "bf16", "placement.device": Text("cpu")}
 
 
-def test_a_value_given_by_its_option_and_by_set_must_be_the_same():
+def test_an_option_and_set_must_agree():
     assert overrides({"train.max_steps": 3}, ["train.max_steps=3"], None) == {"train.max_steps": 3}
     with pytest.raises(RecipeError, match=r"train\.max_steps is given twice: 3 and 4"):
         overrides({"train.max_steps": 3}, ["train.max_steps=4"], None)
@@ -201,7 +201,7 @@ def stars(monkeypatch):
     return seen
 
 
-def test_a_task_of_another_package_has_the_options_of_its_settings(stars):
+def test_third_party_tasks_have_options_of_their_settings(stars):
     [(path, command)] = walk(typer.main.get_command(stars.app))
     assert path == ("star-rating",)
     assert command.help == "Fine-tune for star_rating, a task of the package stars 1.0."
@@ -212,7 +212,7 @@ def test_a_task_of_another_package_has_the_options_of_its_settings(stars):
     assert stars.asked
 
 
-def test_a_task_of_another_package_is_fine_tuned_by_its_command(stars, tmp_path):
+def test_third_party_tasks_have_a_command(stars, tmp_path):
     given = ["--number-of-stars", "3", "--shops", "a", "--shops", "b", "--data-dir", "d", "--set", "task.secret=4"]
     result = CliRunner().invoke(stars.app, ["star-rating", "--output-dir", str(tmp_path), *given])
     assert result.exit_code == 0, result.output
@@ -287,7 +287,7 @@ def on_a_terminal(*arguments, columns):
 
 
 @pytest.mark.parametrize("columns", [80, 140])
-def test_help_on_a_terminal_has_groups_and_names_every_option_in_full(columns):
+def test_help_on_a_terminal_names_every_option(columns):
     shown = on_a_terminal("finetune", "classification", "--help", columns=columns)
     assert "─ Training ─" in shown
     assert max(map(len, shown.splitlines())) <= columns

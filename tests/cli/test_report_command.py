@@ -19,7 +19,7 @@ FEW = {
 }
 
 
-def test_the_path_is_printed_and_texts_can_be_left_out(bertkit, checkpoint, tmp_path: Path):
+def test_the_path_is_printed(bertkit, checkpoint, tmp_path: Path):
     rows = [f"the {noun} is {word},{word}" for noun in ("film", "plot") for word in ("lovely", "awful")]
     (tmp_path / "rows.csv").write_text("\n".join(["text,label", *rows * 6]) + "\n")
     values = {**FEW, "data.train_file": str(tmp_path / "rows.csv")}

@@ -31,7 +31,7 @@ def test_fill_mask_prints_probability_token_and_text(bertkit, checkpoint):
     assert first["probability"] >= second["probability"]
 
 
-def test_embed_writes_a_file_and_says_what_is_in_it(bertkit, checkpoint, tmp_path):
+def test_embed_describes_the_file_it_writes(bertkit, checkpoint, tmp_path):
     done = bertkit("embed", checkpoint, "a film", "the plot", "--output", tmp_path / "x.npz", "--layers", "-1,-2")
     assert (done.code, done.out) == (0, f"2 texts, 64 numbers each: {tmp_path / 'x.npz'}\n")
     wrong = bertkit("embed", checkpoint, "a film", "--output", tmp_path / "y.npz", "--layers", "last")
@@ -39,7 +39,7 @@ def test_embed_writes_a_file_and_says_what_is_in_it(bertkit, checkpoint, tmp_pat
     assert "--layers last: expected whole numbers separated by commas, such as -1,-2" in wrong.err
 
 
-def test_push_without_a_login_ends_with_the_command_that_tries_again(bertkit, checkpoint, monkeypatch):
+def test_push_without_a_login_names_the_remedy(bertkit, checkpoint, monkeypatch):
     monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
     done = bertkit("push", checkpoint, "ada/film", "--private", "--license", "mit", "--as", "bertkit")
     assert (done.code, done.out) == (2, "")

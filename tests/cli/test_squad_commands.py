@@ -152,7 +152,7 @@ def test_another_encoder_answers_too(bertkit, squad, tmp_path):
 
 
 @pytest.mark.slow
-def test_it_learns_and_finds_answers_that_only_the_second_window_has(squad, tmp_path):
+def test_it_finds_answers_of_second_windows(squad, tmp_path):
     outcome = squad(False, "--max-steps", 150, "--json")
     assert outcome.code == 0, outcome.err
     assert json.loads(outcome.out)["eval_exact_match"] > 80
@@ -180,7 +180,7 @@ def test_stopped_and_resumed_is_never_stopped(squad, tmp_path):
     ).read_text()
 
 
-def test_misplaced_answers_and_cut_questions_are_told_and_recorded(squad, files, tmp_path, bertkit, checkpoint):
+def test_misplaced_answers_and_cut_questions_are_recorded(squad, files, tmp_path, bertkit, checkpoint):
     train, dev = files(False)
     document = json.loads(train.read_text())
     document["data"][0]["paragraphs"][5]["qas"][0]["answers"][0]["answer_start"] += 1

@@ -58,7 +58,7 @@ def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes of Windows break in another way")
-def test_a_pipe_is_answered_while_it_waits_and_a_reader_that_leaves_ends_it_quietly(classifier):
+def test_a_pipe_is_answered_while_it_waits(classifier):
     """The exit code is what a shell shows of a command that a broken pipe ended."""
     with start("predict", classifier, "--input", "-", stdin=subprocess.PIPE) as process:
         for text in ("a good film", "", "the plot"):
@@ -78,7 +78,7 @@ def test_a_pipe_is_answered_while_it_waits_and_a_reader_that_leaves_ends_it_quie
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGINT cannot be sent to another process there")
 @pytest.mark.parametrize("command", ["predict", pytest.param("embed", marks=pytest.mark.slow)])
-def test_ctrl_c_keeps_the_whole_rows_and_says_where(classifier, tmp_path, command):
+def test_ctrl_c_keeps_whole_rows(classifier, tmp_path, command):
     lines, out = tmp_path / "in.txt", tmp_path / "out.jsonl"
     lines.write_text("".join(f"a good film {number}\n" for number in range(100_000)))
     with start(command, classifier, "--input", lines, "--output", out) as process:
@@ -111,7 +111,7 @@ def test_ctrl_c_leaves_whole_lines_on_stdout(classifier, tmp_path):
     assert process.returncode == 130
 
 
-def test_more_than_a_block_is_the_same_as_one_by_one(bertkit, classifier, tmp_path):
+def test_blocks_equal_single_predictions(bertkit, classifier, tmp_path):
     """Some texts of the second block are also given alone."""
     lines, given = tmp_path / "in.txt", [f"a good film {number % 13}" for number in range(1100)]
     lines.write_text("\n".join(given))

@@ -93,7 +93,7 @@ def test_the_whole_way(bertkit, data):
 
 
 @pytest.mark.slow
-def test_a_fresh_process_loads_the_results_with_and_without_bertkit(bertkit, data):
+def test_fresh_processes_load_the_results(bertkit, data):
     pretrained = data / "bert"
     outcome = bertkit(
         "pretrain", "--recipe", "bert-tiny", "--corpus", data / "text", "--vocab-size", 80, "--output-dir", pretrained,

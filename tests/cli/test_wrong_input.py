@@ -167,7 +167,7 @@ def test_predicting_without_or_with_two_inputs(bertkit, tmp_path, checkpoint):
     refused(both, out, f"give texts as arguments or a file of texts with --input {file}, not both")
 
 
-def test_predicting_with_a_checkpoint_that_was_not_fine_tuned(bertkit, tmp_path, checkpoint):
+def test_predicting_without_fine_tuning(bertkit, tmp_path, checkpoint):
     outcome = bertkit("predict", checkpoint, "good")
     refused(outcome, tmp_path / "out", "does not say which task", "BertForPreTraining")
     refused(bertkit("evaluate", checkpoint), tmp_path / "out", "does not say which task")

@@ -134,7 +134,7 @@ def is_plain(value: Any) -> bool:
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: value[:30].encode("unicode_escape").decode())
-def test_a_hostile_value_of_a_setting_is_refused_or_is_plain(tmp_path, value):
+def test_hostile_values_are_refused_or_plain(tmp_path, value):
     path = tmp_path / "mine.yaml"
     for key in ("learning_rate", "report_to", "lr_scheduler_kwargs"):
         path.write_text(
@@ -167,7 +167,7 @@ def test_the_refusal_names_the_line_and_the_reason(tmp_path, value, reason):
 
 
 @pytest.mark.parametrize("levels", [4, 9, 30])
-def test_aliases_that_multiply_are_refused_before_they_are_expanded(tmp_path, levels):
+def test_aliases_that_multiply_are_not_expanded(tmp_path, levels):
     path = tmp_path / "mine.yaml"
     path.write_text(bomb(levels, 30))
     assert "is not that of a single value" in outcome(path)
@@ -179,7 +179,7 @@ def test_aliases_of_a_few_values_are_accepted(tmp_path):
     assert load_recipe(path).train["learning_rate"] == 1e-6
 
 
-def test_a_file_that_is_no_recipe_is_refused_by_its_size_and_its_bytes(tmp_path):
+def test_large_and_binary_files_are_refused(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_bytes(b"# " + b"x" * (5 << 20))
     assert outcome(path) == f"{path}: more than 1 MiB; expected a recipe, of a few kB"
@@ -192,7 +192,7 @@ def test_a_file_that_is_no_recipe_is_refused_by_its_size_and_its_bytes(tmp_path)
         find_recipe("x" * 5000)
 
 
-def test_of_many_unknown_keys_similar_ones_are_looked_up_for_those_that_are_shown(tmp_path, monkeypatch):
+def test_similar_keys_are_looked_up_for_shown_faults(tmp_path, monkeypatch):
     path, looked_up = tmp_path / "mine.yaml", []
     monkeypatch.setattr(load, "did_you_mean", lambda *given: looked_up.append(given) or did_you_mean(*given))
     path.write_text("train:\n" + "".join(f"  learning_rat{number}: 1\n" for number in range(900)))
@@ -265,7 +265,7 @@ def test_checking_a_recipe_runs_no_code_of_it(with_code):
 
 
 @pytest.mark.parametrize("code", ["def split(:", "raise SystemExit(0)", "import no_such_module", "split = 3"])
-def test_code_that_fails_is_refused_when_it_is_run(with_code, code):
+def test_failing_code_is_refused_when_run(with_code, code):
     recipe, file, _ = with_code
     file.write_text(code)
     validate_recipes([recipe])
@@ -273,7 +273,7 @@ def test_code_that_fails_is_refused_when_it_is_run(with_code, code):
         validate_recipes([recipe], run_code=True)
 
 
-def test_a_splitter_without_a_file_is_refused_without_running_anything(with_code):
+def test_a_splitter_without_a_file_is_refused(with_code):
     recipe, file, _ = with_code
     file.unlink()
     with pytest.raises(RecipeError, match=r"data\.sentence_splitter: .* cannot be read: No such file"):

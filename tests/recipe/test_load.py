@@ -21,7 +21,7 @@ def test_there_are_recipes_of_every_family():
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("placement/")])
-def test_every_recipe_loads_and_comes_back_from_its_own_dictionary(name):
+def test_every_recipe_equals_that_of_its_dictionary(name):
     recipe = load_recipe(name)
     assert load_recipe(recipe.to_dict()).to_dict() == recipe.to_dict()
 
@@ -32,7 +32,7 @@ def test_every_placement_loads(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_recipe_opens_with_what_it_is_for_and_how_to_run_it(name):
+def test_every_recipe_has_a_header_with_its_command(name):
     header = [line for line in find_recipe(name).read_text().splitlines() if line.startswith("#")]
     assert len(header) > 2
     assert any("bertkit " in line for line in header)
@@ -116,7 +116,7 @@ def test_phases_are_saved_and_read_back(tmp_path):
     assert load_recipe(tmp_path / "recipe.yaml").data == recipe.data
 
 
-def test_a_recipe_saved_beside_a_run_gives_the_same_recipe(tmp_path):
+def test_a_saved_recipe_loads_unchanged(tmp_path):
     recipe = load_recipe("sst2", {"train.learning_rate": 3e-5, "placement.mixed_precision": "no", "train.max_steps": 7})
     recipe.save(tmp_path / "recipe.yaml", "bertkit …")
     assert load_recipe(tmp_path / "recipe.yaml").to_dict() == recipe.to_dict()
@@ -165,7 +165,7 @@ def test_values_are_read_as_people_mean_them(text, value):
     assert type(parse_value(text)) is type(value)
 
 
-def test_three_wrong_keys_are_named_at_once_with_file_and_line(tmp_path):
+def test_all_wrong_keys_are_named_with_lines(tmp_path):
     path = tmp_path / "mine.yaml"
     text = find_recipe("sst2").read_text()
     text = text.replace("  learning_rate:", "  learnign_rate:").replace("  max_seq_length:", "  max_length:")
@@ -216,7 +216,7 @@ def test_three_wrong_keys_are_named_at_once_with_file_and_line(tmp_path):
         ("train", 3, "--set train: expected block.key"),
     ],
 )
-def test_a_wrong_value_is_answered_with_key_value_and_what_is_expected(key, value, expected):
+def test_wrong_values_name_what_is_expected(key, value, expected):
     with pytest.raises(RecipeError) as caught:
         load_recipe("sst2", {key: value})
     assert expected in str(caught.value)
@@ -233,7 +233,7 @@ def test_an_example_of_question_answering_needs_a_context(example):
     assert load_recipe("bert-tiny", override).hub.widget == override["hub.widget"]
 
 
-def test_the_fields_of_a_new_model_are_known_and_those_of_a_checkpoint_are_its_own():
+def test_fields_of_new_models_and_of_checkpoints():
     with pytest.raises(RecipeError, match=r"model\.hidden_sise: unknown key; did you mean 'hidden_size'\?"):
         load_recipe("bert-mini", {"model.hidden_sise": 3})
     # a field of DistilBERT: whether the checkpoint has it shows when its configuration is loaded
@@ -247,14 +247,14 @@ def test_an_impossible_model_is_refused_with_the_recipe():
         load_recipe("bert-mini", {"model.hidden_size": 250})
 
 
-def test_a_model_beyond_every_memory_is_refused_with_the_recipe():
+def test_a_model_beyond_every_memory_is_refused():
     with pytest.raises(RecipeError, match=r"model: about 1\.8e\+13 weights; expected at most 1e\+11"):
         load_recipe("bert-mini", {"model.hidden_size": 2**20})
     with pytest.raises(RecipeError, match=r"model\.num_hidden_layers: expected 1 to 1000, got 1000000"):
         load_recipe("bert-mini", {"model.num_hidden_layers": 10**6})
 
 
-def test_a_key_given_twice_in_a_file_is_refused(tmp_path):
+def test_a_key_given_twice_is_refused(tmp_path):
     path = tmp_path / "twice.yaml"
     path.write_text("train:\n  seed: 1\n  seed: 2\n")
     with pytest.raises(RecipeError, match=r"line 3, column 3: not valid YAML: seed is given twice"):
@@ -284,7 +284,7 @@ def test_an_unknown_recipe_suggests_the_nearest():
         load_recipe("missing.yaml")
 
 
-def test_a_recipe_is_found_by_its_whole_name_its_last_part_and_as_a_file():
+def test_recipes_are_found_by_names_and_files():
     path = find_recipe("finetune/glue/sst2")
     assert path == find_recipe("sst2") == find_recipe(path)
     assert path.name == "sst2.yaml"
@@ -311,7 +311,7 @@ def test_validating_names_the_faults_of_every_file(tmp_path):
     validate_recipes([find_recipe("sst2"), find_recipe("placement/cpu")])
 
 
-def test_a_file_of_accelerate_config_is_accelerates_to_read(tmp_path):
+def test_a_file_of_accelerate_config_is_refused(tmp_path):
     path = tmp_path / "my_accelerate.yaml"
     path.write_text("compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_processes: 2\n")
     message = f"accelerate launch --config_file {path} -m bertkit …, without --placement"
@@ -321,7 +321,7 @@ def test_a_file_of_accelerate_config_is_accelerates_to_read(tmp_path):
         validate_recipes([path])
 
 
-def test_a_placement_with_another_block_or_value_is_refused(tmp_path):
+def test_a_wrong_placement_is_refused(tmp_path):
     path = tmp_path / "p.yaml"
     path.write_text("train:\n  seed: 1\n")
     with pytest.raises(RecipeError, match="expected one block, placement"):
@@ -333,14 +333,14 @@ def test_a_placement_with_another_block_or_value_is_refused(tmp_path):
         load_placement(path)
 
 
-def test_every_task_module_is_a_kind_with_its_settings():
+def test_every_kind_has_its_settings():
     kinds = ["classification", "glue", "multiple_choice", "ner", "pretraining", "question_answering"]
     assert TASKS.kinds() == kinds
     for kind in TASKS.kinds():
         assert all(map(dataclasses.is_dataclass, TASKS.settings(kind)))
 
 
-def test_epochs_that_are_asked_for_win_over_a_recipes_steps():
+def test_given_epochs_replace_the_steps_of_a_recipe():
     recipe = load_recipe("bert-mini", {"train.num_train_epochs": 3})
     assert "max_steps" not in recipe.train
     both = load_recipe("bert-mini", {"train.num_train_epochs": 3, "train.max_steps": 7})

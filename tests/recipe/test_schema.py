@@ -57,7 +57,7 @@ def test_they_are_schemas(every_kind, of_kind):
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_a_shipped_recipe_is_valid_and_names_the_schema(every_kind, of_kind, name):
+def test_shipped_recipes_are_valid(every_kind, of_kind, name):
     path = recipe_folder() / f"{name}.yaml"
     blocks, _ = read_recipe_file(path)
     kind = blocks["task"]["kind"] if "task" in blocks else "placement"

@@ -131,6 +131,6 @@ def test_the_task_and_the_checkpoint_are_texts_too():
     assert load_recipe("bert-mini", {"model.model_type": Text("null")}).model["model_type"] is None
 
 
-def test_text_that_is_no_yaml_is_refused_by_its_key():
+def test_text_that_is_not_yaml_is_refused():
     with pytest.raises(RecipeError, match=r"\(override\) train\.seed: the value '\[', line 1, .*: not valid YAML"):
         load_recipe("sst2", {"train.seed": Text("[")})

@@ -13,7 +13,7 @@ def test_the_seed_decides():
     assert grammar.write_documents(200, seed=2) != DOCUMENTS
 
 
-def test_a_document_keeps_to_one_mood_and_one_name():
+def test_a_document_has_one_mood_and_name():
     for document in DOCUMENTS:
         words = set(" ".join(document).split())
         assert bool(words & set(grammar.KIND)) != bool(words & set(grammar.UNKIND))
