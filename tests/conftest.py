@@ -148,7 +148,7 @@ def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @pytest.fixture
-def two_processes() -> Callable[[str], list[str]]:
+def two_processes(forks: Any) -> Callable[[str], list[str]]:
     """``two_processes(program)``: what the two processes of a run print that execute a program, without a launcher."""
 
     def run(program: str, **environment: str) -> list[str]:
@@ -156,11 +156,10 @@ def two_processes() -> Callable[[str], list[str]]:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         together = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        together |= {"OMP_NUM_THREADS": "1", **environment}
         processes = [
             subprocess.Popen(
-                [sys.executable, "-c", program],
-                env={**os.environ, **together, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                [forks.python, "-c", program],
+                env={**forks.environment, **together, **environment, "RANK": str(rank), "LOCAL_RANK": str(rank)},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,

@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 
+OPTIONS = "-P", "-u"  # those with which launchers start their processes
 FORWARDED = signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGABRT
 
 
@@ -45,9 +46,11 @@ def is_open(number):
 
 
 def forkable(program, arguments):
-    """Returns whether the arguments name a program, without options of the interpreter."""
+    """Returns whether the arguments name a program, without options of the interpreter but those of `OPTIONS`."""
     if program == "bertkit":
         return True
+    if arguments[:1] in [(option,) for option in OPTIONS]:
+        arguments = arguments[1:]
     return bool(arguments) and (arguments[0] in ("-m", "-c", "-") or not arguments[0].startswith("-"))
 
 
@@ -67,6 +70,8 @@ def main(server, place, *arguments):
         }
         process, answers = start(server, request, streams)
         if process:
+            with open(os.path.join(folder, str(os.getpid())), "w") as file:
+                file.write(f"{process}\n")
             wait(process, answers)
     interpreter = sys.executable
     if program == "bertkit":

@@ -6,8 +6,10 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from . import client, server
 
@@ -50,6 +52,15 @@ class Forks:
     def python(self) -> str:
         """Returns the path of the program that takes the interpreter's place."""
         return str(self.folder / "python")
+
+    def process_of(self, program: subprocess.Popen[Any]) -> int:
+        """Returns the id of the process that is the fork of a running program; waits until it has started."""
+        file, until = self.folder / str(program.pid), time.monotonic() + 30
+        while not (file.exists() and file.read_text().endswith("\n")):
+            assert program.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        return int(file.read_text())
 
     def close(self) -> None:
         """Ends the server and the programs that still run."""

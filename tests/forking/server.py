@@ -35,7 +35,7 @@ MODES = os.O_RDONLY, os.O_WRONLY | os.O_CREAT, os.O_WRONLY | os.O_CREAT
 
 # Variables that libraries may have read when they were imported, and those of them that belong to a single run.
 READ_AT_IMPORT = ("ATEN_", "CUDA", "DATASETS_", "HF_", "KMP_", "LD_", "MALLOC_", "MKL_", "OMP_", "ONEDNN_", "PYTHON")
-READ_AT_IMPORT += ("PYTORCH_", "RAYON_", "TOKENIZERS_", "TORCH_", "TRANSFORMERS_", "XDG_")
+READ_AT_IMPORT += ("PYTORCH_", "TORCH_", "TRANSFORMERS_", "XDG_")
 OF_A_RUN = ("TORCH_NCCL_",)
 
 _SET_BY_THE_COMMAND: dict[str, str] = {}
@@ -211,15 +211,17 @@ def _run(program: str, arguments: list[str]) -> None:
 
         sys.argv = ["bertkit", *arguments]
         main()
-    elif arguments[0] == "-m":
+        return
+    option = arguments.pop(0) if arguments[0] in ("-P", "-u") else ""
+    if option != "-P" and arguments[0] in ("-m", "-c", "-"):
         sys.path.insert(0, os.getcwd())
+    if arguments[0] == "-m":
         sys.argv = list(arguments[1:])
         for name in (arguments[1], f"{arguments[1]}.__main__"):
             if not hasattr(sys.modules.get(name), "__path__"):  # a module runs again, as the main one; packages stay
                 sys.modules.pop(name, None)
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
     elif arguments[0] in ("-c", "-"):
-        sys.path.insert(0, os.getcwd())
         rest = arguments[1:]
         text, name = (rest.pop(0), "<string>") if arguments[0] == "-c" else (sys.stdin.read(), "<stdin>")
         sys.argv = [arguments[0], *rest]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import zipfile
 from functools import partial
 from pathlib import Path
@@ -306,17 +304,15 @@ def test_the_best_runs_of_the_grids_are_packed(tmp_path, data, checkpoint):
 
 
 @pytest.mark.multiprocess
-def test_two_processes_train_and_say_what_one_does(tmp_path, data, checkpoint, run):
+def test_two_processes_train_and_say_what_one_does(tmp_path, data, checkpoint, run, forks):
     quick = {**QUICK, "train.global_train_batch_size": 6}
     quick |= {"model.hidden_dropout_prob": 0.0, "model.attention_probs_dropout_prob": 0.0}
     alone = run("rte", "mrpc", **{key.replace(".", "__"): value for key, value in quick.items()})
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "bertkit"]
+    launcher = [forks.python, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "bertkit"]
     command = ["finetune", "glue", "--task", "rte,mrpc", "--model", str(checkpoint), "--data-dir", str(data), "--json"]
     command += ["--output-dir", str(tmp_path / "two")]
     command += [part for key, value in quick.items() for part in ("--set", f"{key}={value}")]
-    done = subprocess.run(
-        [*launcher, *command], capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False
-    )
+    done = subprocess.run([*launcher, *command], capture_output=True, text=True, env=forks.environment, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("1/2 rte") == 1
     results = json.loads(done.stdout)  # one process speaks

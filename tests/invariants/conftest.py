@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import subprocess
 import sys
@@ -23,22 +22,19 @@ Bertkit = Callable[..., subprocess.CompletedProcess[str]]
 def bertkit(tmp_path: Path, forks: Any) -> Bertkit:
     """``bertkit(arguments)``: the command in other processes, offline; they are forks, which start sooner.
 
-    With ``real``, a launcher or another program, the processes are those that a user starts, with caches of their own.
+    With ``real`` they are those that a user starts, with a cache of their own.
     """
 
     def run(
         arguments: Sequence[str | Path],
         launcher: Sequence[str] = (),
-        program: Sequence[str | Path] = (),
+        program: Sequence[str | Path] = ("-m", "bertkit"),
         *,
         real: bool = False,
     ) -> Any:
-        is_fork = not (real or launcher or program)
-        home = forks.environment["HF_HOME"] if is_fork else str(tmp_path / "home")
-        settings = {"OMP_NUM_THREADS": "1", "HF_HOME": home, "HF_HUB_OFFLINE": "1"}
-        python = forks.python if is_fork else sys.executable
-        command = [python, *launcher, *map(str, program or ("-m", "bertkit")), *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **settings}, timeout=300)
+        environment = {**forks.environment, "HF_HOME": str(tmp_path / "home")} if real else forks.environment
+        command = [sys.executable if real else forks.python, *launcher, *program, *arguments]
+        return subprocess.run(list(map(str, command)), capture_output=True, text=True, env=environment, timeout=300)
 
     return run
 

@@ -75,8 +75,7 @@ train("run", 6, resume=True)
 @pytest.mark.multiprocess
 def test_both_processes_fail_and_resume_together(two_processes, corpus, tmp_path):
     values = json.dumps([str(corpus), str(tmp_path), SETTINGS, FAILING])
-    settings = {"VALUES": values, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
-    first, second = (printed.splitlines() for printed in two_processes(PROGRAM, **settings))
+    first, second = (printed.splitlines() for printed in two_processes(PROGRAM, VALUES=values))
     failures, ends = len(FAILING), ["finished run"] * 2
     assert first == ["OutputError the disk is full"] * failures + ends
     reported = "OtherProcessError process 0 of 2 (counted from 0) failed: the disk is full"

@@ -77,7 +77,7 @@ def test_a_lost_machine_is_replaced(bertkit, tmp_path, corpus):
     assert one.returncode == 0, one.stderr
 
     port, out, logs = free_port(), tmp_path / "two", []
-    words = f"torch.distributed.run --nnodes 2 --nproc-per-node 2 --max-restarts 3 --rdzv-id {port} "
+    words = f"torch.distributed.run --nnodes 2 --nproc-per-node 1 --max-restarts 3 --rdzv-id {port} "
     words += f"--rdzv-backend c10d --rdzv-endpoint 127.0.0.1:{port} "
     words += "--local-addr 127.0.0.1 --rdzv-conf keep_alive_interval=1,keep_alive_max_attempt=2"
 

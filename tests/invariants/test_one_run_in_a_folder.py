@@ -8,10 +8,11 @@ import re
 import shlex
 import signal
 import subprocess
-import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,15 +21,17 @@ from .conftest import weights
 
 pytestmark = pytest.mark.multiprocess
 
-SETTINGS = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 RUN = "--placement cpu --global-train-batch-size 8 --set train.save_steps=4 --set train.logging_steps=1".split()
 RUN += "--set train.lr_scheduler_type=constant --set train.warmup_steps=0".split()
 
 
-def started(command: list[str | Path]) -> subprocess.Popen[str]:
-    words = [sys.executable, "-m", "bertkit", *map(str, command)]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(words, env={**os.environ, **SETTINGS}, stdout=pipe, stderr=pipe, text=True)
+@pytest.fixture
+def started(forks: Any) -> Callable[[list[str | Path]], subprocess.Popen[str]]:
+    def start(command: list[str | Path]) -> subprocess.Popen[str]:
+        words, pipe = [forks.python, "-m", "bertkit", *map(str, command)], subprocess.PIPE
+        return subprocess.Popen(words, env=forks.environment, stdout=pipe, stderr=pipe, text=True)
+
+    return start
 
 
 @pytest.fixture
@@ -36,7 +39,7 @@ def command(start: Path, glue_folder: Path) -> list[str | Path]:
     return ["finetune", "glue", "--task", "sst2", "--model", start, "--data-dir", glue_folder, *RUN]
 
 
-def test_of_several_runs_one_writes(tmp_path, command, bertkit):
+def test_of_several_runs_one_writes(tmp_path, command, bertkit, started, forks):
     """New ones and resumed ones, started within a second; the result is that of a single run."""
     rng, out = random.Random(0), tmp_path / "out"
     for more in ([], ["--resume"]):
@@ -49,12 +52,13 @@ def test_of_several_runs_one_writes(tmp_path, command, bertkit):
             assert any(run.poll() is None for run in together), [run.communicate() for run in together]
             time.sleep(0.1)
         [winner] = [run for run in together if run.poll() is None]
+        writer = forks.process_of(winner)
         winner.kill()
-        assert f'"pid": {winner.pid}' in (out / ".bertkit.lock").read_text()
+        assert f'"pid": {writer}' in (out / ".bertkit.lock").read_text()
         said = {run: run.communicate()[1] for run in together}
         for run in set(together) - {winner}:
             message = (
-                rf"error: .*out: another run is writing here \(host .+, process {winner.pid}\); wait for it or stop it"
+                rf"error: .*out: another run is writing here \(host .+, process {writer}\); wait for it or stop it"
             )
             assert run.returncode == 2
             assert re.search(message, said[run])
@@ -85,11 +89,11 @@ def children(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def test_killed_process_is_reported(tmp_path, command, bertkit):
+def test_killed_process_is_reported(tmp_path, command, bertkit, started, forks):
     out = tmp_path / "out"
     run = started([*command, "--max-steps", "200", "--num-processes", "2", "--output-dir", out])
     wait_for(out / "checkpoint-8", run)
-    os.kill(children(run.pid)[1], signal.SIGKILL)
+    os.kill(children(forks.process_of(run))[1], signal.SIGKILL)
     _, said = run.communicate(timeout=60)
     assert run.returncode == 137
     assert "Traceback" not in said
@@ -105,12 +109,14 @@ def test_killed_process_is_reported(tmp_path, command, bertkit):
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_a_killed_data_worker_is_reported(tmp_path, command, processes):
+def test_a_killed_data_worker_is_reported(tmp_path, command, started, forks, processes):
     out = tmp_path / "out"
     more = ["--num-processes", processes, "--set", "placement.dataloader_num_workers=1", "--max-steps", "2000"]
     run = started([*command, *more, "--output-dir", out])
     wait_for(out / "checkpoint-8", run)
-    process = run.pid if processes == 1 else children(run.pid)[1]
+    process = forks.process_of(run)
+    if processes == 2:
+        process = int((forks.folder / str(children(process)[1])).read_text())
     deadline = time.monotonic() + 120
     while run.poll() is None and time.monotonic() < deadline:  # one that has done its work is not missed
         with suppress(OSError):

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 REPETITIONS = 4000
 CORRECT = 0.8  # probability that a run predicts the class of an example
 RHO = 0.7  # correlation of a run with the difficulty of the examples
-EXAMPLES = (50, 200, 2000)
+EXAMPLES = (50, 2000)
 
 
 def share(outcomes):
@@ -75,11 +75,8 @@ def test_intervals_over_seeds(runs):
     [
         ((2, 2), 0.0),  # Welch's test of four runs rejects in 2 %
         ((3, 2), 0.03),
-        ((3, 3), 0.03),
         ((3, 4), 0.03),
-        ((4, 4), 0.03),
         ((5, 5), 0.03),
-        ((3, 5), 0.03),
         ((2, 5), 0.0),  # the least p-value is 2 / 21
         ((2, 10), 0.03),
         ((10, 10), 0.03),
