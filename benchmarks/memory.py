@@ -105,6 +105,7 @@ def make_classifier(folder: Path) -> None:
     """Saves a classifier of texts with random weights."""
     from bertkit import BertConfig, BertForSequenceClassification
     from bertkit.corpus.vocabulary.tokenizer import train_tokenizer
+    from bertkit.tasks.checkpoints import task_record
     from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 
     tokenizer = train_tokenizer([" ".join(WORDS)] * 3, 90, model_max_length=128)
@@ -113,7 +114,7 @@ def make_classifier(folder: Path) -> None:
     settings = TaskSettings(problem="single_label", text_columns=["text"], label_column="label", label_names=names)
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
     config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=128, **sizes)
-    config.bertkit_task = ClassificationTask(settings, DataSettings(max_seq_length=128)).describe()
+    config.bertkit_task = task_record(ClassificationTask(settings, DataSettings(max_seq_length=128)))
     config.id2label = dict(enumerate(names))
     BertForSequenceClassification(config).save_pretrained(folder)
 

@@ -69,6 +69,7 @@ def fine_tuned(kind: str, checkpoint: Path, folder: Path) -> Path:
 
     from bertkit.checkpoint.load import load_config, load_tokenizer, save_tokenizer
     from bertkit.model import modeling_bert
+    from bertkit.tasks.checkpoints import task_record
     from bertkit.tasks.registry import TASKS
 
     name, settings, data, head = KINDS[kind]
@@ -77,7 +78,7 @@ def fine_tuned(kind: str, checkpoint: Path, folder: Path) -> Path:
     config = load_config(str(checkpoint))
     for key, value in task.config().items():
         setattr(config, key, value)
-    config.bertkit_task, config.initializer_range = task.describe(), 0.5
+    config.bertkit_task, config.initializer_range = task_record(task), 0.5
     torch.manual_seed(1)
     getattr(modeling_bert, head)(config).save_pretrained(folder)
     save_tokenizer(load_tokenizer(str(checkpoint), config=config), folder)

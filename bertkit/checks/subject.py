@@ -16,6 +16,7 @@ from bertkit.metrics.entities import find_entities
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.reading.text import iterating
 from bertkit.recipe.load import Recipe
+from bertkit.tasks.base import texts_of
 from bertkit.tasks.classification.text_classification import TextClassification
 from bertkit.tasks.multiple_choice import MultipleChoiceTask
 from bertkit.tasks.ner.task import NerTask
@@ -223,7 +224,7 @@ class Subject:
         """The texts of each split, or samples of the corpus; empty if the data cannot be read."""
         if self.splits is not None and self.task is not None:
             return [
-                Texts(name, self.task.texts_of(ColumnsOf(split.examples)), self._place(name))
+                Texts(name, texts_of(self.task, ColumnsOf(split.examples)), self._place(name))
                 for name, split in self.splits.items()
             ]
         return [texts for source in self.sources or () if (texts := self._sample(source)) is not None]

@@ -14,6 +14,7 @@ from itertools import chain
 from bertkit.checks.findings import Finding, extra, note, rule, warning
 from bertkit.checks.subject import Subject, Texts, checked
 from bertkit.progress import inflected
+from bertkit.tasks.base import truncation_hint
 from bertkit.tasks.splits import ColumnsOf
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffd]")
@@ -74,7 +75,7 @@ def truncation(subject: Subject) -> Iterator[Finding]:
                 f"{inflected(cut.examples, 'exceeds', 'exceed')} data.max_seq_length "
                 f"{subject.recipe.data.max_seq_length}; {cut.tokens:,} of {cut.of_tokens:,} tokens "
                 f"({100 * cut.tokens / cut.of_tokens:.1f} %) {inflected(cut.tokens, 'is', 'are')} not read",
-                subject.task.remedy,
+                truncation_hint(subject.task),
             )
 
 

@@ -187,7 +187,8 @@ def finetuned_teacher(
         raise RecipeError(
             f"recipe {recipe.name}: train.distill.objective: minilm is for pre-training (--corpus); remove it"
         )
-    if settings.weight < 1 and not task.is_labelled(train.examples):
+    first = ColumnsOf(train.examples.select(range(1)))
+    if settings.weight < 1 and not set(task.label_columns) <= set(task.encode(first, start.tokenizer)):
         raise DataError(
             f"{train.source}: the rows have no labels, so they can be learnt from the teacher only: that needs "
             f"train.distill.alpha 1, got {settings.weight:g}; give --alpha 1, or rows with labels"

@@ -27,7 +27,7 @@ from bertkit.metrics.statistics import expected_best
 from bertkit.progress import counted
 from bertkit.run.directory import contents
 from bertkit.run.listing import GRID_RESULTS
-from bertkit.tasks.base import Task
+from bertkit.tasks.base import Task, per_example
 from bertkit.tasks.splits import fold_of_each
 
 COLLAPSED = "a run that predicts the same for all examples"
@@ -268,13 +268,13 @@ def _write_out_of_fold(cells: Sequence[Cell], folder: Path) -> dict[str, float]:
         sides.append(mean.predictions_and_references())
         _, splits = mean.task.load(["train"])
         indices = np.flatnonzero(fold_of_each(mean.task, splits["train"].examples) == fold).tolist()
-        gold = mean.task.to_labels(sides[-1][1])
+        gold = per_example(mean.task).to_labels(sides[-1][1])
         # data.max_eval_samples may limit the fold to its first examples.
         for index, reference, prediction in zip(indices, gold, mean.decoded(), strict=False):
             rows[index] = {"index": index, "fold": fold, "gold": reference, **prediction}
     write_json_lines(folder / OUT_OF_FOLD, [rows[index] for index in sorted(rows)])
     predictions, references = map(_joined, zip(*sides, strict=True))
-    scores = mean.task.compute_metrics(predictions, references)
+    scores = per_example(mean.task).compute_metrics(predictions, references)
     return {"examples": len(rows), **{key: value for key, value in scores.items() if isinstance(value, float)}}
 
 

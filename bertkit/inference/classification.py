@@ -47,6 +47,14 @@ class PredictedClassification(Predicted):
         rows = cut_rows(texts, tokenizer, self.task.data.max_seq_length)
         return {**examples, **{name: [row[at] for row in rows] for at, name in enumerate(names)}}
 
+    def format_prediction(self, prediction: Mapping[str, Any]) -> str:
+        if "score" in prediction:
+            return f"{prediction['score']:.4f}"
+        if "labels" in prediction:
+            probabilities = [f"{prediction['probabilities'][label]:.4f}" for label in prediction["labels"]]
+            return f"{', '.join(prediction['labels'])}\t{', '.join(probabilities)}"
+        return f"{prediction['label']}\t{prediction['probability']:.4f}"
+
     def _columns_of_texts(self, examples: Columns) -> Sequence[str]:
         names: Sequence[str] = self.task.task.text_columns
         return names

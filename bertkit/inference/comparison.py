@@ -16,6 +16,7 @@ from bertkit.errors import DataError, RecipeError, did_you_mean
 from bertkit.inference.predicted import Outcome, predicted
 from bertkit.metrics.intervals import MeanDecomposition, Measure
 from bertkit.metrics.statistics import LEVEL, Agreement, Test, adjusted, agreement, by_example, by_run
+from bertkit.tasks.base import per_example
 
 MODELS, SETTINGS = "Do these models differ on this data?", "Do these settings differ?"
 _MOST_DISAGREEMENTS = 20  # examples of a disagreement that the results hold for each side
@@ -66,7 +67,7 @@ def system_of(name: str, outcomes: Sequence[Outcome]) -> System:
         DataError: the task does not score single examples.
     """
     sides = [outcome.predictions_and_references() for outcome in outcomes]
-    task = outcomes[0].task
+    task = per_example(outcomes[0].task)
     return System(
         name,
         [predictions for predictions, _ in sides],

@@ -91,13 +91,13 @@ def evaluate(
     labelled = loaded.get(split)
     if labelled is None:
         raise DataError(f"--split {split}: the data have no such split")
-    if not task.is_labelled(labelled.examples):
-        raise DataError(f"{labelled.source}: no labels to score against; `bertkit predict` takes inputs without labels")
     for note in labelled.notes:
         say(f"{labelled.source}: {note}")
     predictor = build_predictor(name, task, config, precision=precision)
     columns_of_rows = ColumnsOf(labelled.examples)
     features, cut = _encoded(task, labelled, predictor.tokenizer)
+    if not set(task.label_columns) <= set(features):
+        raise DataError(f"{labelled.source}: no labels to score against; `bertkit predict` takes inputs without labels")
     results = predictor.outputs(features), features, columns_of_rows
     metrics = {f"eval_{name}": value for name, value in task.score(*results).items()}
     return Evaluation(metrics, len(labelled.examples), labelled.source, asdict(cut), predicted(task).collapse(*results))
@@ -106,7 +106,9 @@ def evaluate(
 def _encoded(task: Task, split: Split, tokenizer: PreTrainedTokenizerBase) -> tuple[Columns, Truncation]:
     """Encodes a split: a small one at once, which needs no ``datasets`` library, and a larger one in batches."""
     if len(split.examples) > _ENCODED_AT_ONCE:
-        rows, cut = task.encode_split(split, tokenizer)
+        from bertkit.tasks.encoding import encode_split
+
+        rows, cut = encode_split(task, split, tokenizer)
         return ColumnsOf(rows), cut
     features = task.encode(ColumnsOf(split.examples), tokenizer)
     return features, Truncation.of_lengths(features["length"], features["full_length"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bertkit.inference.predicted import Predicted, predicted
@@ -18,6 +18,9 @@ class PredictedChoices(Predicted):
     """Choices of endings."""
 
     task: MultipleChoiceTask
+
+    def format_prediction(self, prediction: Mapping[str, Any]) -> str:
+        return f"{prediction['choice']}\t{prediction['probability']:.4f}"
 
     def cut_texts(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> Columns:
         return self.task.cut_texts(examples, tokenizer)

@@ -48,6 +48,15 @@ class PredictedEntities(Predicted):
         names = ("text", *IDS) if "text" in columns else ("tokens",)
         return {name: columns[name] for name in names if name in columns}
 
+    def format_prediction(self, prediction: Mapping[str, Any]) -> str:
+        if "tags" in prediction:
+            return " ".join(prediction["tags"])
+        if "words" in prediction:
+            return " ".join(f"{word['text']}/{word['tag']}" for word in prediction["words"])
+        return "; ".join(
+            f"{entity['text']} ({entity['type']} {entity['probability']:.4f})" for entity in prediction["entities"]
+        )
+
     def in_form(self, form: str, row: Mapping[str, Any]) -> dict[str, Any]:
         text, spans = _spans(row)
         ids = {name: row[name] for name in IDS if name in row}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from bertkit.errors import DataError, RecipeError, shown
 from bertkit.json_text import dumps
 from bertkit.metrics.intervals import MeanDecomposition
-from bertkit.tasks.base import Outputs, Task
+from bertkit.tasks.base import Outputs, PerExampleTask, Task, per_example
 from bertkit.tasks.registry import by_kind_of_task
 from bertkit.tasks.splits import Columns
 
@@ -108,6 +108,10 @@ class Predicted:
         """Selects the input columns that are written with the predictions."""
         return columns
 
+    def format_prediction(self, prediction: Mapping[str, Any]) -> str:
+        """Formats a prediction of `Task.decode` as a line for a terminal, without the input; by default as JSON."""
+        return dumps(prediction)
+
     def in_form(self, form: str, row: Mapping[str, Any]) -> dict[str, Any]:
         """Converts an input with its prediction to the form of another tool.
 
@@ -129,8 +133,8 @@ class Predicted:
         """Returns a metric as a function of means over the examples, so that its interval takes little time.
 
         Args:
-            name: the metric, a key of `Task.compute_metrics`.
-            predictions, references: as for `Task.compute_metrics`.
+            name: the metric, a key of `PerExampleTask.compute_metrics`.
+            predictions, references: as for `PerExampleTask.compute_metrics`.
 
         Returns:
             The terms; None, the default, if there is no such form: then the metric is computed again for each sample of
@@ -144,13 +148,10 @@ class Predicted:
         Args:
             outputs, features, examples: as for `Task.decode`, of a labelled split.
         """
-        try:
-            predictions, references = map(
-                self.task.to_labels, self.task.predictions_and_references(outputs, features, examples)
-            )
-        except DataError:
+        if not isinstance(self.task, PerExampleTask):
             return collapse_of(map(decision, self.task.decode(outputs, features, examples)))
-        return collapse_of(map(decision, predictions), map(decision, references))
+        sides = map(self.task.to_labels, self.task.predictions_and_references(outputs, features, examples))
+        return collapse_of(*(map(decision, each) for each in sides))
 
 
 @by_kind_of_task
@@ -189,7 +190,7 @@ class Outcome:
 
     @cached_property
     def _predictions_and_references(self) -> tuple[Sequence[Any], Sequence[Any]]:
-        return self.task.predictions_and_references(self.outputs, self.features, self.examples)
+        return per_example(self.task).predictions_and_references(self.outputs, self.features, self.examples)
 
     @cached_property
     def collapse(self) -> str | None:

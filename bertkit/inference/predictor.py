@@ -20,7 +20,7 @@ from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.placement.inference import Precision, inference_device, inference_dtype
 from bertkit.progress import Bar, Reached, say, without_library_bars
 from bertkit.tasks.base import Outputs, Task
-from bertkit.tasks.checkpoints import task_of_checkpoint
+from bertkit.tasks.checkpoints import StockTask, task_of_checkpoint
 from bertkit.tasks.splits import Columns, ColumnsOf
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Predictor:
         all_probabilities: bool = False,
         **fields: str | Sequence[str],
     ) -> list[dict[str, Any]]:
-        """Predicts for texts, in the order given; `Task.line` formats a prediction.
+        """Predicts for texts, in the order given; `Predicted.format_prediction` writes one in a line.
 
         Args:
             texts: inputs as the task reads them from a line: a text, or for pairs two texts with a tab between them.
@@ -204,14 +204,14 @@ def build_predictor(
 def load_task(checkpoint: str, data: Mapping[str, Any]) -> tuple[Task, PreTrainedConfig]:
     """Returns what a checkpoint was fine-tuned for, and its configuration; loads no weights.
 
-    If the task is inferred, one line on stderr says what is assumed; it is also in `Task.assumptions`.
+    If the task is inferred, one line on stderr says what is assumed; it is also in `StockTask.assumptions`.
 
     Raises:
         CheckpointError: it cannot be read, or has no task.
     """
     config = load_config(checkpoint, any_encoder=True)
     task = task_of_checkpoint(config, checkpoint, **data)
-    if task.assumptions:
+    if isinstance(task, StockTask):
         say(f"{checkpoint} records no task; assumed from its head: {task.pipeline_tag}, {', '.join(task.assumptions)}")
     check_positions(task.data.max_seq_length, config, checkpoint)
     return task, config

@@ -55,6 +55,9 @@ class PredictedAnswers(Predicted):
         questions = first_part(examples["question"], tokenizer, self.task.data.max_query_length)
         return {**examples, "question": questions}
 
+    def format_prediction(self, prediction: Mapping[str, Any]) -> str:
+        return f"{prediction['answer'] or '(no answer)'}\t{prediction['probability']:.4f}"
+
     def repeated(self, columns: Columns) -> Columns:
         return {"question": columns["question"]}
 

@@ -28,6 +28,7 @@ from bertkit.reporting.reported import (
     upper_first,
 )
 from bertkit.reporting.run_files import RunFiles
+from bertkit.tasks.base import per_example, texts_of
 
 _GROUPS = 5  # of lengths of texts
 _MOST_SCORES = 12
@@ -161,7 +162,7 @@ def _scores(run: RunFiles, outcome: Outcome | None, main: str | None) -> list[Sc
     intervals: dict[str, tuple[float | None, float | None]] = {}
     sides = None if outcome is None else sides_of(outcome)
     if outcome is not None and sides is not None:
-        known = outcome.task.compute_metrics(*sides)
+        known = per_example(outcome.task).compute_metrics(*sides)
         for name in filter(known.__contains__, names):
             terms = predicted(outcome.task).terms(name, *sides)
             if terms is not None or name == _compared_metric(outcome, known):
@@ -176,7 +177,8 @@ def _scores(run: RunFiles, outcome: Outcome | None, main: str | None) -> list[Sc
 
 def _measure_of(outcome: Outcome, name: str) -> Measure:
     """Returns the function that computes a metric of predictions and references; NaN where it is undefined."""
-    return lambda predictions, references: float(outcome.task.compute_metrics(predictions, references)[name])
+    scores = per_example(outcome.task).compute_metrics
+    return lambda predictions, references: float(scores(predictions, references)[name])
 
 
 def _compared_metric(outcome: Outcome, known: Mapping[str, float]) -> str:
@@ -198,7 +200,7 @@ def _is_highest(run: RunFiles, name: str | None) -> bool:
 
 def _by_length(outcome: Outcome) -> DataTable | None:
     """Returns the score by length of the texts, in groups of about the same size."""
-    sides, columns = sides_of(outcome), outcome.task.texts_of(outcome.examples)
+    sides, columns = sides_of(outcome), texts_of(outcome.task, outcome.examples)
     if sides is None or not columns:
         return None
     lengths = np.array([sum(len(text.split()) for text in row) for row in zip(*columns.values(), strict=True)])
@@ -207,11 +209,12 @@ def _by_length(outcome: Outcome) -> DataTable | None:
     borders = np.unique(np.quantile(lengths, np.linspace(0, 1, _GROUPS + 1), method="nearest"))
     if len(borders) < 3:
         return None
-    name = _compared_metric(outcome, outcome.task.compute_metrics(*sides))
+    scores = per_example(outcome.task).compute_metrics
+    name = _compared_metric(outcome, scores(*sides))
     rows: list[tuple[Cell, ...]] = []
     for low, end in pairwise([*map(int, borders[:-1]), int(borders[-1]) + 1]):
         chosen = np.flatnonzero((lengths >= low) & (lengths < end)).tolist()
-        value = outcome.task.compute_metrics(*([side[row] for row in chosen] for side in sides)).get(name, math.nan)
+        value = scores(*([side[row] for row in chosen] for side in sides)).get(name, math.nan)
         words = f"{low}" if end - low == 1 else f"{low}–{end - 1}"
         rows.append((words, float(value) if math.isfinite(value) else None, len(chosen)))
     return DataTable("Score by length of the text", ("words", readable(name), "examples"), rows)

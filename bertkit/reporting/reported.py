@@ -14,7 +14,7 @@ import numpy as np
 
 from bertkit.errors import DataError
 from bertkit.inference.predicted import Outcome
-from bertkit.tasks.base import Task
+from bertkit.tasks.base import Task, texts_of
 from bertkit.tasks.registry import by_kind_of_task
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class Reported:
 
     def sections(self, outcome: Outcome) -> list[Section]:
         """Returns the sections of the task; by default a table of its first predictions."""
-        texts = self.task.texts_of(outcome.examples)
+        texts = texts_of(self.task, outcome.examples)
         decoded = outcome.decoded()[:_MOST_PREDICTIONS]
         if not decoded:
             return []
@@ -193,7 +193,7 @@ class Reported:
             suspects: whether the reference of each example is probably wrong.
             measure: as in `Mistake`.
         """
-        texts = self.task.texts_of(outcome.examples)
+        texts = texts_of(self.task, outcome.examples)
         mistakes = []
         for row, confidence, true, predicted in rows:
             of_row = [(name, values[row], ()) for name, values in texts.items()]

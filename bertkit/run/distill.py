@@ -22,7 +22,7 @@ from bertkit.run.finetune import finetune
 from bertkit.run.pretrain import pretrain
 from bertkit.tasks.base import Task
 from bertkit.tasks.checkpoints import task_of_checkpoint
-from bertkit.tasks.registry import load_recipe
+from bertkit.tasks.registry import default_recipe, load_recipe
 from bertkit.tasks.splits import FineTuningData
 
 _SIZES = "pretrain/"
@@ -135,7 +135,7 @@ def distillation_recipe(
                 "fine-tuning, give a fine-tuned checkpoint"
             )
         task = task_of_checkpoint(config, name)
-        recipe, values = task.usual_recipe, _of_teacher(name, task, given)
+        recipe, values = default_recipe(task), _of_teacher(name, task, given)
     distilled = {"teacher": name, **{key: value for key, value in losses.items() if value is not None}}
     values |= {f"train.{DISTILL}.{key}": value for key, value in distilled.items()}
     resolved = load_recipe(recipe, {**values, **_of_student(name, student, student_layers, has_student), **given})

@@ -31,10 +31,11 @@ from bertkit.recipe.settings import config_changes, has_teacher
 from bertkit.run.directory import Run, RunRecord, numeric_metrics
 from bertkit.run.in_progress import RunInProgress
 from bertkit.run.scope import writes_run
-from bertkit.tasks.base import Task
+from bertkit.tasks.base import Task, encoding_notes, truncation_hint, with_optional_labels
+from bertkit.tasks.checkpoints import task_record
 from bertkit.tasks.encoding import encode_once
-from bertkit.tasks.registry import has_room, load_recipe, task_of_recipe
-from bertkit.tasks.splits import ColumnsOf, FineTuningData, Split, is_scored, load_splits
+from bertkit.tasks.registry import command_of, has_room, load_recipe, task_of_recipe
+from bertkit.tasks.splits import ColumnsOf, FineTuningData, Split, is_scored, load_splits, splits_to_write
 from bertkit.training.arguments import check_callbacks, check_schedule
 from bertkit.training.batches import padded_to
 from bertkit.training.cpu import CpuSpeedUps, cpu_speed_ups
@@ -45,7 +46,7 @@ from bertkit.training.evaluation import (
     early_stopping,
 )
 from bertkit.training.initialization import Start, finetuning_start
-from bertkit.training.objectives import Objective, check_class_weights, weighted_task
+from bertkit.training.objectives import Objective, check_class_weights, weighted_labels, weighted_task
 from bertkit.training.trainer import BertkitTrainer, trainer_class
 from bertkit.training.tuning import check_tuning, tune
 
@@ -102,7 +103,7 @@ def finetune(
         callbacks=callbacks,
     )
     run, trainer, task, splits = prepared.run, prepared.trainer, prepared.task, prepared.splits
-    command = f"bertkit finetune {task.command} --recipe recipe.yaml --output-dir NEW"
+    command = f"bertkit finetune {command_of(task.kind)} --recipe recipe.yaml --output-dir NEW"
     evaluation = run.train(trainer, prepared.tokenizer, command)
     prepared.scores.task = task = _learn_from_validation(task, evaluation, run, trainer)
     outcome = _outcome(task, trainer, splits, prepared.features)
@@ -206,7 +207,7 @@ def prepare_finetuning(
     run.check_arguments()
     start = finetuning_start(recipe)
     task, splits = _load(recipe, task, run)
-    config = start.stored.build({**task.config(), **config_changes(recipe.model), "bertkit_task": task.describe()})
+    config = start.stored.build({**task.config(), **config_changes(recipe.model), "bertkit_task": task_record(task)})
     is_bert = issubclass(head_class(task.head, config, start.name), BertPreTrainedModel)
     arguments = run.training_arguments(reaches_all_weights=is_bert, **comparison_arguments(task.main_metric, recipe))
     check_early_stopping(callbacks, arguments)
@@ -257,8 +258,8 @@ def _load(recipe: Recipe, task: Task, run: RunInProgress) -> tuple[Task, dict[st
     check_schedule(recipe)
     check_class_weights(recipe)
     check_tuning(recipe, run.placement)
-    task, splits = load_splits(task.with_optional_labels() if has_teacher(recipe.train) else task)
-    check_class_weights(recipe, task.weighted_labels)
+    task, splits = load_splits(with_optional_labels(task) if has_teacher(recipe.train) else task)
+    check_class_weights(recipe, weighted_labels(task))
     say(f"{task.name}: {', '.join(f'{len(split.examples)} {name}' for name, split in splits.items())} examples")
     return task, splits
 
@@ -317,7 +318,7 @@ def _learn_from_validation(
     if message:
         say(message)
         config = trainer.model.config
-        config.bertkit_task = task.describe()
+        config.bertkit_task = task_record(task)
         with run.files() as folder:
             if run.is_main_process:
                 config.save_pretrained(folder)
@@ -364,13 +365,13 @@ def _score_and_predict_the_rest(
     features: dict[str, Any],
     evaluation: dict[str, float],
 ) -> dict[str, float]:
-    """Scores the other validation sets, predicts the test sets, and writes the predictions of `Task.splits_to_write`.
+    """Scores the other validation sets, predicts the test sets, and writes the predictions of `splits_to_write`.
 
     Returns:
         ``evaluation``, the results on the first validation set, extended with the scores on the others.
     """
     predicted: dict[str, Any] = {}
-    written = task.splits_to_write(list(features))
+    written = splits_to_write(task, list(features))
     for name in [name for name in features if name != "train"]:
         scored = is_scored(name)
         if name != "validation":
@@ -403,12 +404,12 @@ def _encode(
     for name, (inputs, cut) in encode_once(task, splits, tokenizer).items():
         features[name], split = inputs, splits[name]
         record.data[name] = {"source": split.source, "examples": len(split.examples), "fingerprint": split.fingerprint}
-        notes = [*split.notes, *task.encoding_notes(features[name])]
+        notes = [*split.notes, *encoding_notes(task, features[name])]
         if notes:
             record.data[name]["notes"] = notes
         record.truncation[name] = cut
         for note in notes:
             say(f"{name}: {note}")
         if cut.examples:
-            say(f"{name}: {cut}; {task.remedy}")
+            say(f"{name}: {cut}; {truncation_hint(task)}")
     return features

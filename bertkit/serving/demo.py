@@ -20,6 +20,7 @@ from bertkit.serving.served import View, served
 from bertkit.serving.server import As, default_use, listening, run_app
 from bertkit.tasks.base import Task
 from bertkit.tasks.registry import load_recipe, task_of_recipe
+from bertkit.tasks.splits import hub_dataset
 
 # With this header the browser blocks everything that the page loads from other hosts.
 _POLICY = (
@@ -153,7 +154,7 @@ def examples_of_run(checkpoint: str, task: Task) -> list[list[str]]:
     try:
         read_recipe_file(path)
         of_run = task_of_recipe(load_recipe(str(path)))
-        if of_run.dataset is not None and getattr(of_run.data, "data_dir", None) is None:
+        if hub_dataset(of_run) is not None and getattr(of_run.data, "data_dir", None) is None:
             return []
         _, splits = of_run.load(["validation"])
         examples = splits["validation"].examples[: _EXAMPLES * 4]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
+from bertkit.inference.predicted import predicted
 from bertkit.tasks.base import Outputs, Task
 from bertkit.tasks.registry import by_kind_of_task
 from bertkit.tasks.splits import Columns
@@ -108,7 +109,7 @@ class Served:
             prediction: of `Task.decode`.
             texts: the texts of ``fields``.
         """
-        return View(self.task.line(prediction))
+        return View(predicted(self.task).format_prediction(prediction))
 
 
 @by_kind_of_task

@@ -19,8 +19,8 @@ from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import KEEP, LORA, LoraSettings, distillation_settings
 from bertkit.sharing.kinds import shared
 from bertkit.sharing.markdown import code, escape
-from bertkit.tasks.base import Task
-from bertkit.tasks.splits import Split, Truncation
+from bertkit.tasks.base import Task, truncation_hint
+from bertkit.tasks.splits import Split, Truncation, hub_dataset
 
 if TYPE_CHECKING:
     from bertkit.training.pretraining.initialization import StartingPoint
@@ -164,6 +164,7 @@ def finetuned_card(
     scores = [key for key in metrics if is_score(key) and not key.startswith("eval_loss")]
     warning = f"The model has collapsed: {escape(collapse)} on the validation set." if collapse else ""
     has_own_train_file = getattr(recipe.data, "train_file", None) is not None
+    dataset, hint = hub_dataset(task), truncation_hint(task)
     return CardFacts(
         title=f"{encoder} fine-tuned on {task.name}",
         head=head_class(task.head, config, str(source)).__name__,
@@ -176,10 +177,10 @@ def finetuned_card(
         other_metrics=tuple(key for key in scores if key.endswith(suffixes)),
         recipe=recipe.to_dict(),
         seed=recipe.train["seed"],
-        truncation={name: f"{cut}; {task.remedy}" if cut.examples else str(cut) for name, cut in truncation.items()},
+        truncation={name: f"{cut}; {hint}" if cut.examples else str(cut) for name, cut in truncation.items()},
         base_model=base_model(recipe),
-        dataset=task.dataset,
-        training_sets=() if task.dataset is None or has_own_train_file else task.dataset[:1],
+        dataset=dataset,
+        training_sets=() if dataset is None or has_own_train_file else dataset[:1],
         family=family,
         note=" ".join(filter(None, (note, warning))),
     )

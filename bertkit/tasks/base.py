@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
+from functools import singledispatch
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
 from bertkit.errors import DataError
-from bertkit.progress import without_library_bars
-from bertkit.tasks.splits import Columns, FineTuningData, Split, Truncation, is_labelled
+from bertkit.files import write_json_lines
+from bertkit.tasks.splits import Columns, FineTuningData, Split, is_labelled
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -32,47 +32,10 @@ Outputs = np.ndarray | tuple[np.ndarray, ...]
 """Model outputs for N inputs: one array (N, …), or several, such as start and end scores. Where inputs have different
 numbers of tokens S, arrays (N, S, …) are padded with -100 beyond the tokens of an input."""
 
-_ROWS_IN_MEMORY = 200_000  # rows of an encoded split; of 128 tokens they take about 150 MB
+AnyTask = TypeVar("AnyTask", bound="Task")
 
 
-class PerExample:
-    """Base class of `bertkit.tasks.base.Task` with the hooks of `bertkit.compare` and `bertkit.report`."""
-
-    name: Any
-
-    def predictions_and_references(
-        self, outputs: Outputs, features: Columns, examples: Columns
-    ) -> tuple[Sequence[Any], Sequence[Any]]:
-        """Returns predictions and references in the form of the metric, one of each per example.
-
-        Args:
-            outputs, features, examples: as for `bertkit.tasks.base.Task.decode`.
-
-        Raises:
-            DataError: the task does not define this method.
-        """
-        raise self._not_defined()
-
-    def compute_metrics(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
-        """Computes the task's metrics of any selection of what `predictions_and_references` returns."""
-        raise self._not_defined()
-
-    def _not_defined(self) -> DataError:
-        return DataError(
-            f"{self.name}: the task does not define predictions_and_references and compute_metrics, which single "
-            "examples need"
-        )
-
-    def to_labels(self, values: Sequence[Any]) -> list[Any]:
-        """Returns predictions or references as plain data for files, with the names of classes.
-
-        Args:
-            values: one of both results of `predictions_and_references`.
-        """
-        return [value.item() if hasattr(value, "item") else value for value in values]
-
-
-class Task(PerExample, ABC):
+class Task(ABC):
     """Abstract base class of fine-tuning tasks.
 
     Loading and predicting do not change a task: `load` returns a task with the values learnt from its data.
@@ -93,8 +56,6 @@ class Task(PerExample, ABC):
         label_columns: the tensors of a batch that hold labels. -100 (integers) and NaN (floats) mark a missing label.
         splits: the names of all supported splits.
         main_metric: the key of `score` by which checkpoints are compared; larger is better.
-        assumptions: what was inferred for a checkpoint that does not record its task, in a few words each.
-        labels_are_optional: whether the training set may lack labels, see `with_optional_labels`.
     """
 
     kind: ClassVar[str]
@@ -106,8 +67,7 @@ class Task(PerExample, ABC):
     label_columns: ClassVar[tuple[str, ...]] = ("labels",)
     splits: Sequence[str] = ("train", "validation", "test")
     main_metric: str
-    assumptions: Sequence[str] = ()
-    labels_are_optional: bool = False
+    _may_lack_labels: Collection[str] = ()  # splits, see `with_optional_labels`
 
     def __init__(self, task: Any, data: FineTuningData):
         self.task = task
@@ -119,45 +79,14 @@ class Task(PerExample, ABC):
         changed.task = dataclasses.replace(self.task, **changes)
         return changed
 
-    def with_optional_labels(self) -> Self:
-        """Returns a copy of the task whose training set may lack labels, which are learnt from a teacher then.
-
-        Such a task has learnt its labels and columns from other data: it is that of a checkpoint.
-        """
-        changed = copy.copy(self)
-        changed.labels_are_optional = True
-        return changed
-
-    def needs_labels(self, split: str) -> bool:
+    def _needs_labels(self, split: str) -> bool:
         """Returns whether the split of this name must have labels."""
-        return is_labelled(split) and not (split == "train" and self.labels_are_optional)
+        return is_labelled(split) and split not in self._may_lack_labels
 
     @property
     def name(self) -> str:
         """Name of the task in results and in the model card: ``task.name`` if it is set, else the kind."""
         return getattr(self.task, "name", self.kind)
-
-    @property
-    def command(self) -> str:
-        """Subcommand of ``bertkit finetune``."""
-        return self.kind.replace("_", "-")
-
-    @property
-    def usual_recipe(self) -> str | Path | dict[str, Any]:
-        """Recipe of the task without settings of its own: a name, a file, or the blocks."""
-        if type(self).__module__.startswith("bertkit."):
-            return f"finetune/{self.command}"
-        return self.recipe or {"task": {"kind": self.kind}}
-
-    @property
-    @abstractmethod
-    def dataset(self) -> tuple[str, str, str] | None:
-        """Hub id, configuration and scored split; ``None`` for local files."""
-
-    @property
-    def remedy(self) -> str:
-        """Advice on inputs that are longer than ``max_seq_length``."""
-        return "a larger --max-seq-length cuts less and takes longer"
 
     @abstractmethod
     def load(self, splits: Sequence[str] | None = None) -> tuple[Self, dict[str, Split]]:
@@ -204,12 +133,9 @@ class Task(PerExample, ABC):
         """
         return labels_of(rows) | dict(padded(rows, tokenizer, inputs))
 
-    def encoding_notes(self, features: Dataset) -> tuple[str, ...]:
-        """Returns notes on a split's inputs other than truncation, which are printed and recorded."""
-        return ()
-
     def prepare(self, model: PreTrainedModel | nn.Module) -> None:
-        """Adapts a loaded model to the additional inputs that `collate` returns."""
+        """Adapts a loaded model to the additional inputs that `collate` returns; by default does nothing."""
+        return
 
     def count(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Counts the labelled items of a batch of `collate`, 0-d: the denominator of the mean of `loss`."""
@@ -236,11 +162,6 @@ class Task(PerExample, ABC):
             kind = self.config().get("problem_type") or inferred
         return loss_of_problem(kind, logits, labels, count)
 
-    @property
-    def weighted_labels(self) -> Sequence[str]:
-        """Names of the classes whose losses can be weighted, in the order of their ids; empty without such a loss."""
-        return ()
-
     @abstractmethod
     def decode(self, outputs: Outputs, features: Columns, examples: Columns) -> list[dict[str, Any]]:
         """Converts model outputs to predictions.
@@ -258,14 +179,6 @@ class Task(PerExample, ABC):
     def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
         """Computes the task's metrics, named as in the evaluate library; takes the same arguments as `decode`."""
 
-    def is_labelled(self, examples: Dataset) -> bool:
-        """Returns whether the examples have the labels that `score` needs."""
-        return "labels" in examples.column_names
-
-    def splits_to_write(self, splits: Collection[str]) -> list[str]:
-        """Returns the splits whose predictions are written to files: by default those without labels."""
-        return [name for name in splits if not is_labelled(name)]
-
     def learn_from(self, evaluation: Mapping[str, float]) -> tuple[Self, str | None]:
         """Derives settings for the checkpoint from the validation results, ``eval_…``.
 
@@ -274,9 +187,8 @@ class Task(PerExample, ABC):
         """
         return self, None
 
-    @abstractmethod
-    def read_input(self, lines: Sequence[str], first: int = 1) -> dict[str, list[str]]:
-        """Parses lines of user input (one input each) into columns for `encode`.
+    def read_input(self, lines: Sequence[str], first: int = 1) -> dict[str, list[Any]]:
+        """Parses lines of user input (one input each) into columns for `encode`; by default the column ``text``.
 
         Args:
             lines: the inputs.
@@ -285,82 +197,113 @@ class Task(PerExample, ABC):
         Raises:
             DataError: a line is not in the form that the task expects.
         """
+        return {"text": list(lines)}
 
-    def columns_of(self, table: Table) -> dict[str, list[str]]:
-        """Selects the columns of a table that `encode` needs, under the names it expects; labels are not required.
+    def columns_of(self, table: Table) -> dict[str, list[Any]]:
+        """Selects the columns of a table that `encode` needs, under the names it expects; by default ``text``.
+
+        Labels are not required.
 
         Raises:
             DataError: a column is missing, or has values that are not text.
         """
-        raise DataError(f"{table.source}: {self.name} does not predict for tables; give one text per line")
+        from bertkit.tables.labels import texts
 
-    @abstractmethod
-    def line(self, prediction: Mapping[str, Any]) -> str:
-        """Formats a prediction of `decode` as a line for a terminal, without the input."""
+        return {"text": texts(table, "text")}
 
-    @abstractmethod
     def write_predictions(
         self, split: str, outputs: Outputs, features: Columns, examples: Columns, folder: Path
     ) -> Path:
-        """Writes the predictions of a split in the format of its leaderboard; returns the path of the (first) file.
+        """Writes the predictions of a split, in the format of a leaderboard if there is one.
+
+        By default these are the predictions of `decode` with their ``index`` from 0, in ``predictions.jsonl``.
 
         Args:
-            split: name of the split, one of `splits_to_write`.
+            split: name of the split, one of `bertkit.tasks.splits.splits_to_write`.
             outputs, features, examples: as for `decode`.
             folder: the run directory.
+
+        Returns:
+            The path of the (first) file.
+        """
+        path = folder / "predictions.jsonl"
+        rows = enumerate(self.decode(outputs, features, examples))
+        write_json_lines(path, [{"index": index, **row} for index, row in rows])
+        return path
+
+
+class PerExampleTask(Task):
+    """Task that sets a prediction beside the reference of each example, for `bertkit.compare`, folds and reports."""
+
+    @abstractmethod
+    def predictions_and_references(
+        self, outputs: Outputs, features: Columns, examples: Columns
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Returns predictions and references in the form of the metric, one of each per example.
+
+        Args:
+            outputs, features, examples: as for `Task.decode`.
         """
 
-    def encode_split(self, split: Split, tokenizer: PreTrainedTokenizerBase) -> tuple[Dataset, Truncation]:
-        """Encodes a whole split in batches; also returns its truncation statistics.
+    @abstractmethod
+    def compute_metrics(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
+        """Computes the metrics of any selection of what `predictions_and_references` returns."""
 
-        The inputs of a large split are in a temporary file, which ends with the process, and not in memory.
+    def to_labels(self, values: Sequence[Any]) -> list[Any]:
+        """Converts predictions or references to plain data for files, with the names of classes.
+
+        Args:
+            values: one of both results of `predictions_and_references`.
         """
+        return [value.item() if hasattr(value, "item") else value for value in values]
 
-        def encode(rows: Columns, indices: Sequence[int]) -> dict[str, list[Any]]:
-            features = self.encode(rows, tokenizer)
-            if "example" in features:  # `encode` counts from 0 in each batch
-                features["example"] = [indices[example] for example in features["example"]]
-            return features
-
-        with without_library_bars():
-            features = split.examples.map(
-                encode,
-                batched=True,
-                with_indices=True,
-                remove_columns=split.examples.column_names,
-                **_place_of(len(split.examples)),
-            )
-        kept, full = (features.data.column(name).to_numpy() for name in ("length", "full_length"))
-        return features.remove_columns("full_length"), Truncation.of_lengths(kept, full)
-
-    def texts_of(self, examples: Columns) -> dict[str, list[str]]:
-        """Returns the texts that the model reads, one per example, by column; by default the columns of strings."""
-        columns = {name: examples[name] for name in examples}
-        return {name: list(each) for name, each in columns.items() if len(each) and isinstance(each[0], str)}
-
-        return None
-
-    def describe(self) -> dict[str, Any]:
-        """Returns the values from which `task_of_checkpoint` rebuilds the task; stored in the checkpoint's
-        ``config.json``."""
-        return {
-            "kind": self.kind,
-            "task": dataclasses.asdict(self.task),
-            "data": {name: getattr(self.data, name) for name in self.data.stored},
-        }
+    def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
+        return self.compute_metrics(*self.predictions_and_references(outputs, features, examples))
 
 
-def _place_of(rows: int) -> dict[str, Any]:
-    """Returns the arguments of ``Dataset.map`` by which an encoded split of so many rows is in memory or in a file.
+def per_example(task: Task) -> PerExampleTask:
+    """Returns the task itself.
 
-    The file is not in the cache of the ``datasets`` library, which keeps its files.
+    Raises:
+        DataError: it does not set predictions beside references.
     """
-    if rows <= _ROWS_IN_MEMORY:
-        return {"keep_in_memory": True}
-    from datasets.fingerprint import get_temporary_cache_files_directory
+    if not isinstance(task, PerExampleTask):
+        raise DataError(
+            f"{task.name}: its class is no PerExampleTask, so its predictions cannot be set beside references"
+        )
+    return task
 
-    place = Path(get_temporary_cache_files_directory()) / f"encoded-{uuid.uuid4().hex}.arrow"
-    return {"cache_file_name": str(place), "load_from_cache_file": False}
+
+def with_optional_labels(task: AnyTask) -> AnyTask:
+    """Returns a copy of a task whose training set may lack labels, which are learnt from a teacher then.
+
+    Such a task has learnt its labels and columns from other data: it is that of a checkpoint.
+    """
+    changed = copy.copy(task)
+    changed._may_lack_labels = ("train",)
+    return changed
+
+
+@singledispatch
+def texts_of(task: Task, examples: Columns) -> dict[str, list[str]]:
+    """Returns the texts that the model reads, one per example, by column; by default the columns of strings."""
+    columns = {name: examples[name] for name in examples}
+    return {name: list(each) for name, each in columns.items() if len(each) and isinstance(each[0], str)}
+
+
+@singledispatch
+def truncation_hint(task: Task) -> str:
+    """Returns advice on inputs that are longer than ``max_seq_length``."""
+    return "a larger --max-seq-length cuts less and takes longer"
+
+
+@singledispatch
+def encoding_notes(task: Task, features: Dataset) -> tuple[str, ...]:
+    """Returns notes on a split's inputs other than truncation, which are printed and recorded."""
+    return ()
+
+
+# ---- batches and outputs --------------------------------------------------------------------------------------------
 
 
 def labels_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:

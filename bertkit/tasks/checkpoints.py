@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from bertkit.checkpoint.encoders import longest_input, saved_head
 from bertkit.checkpoint.faults import reading
@@ -25,6 +26,15 @@ _NUMBERED = re.compile(r"LABEL_(\d+)")
 def has_task(config: Any) -> bool:
     """Returns whether a checkpoint has a task: it records one, or has a head from which one can be inferred."""
     return getattr(config, "bertkit_task", None) is not None or is_stock_task(config)
+
+
+def task_record(task: Task) -> dict[str, Any]:
+    """Returns the values from which `task_of_checkpoint` rebuilds a task; ``config.json`` of a checkpoint has them."""
+    return {
+        "kind": task.kind,
+        "task": dataclasses.asdict(task.task),
+        "data": {name: getattr(task.data, name) for name in task.data.stored},
+    }
 
 
 def task_of_checkpoint(config: Any, name: str, **data: Any) -> Task:
@@ -86,6 +96,26 @@ def task_of_checkpoint(config: Any, name: str, **data: Any) -> Task:
 
 
 # ---- checkpoints that record no task --------------------------------------------------------------------------------
+
+
+class StockTask(Task):
+    """Task of a checkpoint that does not record it.
+
+    Attributes:
+        assumptions: what was inferred, in a few words each.
+    """
+
+    assumptions: Sequence[str] = ()
+
+    @classmethod
+    @abstractmethod
+    def of_config(cls, config: PreTrainedConfig, name: str, longest: int, data: Mapping[str, Any]) -> Self:
+        """Infers the task from a configuration; the arguments are those of `stock_task`.
+
+        Args:
+            longest: tokens of the longest input that the model and the tokenizer take.
+        """
+
 
 _TASKS = {
     "BertForSequenceClassification": "bertkit.tasks.classification.stock:StockClassification",

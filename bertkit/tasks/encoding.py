@@ -8,7 +8,8 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 
 from accelerate import PartialState
 from datasets import Dataset, load_from_disk
+from datasets.fingerprint import get_temporary_cache_files_directory
 from transformers import PreTrainedTokenizerBase
 
 from bertkit import __version__
@@ -25,7 +27,9 @@ from bertkit.placement.launch import SCRATCH_FOLDER
 from bertkit.placement.processes import failing_together, first_on_machine, gathered
 from bertkit.progress import without_library_bars
 from bertkit.tasks.base import Task
-from bertkit.tasks.splits import Split, Truncation
+from bertkit.tasks.splits import Columns, Split, Truncation
+
+_ROWS_IN_MEMORY = 200_000  # rows of an encoded split; of 128 tokens they take about 150 MB
 
 _shared: ContextVar[Path | None] = ContextVar("shared", default=None)
 
@@ -40,10 +44,45 @@ def sharing_encodings(folder: Path) -> Iterator[None]:
         _shared.reset(token)
 
 
+def encode_split(task: Task, split: Split, tokenizer: PreTrainedTokenizerBase) -> tuple[Dataset, Truncation]:
+    """Encodes a whole split in batches; also returns its truncation statistics.
+
+    The inputs of a large split are in a temporary file, which ends with the process, and not in memory.
+    """
+
+    def encode(rows: Columns, indices: Sequence[int]) -> dict[str, list[Any]]:
+        features = task.encode(rows, tokenizer)
+        if "example" in features:  # `encode` counts from 0 in each batch
+            features["example"] = [indices[example] for example in features["example"]]
+        return features
+
+    with without_library_bars():
+        features = split.examples.map(
+            encode,
+            batched=True,
+            with_indices=True,
+            remove_columns=split.examples.column_names,
+            **_place_of(len(split.examples)),
+        )
+    kept, full = (features.data.column(name).to_numpy() for name in ("length", "full_length"))
+    return features.remove_columns("full_length"), Truncation.of_lengths(kept, full)
+
+
+def _place_of(rows: int) -> dict[str, Any]:
+    """Returns the arguments of ``Dataset.map`` by which an encoded split of so many rows is in memory or in a file.
+
+    The file is not in the cache of the ``datasets`` library, which keeps its files.
+    """
+    if rows <= _ROWS_IN_MEMORY:
+        return {"keep_in_memory": True}
+    place = Path(get_temporary_cache_files_directory()) / f"encoded-{uuid.uuid4().hex}.arrow"
+    return {"cache_file_name": str(place), "load_from_cache_file": False}
+
+
 def encode_once(
     task: Task, splits: dict[str, Split], tokenizer: PreTrainedTokenizerBase
 ) -> dict[str, tuple[Dataset, Truncation]]:
-    """Runs `Task.encode_split` on every split in one process per machine, and shares the result with the others.
+    """Runs `encode_split` on every split in one process per machine, and shares the result with the others.
 
     The other processes memory-map its files, so a machine holds the inputs once. The files are in a folder that only
     this user can read; they are removed when all processes have opened them, or after an error.
@@ -57,7 +96,7 @@ def encode_once(
     with _private_folder(state) as folder, first_on_machine():
         if state.is_local_main_process:
             for name, split in splits.items():
-                _write(folder, name, *task.encode_split(split, tokenizer))
+                _write(folder, name, *encode_split(task, split, tokenizer))
         return {name: _read(folder, name) for name in splits}
 
 
@@ -65,14 +104,14 @@ def _encoded(task: Task, name: str, split: Split, tokenizer: PreTrainedTokenizer
     """Encodes a split, or reads it from the folder of `sharing_encodings` if a run has encoded it before."""
     shared = _shared.get()
     if shared is None:
-        return task.encode_split(split, tokenizer)
+        return encode_split(task, split, tokenizer)
     known_by: list[Any] = [__version__, task.kind, dataclasses.asdict(task.task), dataclasses.asdict(task.data)]
     known_by += [name, split.source, split.fingerprint, len(split.examples)]
     known_by += [tokenizer.backend_tokenizer.to_str(), sorted(map(str, tokenizer.special_tokens_map.items()))]
     folder = shared / hashlib.sha256(dumps(known_by).encode()).hexdigest()[:16]
     if not folder.is_dir():
         with new_folder(folder, is_there=folder.is_dir) as draft:
-            _write(draft, name, *task.encode_split(split, tokenizer))
+            _write(draft, name, *encode_split(task, split, tokenizer))
     return _read(folder, name)
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -23,9 +22,9 @@ from bertkit.tables import Table
 from bertkit.tables.classes import is_missing
 from bertkit.tables.labels import texts
 from bertkit.tables.table import find_column
-from bertkit.tasks.base import Outputs, labels_of, one_array, padded, softmax
+from bertkit.tasks.base import Outputs, PerExampleTask, labels_of, one_array, padded, softmax, texts_of
 from bertkit.tasks.splits import Columns, Split
-from bertkit.tasks.table_data import TableData, TableTask, write_numbered
+from bertkit.tasks.table_data import TableData, TableTask
 from bertkit.tasks.windows import cut_rows
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ class DataSettings(TableData):
     """Source of the table rows; ``max_seq_length`` limits the tokens of a context and an ending together."""
 
 
-class MultipleChoiceTask(TableTask):
+class MultipleChoiceTask(TableTask, PerExampleTask):
     """Selection of the correct ending among several."""
 
     kind: ClassVar[str] = "multiple_choice"
@@ -257,9 +256,6 @@ class MultipleChoiceTask(TableTask):
             )
         _Choices(model, model.classifier)
 
-    def texts_of(self, examples: Columns) -> dict[str, list[str]]:
-        return {"context": list(examples["context"]), "endings": ["\n".join(row) for row in examples["endings"]]}
-
     def decode(self, outputs: Outputs, features: Columns, examples: Columns) -> list[dict[str, Any]]:
         """Returns ``choice``, the index of the predicted ending from 0, its ``probability``, and all
         ``probabilities``."""
@@ -278,9 +274,6 @@ class MultipleChoiceTask(TableTask):
     ) -> tuple[Sequence[Any], Sequence[Any]]:
         return _of_endings(outputs, features).argmax(axis=-1), features["labels"]
 
-    def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
-        return self.compute_metrics(*self.predictions_and_references(outputs, features, examples))
-
     def compute_metrics(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
         return metrics.compute("accuracy", predictions, references)
 
@@ -294,13 +287,10 @@ class MultipleChoiceTask(TableTask):
                 )
         return {"context": [row[0] for row in rows], "endings": [row[1:] for row in rows]}
 
-    def line(self, prediction: Mapping[str, Any]) -> str:
-        return f"{prediction['choice']}\t{prediction['probability']:.4f}"
 
-    def write_predictions(
-        self, split: str, outputs: Outputs, features: Columns, examples: Columns, folder: Path
-    ) -> Path:
-        return write_numbered(folder, self.decode(outputs, features, examples))
+@texts_of.register(MultipleChoiceTask)
+def _(task: MultipleChoiceTask, examples: Columns) -> dict[str, list[str]]:
+    return {"context": list(examples["context"]), "endings": ["\n".join(row) for row in examples["endings"]]}
 
 
 class _Choices:

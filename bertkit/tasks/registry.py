@@ -39,8 +39,9 @@ _OWN = {
     "pretraining": "bertkit.tasks.pretraining:Pretraining",
     "question_answering": "bertkit.tasks.question_answering.task:QuestionAnsweringTask",
 }
+_COMMANDS = {"question_answering": "squad"}
 # Kinds that clash with the command of a built-in task: `bertkit finetune squad`, `… multiple-choice`.
-_RESERVED = {"squad", *(kind.replace("_", "-") for kind in _OWN)} - _OWN.keys()
+_RESERVED = {*_COMMANDS.values(), *(kind.replace("_", "-") for kind in _OWN)} - _OWN.keys()
 
 
 class Registry:
@@ -159,6 +160,19 @@ def _package(entry: EntryPoint) -> str:
 
 
 TASKS = Registry()
+
+
+def command_of(kind: str) -> str:
+    """Returns the subcommand of ``bertkit finetune`` for a kind of task."""
+    return _COMMANDS.get(kind, kind.replace("_", "-"))
+
+
+@singledispatch
+def default_recipe(task: Task) -> str | Path | dict[str, Any]:
+    """Returns the recipe of a task without settings of its own: a name, a file, or the blocks."""
+    if task.kind in _OWN:
+        return f"finetune/{command_of(task.kind)}"
+    return task.recipe or {"task": {"kind": task.kind}}
 
 
 def task_of_recipe(recipe: Recipe) -> Task:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
@@ -324,6 +324,18 @@ def load_splits(task: AnyTask, splits: Sequence[str] | None = None) -> tuple[Any
 
 def _is_read(name: str, wanted: Sequence[str]) -> bool:
     return name in wanted and name != "train" and not is_scored(name)
+
+
+@singledispatch
+def hub_dataset(task: Task) -> tuple[str, str, str] | None:
+    """Returns the Hub id, the configuration and the scored split of a task's data; ``None`` for local files."""
+    return None
+
+
+@singledispatch
+def splits_to_write(task: Task, splits: Collection[str]) -> list[str]:
+    """Selects the splits whose predictions are written to files, by default those without labels."""
+    return [name for name in splits if not is_labelled(name)]
 
 
 @singledispatch

@@ -5,16 +5,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from bertkit.errors import DataError
-from bertkit.files import write_json_lines
 from bertkit.options import option, setting
 from bertkit.tables import Table, check_disjoint, hub_splits, load_hub_table, read_table
 from bertkit.tables.splits import hold_out
 from bertkit.tasks.base import Task
-from bertkit.tasks.splits import FineTuningData, Split, groups
+from bertkit.tasks.splits import FineTuningData, Split, groups, hub_dataset
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -179,10 +177,6 @@ class TableTask(Task):
     data: TableData
     scored_split = "validation"  # of a Hub data set
 
-    @property
-    def dataset(self) -> tuple[str, str, str] | None:
-        return self.data.hub_set(self.scored_split)
-
     def _with_validation(
         self, splits: Sequence[str], loaded: dict[str, Split], classes: Sequence[Hashable] | None = None
     ) -> tuple[Self, dict[str, Split]]:
@@ -198,7 +192,7 @@ class TableTask(Task):
         """
         if "validation" not in splits or "validation" in loaded:
             return self, loaded
-        if not self.is_labelled(loaded["train"].examples):
+        if "labels" not in loaded["train"].examples.column_names:
             raise DataError(
                 f"{loaded['train'].source}: no labels, so no validation set can be held out from it; give "
                 "--validation-file with labels"
@@ -219,9 +213,6 @@ def _(task: TableTask, examples: Dataset) -> list[str]:
     return list(map(str, rows[: len(examples)]))
 
 
-def write_numbered(folder: Path, predictions: Sequence[Mapping[str, Any]]) -> Path:
-    """Writes ``predictions.jsonl``, one JSON object per line with its ``index`` from 0; returns the path of the
-    file."""
-    path = folder / "predictions.jsonl"
-    write_json_lines(path, [{"index": index, **row} for index, row in enumerate(predictions)])
-    return path
+@hub_dataset.register(TableTask)
+def _(task: TableTask) -> tuple[str, str, str] | None:
+    return task.data.hub_set(task.scored_split)

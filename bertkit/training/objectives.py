@@ -99,7 +99,7 @@ def check_class_weights(recipe: Recipe, names: Sequence[str] | None = None) -> N
 
     Args:
         recipe: the recipe of a fine-tuning.
-        names: the classes of the task, see `Task.weighted_labels`; ``None`` before the data are read.
+        names: the classes of the task, see `weighted_labels`; ``None`` before the data are read.
 
     Raises:
         RecipeError: the value is not valid, or not together with another value.
@@ -125,6 +125,14 @@ def check_class_weights(recipe: Recipe, names: Sequence[str] | None = None) -> N
         raise RecipeError(f"{key}: {unknown[0]!r} is no label of the training data{did_you_mean(unknown[0], names)}")
 
 
+def weighted_labels(task: Task) -> list[str]:
+    """Returns the names of the classes whose losses can be weighted, by id; empty if the loss is not one of classes."""
+    config = task.config()
+    if type(task).loss is not Task.loss or config.get("problem_type") == "regression":
+        return []
+    return list(config.get("id2label", {}).values())
+
+
 def weighted_task(recipe: Recipe, task: Task, features: Any) -> Objective:
     """Returns the task with the losses of ``train.class_weights`` and ``train.label_smoothing_factor``, if it has any.
 
@@ -145,7 +153,7 @@ def weighted_task(recipe: Recipe, task: Task, features: Any) -> Objective:
         _check_smoothing(recipe, task, features)
     elif classes is None:
         return task
-    names, weights, focus = task.weighted_labels, None, 0.0
+    names, weights, focus = weighted_labels(task), None, 0.0
     if isinstance(classes, Mapping):
         by_name = {str(name): float(weight) for name, weight in classes.items()}
         weights = torch.tensor([[1.0] * len(names), [by_name.get(name, 1.0) for name in names]])

@@ -22,13 +22,16 @@ from safetensors.torch import load_file, save_file
 import bertkit
 from bertkit.checkpoint.load import load_config, load_tokenizer
 from bertkit.errors import BertkitError, CheckpointError
+from bertkit.tasks.checkpoints import task_record
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 
 TEXTS = ["the plot is lovely", "a good film"]
-TASK = ClassificationTask(
-    TaskSettings(problem="single_label", text_columns=["text"], label_column="label", label_names=["bad", "good"]),
-    DataSettings(max_seq_length=32),
-).describe()
+TASK = task_record(
+    ClassificationTask(
+        TaskSettings(problem="single_label", text_columns=["text"], label_column="label", label_names=["bad", "good"]),
+        DataSettings(max_seq_length=32),
+    )
+)
 # Fields that transformers reads and a checkpoint of bertkit does not have.
 FURTHER = tuple(
     "output_hidden_states output_attentions return_dict attn_implementation quantization_config tokenizer_class "

@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 import bertkit as package
 from bertkit.checkpoint.load import load_config, load_tokenizer
+from bertkit.tasks.checkpoints import task_record
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 
 NAMES = [f"c{number}" for number in range(12)]
@@ -25,7 +26,9 @@ def classifier(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     task = ClassificationTask(settings, DataSettings(max_seq_length=32))
     folder = tmp_path_factory.mktemp("classifier")
     torch.manual_seed(0)
-    config = load_config(str(checkpoint), {**task.config(), "initializer_range": 0.3, "bertkit_task": task.describe()})
+    config = load_config(
+        str(checkpoint), {**task.config(), "initializer_range": 0.3, "bertkit_task": task_record(task)}
+    )
     package.BertForSequenceClassification(config).save_pretrained(folder)
     load_tokenizer(checkpoint).save_pretrained(folder)
     return folder
@@ -72,7 +75,7 @@ def test_an_undefined_metric_is_null(bertkit, checkpoint, tmp_path):
     """The correlation with constant labels is 0/0."""
     settings = TaskSettings(problem="regression", text_columns=["text"], label_column="label")
     task = ClassificationTask(settings, DataSettings(max_seq_length=32))
-    config = load_config(str(checkpoint), {**task.config(), "bertkit_task": task.describe()})
+    config = load_config(str(checkpoint), {**task.config(), "bertkit_task": task_record(task)})
     package.BertForSequenceClassification(config).save_pretrained(tmp_path / "run")
     load_tokenizer(checkpoint).save_pretrained(tmp_path / "run")
     (tmp_path / "data.csv").write_text("text,label\ngood,1\nbad,1\n")

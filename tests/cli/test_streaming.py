@@ -18,12 +18,15 @@ import torch
 
 import bertkit as package
 from bertkit.checkpoint.load import load_config, load_tokenizer
+from bertkit.tasks.checkpoints import task_record
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 
-TASK = ClassificationTask(
-    TaskSettings(problem="single_label", text_columns=["text"], label_column="label", label_names=["bad", "good"]),
-    DataSettings(max_seq_length=32),
-).describe()
+TASK = task_record(
+    ClassificationTask(
+        TaskSettings(problem="single_label", text_columns=["text"], label_column="label", label_names=["bad", "good"]),
+        DataSettings(max_seq_length=32),
+    )
+)
 
 
 @pytest.fixture(scope="module")

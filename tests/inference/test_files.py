@@ -15,7 +15,7 @@ import pytest
 from bertkit.errors import DataError, OutputError
 from bertkit.inference import files
 from bertkit.inference.files import predict_stream
-from bertkit.inference.predicted import Predicted
+from bertkit.inference.predicted import Predicted, predicted
 from bertkit.inference.writing import CsvRows, with_prediction
 
 
@@ -36,9 +36,6 @@ class Echo:
     def columns_of(self, table):
         return {"review": table.column("review")}
 
-    def line(self, prediction):
-        return prediction["label"]
-
     def predict_columns(self, columns, reached):
         (texts,) = columns.values()
         return [{"label": str(len(text)), "probability": 1.0, "probabilities": {"a": 0.5, "b": 0.5}} for text in texts]
@@ -54,6 +51,14 @@ def small_blocks(monkeypatch):
 def no_model(monkeypatch):
     monkeypatch.setattr(files, "load_task", lambda checkpoint, data: (Echo(), SimpleNamespace(num_labels=2)))
     monkeypatch.setattr(files, "build_predictor", lambda checkpoint, task, config, **_: task)
+
+
+@predicted.register(Echo)
+class PredictedEcho(Predicted):
+    """Writes the label alone."""
+
+    def format_prediction(self, prediction):
+        return prediction["label"]
 
 
 def labels(stream):
@@ -133,7 +138,7 @@ def test_a_line_for_a_terminal_is_one_line(tmp_path):
 def test_csv_has_a_column_for_every_probability(tmp_path, monkeypatch):
     found = {"labels": ["x", "y"], "probabilities": {"x": 0.75, "y": 0.5}}
     monkeypatch.setattr(Echo, "predict_columns", lambda self, columns, reached: [found] * len(columns["text"]))
-    monkeypatch.setattr(Echo, "line", lambda self, prediction: "")
+    monkeypatch.setattr(PredictedEcho, "format_prediction", lambda self, prediction: "")
     list(predict_stream("x", ['a "b", c'], output_file=tmp_path / "out.csv"))
     with (tmp_path / "out.csv").open(newline="") as file:
         (row,) = csv.DictReader(file)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import bertkit
+from bertkit.tasks.checkpoints import task_record
 from bertkit.tasks.registry import task_of_recipe
 
 # Libraries of training, scoring and data sets, and parts of transformers and torch that take longer than a prediction.
@@ -40,7 +41,7 @@ def test_an_evaluation_imports_no_more_than_needed(stock_models, tmp_path):
     )
     recipe = bertkit.load_recipe("finetune/glue/sst2")
     config = json.loads((folder / "config.json").read_text())
-    config["bertkit_task"] = task_of_recipe(recipe).describe()
+    config["bertkit_task"] = task_record(task_of_recipe(recipe))
     config["bertkit_task"]["data"]["max_seq_length"] = 32
     (folder / "config.json").write_text(json.dumps(config))
     (tmp_path / "dev.tsv").write_text("sentence\tlabel\na lovely film\t1\na dull film\t0\na film\t1\n")

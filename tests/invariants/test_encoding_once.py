@@ -17,17 +17,17 @@ pytestmark = pytest.mark.multiprocess
 NOTING = """\
 import os, pathlib, sys, tempfile
 from bertkit.cli.app import main
-from bertkit.tasks.base import Task
+from bertkit.tasks import encoding
 from datasets import Dataset
 
 beside, fault = pathlib.Path(__file__).with_name, os.environ.get("FAULT")
 
-encode_split = Task.encode_split
+encode_split = encoding.encode_split
 
-def noting(self, split, tokenizer):
+def noting(task, split, tokenizer):
     with open(beside("encoded"), "a") as notes:
         notes.write(f"process {os.environ['RANK']}: {len(split.examples)}\\n")
-    return encode_split(self, split, tokenizer)
+    return encode_split(task, split, tokenizer)
 
 save_to_disk = Dataset.save_to_disk
 
@@ -41,7 +41,7 @@ def noting_the_mode(self, folder):
     if fault == "kill" and folder.name == "validation":
         os.kill(os.getpid(), 9)
 
-Task.encode_split, Dataset.save_to_disk = noting, noting_the_mode
+encoding.encode_split, Dataset.save_to_disk = noting, noting_the_mode
 tempfile.tempdir = str(beside("tmp"))
 main()
 """

@@ -13,6 +13,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from bertkit import evaluate, finetune, load, load_recipe
 from bertkit.errors import CheckpointError, DataError, RecipeError
+from bertkit.tasks.encoding import encode_split
 from bertkit.training.cpu.dropout import FastDropout
 from bertkit.training.trainer import BertkitTrainer
 
@@ -66,7 +67,9 @@ def test_a_run_in_bf16_reports_the_scores_that_others_will_find(glue, checkpoint
     overrides = {**FAST, "train.num_train_epochs": 1, "placement.mixed_precision": "bf16"}
     out = finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / "run", overrides=overrides)
     predictor = load(out.output_dir, device="cpu", data_dir=str(glue))
-    features, _ = predictor.task.encode_split(predictor.task.load(["validation"])[1]["validation"], predictor.tokenizer)
+    features, _ = encode_split(
+        predictor.task, predictor.task.load(["validation"])[1]["validation"], predictor.tokenizer
+    )
     columns = features.to_dict()
     logits = torch.tensor(predictor.outputs(columns))
     loss = torch.nn.functional.cross_entropy(logits, torch.tensor(columns["labels"])).item()

@@ -17,12 +17,15 @@ from bertkit.errors import CheckpointError, RecipeError
 from bertkit.inference.networks import OnnxModel
 from bertkit.model.modeling_bert import AUTO_CLASSES
 from bertkit.sharing.onnx import quantize
+from bertkit.tasks.checkpoints import task_record
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 
-TASK = ClassificationTask(
-    TaskSettings(problem="single_label", text_columns=["text"], label_column="label", label_names=["bad", "good"]),
-    DataSettings(max_seq_length=32),
-).describe()
+TASK = task_record(
+    ClassificationTask(
+        TaskSettings(problem="single_label", text_columns=["text"], label_column="label", label_names=["bad", "good"]),
+        DataSettings(max_seq_length=32),
+    )
+)
 SEQUENCE = "BertForSequenceClassification"
 HEADS = [
     head if head == SEQUENCE else pytest.param(head, marks=pytest.mark.slow)

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
-from bertkit.tasks import base
-from bertkit.tasks.base import one_array
+from bertkit.tasks import encoding
+from bertkit.tasks.base import Task, one_array
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
+from bertkit.tasks.encoding import encode_split
 from bertkit.tasks.splits import ColumnsOf, Split
 
 
@@ -29,23 +30,23 @@ def test_an_example_may_become_several_inputs_and_keeps_its_index_over_batches_o
     """2,500 examples of one, two and three words: the library hands them over a thousand at a time."""
     texts = [" ".join([str(index)] * (index % 3 + 1)) for index in range(2500)]
     task = InPieces(TaskSettings(text_columns=["text"]), DataSettings())
-    features, cut = task.encode_split(Split(Dataset.from_dict({"text": texts}), "x", ""), None)
+    features, cut = encode_split(task, Split(Dataset.from_dict({"text": texts}), "x", ""), None)
     assert [ids for (ids,) in features["input_ids"][:]] == features["example"][:]
     assert [features["example"][:].count(index) for index in (0, 1, 2, 2498, 2499)] == [1, 2, 3, 3, 1]
     assert cut.of_examples == len(features)
     first = Split(Dataset.from_dict({"text": texts[1500:]}), "x", "").first(4)
-    assert task.encode_split(first, None)[0]["example"][:] == [0, 1, 1, 2, 2, 2, 3]
+    assert encode_split(task, first, None)[0]["example"][:] == [0, 1, 1, 2, 2, 2, 3]
 
 
 def test_inputs_of_a_large_split_are_in_a_file(monkeypatch):
     task = InPieces(TaskSettings(text_columns=["text"]), DataSettings())
     split = Split(Dataset.from_dict({"text": [str(number) for number in range(20)]}), "x", "")
-    small, _ = task.encode_split(split, None)
-    monkeypatch.setattr(base, "_ROWS_IN_MEMORY", 10)
-    large, _ = task.encode_split(split, None)
+    small, _ = encode_split(task, split, None)
+    monkeypatch.setattr(encoding, "_ROWS_IN_MEMORY", 10)
+    large, _ = encode_split(task, split, None)
     assert (small.cache_files, len(large.cache_files)) == ([], 1)
     assert large.to_dict() == small.to_dict()
-    again, _ = task.encode_split(split, None)
+    again, _ = encode_split(task, split, None)
     assert again.cache_files != large.cache_files
 
 
@@ -56,6 +57,18 @@ def test_columns_of_a_data_set_are_lists():
     with pytest.raises(KeyError):
         columns["c"]
     assert columns.rows(["b"], [1, 0]) == [{"b": []}, {"b": [3]}]
+
+
+def test_a_task_has_few_public_members():
+    """Two more are the blocks of the recipe, `task` and `data`."""
+    members = {name for name in {*dir(Task), *Task.__annotations__} if not name.startswith("_")}
+    assert members == {
+        *("kind", "name", "settings", "data_settings", "recipe", "head", "pipeline_tag", "config", "prepare"),
+        *("splits", "load", "with_settings", "learn_from"),
+        *("encode", "collate", "label_columns", "count", "loss", "decode", "score", "main_metric"),
+        *("read_input", "columns_of", "write_predictions"),
+    }
+    assert len(members) <= 25
 
 
 def test_several_arrays_are_not_taken_for_one():

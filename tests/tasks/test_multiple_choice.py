@@ -17,12 +17,14 @@ from transformers import BertTokenizer
 
 from bertkit import BertConfig, BertForMultipleChoice, BertForSequenceClassification
 from bertkit.errors import CheckpointError, DataError
+from bertkit.inference.predicted import predicted
 from bertkit.inference.predictor import Predictor
 from bertkit.tables import Table, read_table
 from bertkit.tasks import table_data
-from bertkit.tasks.checkpoints import task_of_checkpoint
+from bertkit.tasks.checkpoints import task_of_checkpoint, task_record
 from bertkit.tasks.multiple_choice import DataSettings, MultipleChoiceTask, TaskSettings
 from bertkit.tasks.registry import load_recipe, task_of_recipe
+from bertkit.tasks.splits import hub_dataset
 
 pytestmark = pytest.mark.numeric
 
@@ -61,7 +63,7 @@ def message(task: MultipleChoiceTask, folder: Path, splits: list[str] | None = N
 
 
 def through_checkpoint(task: MultipleChoiceTask, **data: Any) -> MultipleChoiceTask:
-    config = BertConfig(**task.config(), bertkit_task=task.describe())
+    config = BertConfig(**task.config(), bertkit_task=task_record(task))
     found = task_of_checkpoint(BertConfig.from_dict(json.loads(config.to_json_string())), "here", **data)
     assert isinstance(found, MultipleChoiceTask)
     return found
@@ -355,7 +357,7 @@ def test_decoding_gives_the_worked_probabilities_of_the_endings_there_are():
         {"choice": 1, "probability": pytest.approx(0.75), "probabilities": pytest.approx([0.25, 0.75])},
         {"choice": 0, "probability": 0.5, "probabilities": [0.5, 0.0, 0.5]},
     ]
-    assert settled().line(found[0]) == "1\t0.7500"
+    assert predicted(settled()).format_prediction(found[0]) == "1\t0.7500"
 
 
 def test_the_score_is_the_share_of_right_choices():
@@ -407,4 +409,4 @@ def test_a_checkpoint_keeps_the_columns(task, tmp_path):
 def test_the_recipe_describes_this_task():
     found = task_of_recipe(load_recipe("finetune/multiple-choice", {"data.train_file": "x.csv"}))
     assert isinstance(found, MultipleChoiceTask)
-    assert (found.name, found.data.train_file, found.dataset) == ("multiple-choice", "x.csv", None)
+    assert (found.name, found.data.train_file, hub_dataset(found)) == ("multiple-choice", "x.csv", None)

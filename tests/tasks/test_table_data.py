@@ -11,6 +11,7 @@ from bertkit.tables import Table
 from bertkit.tasks import table_data
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 from bertkit.tasks.question_answering.task import DataSettings as QuestionSettings
+from bertkit.tasks.splits import hub_dataset
 from bertkit.tasks.table_data import HubData
 
 ROLES = ("train", "validation", "test")
@@ -91,9 +92,9 @@ def test_model_card_names_the_scored_split(monkeypatch):
     monkeypatch.setattr(table_data, "load_hub_table", lambda *args: table)
     monkeypatch.setattr(table_data, "check_disjoint", lambda *args: None)
     given = ClassificationTask(TaskSettings(), DataSettings(dataset_name="a/b", validation_split="dev"))
-    assert given.load()[0].dataset == ("a/b", "default", "dev")
+    assert hub_dataset(given.load()[0]) == ("a/b", "default", "dev")
     held_out = ClassificationTask(TaskSettings(), DataSettings(dataset_name="a/b", train_split="train[:50%]"))
-    assert held_out.load()[0].dataset == ("a/b", "default", "train[:50%]")
+    assert hub_dataset(held_out.load()[0]) == ("a/b", "default", "train[:50%]")
 
 
 # ---- from a Hub -----------------------------------------------------------------------------------------------------

@@ -9,10 +9,9 @@ from datasets import Dataset
 
 from bertkit.checkpoint.encoders import label_fields
 from bertkit.errors import noted, raise_all
-from bertkit.tables.labels import texts
 from bertkit.tasks.base import one_array, softmax
 from bertkit.tasks.splits import Split
-from bertkit.tasks.table_data import TableData, TableTask, write_numbered
+from bertkit.tasks.table_data import TableData, TableTask
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +50,6 @@ class LevelTask(TableTask):
     def config(self):
         return label_fields([f"level {level + 1}" for level in range(self.task.levels)])
 
-    def columns_of(self, table):
-        return {"text": texts(table, "text")}
-
     def encode(self, examples, tokenizer):
         read = list(examples["text"])
         length = self.data.max_seq_length
@@ -69,12 +65,3 @@ class LevelTask(TableTask):
     def score(self, outputs, features, examples):
         levels = np.array([row["level"] for row in self.decode(outputs, features, examples)])
         return {"within_one": float((abs(levels - 1 - features["labels"]) <= 1).mean())}
-
-    def read_input(self, lines, first=1):
-        return {"text": list(lines)}
-
-    def line(self, prediction):
-        return f"level {prediction['level']:.1f}"
-
-    def write_predictions(self, split, outputs, features, examples, folder):
-        return write_numbered(folder, self.decode(outputs, features, examples))

@@ -22,7 +22,8 @@ from bertkit.tables.classes import class_ids
 from bertkit.tables.labels import texts
 from bertkit.tasks.base import Outputs, one_array
 from bertkit.tasks.classification.text_classification import TextClassification, TextData
-from bertkit.tasks.splits import Columns, Split, is_labelled
+from bertkit.tasks.registry import default_recipe
+from bertkit.tasks.splits import Columns, Split, hub_dataset, is_labelled
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
@@ -124,16 +125,6 @@ class GlueTask(TextClassification):
         self.main_metric = task.main_metric
         self.splits = tuple(task.files)
 
-    @property
-    def usual_recipe(self) -> str:
-        return f"finetune/glue/{self.name}"
-
-    @property
-    def dataset(self) -> tuple[str, str, str] | None:
-        if self.data.data_dir is not None:
-            return None
-        return self.task.hub_dataset, self.task.name, self.task.hub_splits.get("validation", "validation")
-
     # ---- load -------------------------------------------------------------------------------------------------------
 
     def load(self, splits: Sequence[str] | None = None) -> tuple[Self, dict[str, Split]]:
@@ -190,7 +181,7 @@ class GlueTask(TextClassification):
         label = self.task.file_label_column or self.task.label_column
         index = next((column for column in _INDEX_COLUMNS if column in table.columns), None)
         columns["idx"] = table.column(index) if index else [str(row) for row in range(len(table))]
-        if self.needs_labels(name) or (is_labelled(name) and label in table.columns):
+        if self._needs_labels(name) or (is_labelled(name) and label in table.columns):
             columns["labels"] = self._labels(table)
         notes = (f"{table.skipped} broken rows skipped",) if table.skipped else ()
         return Split.of_table(columns, table, notes)
@@ -286,3 +277,15 @@ class GlueTask(TextClassification):
             return [labels[index] for index in logits.argmax(axis=-1)]
         least, greatest = self.task.number_range or (-np.inf, np.inf)
         return [f"{number:.3f}" for number in logits[:, 0].clip(least, greatest)]
+
+
+@hub_dataset.register(GlueTask)
+def _(task: GlueTask) -> tuple[str, str, str] | None:
+    if task.data.data_dir is not None:
+        return None
+    return task.task.hub_dataset, task.task.name, task.task.hub_splits.get("validation", "validation")
+
+
+@default_recipe.register(GlueTask)
+def _(task: GlueTask) -> str:
+    return f"finetune/glue/{task.name}"

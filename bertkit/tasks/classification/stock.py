@@ -11,7 +11,7 @@ from bertkit.tables import Table
 from bertkit.tables.classes import names_of_labels, other_spellings
 from bertkit.tables.labels import Problem, texts
 from bertkit.tables.table import text_columns
-from bertkit.tasks.checkpoints import labels_of, matched_names
+from bertkit.tasks.checkpoints import StockTask, labels_of, matched_names
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 from bertkit.tasks.splits import Columns, Split
 
@@ -27,7 +27,7 @@ _PROBLEMS: dict[str, Problem] = {
 _OF_PAIRS = {"entailment", "not_entailment", "contradiction"}  # labels that compare two texts
 
 
-class StockClassification(ClassificationTask):
+class StockClassification(StockTask, ClassificationTask):
     """Classification or regression by a checkpoint that does not record its columns.
 
     Lines are single texts, or pairs with a tab between them if the labels are of natural language inference. The

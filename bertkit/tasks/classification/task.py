@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -33,7 +32,7 @@ from bertkit.tasks.classification.decisions import (
 )
 from bertkit.tasks.classification.text_classification import ProblemType, TextClassification, TextData
 from bertkit.tasks.splits import Columns, Split
-from bertkit.tasks.table_data import TableData, TableTask, write_numbered
+from bertkit.tasks.table_data import TableData, TableTask
 
 _METRICS = {
     "single_label": ("classification", "accuracy"),
@@ -138,7 +137,7 @@ class ClassificationTask(TableTask, TextClassification):
         if not tables:
             return self, {}
         first = next(iter(tables))  # the training set, if it is read
-        keeps_columns = self._settled and not (first == "train" and self.needs_labels("train"))
+        keeps_columns = self._settled and not (first == "train" and self._needs_labels("train"))
         task = self if keeps_columns else self._with_columns(tables[first])
         tables = {name: task._readable(table) for name, table in tables.items()}
         faults: list[str] = []
@@ -154,7 +153,9 @@ class ClassificationTask(TableTask, TextClassification):
         if line:
             found[first] = replace(found[first], labels=line, notes=(line, *found[first].notes))
         is_stratified = (
-            task.task.problem == "single_label" and "train" in found and task.is_labelled(found["train"].examples)
+            task.task.problem == "single_label"
+            and "train" in found
+            and "labels" in found["train"].examples.column_names
         )
         labels = found["train"].examples["labels"][:] if is_stratified else None
         task, found = task._with_validation(splits, found, labels)
@@ -243,7 +244,7 @@ class ClassificationTask(TableTask, TextClassification):
         for column in self.task.text_columns:
             with noted(faults):
                 columns[column] = texts(table, column)
-        if self.needs_labels(name) or self._has_labels(table):
+        if self._needs_labels(name) or self._has_labels(table):
             with noted(faults):
                 columns["labels"] = self._labels(table)
         raise_all(faults)
@@ -359,8 +360,3 @@ class ClassificationTask(TableTask, TextClassification):
         if faults:
             raise RecipeError(f"--{faults[0].removeprefix('task.')}")
         return changed
-
-    def write_predictions(
-        self, split: str, outputs: Outputs, features: Columns, examples: Columns, folder: Path
-    ) -> Path:
-        return write_numbered(folder, self.decode(outputs, features, examples))

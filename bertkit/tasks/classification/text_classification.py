@@ -19,7 +19,19 @@ from bertkit.checkpoint.encoders import label_fields
 from bertkit.errors import DataError, RecipeError
 from bertkit.options import option
 from bertkit.tables.labels import texts
-from bertkit.tasks.base import MOST_PROBABLE, Outputs, Task, labels_of, largest, one_array, padded, softmax
+from bertkit.tasks.base import (
+    MOST_PROBABLE,
+    Outputs,
+    PerExampleTask,
+    Task,
+    labels_of,
+    largest,
+    one_array,
+    padded,
+    softmax,
+    texts_of,
+    truncation_hint,
+)
 from bertkit.tasks.classification.decisions import sigmoid
 from bertkit.tasks.splits import Columns, WindowedData
 from bertkit.tasks.windows import cut_rows, encode_in_windows
@@ -61,7 +73,7 @@ class TextData(WindowedData):
             self.check_overlap()
 
 
-class TextClassification(Task):
+class TextClassification(PerExampleTask):
     """Classification or regression of a text or a pair of texts.
 
     ``task`` has ``name``, ``text_columns`` (one or two), ``label_names`` (none for regression), ``label_column`` and
@@ -75,12 +87,6 @@ class TextClassification(Task):
     pipeline_tag = "text-classification"
     data: TextData
     all_probabilities: bool = False
-
-    @property
-    def remedy(self) -> str:
-        if len(self.task.text_columns) == 1 and self.data.long_text == "cut":
-            return "a larger --max-seq-length cuts less, --long-text chunk cuts nothing; both take longer"
-        return super().remedy
 
     @property
     def problem_type(self) -> ProblemType:
@@ -233,9 +239,6 @@ class TextClassification(Task):
             labels = labels.astype(np.int64)
         return predictions, labels
 
-    def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
-        return self.compute_metrics(*self.predictions_and_references(outputs, features, examples))
-
     def compute_metrics(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
         return metrics.compute(self.task.metric, predictions, references)
 
@@ -244,9 +247,6 @@ class TextClassification(Task):
         if self.problem_type == "multi_label_classification":
             return [[names[label] for label in np.flatnonzero(row)] for row in values]
         return [names[int(value)] if names else float(value) for value in values]
-
-    def texts_of(self, examples: Columns) -> dict[str, list[str]]:
-        return {column: list(examples[column]) for column in self.task.text_columns}
 
     def read_input(self, lines: Sequence[str], first: int = 1) -> dict[str, list[str]]:
         columns = self.task.text_columns
@@ -261,14 +261,14 @@ class TextClassification(Task):
     def columns_of(self, table: Table) -> dict[str, list[str]]:
         return {column: texts(table, column) for column in self.task.text_columns}
 
-    @property
-    def weighted_labels(self) -> list[str]:
-        return [] if self.problem_type == "regression" else self.task.label_names
 
-    def line(self, prediction: Mapping[str, Any]) -> str:
-        if "score" in prediction:
-            return f"{prediction['score']:.4f}"
-        if "labels" in prediction:
-            probabilities = [f"{prediction['probabilities'][label]:.4f}" for label in prediction["labels"]]
-            return f"{', '.join(prediction['labels'])}\t{', '.join(probabilities)}"
-        return f"{prediction['label']}\t{prediction['probability']:.4f}"
+@texts_of.register(TextClassification)
+def _(task: TextClassification, examples: Columns) -> dict[str, list[str]]:
+    return {column: list(examples[column]) for column in task.task.text_columns}
+
+
+@truncation_hint.register(TextClassification)
+def _(task: TextClassification) -> str:
+    if len(task.task.text_columns) == 1 and task.data.long_text == "cut":
+        return "a larger --max-seq-length cuts less, --long-text chunk cuts nothing; both take longer"
+    return truncation_hint.dispatch(Task)(task)

@@ -18,7 +18,7 @@ import numpy as np
 from bertkit.errors import DataError, RecipeError
 from bertkit.metrics.entities import OUTSIDE, PREFIXES, find_entities, is_entity_tag, split_tag
 from bertkit.tasks.base import Outputs, one_array, softmax
-from bertkit.tasks.checkpoints import labels_of, matched_names
+from bertkit.tasks.checkpoints import StockTask, labels_of, matched_names
 from bertkit.tasks.ner.inputs import split_words
 from bertkit.tasks.ner.schemes import Scheme, in_usual_form, iob2_labels, to_iob2
 from bertkit.tasks.ner.settings import DataSettings, TaskSettings
@@ -48,7 +48,7 @@ class StockDataSettings(DataSettings):
     aggregation: Aggregation = "first"
 
 
-class StockNer(NerTask):
+class StockNer(StockTask, NerTask):
     """Token classification by a checkpoint that does not record its columns and scheme.
 
     Labels with prefixes (``B-PER``), and types beside ``O``, are entities; other labels are plain tags of words. Entity

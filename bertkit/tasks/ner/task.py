@@ -23,7 +23,7 @@ from bertkit.errors import CheckpointError, DataError, noted, raise_all
 from bertkit.metrics.entities import OUTSIDE, find_entities, score_entities
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.tables import Table
-from bertkit.tasks.base import Outputs, one_array, padded, softmax
+from bertkit.tasks.base import Outputs, PerExampleTask, one_array, padded, softmax, texts_of
 from bertkit.tasks.ner import sentences
 from bertkit.tasks.ner.annotations import SpanTable, check_texts, raw_texts, with_words
 from bertkit.tasks.ner.inputs import NO_WORD, InputForm, neighbours, split_words, word_pieces
@@ -38,7 +38,7 @@ from bertkit.tasks.ner.schemes import (
 )
 from bertkit.tasks.ner.sentences import DOCUMENT_ID, write_conll
 from bertkit.tasks.ner.settings import DataSettings, TaskSettings
-from bertkit.tasks.splits import Columns, Split
+from bertkit.tasks.splits import Columns, Split, splits_to_write
 from bertkit.tasks.table_data import TableTask
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Sentences(NamedTuple):
     form: str = ""
 
 
-class NerTask(TableTask):
+class NerTask(TableTask, PerExampleTask):
     """Sequence labelling with one tag per word."""
 
     kind = "ner"
@@ -121,7 +121,7 @@ class NerTask(TableTask):
 
     def _read(self, name: str, table: Table) -> Sentences:
         """Reads the words and tags of a table; texts with spans are converted to words with tags."""
-        settings, needs_tags = self.task, self.needs_labels(name)
+        settings, needs_tags = self.task, self._needs_labels(name)
         table = with_words(
             table,
             settings.token_column,
@@ -227,9 +227,6 @@ class NerTask(TableTask):
         labels = [torch.tensor(row["labels"]) for row in rows]
         return {"labels": pad_sequence(labels, batch_first=True, padding_value=IGNORE_INDEX), **batch}
 
-    def texts_of(self, examples: Columns) -> dict[str, list[str]]:
-        return {"tokens": [" ".join(words) for words in examples["tokens"]]}
-
     # ---- decode → score ---------------------------------------------------------------------------------------------
 
     def _probabilities(self, outputs: Outputs, features: Columns, examples: Columns) -> list[np.ndarray]:
@@ -311,9 +308,6 @@ class NerTask(TableTask):
     def to_labels(self, values: Sequence[Any]) -> list[Any]:
         return list(map(self._tags, values))
 
-    def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
-        return self.compute_metrics(*self.predictions_and_references(outputs, features, examples))
-
     def compute_metrics(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
         """Computes ``accuracy`` for plain tags, else ``overall_f1`` and the other scores of `score_entities`, and
         ``entity/PER/f1`` etc. for each type."""
@@ -325,10 +319,6 @@ class NerTask(TableTask):
             kind: zip(("precision", "recall", "f1"), each.scores(), strict=True) for kind, each in counts.items()
         }
         return scores | {f"entity/{kind}/{name}": value for kind, each in of_types.items() for name, value in each}
-
-    @property
-    def weighted_labels(self) -> list[str]:
-        return self.task.label_names
 
     # ---- what users give and get ------------------------------------------------------------------------------------
 
@@ -352,18 +342,6 @@ class NerTask(TableTask):
         words = sentences.read_words(table, sentences.token_column(table, self.task.token_column))
         return {"tokens": words, **self._context(table, words)}
 
-    def line(self, prediction: Mapping[str, Any]) -> str:
-        if "tags" in prediction:
-            return " ".join(prediction["tags"])
-        if "words" in prediction:
-            return " ".join(f"{word['text']}/{word['tag']}" for word in prediction["words"])
-        return "; ".join(
-            f"{entity['text']} ({entity['type']} {entity['probability']:.4f})" for entity in prediction["entities"]
-        )
-
-    def splits_to_write(self, splits: Collection[str]) -> list[str]:
-        return ["test" if "test" in splits else "validation"]
-
     def write_predictions(
         self, split: str, outputs: Outputs, features: Columns, examples: Columns, folder: Path
     ) -> Path:
@@ -375,3 +353,14 @@ class NerTask(TableTask):
         path = folder / "predictions.conll"
         write_conll(path, columns)
         return path
+
+
+@texts_of.register(NerTask)
+def _(task: NerTask, examples: Columns) -> dict[str, list[str]]:
+    return {"tokens": [" ".join(words) for words in examples["tokens"]]}
+
+
+@splits_to_write.register(NerTask)
+def _(task: NerTask, splits: Collection[str]) -> list[str]:
+    """Selects the test set, or without one the validation set."""
+    return ["test" if "test" in splits else "validation"]

@@ -73,7 +73,7 @@ def read_questions(path: str | Path) -> Table:
     return read_nested(path) if str(path).lower().endswith(JSON) else read_table(path)
 
 
-def texts_of(table: Table, names: ColumnNames) -> dict[str, list[str]]:
+def text_columns_of(table: Table, names: ColumnNames) -> dict[str, list[str]]:
     """Returns ``question`` and ``context`` of every row.
 
     Raises:
@@ -106,7 +106,7 @@ def questions_of(table: Table, names: ColumnNames = _USUAL, *, unanswerable: boo
     with noted(faults):
         columns["id"] = _ids(table, _existing(table, "id", names))
     with noted(faults):
-        columns |= texts_of(table, names)
+        columns |= text_columns_of(table, names)
     with noted(faults):
         columns["answers"] = _answers(table, _existing(table, "answers", names), names.id, unanswerable)
     raise_all(faults)

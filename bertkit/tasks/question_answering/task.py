@@ -19,11 +19,13 @@ from bertkit.errors import DataError, noted, raise_all
 from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.options import check_ranges, option, setting
 from bertkit.tables import Table, check_disjoint, load_hub_table
-from bertkit.tasks.base import Outputs, Task
+from bertkit.tasks.base import Outputs, PerExampleTask, encoding_notes, texts_of, truncation_hint
+from bertkit.tasks.checkpoints import StockTask
 from bertkit.tasks.question_answering.decoding import Decoded, answer_at, decode_spans, write_answers
-from bertkit.tasks.question_answering.questions import ColumnNames, questions_of, read_questions, texts_of
+from bertkit.tasks.question_answering.questions import ColumnNames, questions_of, read_questions, text_columns_of
 from bertkit.tasks.question_answering.windows import WindowSizes, encode_windows, mask_padding
-from bertkit.tasks.splits import Columns, Split, strata
+from bertkit.tasks.registry import default_recipe
+from bertkit.tasks.splits import Columns, Split, hub_dataset, splits_to_write, strata
 from bertkit.tasks.table_data import HubData
 
 if TYPE_CHECKING:
@@ -108,13 +110,12 @@ class DataSettings(HubData):
         return WindowSizes(self.max_seq_length, self.doc_stride, self.max_query_length)
 
 
-class QuestionAnsweringTask(Task):
+class QuestionAnsweringTask(PerExampleTask):
     """Extractive question answering, including detection of unanswerable questions."""
 
     kind: ClassVar[str] = "question_answering"
     settings = TaskSettings
     data_settings = DataSettings
-    command = "squad"
     head = "BertForQuestionAnswering"
     pipeline_tag = "question-answering"
     main_metric = "f1"
@@ -124,7 +125,7 @@ class QuestionAnsweringTask(Task):
     data: DataSettings
 
     @property
-    def dataset(self) -> tuple[str, str, str] | None:
+    def _hub_set(self) -> tuple[str, str, str] | None:
         if self.data.train_file or self.data.validation_file:
             return None
         split = self.data.given_splits.get("validation", "validation")
@@ -134,14 +135,6 @@ class QuestionAnsweringTask(Task):
     def _names(self) -> ColumnNames:
         names = {name: getattr(self.task, f"{name}_column") for name in ColumnNames._fields}
         return ColumnNames(**{name: column for name, column in names.items() if column})
-
-    @property
-    def usual_recipe(self) -> str:
-        return f"finetune/squad/{'v2' if self.task.version_2_with_negative else 'v1'}"
-
-    @property
-    def remedy(self) -> str:
-        return "a larger --max-query-length keeps more of the questions; contexts are read completely, in windows"
 
     def config(self) -> dict[str, Any]:
         return {"num_labels": 2}  # start and end: sets the size of the head in other families than BERT
@@ -156,14 +149,14 @@ class QuestionAnsweringTask(Task):
                 loaded[name] = self._split_of(name, self._table(name))
         raise_all(faults)
         expressions = self.data.given_splits
-        if self.dataset is not None and expressions and len(loaded) > 1:
+        if self._hub_set is not None and expressions and len(loaded) > 1:
             used = {name: expressions.get(name, name) for name in loaded}
-            check_disjoint(self.dataset[0], self.data.dataset_config, used)
+            check_disjoint(self._hub_set[0], self.data.dataset_config, used)
         return self, {name: self.data.limited(name, split) for name, split in loaded.items()}
 
     def _table(self, split: str) -> Table:
-        if self.dataset is not None:
-            return load_hub_table(self.dataset[0], self.data.dataset_config, self.data.given_splits.get(split, split))
+        if self._hub_set is not None:
+            return load_hub_table(self._hub_set[0], self.data.dataset_config, self.data.given_splits.get(split, split))
         file = getattr(self.data, f"{split}_file")
         if file is None:
             raise DataError(f"no questions to {'train on' if split == 'train' else 'score'}; give --{split}-file")
@@ -173,8 +166,8 @@ class QuestionAnsweringTask(Task):
         from datasets import Dataset
 
         negative = self.task.version_2_with_negative
-        if not self.needs_labels(name) and self._names.answers not in table.columns:
-            return Split(Dataset.from_dict(texts_of(table, self._names)), table.source, table.fingerprint)
+        if not self._needs_labels(name) and self._names.answers not in table.columns:
+            return Split(Dataset.from_dict(text_columns_of(table, self._names)), table.source, table.fingerprint)
         questions = questions_of(table, self._names, unanswerable=negative, drop=name == "train")
         notes = questions.notes(len(table))
         if negative and all(each["text"] for each in questions.columns["answers"]):
@@ -182,26 +175,12 @@ class QuestionAnsweringTask(Task):
         doubts = {"misplaced-answers": notes[0]} if questions.misplaced else {}
         return Split(Dataset.from_dict(questions.columns), table.source, table.fingerprint, notes, doubts)
 
-    def is_labelled(self, examples: Dataset) -> bool:
-        return "answers" in examples.column_names
-
-    def splits_to_write(self, splits: Collection[str]) -> list[str]:
-        """Returns the validation set, whose predictions the official scorers take; SQuAD's test sets are not public."""
-        return [name for name in splits if name == "validation"]
-
     # ---- encode -----------------------------------------------------------------------------------------------------
 
     def encode(self, examples: Columns, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Any]]:
         """Encodes examples as windows, see `bertkit.tasks.question_answering.windows.encode_windows`."""
         answers = examples.get("answers")
         return encode_windows(examples["question"], examples["context"], answers, tokenizer, self.data.sizes)
-
-    def encoding_notes(self, features: Dataset) -> tuple[str, ...]:
-        if "start_positions" not in features.column_names:
-            return ()
-        owners, starts = (features.data.column(name).to_numpy() for name in ("example", "start_positions"))
-        lost = len(np.unique(owners[starts == IGNORE_INDEX]))
-        return (f"answers that no token covers, excluded from the loss: {lost}",) if lost else ()
 
     def collate(
         self, rows: Sequence[Mapping[str, Any]], tokenizer: PreTrainedTokenizerBase, inputs: Sequence[str]
@@ -226,9 +205,6 @@ class QuestionAnsweringTask(Task):
 
     def prepare(self, model: PreTrainedModel) -> None:
         mask_padding(model)
-
-    def texts_of(self, examples: Columns) -> dict[str, list[str]]:
-        return {"question": list(examples["question"]), "context": list(examples["context"])}
 
     # ---- decode → score ---------------------------------------------------------------------------------------------
 
@@ -283,9 +259,6 @@ class QuestionAnsweringTask(Task):
             references.append({"id": key, "answers": answers})
         return predictions, references
 
-    def score(self, outputs: Outputs, features: Columns, examples: Columns) -> dict[str, float]:
-        return self.compute_metrics(*self.predictions_and_references(outputs, features, examples))
-
     def compute_metrics(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
         """Computes SQuAD's metrics in per cent; those of 2.0 at ``null_score_diff_threshold``, and the best threshold
         from the best span of every question, including questions for which no answer is predicted."""
@@ -328,10 +301,7 @@ class QuestionAnsweringTask(Task):
         return {"question": [pair[0] for pair in pairs], "context": [pair[1] for pair in pairs]}
 
     def columns_of(self, table: Table) -> dict[str, list[str]]:
-        return texts_of(table, self._names)
-
-    def line(self, prediction: Mapping[str, Any]) -> str:
-        return f"{prediction['answer'] or '(no answer)'}\t{prediction['probability']:.4f}"
+        return text_columns_of(table, self._names)
 
 
 @strata.register(QuestionAnsweringTask)
@@ -354,7 +324,7 @@ class StockDataSettings(DataSettings):
     )
 
 
-class StockQuestionAnswering(QuestionAnsweringTask):
+class StockQuestionAnswering(StockTask, QuestionAnsweringTask):
     """Extractive question answering by a checkpoint that does not record its data.
 
     Every question is given an answer, unless data to score have questions without one, or the settings say so.
@@ -398,3 +368,38 @@ class StockQuestionAnswering(QuestionAnsweringTask):
         split = super(StockQuestionAnswering, task)._split_of(name, table)
         note = f"{unanswered} of {len(table)} questions have no answer: scored as SQuAD 2.0"
         return replace(split, notes=(note, *split.notes))
+
+
+@hub_dataset.register(QuestionAnsweringTask)
+def _(task: QuestionAnsweringTask) -> tuple[str, str, str] | None:
+    return task._hub_set
+
+
+@splits_to_write.register(QuestionAnsweringTask)
+def _(task: QuestionAnsweringTask, splits: Collection[str]) -> list[str]:
+    """Selects the validation set: SQuAD's test sets are not public, and the official scorers take its predictions."""
+    return [name for name in splits if name == "validation"]
+
+
+@encoding_notes.register(QuestionAnsweringTask)
+def _(task: QuestionAnsweringTask, features: Dataset) -> tuple[str, ...]:
+    if "start_positions" not in features.column_names:
+        return ()
+    owners, starts = (features.data.column(name).to_numpy() for name in ("example", "start_positions"))
+    lost = len(np.unique(owners[starts == IGNORE_INDEX]))
+    return (f"answers that no token covers, excluded from the loss: {lost}",) if lost else ()
+
+
+@texts_of.register(QuestionAnsweringTask)
+def _(task: QuestionAnsweringTask, examples: Columns) -> dict[str, list[str]]:
+    return {"question": list(examples["question"]), "context": list(examples["context"])}
+
+
+@truncation_hint.register(QuestionAnsweringTask)
+def _(task: QuestionAnsweringTask) -> str:
+    return "a larger --max-query-length keeps more of the questions; contexts are read completely, in windows"
+
+
+@default_recipe.register(QuestionAnsweringTask)
+def _(task: QuestionAnsweringTask) -> str:
+    return f"finetune/squad/{'v2' if task.task.version_2_with_negative else 'v1'}"

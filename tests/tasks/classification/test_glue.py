@@ -11,6 +11,7 @@ from transformers import BertTokenizer
 
 from bertkit.errors import DataError
 from bertkit.tasks.classification.glue import DataSettings, GlueTask, TaskSettings
+from bertkit.tasks.encoding import encode_split
 from bertkit.tasks.splits import Truncation
 
 WORDS = '[PAD] [UNK] [CLS] [SEP] [MASK] a good bad film the story is " NA'.split()
@@ -169,7 +170,7 @@ def test_a_pair_has_two_segments_and_the_longer_one_is_cut(tokenizer):
 def test_a_split_is_encoded_with_its_ledger(tmp_path, tokenizer):
     write(tmp_path, train=TRAIN, dev=DEV)
     glue = task(tmp_path, max_seq_length=4)
-    features, cut = glue.encode_split(glue.load(["train"])[1]["train"], tokenizer)
+    features, cut = encode_split(glue, glue.load(["train"])[1]["train"], tokenizer)
     # 'a good film' is 5 tokens with specials, 'the "bad story' 6, 'NA' (uncased: unknown) 3
     assert cut == Truncation(examples=2, tokens=3, of_examples=3, of_tokens=14)
     assert str(cut) == "2 of 3 inputs cut (66.7 %), 3 tokens lost"

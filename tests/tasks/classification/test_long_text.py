@@ -15,8 +15,10 @@ from transformers import BertTokenizer
 from bertkit import BertConfig, BertForSequenceClassification
 from bertkit.errors import RecipeError
 from bertkit.inference.predictor import Predictor
-from bertkit.tasks.checkpoints import task_of_checkpoint
+from bertkit.tasks.base import truncation_hint
+from bertkit.tasks.checkpoints import task_of_checkpoint, task_record
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
+from bertkit.tasks.encoding import encode_split
 
 pytestmark = pytest.mark.numeric
 
@@ -112,13 +114,13 @@ def test_nothing_counts_as_cut():
     from bertkit.tasks.splits import Split
 
     examples = Split(Dataset.from_dict({"text": [text(30), text(2)], "labels": [0, 1]}), "x.csv", "")
-    encoded, cut = task(stride=2).encode_split(examples, TOKENIZER)
+    encoded, cut = encode_split(task(stride=2), examples, TOKENIZER)
     assert (cut.examples, cut.tokens) == (0, 0)
     assert str(cut) == "nothing cut"
     # Windows of 6 words of which 4 are new: 30 words are 6 + 6 · 4, seven windows of 8 tokens; and one of 4.
     assert [len(windows) for windows in encoded["input_ids"][:]] == [7, 1]
     assert encoded["length"][:] == [56, 4]
-    _, cut = task(long_text="cut").encode_split(examples, TOKENIZER)
+    _, cut = encode_split(task(long_text="cut"), examples, TOKENIZER)
     assert (cut.examples, cut.tokens) == (1, 24)
 
 
@@ -204,7 +206,7 @@ def test_training_goes_through_every_window():
 
 def test_the_checkpoint_keeps_how_texts_are_chunked():
     chunked = task(stride=3, pooling="max")
-    config = BertConfig(**chunked.config(), bertkit_task=copy.deepcopy(chunked.describe()))
+    config = BertConfig(**chunked.config(), bertkit_task=copy.deepcopy(task_record(chunked)))
     later = task_of_checkpoint(config, "here")
     assert later.data == chunked.data
     with pytest.raises(RecipeError, match=r"data\.stride: windows of 5 tokens, .* cannot share 3; expected 0 to 2"):
@@ -233,6 +235,6 @@ def test_settings_of_windows_without_windows_are_refused(name, value):
 
 
 def test_what_to_do_about_cuts_names_windows_for_single_texts_only():
-    assert "--long-text chunk" in task(long_text="cut").remedy
-    assert "--long-text" not in task("first", "second", long_text="cut").remedy
-    assert "--long-text" not in task().remedy
+    assert "--long-text chunk" in truncation_hint(task(long_text="cut"))
+    assert "--long-text" not in truncation_hint(task("first", "second", long_text="cut"))
+    assert "--long-text" not in truncation_hint(task())

@@ -17,9 +17,10 @@ from bertkit.inference.predicted import predicted
 from bertkit.sharing.kinds import shared
 from bertkit.tables import Table
 from bertkit.tasks import table_data
-from bertkit.tasks.checkpoints import task_of_checkpoint
+from bertkit.tasks.checkpoints import task_of_checkpoint, task_record
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 from bertkit.tasks.registry import load_recipe, task_of_recipe
+from bertkit.tasks.splits import hub_dataset
 
 TRAIN = "text,label\ngood film,pos\nbad film,neg\n"
 
@@ -54,7 +55,7 @@ def message(task: ClassificationTask, folder: Path, splits: list[str] | None = N
 
 def through_checkpoint(task: ClassificationTask, **data: Any) -> ClassificationTask:
     """The task as it comes back from the ``config.json`` of what was trained."""
-    config = BertConfig(**task.config(), bertkit_task=task.describe())
+    config = BertConfig(**task.config(), bertkit_task=task_record(task))
     found = task_of_checkpoint(BertConfig.from_dict(json.loads(config.to_json_string())), "here", **data)
     assert isinstance(found, ClassificationTask)
     return found
@@ -379,7 +380,7 @@ def test_a_set_of_the_hub_keeps_the_order_of_its_classes_and_minus_one_is_missin
     assert splits["train"].examples["labels"][:] == [1, 0]
     assert splits["test"].examples.column_names == ["text"]
     assert list(splits) == ["train", "validation", "test"]
-    assert found.dataset == ("org/x", "default", "validation")
+    assert hub_dataset(found) == ("org/x", "default", "validation")
 
 
 def test_scores_on_rows_held_out_of_a_hub_set_belong_to_its_training_split(hub, task):
@@ -387,7 +388,7 @@ def test_scores_on_rows_held_out_of_a_hub_set_belong_to_its_training_split(hub, 
     found = task(dataset_name="org/x", validation_fraction=0.5)
     found, splits = found.load()
     assert len(splits["validation"].examples) == 4
-    assert found.dataset == ("org/x", "default", "train")
+    assert hub_dataset(found) == ("org/x", "default", "train")
 
 
 def test_rows_without_a_class_in_a_hub_set_are_named(hub, task):
@@ -468,7 +469,7 @@ def test_a_checkpoint_with_settings_of_another_version_is_refused():
 def test_the_recipe_describes_this_task():
     found = task_of_recipe(load_recipe("finetune/classification", {"data.train_file": "x.csv", "task.name": "mine"}))
     assert isinstance(found, ClassificationTask)
-    assert (found.name, found.data.train_file, found.dataset) == ("mine", "x.csv", None)
+    assert (found.name, found.data.train_file, hub_dataset(found)) == ("mine", "x.csv", None)
 
 
 # ---- thresholds, calibration, the metric that decides ---------------------------------------------------------------

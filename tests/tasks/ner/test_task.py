@@ -21,10 +21,11 @@ from bertkit.errors import DataError, RecipeError
 from bertkit.inference.predicted import predicted
 from bertkit.tables import Table
 from bertkit.tasks import table_data
-from bertkit.tasks.checkpoints import task_of_checkpoint
+from bertkit.tasks.checkpoints import task_of_checkpoint, task_record
 from bertkit.tasks.ner.sentences import read_conll
 from bertkit.tasks.ner.task import DataSettings, NerTask, TaskSettings
 from bertkit.tasks.registry import task_of_recipe
+from bertkit.tasks.splits import splits_to_write
 
 TRAIN = "a B-PER\nfilm I-PER\nis O\n\nthe O\nplot B-LOC\n"
 
@@ -78,7 +79,7 @@ def test_scheme_and_labels_come_from_training_data(task, train, scheme, names, l
     assert unsettled.task == TaskSettings()
     assert (found.task.scheme, found.task.label_names) == (scheme, names.split())
     assert found.main_metric == ("accuracy" if scheme == "plain" else "overall_f1")
-    config = BertConfig(**found.config(), bertkit_task=found.describe())
+    config = BertConfig(**found.config(), bertkit_task=task_record(found))
     again = task_of_checkpoint(BertConfig.from_dict(json.loads(config.to_json_string())), "here")
     assert again.task == found.task
     assert list(config.id2label.values()) == names.split()
@@ -304,7 +305,7 @@ def test_a_worked_prediction(tokenizer):
         {"text": "A good film", "type": "X", "probability": sure, "start": 0, "end": 11},
         {"text": "plot", "type": "X", "probability": sure, "start": 17, "end": 21},
     ]
-    assert task.line(prediction) == "A good film (X 0.9867); plot (X 0.9867)"
+    assert predicted(task).format_prediction(prediction) == "A good film (X 0.9867); plot (X 0.9867)"
     row = {"text": "A good film, the plot", **prediction}
     green, end = "\x1b[1;32m", "\x1b[0m\x1b[2m[X]\x1b[0m"
     assert predicted(task).highlighted(row) == f"{green}A good film{end}, the {green}plot{end}"
@@ -315,7 +316,7 @@ def test_plain_tags_are_per_word_and_scored_by_accuracy(tokenizer):
     examples = task.read_input(["the film\u00ad"])
     features = task.encode(examples, tokenizer)
     (prediction,) = task.decode(outputs_that_say([[1, 0]], features, 2), features, examples)
-    assert task.line(prediction) == "the/DT film\u00ad/NN"
+    assert predicted(task).format_prediction(prediction) == "the/DT film\u00ad/NN"
     assert [(word["start"], word["end"]) for word in prediction["words"]] == [(0, 3), (4, 9)]
     assert predicted(task).highlighted({"text": "the film", **prediction}) is None
     examples = {"tokens": [["the", "film"], ["plot", "\u200b"]], "labels": [[1, 0], [0, 1]]}
@@ -395,8 +396,8 @@ def test_predictions_are_what_conlleval_reads(tokenizer, tmp_path, labelled):
     assert path == tmp_path / "predictions.conll"
     expected = ["a B-X B-X", "x_y I-X O", "", "\u200b O O", ""] if labelled else ["a B-X", "x_y O", "", "\u200b O", ""]
     assert path.read_text(encoding="utf-8").split("\n")[:-1] == expected
-    assert task.splits_to_write(["train", "validation", "test"]) == ["test"]
-    assert task.splits_to_write(["train", "validation"]) == ["validation"]
+    assert splits_to_write(task, ["train", "validation", "test"]) == ["test"]
+    assert splits_to_write(task, ["train", "validation"]) == ["validation"]
 
 
 @pytest.mark.real

@@ -14,10 +14,13 @@ from bertkit import BertConfig, load_recipe
 from bertkit.errors import DataError
 from bertkit.inference.predicted import predicted
 from bertkit.tables import Table
-from bertkit.tasks.checkpoints import task_of_checkpoint
+from bertkit.tasks.base import encoding_notes
+from bertkit.tasks.checkpoints import task_of_checkpoint, task_record
+from bertkit.tasks.encoding import encode_split
 from bertkit.tasks.question_answering import task as question_answering
 from bertkit.tasks.question_answering.task import DataSettings, QuestionAnsweringTask, TaskSettings
 from bertkit.tasks.registry import task_of_recipe
+from bertkit.tasks.splits import hub_dataset
 
 SIGNS = [*(chr(code) for code in range(33, 127) if not chr(code).isupper()), "½"]
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *SIGNS, *(f"##{sign}" for sign in SIGNS)]
@@ -43,7 +46,7 @@ def test_perfect_scores_are_scored_perfect(real_data, tmp_path, name, negative):
     data = DataSettings(validation_file=file, max_eval_samples=400, max_query_length=128, doc_stride=250)
     task = QuestionAnsweringTask(TaskSettings(version_2_with_negative=negative, max_answer_length=250), data)
     split = task.load(["validation"])[1]["validation"]
-    encoded, _ = task.encode_split(split, TOKENIZER)
+    encoded, _ = encode_split(task, split, TOKENIZER)
     features, examples = encoded.to_dict(), split.examples.to_dict()
     assert len(features["length"]) > 2 * len(examples["id"])
     scores = task.score(perfect(features), features, examples)
@@ -67,7 +70,7 @@ def test_checkpoint_answers_by_its_best_threshold():
     (none,) = task.decode(outputs, features, columns)
     assert (none["answer"], none["start"], none["end"]) == ("", None, None)
     assert none["probability"] == none["no_answer_probability"] == pytest.approx(np.e**2 / (np.e**2 + 3))
-    assert task.line(none) == f"(no answer)\t{none['probability']:.4f}"
+    assert predicted(task).format_prediction(none) == f"(no answer)\t{none['probability']:.4f}"
     untaught = {"eval_total": 4, "eval_NoAns_total": 2, "eval_best_f1": 50.0, "eval_best_f1_thresh": 0.0}
     assert (
         "predicting no answer for every question scores best on the validation set (F1 50.00)"
@@ -77,7 +80,7 @@ def test_checkpoint_answers_by_its_best_threshold():
     learnt, message = task.learn_from({**untaught, "eval_best_f1": 62.5, "eval_best_f1_thresh": 3.0})
     assert "exceeds the best span's by more than 3," in message
     assert task.task.predict_threshold is None
-    config = BertConfig(bertkit_task=learnt.describe())
+    config = BertConfig(bertkit_task=task_record(learnt))
     later = task_of_checkpoint(BertConfig.from_dict(json.loads(config.to_json_string())), "here")
     (found,) = later.decode(outputs, features, columns)
     assert (found["answer"], found["start"], found["end"]) == ("x", 0, 1)
@@ -97,7 +100,7 @@ def test_hub_set_is_read_without_files(monkeypatch):
         task = task_of_recipe(load_recipe(f"finetune/squad/{version}"))
         _, found = task.load()
         assert asked[-2:] == [(name, None, "train"), (name, None, "validation")]
-        assert task.dataset == (name, "default", "validation")
+        assert hub_dataset(task) == (name, "default", "validation")
         assert found["train"].examples["answers"][0] == {"text": ["b"], "answer_start": [2]}
         # Every question has an answer, which 2.0 is not for.
         assert [note[:8] for note in found["train"].notes] == (["warning:"] if version == "v2" else [])
@@ -114,11 +117,11 @@ def test_answer_without_a_token_is_ignored_and_noted():
     from bertkit.tasks.splits import Split
 
     columns = {"id": ["1", "2"], "question": ["q", "q"], "context": ["\u200bx"] * 2, "answers": answers}
-    features, _ = task.encode_split(Split(Dataset.from_dict(columns), "x", ""), TOKENIZER)
+    features, _ = encode_split(task, Split(Dataset.from_dict(columns), "x", ""), TOKENIZER)
     assert features["start_positions"][:] == [-100, 3]
-    (note,) = task.encoding_notes(features)
+    (note,) = encoding_notes(task, features)
     assert note == "answers that no token covers, excluded from the loss: 1"
-    assert task.encoding_notes(features.select([1])) == ()
+    assert encoding_notes(task, features.select([1])) == ()
 
 
 @pytest.mark.parametrize(
