@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 _HUB_ID = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
 
 
-def may_be_hub_id(given: str) -> bool:
+def may_be_hub_id(name: str) -> bool:
     """Returns whether a name that is not a local file or folder has the form of a Hub id.
 
-    >>> [may_be_hub_id(given) for given in ("wikimedia/wikipedia", "imdb", "./texts", "a/b/c", "text.jsonl.gz", "*.md")]
+    >>> [may_be_hub_id(name) for name in ("wikimedia/wikipedia", "imdb", "./texts", "a/b/c", "text.jsonl.gz", "*.md")]
     [True, True, False, False, False, False]
     """
-    return _HUB_ID.fullmatch(given) is not None and file_kind(given) is None
+    return _HUB_ID.fullmatch(name) is not None and file_kind(name) is None
 
 
 def find_set(hub_id: str, config: str | None, split: str | None) -> DatasetBuilder:

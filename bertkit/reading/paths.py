@@ -48,7 +48,7 @@ def file_kind(name: str, forms: Collection[str] = FORMS) -> FileKind | None:
     return FileKind(form, compression) if form in forms else None
 
 
-def find_files(given: str, faults: list[str]) -> list[Path]:
+def find_files(pattern: str, faults: list[str]) -> list[Path]:
     """Returns the files that a path or pattern names, in a fixed order, each once; adds errors to ``faults``.
 
     A file stands for itself. A folder stands for all files below it in a supported format, sorted by name; names that
@@ -56,13 +56,13 @@ def find_files(given: str, faults: list[str]) -> list[Path]:
     ``**`` for any number of folders) stands for the files and folders that it matches, as in a shell. A leading ``~``
     is the home folder.
     """
-    path = Path(os.path.expanduser(given))
+    path = Path(os.path.expanduser(pattern))
     if path.exists() or not glob.has_magic(str(path)):
         return _files_at(path, faults)
     matches = sorted(glob.glob(str(path), recursive=True), key=lambda match: Path(match).parts)
     matches = [match for match in matches if "__MACOSX" not in Path(match).parts]
     if not matches:
-        faults.append(f"{given}: this pattern matches no file or folder")
+        faults.append(f"{pattern}: this pattern matches no file or folder")
     # A ** matches a folder and also its contents, so duplicates are removed.
     return list(dict.fromkeys(file for match in matches for file in _files_at(Path(match), faults)))
 

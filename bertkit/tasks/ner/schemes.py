@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from bertkit.errors import DataError, RecipeError, raise_listed, shown
 from bertkit.metrics.entities import OUTSIDE, PREFIXES, find_entities, is_entity_tag, split_tag
@@ -35,18 +35,6 @@ _SEPARATED = re.compile(rf"([{''.join(PREFIXES)}])(?:[-_:./|](.*\S.*))?", re.IGN
 _SUFFIXED = re.compile(rf"(.*\S.*)[-_:./|]([{''.join(PREFIXES)}])", re.IGNORECASE)  # PER-B
 _SHOWN_IMPOSSIBLE = 3
 _PREFIXES_OF = {"IOB1": "BIO", "IOB2": "BIO", "IOBES": "BIESO", "BILOU": "BILUO"}
-
-
-class Impossible(NamedTuple):
-    """Violation of the rules of a tagging scheme.
-
-    Attributes:
-        word: index of the word, from 0.
-        what: description of the violation, with the tag.
-    """
-
-    word: int
-    what: str
 
 
 def detect_scheme(sentences: Sequence[Sequence[str]], place: Callable[[int, int], str]) -> Scheme:
@@ -150,17 +138,19 @@ def fault_of_tag(tag: str) -> str:
     return "has no type after its hyphen" if "-" in tag and not split_tag(tag)[1].strip() else ""
 
 
-def find_impossible(tags: Sequence[str], scheme: Scheme) -> list[Impossible]:
+def find_impossible(tags: Sequence[str], scheme: Scheme) -> list[tuple[int, str]]:
     """Finds the violations of a scheme's rules in the tags of a sentence.
+
+    Returns:
+        Index of a word, from 0, and a description with its tag, for each violation.
 
     Raises:
         DataError: a tag has no prefix, as in `split_tag`.
 
     >>> find_impossible(["O", "I-PER", "I-LOC"], "IOB2")
-    [Impossible(word=1, what='I-PER after O'), Impossible(word=2, what='I-LOC after I-PER')]
-    >>> find_impossible(["B-PER", "O", "I-PER"], "IOBES")  # doctest: +NORMALIZE_WHITESPACE
-    [Impossible(word=1, what='O after B-PER'), Impossible(word=2, what='I-PER after O'),
-     Impossible(word=2, what='I-PER at the end of a sentence')]
+    [(1, 'I-PER after O'), (2, 'I-LOC after I-PER')]
+    >>> find_impossible(["B-PER", "O", "I-PER"], "IOBES")
+    [(1, 'O after B-PER'), (2, 'I-PER after O'), (2, 'I-PER at the end of a sentence')]
     """
     if scheme == "plain":
         return []
@@ -176,11 +166,11 @@ def find_impossible(tags: Sequence[str], scheme: Scheme) -> list[Impossible]:
         else:
             wrong = prefix == "B" and (prefix_before == OUTSIDE or kind != kind_before)
         if prefix not in _PREFIXES_OF[scheme]:
-            faults.append(Impossible(word, f"{tag}, which is not a tag of {scheme}"))
+            faults.append((word, f"{tag}, which is not a tag of {scheme}"))
         elif wrong and word == len(tags):
-            faults.append(Impossible(word - 1, f"{before} at the end of a sentence"))
+            faults.append((word - 1, f"{before} at the end of a sentence"))
         elif wrong:
-            faults.append(Impossible(word, f"{tag} {f'after {before}' if word else 'at the start of a sentence'}"))
+            faults.append((word, f"{tag} {f'after {before}' if word else 'at the start of a sentence'}"))
     return faults
 
 

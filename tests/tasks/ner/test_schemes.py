@@ -84,7 +84,7 @@ def test_mixed_tags_are_refused_with_their_places(sentences, expected):
     ],
 )
 def test_impossible_sequences_are_found_where_they_are(tags, scheme, words):
-    assert [fault.word for fault in find_impossible(tags.split(), scheme)] == words
+    assert [word for word, _ in find_impossible(tags.split(), scheme)] == words
 
 
 @pytest.mark.parametrize(
@@ -111,12 +111,12 @@ def test_other_tags_are_left_as_they_are(tags):
     assert in_usual_form(tags.split()) == {}
 
 
-def test_what_is_wrong_is_said():
+def test_violations_are_described():
     assert [what for _, what in find_impossible("I-A O I-B B-A".split(), "IOB2")] == [
         "I-A at the start of a sentence",
         "I-B after O",
     ]
-    assert find_impossible(["S-A"], "IOB2")[0].what == "S-A, which is not a tag of IOB2"
+    assert find_impossible(["S-A"], "IOB2") == [(0, "S-A, which is not a tag of IOB2")]
 
 
 ENTITIES = st.lists(st.tuples(st.sampled_from("AB"), st.integers(1, 3), st.integers(0, 2)), max_size=5)
