@@ -56,6 +56,15 @@ class TokenEmbeddings:
         ]
 
 
+Vectors = np.ndarray | list[TokenEmbeddings]
+"""Vectors of N texts, (N, D) float32, or those of their tokens."""
+
+
+def rows_of_vectors(vectors: Vectors) -> list[dict[str, Any]]:
+    """Returns a row for each text: its vector as ``embedding``, or the rows of its ``tokens``."""
+    return [{"tokens": each.rows()} if isinstance(each, TokenEmbeddings) else {"embedding": each} for each in vectors]
+
+
 @dataclass(frozen=True)
 class _Window:
     """One window of S tokens; ``is_own`` marks the tokens whose vectors are taken from it."""
@@ -95,6 +104,21 @@ class Embedder:
         """Returns the length of the vectors of these layers, K * H."""
         return len(layers) * int(self.model.config.hidden_size)
 
+    def embed(
+        self,
+        texts: Sequence[str],
+        pooling: Pooling | Literal["none"],
+        layers: Sequence[int],
+        max_seq_length: int | None,
+        stride: int | None,
+        on_progress: Reached | None = None,
+    ) -> Vectors:
+        """Returns the vectors of texts, or without pooling those of their tokens; see
+        `bertkit.inference.loaded.LoadedCheckpoint.embed`."""
+        if pooling == "none":
+            return self.tokens(texts, layers, max_seq_length, stride, on_progress)
+        return self.pooled(texts, pooling, layers, max_seq_length, stride, on_progress)
+
     def pooled(
         self,
         texts: Sequence[str],
@@ -104,7 +128,7 @@ class Embedder:
         stride: int | None,
         on_progress: Reached | None = None,
     ) -> np.ndarray:
-        """Returns one vector per text, (N, K * H) float32; see `bertkit.inference.loaded.LoadedCheckpoint.embed`."""
+        """Returns one vector per text, (N, K * H) float32."""
         if pooling not in ("cls", "mean", "max"):
             raise RecipeError(f"pooling {pooling!r}: expected cls, mean, max or none")
         vectors = [
@@ -121,7 +145,7 @@ class Embedder:
         stride: int | None,
         on_progress: Reached | None = None,
     ) -> list[TokenEmbeddings]:
-        """Returns the vectors of every token; see `bertkit.inference.loaded.LoadedCheckpoint.embed`."""
+        """Returns the vectors of every token."""
         embeddings = []
         encoded = self._encoded(texts, layers, max_seq_length, stride, on_progress)
         for text, (windows, states) in zip(texts, encoded, strict=True):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from bertkit.checkpoint.remote import at_revision
 from bertkit.errors import DataError, OutputError
-from bertkit.inference.embedding import TEXTS_AT_ONCE, Pooling
+from bertkit.inference.embedding import TEXTS_AT_ONCE, Pooling, Vectors
 from bertkit.inference.inputs import BLOCK, Block, blocks_of, list_of_texts, one_block, process_blocks, read_inputs
 from bertkit.inference.loaded import load
 from bertkit.inference.predicted import predicted
@@ -21,7 +21,6 @@ from bertkit.inference.writing import (
     NpzVectors,
     ParquetVectors,
     Row,
-    Vectors,
     check_growing_file,
     json_lines,
     with_prediction,
@@ -319,9 +318,7 @@ def embed_texts(
     def embed(block: Block, on_progress: Reached) -> tuple[list[str], Vectors]:
         inputs = block.inputs
         of_block = texts_of_column(inputs, text_column or "text") if isinstance(inputs, Table) else inputs
-        if pooling == "none":
-            return of_block, embedder.tokens(of_block, layers, max_seq_length, stride, on_progress)
-        return of_block, embedder.pooled(of_block, pooling, layers, max_seq_length, stride, on_progress)
+        return of_block, embedder.embed(of_block, pooling, layers, max_seq_length, stride, on_progress)
 
     count, size = 0, embedder.size(layers)
     with GrowingFile(output_file) as file, closing(form(file, size)) as writer:

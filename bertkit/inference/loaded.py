@@ -167,10 +167,7 @@ class LoadedCheckpoint:
             BertkitError: a layer, a length or the pooling is impossible, the checkpoint has no complete encoder, or a
                 value is no text.
         """
-        all_texts = list_of_texts(texts)
-        if pooling == "none":
-            return self.embedder.tokens(all_texts, layers, max_seq_length, stride)
-        return self.embedder.pooled(all_texts, pooling, layers, max_seq_length, stride)
+        return self.embedder.embed(list_of_texts(texts), pooling, layers, max_seq_length, stride)
 
     def fill_mask(self, texts: str | Sequence[str], *, top_k: int = 5) -> list[list[list[MaskPrediction]]]:
         """Predicts the token in place of each mask.

@@ -16,7 +16,7 @@ import numpy as np
 
 from bertkit.errors import OutputError
 from bertkit.files import check_new_file, lock, output_error, uninterrupted, unlocked
-from bertkit.inference.embedding import TokenEmbeddings
+from bertkit.inference.embedding import TokenEmbeddings, Vectors, rows_of_vectors
 from bertkit.json_text import dumps
 from bertkit.progress import say
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 Row = dict[str, Any]
-Vectors = np.ndarray | list[TokenEmbeddings]
-"""Vectors of N texts, (N, D) float32, or those of their tokens."""
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _GIVEN = "input_"  # before the name of a column that the prediction has too
 
@@ -207,10 +205,7 @@ class JsonLinesVectors:
         self._file = file
 
     def add(self, texts: Sequence[str], vectors: Vectors) -> None:
-        rows = [
-            {"text": text, **({"tokens": each.rows()} if isinstance(each, TokenEmbeddings) else {"embedding": each})}
-            for text, each in zip(texts, vectors, strict=True)
-        ]
+        rows = [{"text": text, **row} for text, row in zip(texts, rows_of_vectors(vectors), strict=True)]
         with self._file.adding(len(rows)) as stream:
             stream.write(json_lines(rows).encode())
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from bertkit.errors import DataError
-from bertkit.inference.embedding import TEXTS_AT_ONCE
+from bertkit.inference.embedding import TEXTS_AT_ONCE, rows_of_vectors
 from bertkit.inference.files import inputs_at_once, load_configured_task
 from bertkit.inference.inputs import BLOCK
 from bertkit.inference.loaded import load
@@ -106,18 +106,13 @@ class _Embedding:
     def __init__(self, job: Job):
         self._options = dict(job.options)
         self._column = self._options.pop("text_column") or "text"
-        self._pooling = self._options.pop("pooling")
         self._embedder = load(job.checkpoint, precision=self._options.pop("precision")).embedder
-        self.at_once = TEXTS_AT_ONCE if self._pooling == "none" else BLOCK
+        self.at_once = TEXTS_AT_ONCE if self._options["pooling"] == "none" else BLOCK
 
     def compute(self, rows: Sequence[Row], names: Sequence[str], file: InputFile) -> list[dict[str, Any]]:
         texts = texts_of_column(_table(rows, names, file), "text" if file.form == TEXT else self._column)
-        if self._pooling != "none":
-            vectors = self._embedder.pooled(texts, self._pooling, **self._options, on_progress=unreported)
-            return [{_VECTOR: vector} for vector in vectors]
-        return [
-            {"tokens": each.rows()} for each in self._embedder.tokens(texts, **self._options, on_progress=unreported)
-        ]
+        vectors = self._embedder.embed(texts, **self._options, on_progress=unreported)
+        return rows_of_vectors(vectors)
 
 
 class Computer:
