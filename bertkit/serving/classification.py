@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import Field
 
 from bertkit.errors import DataError
+from bertkit.serving.requests import Strict
 from bertkit.serving.served import Served, View, served
 from bertkit.tasks.base import MOST_PROBABLE, Outputs, largest, one_array, softmax
 from bertkit.tasks.classification.decisions import sigmoid
@@ -17,16 +18,14 @@ from bertkit.tasks.classification.text_classification import TextClassification
 from bertkit.tasks.splits import Columns
 
 
-@dataclass(frozen=True)
-class TextPair:
+class TextPair(Strict):
     """One input: a text, or for pairs two."""
 
     text: str
     text_pair: str | None = None
 
 
-@dataclass(frozen=True)
-class Parameters:
+class Parameters(Strict):
     """The ``parameters`` of a request.
 
     Attributes:
@@ -34,12 +33,8 @@ class Parameters:
         function_to_apply: function from logits to scores; ``None`` is that of `bertkit predict`.
     """
 
-    top_k: int | None = None
+    top_k: Annotated[int, Field(ge=1)] | None = None
     function_to_apply: Literal["sigmoid", "softmax", "none"] | None = None
-
-    def __post_init__(self) -> None:
-        if self.top_k is not None and self.top_k < 1:
-            raise ValueError(f"top_k: expected at least 1, got {self.top_k}")
 
 
 class ServedClassification(Served):
@@ -62,7 +57,7 @@ class ServedClassification(Served):
         return list(self.task.task.text_columns)
 
     def input_of(self, texts: Sequence[str]) -> TextPair:
-        return TextPair(*texts)
+        return TextPair(**dict(zip(TextPair.model_fields, texts, strict=False)))
 
     def columns(self, inputs: Sequence[str | TextPair]) -> dict[str, list[Any]]:
         return self._named([_texts(each, len(self.fields)) for each in inputs])

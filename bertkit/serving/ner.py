@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from bertkit.metrics.entities import OUTSIDE
+from bertkit.serving.requests import Strict
 from bertkit.serving.served import Mark, Served, View, served
 from bertkit.tasks.base import Outputs
 from bertkit.tasks.ner.task import NerTask
 from bertkit.tasks.splits import Columns
 
 
-@dataclass(frozen=True)
-class Parameters:
+class Parameters(Strict):
     """The ``parameters`` of a request.
 
     Attributes:

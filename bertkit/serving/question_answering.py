@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from bertkit.inference.predicted import predicted
+from bertkit.serving.requests import Strict
 from bertkit.serving.served import Mark, Served, View, served
 from bertkit.tasks.base import Outputs
 from bertkit.tasks.question_answering.decoding import Decoded, answer_at
@@ -16,16 +18,14 @@ from bertkit.tasks.splits import Columns
 _LONGEST_ANSWER = 128  # tokens; the scores of all spans of a text are in memory
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(Strict):
     """One input: a question, and the text that contains its answer."""
 
     question: str
     context: str
 
 
-@dataclass(frozen=True)
-class Parameters:
+class Parameters(Strict):
     """The ``parameters`` of a request.
 
     Attributes:
@@ -34,15 +34,9 @@ class Parameters:
         handle_impossible_answer: whether no answer is possible; ``None`` as the checkpoint was trained.
     """
 
-    top_k: int | None = None
-    max_answer_len: int | None = None
+    top_k: Annotated[int, Field(ge=1)] | None = None
+    max_answer_len: Annotated[int, Field(ge=1, le=_LONGEST_ANSWER)] | None = None
     handle_impossible_answer: bool | None = None
-
-    def __post_init__(self) -> None:
-        if self.top_k is not None and self.top_k < 1:
-            raise ValueError(f"top_k: expected at least 1, got {self.top_k}")
-        if self.max_answer_len is not None and not 1 <= self.max_answer_len <= _LONGEST_ANSWER:
-            raise ValueError(f"max_answer_len: expected 1 to {_LONGEST_ANSWER}, got {self.max_answer_len}")
 
 
 class ServedAnswers(Served):
@@ -56,7 +50,7 @@ class ServedAnswers(Served):
     reads_whole_texts = True
 
     def input_of(self, texts: Sequence[str]) -> Question:
-        return Question(*texts)
+        return Question(question=texts[0], context=texts[1])
 
     def columns(self, inputs: Sequence[Question]) -> dict[str, list[Any]]:
         return predicted(self.task).read_fields(

@@ -101,11 +101,13 @@ class ServerFault(RequestError):
     error_type = "Internal"
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
+    """Base class of bodies and their parts; unknown keys are refused."""
+
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True, strict=True)
 
 
-class _Inference(_Strict):
+class _Inference(Strict):
     """Keys of the Inference API that other servers use."""
 
     truncate: bool | None = None
@@ -113,11 +115,11 @@ class _Inference(_Strict):
     model: str | None = None
 
 
-class NoParameters(_Strict):
-    """``parameters`` of routes that have none."""
+class NoParameters(Strict):
+    """``parameters`` of routes and tasks that have none."""
 
 
-class EmbedBody(_Strict):
+class EmbedBody(Strict):
     """POST /embed, and / for feature extraction."""
 
     inputs: Text | Texts
@@ -138,7 +140,7 @@ class FeatureBody(EmbedBody):
     model: str | None = None
 
 
-class Sentences(_Strict):
+class Sentences(Strict):
     """A sentence, and others to compare it with."""
 
     source_sentence: Text
@@ -152,7 +154,7 @@ class SimilarityBody(_Inference):
     parameters: NoParameters | None = None
 
 
-class FillParameters(_Strict):
+class FillParameters(Strict):
     """``parameters`` of masked-token prediction."""
 
     top_k: Annotated[int, Field(ge=1, le=100)] = 5
@@ -166,7 +168,7 @@ class FillBody(_Inference):
     parameters: FillParameters | None = None
 
 
-class PredictBody(_Strict):
+class PredictBody(Strict):
     """POST /predict of text-embeddings-inference: a text, a pair, or a list of lists of one or two texts."""
 
     inputs: (
@@ -179,7 +181,7 @@ class PredictBody(_Strict):
     truncation_direction: Direction | None = None
 
 
-class RerankBody(_Strict):
+class RerankBody(Strict):
     """POST /rerank of text-embeddings-inference."""
 
     query: Text
@@ -202,16 +204,13 @@ class OpenAIBody(BaseModel):
     user: str | None = None
 
 
-def task_body(one_input: Any, parameters: type[Any]) -> type[BaseModel]:
+def task_body(one_input: Any, parameters: type[BaseModel]) -> type[BaseModel]:
     """Returns the model of POST / for a task.
 
     Args:
         one_input: `bertkit.serving.served.Served.input_type`.
-        parameters: `bertkit.serving.served.Served.parameters`, a dataclass.
+        parameters: `bertkit.serving.served.Served.parameters`.
     """
-    for each in (parameters, *getattr(one_input, "__args__", (one_input,))):
-        if each is not str and "__pydantic_config__" not in vars(each):
-            each.__pydantic_config__ = ConfigDict(extra="forbid", hide_input_in_errors=True, strict=True)
     several: Any = Annotated[list[one_input], Field(min_length=1)]
     of_request: Any = parameters | None
     return create_model(

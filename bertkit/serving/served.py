@@ -7,14 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from bertkit.inference.predicted import predicted
+from bertkit.serving.requests import NoParameters, Strict
 from bertkit.tasks.base import Outputs, Task
 from bertkit.tasks.registry import by_kind_of_task
 from bertkit.tasks.splits import Columns
-
-
-@dataclass(frozen=True)
-class NoParameters:
-    """The ``parameters`` of a request to a task that has none."""
 
 
 class Mark(NamedTuple):
@@ -51,9 +47,9 @@ class Served:
         task: the task of a checkpoint.
 
     Attributes:
-        input_type: type of one input of a request: ``str``, a dataclass, or a union of them.
-        parameters: dataclass of the ``parameters`` of a request. A ``ValueError`` of its ``__post_init__`` refuses
-            the request.
+        input_type: type of one input of a request: ``str``, a subclass of `bertkit.serving.requests.Strict`, or a union
+            of them.
+        parameters: the ``parameters`` of a request, a subclass of `bertkit.serving.requests.Strict`.
         nests: whether the answer to a single input is a list with the answer, as in text classification.
         classifies_texts: whether the task gives scores of labels to a text or a pair of texts.
         ranks_texts: whether the task gives a pair of texts one score, which can rank texts for a query.
@@ -63,7 +59,7 @@ class Served:
     """
 
     input_type: ClassVar[Any] = str
-    parameters: ClassVar[type[Any]] = NoParameters
+    parameters: ClassVar[type[Strict]] = NoParameters
     nests: ClassVar[bool] = False
     classifies_texts: ClassVar[bool] = False
     ranks_texts: bool = False
