@@ -25,7 +25,7 @@ class Finding:
         code: stable name of the rule; docs/guides/checks.md lists all of them.
         level: one of `LEVELS`.
         where: split, file and line, column, or recipe value.
-        message: what was found, with the numbers.
+        message: the fault, with its numbers.
         remedy: what to do.
     """
 

@@ -83,7 +83,7 @@ class CheckedClassification(Checked):
             return None
         if problem == "single_label_classification":
             return [[names[label]] for label in examples["labels"]]
-        return [[name for name, chosen in zip(names, row, strict=True) if chosen] for row in examples["labels"]]
+        return [[name for name, is_label in zip(names, row, strict=True) if is_label] for row in examples["labels"]]
 
 
 @checked.register(MultipleChoiceTask)

@@ -253,11 +253,11 @@ def suspected_labels(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarra
     classes, known = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
         return None
-    chosen = probabilities[:, classes].astype(np.float64)
-    chosen = chosen / np.maximum(chosen.sum(axis=1, keepdims=True), 1e-12)
+    shares = probabilities[:, classes].astype(np.float64)
+    shares = shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-12)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # in classes of few examples fewer labels are flagged
-        suspects: np.ndarray = find_label_issues(known, chosen, filter_by="both", n_jobs=1)
+        suspects: np.ndarray = find_label_issues(known, shares, filter_by="both", n_jobs=1)
     return suspects
 
 

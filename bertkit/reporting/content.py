@@ -213,10 +213,10 @@ def _by_length(outcome: Outcome) -> DataTable | None:
     name = _compared_metric(outcome, scores(*sides))
     rows: list[tuple[Cell, ...]] = []
     for low, end in pairwise([*map(int, borders[:-1]), int(borders[-1]) + 1]):
-        chosen = np.flatnonzero((lengths >= low) & (lengths < end)).tolist()
-        value = scores(*([side[row] for row in chosen] for side in sides)).get(name, math.nan)
+        of_group = np.flatnonzero((lengths >= low) & (lengths < end)).tolist()
+        value = scores(*([side[row] for row in of_group] for side in sides)).get(name, math.nan)
         words = f"{low}" if end - low == 1 else f"{low}–{end - 1}"
-        rows.append((words, float(value) if math.isfinite(value) else None, len(chosen)))
+        rows.append((words, float(value) if math.isfinite(value) else None, len(of_group)))
     return DataTable("Score by length of the text", ("words", readable(name), "examples"), rows)
 
 

@@ -99,9 +99,9 @@ def _table(
 ) -> DataTable:
     """Returns the mean scores of groups of questions, given as name → whether each question belongs to it."""
     rows: list[tuple[Cell, ...]] = [
-        (name, *(float(100 * values[chosen].mean()) for values in scores), int(chosen.sum()))
-        for name, chosen in groups.items()
-        if chosen.any()
+        (name, *(float(100 * values[belongs].mean()) for values in scores), int(belongs.sum()))
+        for name, belongs in groups.items()
+        if belongs.any()
     ]
     return DataTable(title, (what, "exact match in %", "F1 in %", "number"), rows, for_card=for_card)
 

@@ -144,15 +144,14 @@ class DrawnRun(NamedTuple):
     pictures: dict[str, Picture]
 
 
-def draw(sections: Iterable[Section], with_png: bool = False) -> dict[str, Picture]:
-    """Draws all charts of some sections; returns the pictures by the name of their charts."""
-    charts = [part for section in sections for part in section.parts if isinstance(part, Chart)]
-    return {chart.name: picture(chart, with_png) for chart in charts}
-
-
 def draw_run(content: Content, prefix: str, with_png: bool = False) -> DrawnRun:
     """Draws all charts of a run."""
-    return DrawnRun(content, prefix, draw(content.sections, with_png))
+    return DrawnRun(content, prefix, _pictures(content.sections, with_png))
+
+
+def _pictures(sections: Iterable[Section], with_png: bool = False) -> dict[str, Picture]:
+    charts = [part for section in sections for part in section.parts if isinstance(part, Chart)]
+    return {chart.name: _picture(chart, with_png) for chart in charts}
 
 
 def render(title: str, runs: Sequence[DrawnRun], comparison: Any = None) -> str:
@@ -178,7 +177,7 @@ def render(title: str, runs: Sequence[DrawnRun], comparison: Any = None) -> str:
         title=title,
         runs=runs,
         comparison=comparison,
-        pictures={} if comparison is None or comparison.curves is None else draw([comparison.curves]),
+        pictures={} if comparison is None or comparison.curves is None else _pictures([comparison.curves]),
         css=_file("style.css"),
         script=_file("table.js"),
         script_sha256=base64.b64encode(hashlib.sha256(_file("table.js").encode()).digest()).decode(),
@@ -201,7 +200,7 @@ class Picture(NamedTuple):
     width: int
 
 
-def picture(chart: Chart, with_png: bool) -> Picture:
+def _picture(chart: Chart, with_png: bool) -> Picture:
     """Draws a chart; the same chart gives the same bytes."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -75,7 +75,7 @@ def export(
             mean without normalization, as in `bertkit.embed`.
         max_samples: number of examples to score, from the first; ``None`` scores all.
         revision: branch, tag or commit of a Hub id; ``None`` for ``main``.
-        trust_remote_code: run the code that the checkpoint brings; the revision is said on stderr.
+        trust_remote_code: run the code that the checkpoint brings; the revision is printed to stderr.
         data: values of the task's ``data`` block that locate the examples, as for `bertkit.evaluate`.
 
     Returns:
@@ -120,8 +120,8 @@ def _export_onnx(
     # A checkpoint that does not record its task has no data of its own to be scored on.
     is_scored = int8 and (task is not None or (bool(data) and has_task(config)))
     if is_scored:  # the exported folder has no recipe
-        given = {key: value for key, value in data.items() if value is not None}
-        data = data_of_run(checkpoint, given) | given
+        data = {key: value for key, value in data.items() if value is not None}
+        data = data_of_run(checkpoint, data) | data
     before = evaluate(checkpoint, max_samples=max_samples, **data) if is_scored else None
     with without_library_bars():
         model, _ = load_model(head_of(config, checkpoint), checkpoint, config, new_head=False)

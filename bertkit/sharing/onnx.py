@@ -56,8 +56,8 @@ def write_onnx(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folde
                 verbose=False,
             )
         except torch.onnx.errors.OnnxExporterError as error:
-            said = str(error).strip().splitlines()[0]
-            raise CheckpointError(f"{name}: torch cannot export {type(model).__name__} to ONNX ({said})") from error
+            reason = str(error).strip().splitlines()[0]
+            raise CheckpointError(f"{name}: torch cannot export {type(model).__name__} to ONNX ({reason})") from error
     assert program is not None
     program.save(folder / ONNX_FILE)
     config = stock_config(model.config)

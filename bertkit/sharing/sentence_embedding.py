@@ -78,17 +78,19 @@ def recorded_pooling(checkpoint: str) -> SentencePooling:
             "Normalize; use the checkpoint with sentence-transformers as it is"
         )
     config = _read(checkpoint, f"{places['Pooling']}/config.json") or {}
-    given = config.get("pooling_mode")
-    chosen = [given] if isinstance(given, str) else [name for name, mode in _MODES.items() if config.get(mode)]
+    mode_name = config.get("pooling_mode")
+    poolings = (
+        [mode_name] if isinstance(mode_name, str) else [name for name, mode in _MODES.items() if config.get(mode)]
+    )
     others = [mode for mode in _OTHER_MODES if config.get(f"pooling_mode_{mode}")]
-    if len(chosen) != 1 or chosen[0] not in _MODES or others:
+    if len(poolings) != 1 or poolings[0] not in _MODES or others:
         raise CheckpointError(
-            f"{checkpoint}: its pooling is {', '.join(map(str, [*chosen, *others])) or 'none'}; expected one of "
+            f"{checkpoint}: its pooling is {', '.join(map(str, [*poolings, *others])) or 'none'}; expected one of "
             f"{', '.join(_MODES)}; use the checkpoint with sentence-transformers as it is"
         )
     limits = _read(checkpoint, "sentence_bert_config.json") or {}
     longest = limits.get("max_seq_length") or longest_of_tokenizer(checkpoint)  # from version 6 on it is there
-    return SentencePooling(cast(Pooling, chosen[0]), "Normalize" in kinds, longest)
+    return SentencePooling(cast(Pooling, poolings[0]), "Normalize" in kinds, longest)
 
 
 def _read(checkpoint: str, file: str) -> Any:
