@@ -70,38 +70,34 @@ def test_the_configuration_class_is_that_of_the_family():
     assert config_class("roberta", "here") is RobertaConfig
 
 
-@pytest.mark.parametrize("family", ["gpt2", "t5", "vit", "llama"])
-def test_what_is_no_encoder_of_text_is_refused(family):
-    with pytest.raises(
-        CheckpointError, match=f"here: a checkpoint of type '{family}', for which transformers has no masked"
-    ):
-        config_class(family, "here")
+NO_MASKED_LM = "here: a checkpoint of type '{}', for which transformers has no masked"
+OWN_CODE = "type {!r}, which transformers does not support; code .* is not executed"
 
 
-@pytest.mark.parametrize("family", ["of-my-own", None])
-def test_a_family_with_its_own_code_is_refused(family):
-    with pytest.raises(
-        CheckpointError, match=f"type {family!r}, which transformers does not support; code .* is not executed"
-    ):
-        config_class(family, "here")
-
-
-def test_decoders_among_the_families_of_encoders_are_refused():
-    with pytest.raises(CheckpointError, match=r"type 'roberta' with is_decoder=True; expected an encoder such as BERT"):
-        check_encoder(RobertaConfig(is_decoder=True), "here")
-    with pytest.raises(CheckpointError, match=r"type 'bart' with is_encoder_decoder=True"):
-        check_encoder(BartConfig(), "here")
-
-
-def test_a_family_without_positions_is_refused():
-    with pytest.raises(CheckpointError, match=r"type 'funnel', whose config\.json has no max_position_embeddings"):
-        check_encoder(FunnelConfig(), "here")
-
-
-def test_a_million_layers_are_refused():
-    check_encoder(RobertaConfig(num_hidden_layers=1000), "here")
-    with pytest.raises(CheckpointError, match="num_hidden_layers=1000000; expected at most 1000"):
-        check_encoder(RobertaConfig(num_hidden_layers=1_000_000), "here")
+@pytest.mark.parametrize(
+    ("function", "arguments", "message"),
+    [
+        *((config_class, [family], NO_MASKED_LM.format(family)) for family in ("gpt2", "t5", "vit", "llama")),
+        *((config_class, [family], OWN_CODE.format(family)) for family in ("of-my-own", None)),
+        (check_encoder, [RobertaConfig(is_decoder=True)], "type 'roberta' with is_decoder=True; expected an encoder"),
+        (check_encoder, [BartConfig()], "type 'bart' with is_encoder_decoder=True"),
+        (check_encoder, [FunnelConfig()], "type 'funnel', whose config.json has no max_position_embeddings"),
+        (
+            check_encoder,
+            [RobertaConfig(num_hidden_layers=1_000_000)],
+            "num_hidden_layers=1000000; expected at most 1000",
+        ),
+        (
+            head_class,
+            ["BertForMultipleChoice", DebertaConfig()],
+            "type 'deberta', for which transformers has no AutoModelForMultipleCho",
+        ),
+        (head_class, ["BertForSequenceClassification", FNetConfig()], "type 'fnet', which takes no attention mask"),
+    ],
+)
+def test_unsupported_encoders_are_refused(function, arguments, message):
+    with pytest.raises(CheckpointError, match=message):
+        function(*arguments, "here")
 
 
 def test_bert_is_bertkits_and_other_families_are_transformers():
@@ -109,16 +105,6 @@ def test_bert_is_bertkits_and_other_families_are_transformers():
     assert head_class("BertForMultipleChoice", RobertaConfig(), "here").__module__.startswith("transformers.")
     assert head_class("BertForQuestionAnswering", RobertaConfig(), "here").__name__ == "RobertaForQuestionAnswering"
     assert head_class("BertForTokenClassification", DebertaConfig(), "here").__name__ == "DebertaForTokenClassification"
-
-
-def test_a_head_that_a_family_lacks_is_refused():
-    with pytest.raises(CheckpointError, match=r"type 'deberta', for which transformers has no AutoModelForMultipleCho"):
-        head_class("BertForMultipleChoice", DebertaConfig(), "here")
-
-
-def test_a_family_without_attention_mask_is_refused():
-    with pytest.raises(CheckpointError, match="type 'fnet', which takes no attention mask"):
-        head_class("BertForSequenceClassification", FNetConfig(), "here")
 
 
 def test_own_fields_include_aliases():
