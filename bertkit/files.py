@@ -278,11 +278,11 @@ def obey_umask(folder: Path) -> None:
     Args:
         folder: a folder that this process has created, so that its permissions follow the umask.
     """
-    wanted = folder.stat().st_mode & 0o666
+    mode = folder.stat().st_mode & 0o666
     for path in folder.rglob("*"):
-        if path.is_file() and not path.is_symlink() and path.stat().st_mode & 0o777 != wanted:
+        if path.is_file() and not path.is_symlink() and path.stat().st_mode & 0o777 != mode:
             with suppress(PermissionError):  # file systems without permissions, such as FAT
-                path.chmod(wanted)
+                path.chmod(mode)
 
 
 def _settle(draft: Path) -> None:

@@ -60,7 +60,7 @@ def printable(text: str) -> str:
     >>> printable("\x1b[31mred\x9b2J\r\t\n")
     '\\u001b[31mred\\u009b2J\\u000d\t\n'
     """
-    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def say(line: str) -> None:

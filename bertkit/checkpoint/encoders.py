@@ -312,8 +312,8 @@ def field_types(configuration: type[PreTrainedConfig]) -> dict[str, Any]:
     own = set(vars(BertConfig)) & set(fields) if configuration is BertConfig else own_fields(configuration)
     # In the order of the class: the order of a set differs between processes.
     names = [*(name for name in fields if name in own), *sorted(own - set(fields))]
-    found = {name: fields.get(name, Any) for name in names}
-    return {name: Any if isinstance(kind, str) else kind for name, kind in found.items()}
+    types = {name: fields.get(name, Any) for name in names}
+    return {name: Any if isinstance(kind, str) else kind for name, kind in types.items()}
 
 
 def check_pair_objective(pair_objective: str, family: str) -> None:

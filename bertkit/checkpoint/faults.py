@@ -38,14 +38,14 @@ def reading(name_or_path: str | Path, what: str) -> Iterator[None]:
     except (BertkitError, MemoryError):
         raise
     except Exception as error:
-        said = reason(error)
+        cause = reason(error)
         if Path(name_or_path).is_dir():
             raise CheckpointError(
-                f"{name_or_path}: the {what} in this folder cannot be loaded ({said}); get a complete copy of the "
+                f"{name_or_path}: the {what} in this folder cannot be loaded ({cause}); get a complete copy of the "
                 "checkpoint"
             ) from error
         raise CheckpointError(
-            f"{name_or_path}: neither a local folder nor a {what} that is available from the Hub ({said}); give the "
+            f"{name_or_path}: neither a local folder nor a {what} that is available from the Hub ({cause}); give the "
             "folder of a checkpoint, or a Hub id such as google-bert/bert-base-uncased with access to the Hub"
         ) from error
 
@@ -57,8 +57,8 @@ def reason(error: BaseException) -> str:
     ('no such file', "KeyError: 'model'")
     """
     lines = str(error).strip().splitlines() or [""]
-    said = lines[0][:_LONGEST_REASON] + ("…" if len(lines[0]) > _LONGEST_REASON else "")
-    return f"{type(error).__name__}: {said}".removesuffix(": ") if isinstance(error, _NAMED) or not said else said
+    text = lines[0][:_LONGEST_REASON] + ("…" if len(lines[0]) > _LONGEST_REASON else "")
+    return f"{type(error).__name__}: {text}".removesuffix(": ") if isinstance(error, _NAMED) or not text else text
 
 
 def check_folder(name_or_path: str | Path, *files: str) -> None:
@@ -72,7 +72,7 @@ def check_folder(name_or_path: str | Path, *files: str) -> None:
         raise CheckpointError(f"{name_or_path}: is a file; expected the folder that contains {files[0]}, or a Hub id")
     if path.is_dir():
         if not any((path / name).exists() for name in files):
-            found = ", ".join(sorted(entry.name for entry in path.iterdir())[:6]) or "nothing"
+            content = ", ".join(sorted(entry.name for entry in path.iterdir())[:6]) or "nothing"
             remedy = "give the folder of a checkpoint"
             steps = [entry for entry in path.glob("checkpoint-*") if entry.name.removeprefix("checkpoint-").isdigit()]
             steps = [entry for entry in steps if (entry / files[0]).exists()]
@@ -81,7 +81,7 @@ def check_folder(name_or_path: str | Path, *files: str) -> None:
                 remedy = f"a run that has not finished: continue it with --resume, or give {newest}"
             if (path / "adapter_config.json").exists():
                 remedy = "it is an adapter: merge it into its base model (PEFT's merge_and_unload) and give the result"
-            raise CheckpointError(f"{name_or_path}: no {files[0]} in this folder, which contains {found}; {remedy}")
+            raise CheckpointError(f"{name_or_path}: no {files[0]} in this folder, which contains {content}; {remedy}")
     elif path.is_absolute() or str(name_or_path).startswith(("./", "../", "~")) or str(path).count("/") > 1:
         raise CheckpointError(f"{name_or_path}: no such folder; expected a folder with {files[0]}, or a Hub id")
 

@@ -243,7 +243,7 @@ def _check_complete(model: PreTrainedModel, report: Mapping[str, Any], name_or_p
 
     Args:
         model: the loaded model.
-        report: what transformers found missing, of another shape, and unexpected.
+        report: the weights that transformers reports as missing, of another shape, and unexpected.
         name_or_path, new_head: as for `load_model`.
 
     Raises:
@@ -268,7 +268,7 @@ def _check_complete(model: PreTrainedModel, report: Mapping[str, Any], name_or_p
         raise CheckpointError(f"{name_or_path}: the weights lack {named}; it is not a complete {type(model).__name__}")
     layers = model.config.num_hidden_layers
     unread = sorted(
-        key for key in report["unexpected_keys"] if (found := _LAYER.search(key)) and int(found[1]) >= layers
+        key for key in report["unexpected_keys"] if (match := _LAYER.search(key)) and int(match[1]) >= layers
     )
     # A recipe may keep the first layers only; a checkpoint whose own configuration does so is damaged.
     if unread and load_config(name_or_path, any_encoder=True).num_hidden_layers == layers:

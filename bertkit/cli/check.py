@@ -76,11 +76,11 @@ def _table(report: Report) -> Iterator[str]:
     from rich.text import Text
 
     for level, colour in _COLOURS.items():
-        found = [finding for finding in report.findings if finding.level == level]
-        if not found:
+        findings = [finding for finding in report.findings if finding.level == level]
+        if not findings:
             continue
         table = Table(
-            title=f"{level}s ({len(found)})",
+            title=f"{level}s ({len(findings)})",
             title_justify="left",
             title_style=f"bold {colour}",
             box=box.SIMPLE_HEAD,
@@ -90,7 +90,7 @@ def _table(report: Report) -> Iterator[str]:
         table.add_column("code", no_wrap=True)
         table.add_column("where", ratio=1, overflow="fold")
         table.add_column("finding, remedy", ratio=3, overflow="fold")
-        for finding in found:
+        for finding in findings:
             # Text, since square brackets would be read as markup.
             what = Text(f"{printable(finding.message)}\n→ {printable(finding.remedy)}")
             table.add_row(Text(finding.code, style=colour), Text(printable(finding.where)), what)

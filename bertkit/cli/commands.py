@@ -240,10 +240,10 @@ def _expanded(parameter: Parameter, options: Sequence[Parameter]) -> tuple[list[
             )
             for field in dataclasses.fields(annotation)
         }
-        made = annotation  # keeps the narrowed type inside of the nested function
+        group = annotation  # keeps the narrowed type inside of the nested function
 
         def instance(given: Mapping[str, Any]) -> Any:
-            return made(**{name: take(given) for name, (_, take) in fields.items()})
+            return group(**{name: take(given) for name, (_, take) in fields.items()})
 
         return [each for expanded, _ in fields.values() for each in expanded], instance
     return [parameter.replace(kind=Parameter.KEYWORD_ONLY)], lambda given: given[parameter.name]

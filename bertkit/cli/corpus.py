@@ -49,8 +49,8 @@ def train(
     tokenizer = bertkit.train_tokenizer(
         [*(corpus or []), *(more or [])], vocab_size, output_dir, **settings.block("data")
     )
-    found = {"output_dir": str(output_dir), "vocab_size": len(tokenizer)}
-    print_text(dumps(found) if json else f"{len(tokenizer)} pieces: {output_dir}")
+    result = {"output_dir": str(output_dir), "vocab_size": len(tokenizer)}
+    print_text(dumps(result) if json else f"{len(tokenizer)} pieces: {output_dir}")
 
 
 corpus_app = typer.Typer(help="Tokenize a corpus ahead of pre-training.", no_args_is_help=True)
@@ -111,8 +111,8 @@ def build(
         deduplicate=deduplicate,
         **settings.block("data"),
     )
-    found = {"documents": store.num_documents, "sentences": store.num_sentences, "tokens": store.num_tokens}
+    counts = {"documents": store.num_documents, "sentences": store.num_sentences, "tokens": store.num_tokens}
     if json:
-        print_text(dumps({"output_dir": str(output_dir), **found}))
+        print_text(dumps({"output_dir": str(output_dir), **counts}))
     else:
-        print_text(f"{', '.join(f'{number} {name}' for name, number in found.items())}: {output_dir}")
+        print_text(f"{', '.join(f'{number} {name}' for name, number in counts.items())}: {output_dir}")

@@ -111,11 +111,11 @@ def distill(
         raise RecipeError("--corpus is for pre-training and --task for fine-tuning; give only one of them")
     recipe = run.recipe if task is None else task_recipe(task, run.recipe)
     layers = None if student_layers is None else numbers(student_layers, "--student-layers", "0,2,4")
-    given: dict[str, Any] = {"recipe": recipe, "corpus": texts, "overrides": run.overrides()}
+    arguments: dict[str, Any] = {"recipe": recipe, "corpus": texts, "overrides": run.overrides()}
     if run.is_checked:
         from bertkit.run.distill import distillation_recipe
 
-        print_report(run.report(distillation_recipe(teacher, run.model, layers, **given), model=None), run.json)
+        print_report(run.report(distillation_recipe(teacher, run.model, layers, **arguments), model=None), run.json)
         return
     done = bertkit.distill(
         teacher,
@@ -124,7 +124,7 @@ def distill(
         output_dir=run.output_dir,
         resume=run.resume,
         push_to_hub=run.push_to_hub,
-        **given,
+        **arguments,
     )
     from bertkit.run.pretrain import SHOWN
 

@@ -96,13 +96,13 @@ def embed(
         print_text(f"{number}, {size} numbers {each}: {output_file}")
 
 
-def numbers(given: str, flag: str, example: str = "-1,-2") -> list[int]:
+def numbers(text: str, flag: str, example: str = "-1,-2") -> list[int]:
     """Parses whole numbers separated by commas, such as ``-1,-2``.
 
     Raises:
         RecipeError: an entry is not a whole number.
     """
     try:
-        return [int(each) for each in given.split(",")]
+        return [int(each) for each in text.split(",")]
     except ValueError as error:
-        raise RecipeError(f"{flag} {given}: expected whole numbers separated by commas, such as {example}") from error
+        raise RecipeError(f"{flag} {text}: expected whole numbers separated by commas, such as {example}") from error

@@ -98,7 +98,7 @@ class Folder:
     ] = None
 
     def arguments(self, input: str | None) -> dict[str, Any]:
-        """Returns the arguments that `predict_folder` and `embed_folder` share, from the options that were given.
+        """Returns the arguments that `predict_folder` and `embed_folder` share, from the options given.
 
         Raises:
             RecipeError: ``--input`` is missing or stdin, or two options exclude each other.
@@ -107,9 +107,9 @@ class Folder:
 
         if input is None or input == "-":
             raise RecipeError("--output-dir: give a folder, a pattern or a URL of files with --input")
-        given = {name: value for name, value in vars(self).items() if value is not None}
-        who = {name: given.pop(name) for name in list(given) if name in Workers.__dataclass_fields__}
-        return {"input": input, "workers": Workers(**who), **given}
+        options = {name: value for name, value in vars(self).items() if value is not None}
+        who = {name: options.pop(name) for name in list(options) if name in Workers.__dataclass_fields__}
+        return {"input": input, "workers": Workers(**who), **options}
 
     def check_unused(self) -> None:
         """Checks that no option was given without ``--output-dir``.

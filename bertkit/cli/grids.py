@@ -45,15 +45,15 @@ def ensemble(
     json: options.AsJson = False,
 ) -> None:
     """Average the runs of the best setting of a grid in one checkpoint, for predict and evaluate."""
-    made = bertkit.ensemble(grid, output_dir=output_dir)
+    result = bertkit.ensemble(grid, output_dir=output_dir)
     if json:
-        print_text(dumps(asdict(made), default=str))
+        print_text(dumps(asdict(result), default=str))
         return
-    for name, score in zip(made.members, made.scores, strict=True):
-        print_text(f"{made.metric} {score:.4f}  {name}")
-    if made.score is not None:
-        print_text(f"{made.metric} {made.score:.4f}  the ensemble")
-    print_text(f"checkpoint: {made.output_dir}")
+    for name, score in zip(result.members, result.scores, strict=True):
+        print_text(f"{result.metric} {score:.4f}  {name}")
+    if result.score is not None:
+        print_text(f"{result.metric} {result.score:.4f}  the ensemble")
+    print_text(f"checkpoint: {result.output_dir}")
 
 
 OF_ONE_VARIANT = ("task.pair_objective", "data.whole_word_mask")

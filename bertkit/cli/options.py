@@ -30,8 +30,8 @@ def complete_glue_tasks(incomplete: str) -> list[str]:
     before, comma, last = incomplete.rpartition(",")
     names = [name.removeprefix(_GLUE) for name in list_recipes() if name.startswith(_GLUE)]
     more = [] if comma else ["all"]
-    given = before.split(",")
-    return [before + comma + name for name in [*names, *more] if name.startswith(last) and name not in given]
+    earlier = before.split(",")
+    return [before + comma + name for name in [*names, *more] if name.startswith(last) and name not in earlier]
 
 
 def _complete_placements(incomplete: str) -> list[str]:
@@ -44,16 +44,16 @@ def complete_keys(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Completes a recipe key of the task of the command, with an equals sign and its description."""
     name = ctx.info_name or ""
     kind = _KINDS.get(name, name)
-    found: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     for definition, block in _definitions().items():
         of_block, _, of_kind = definition.partition("_")
         is_of_task = of_block not in ("task", "data") or of_kind == kind or f"task_{kind}" not in _definitions()
         is_of_model = of_block != "model" or of_kind == f"of_{'pretraining' if kind == 'pretraining' else 'finetuning'}"
         if is_of_task and is_of_model:
             for key, value in block["properties"].items():
-                found[f"{of_block}.{key}="] = value.get("description", "")
-    found.pop("task.kind=", None)
-    return [(key, text) for key, text in sorted(found.items()) if key.startswith(incomplete)]
+                descriptions[f"{of_block}.{key}="] = value.get("description", "")
+    descriptions.pop("task.kind=", None)
+    return [(key, text) for key, text in sorted(descriptions.items()) if key.startswith(incomplete)]
 
 
 def _definitions() -> dict[str, dict[str, dict[str, dict[str, str]]]]:

@@ -97,7 +97,7 @@ def predict(
         return
     folder.check_unused()
     passage = one_context(context, context_file)
-    found = bertkit.predict(
+    blocks = bertkit.predict(
         checkpoint,
         texts or None,  # no argument is an empty list
         None if input_file is None else Path(input_file),
@@ -116,12 +116,12 @@ def predict(
         trust_remote_code=trust_remote_code,
     )
     if json:
-        print_list("predictions", (block.rows for block in found))
+        print_list("predictions", (block.rows for block in blocks))
     elif output_file is None:
-        for block in found:
+        for block in blocks:
             print_lines(block.lines)
     else:
-        count = sum(len(block.rows) for block in found)
+        count = sum(len(block.rows) for block in blocks)
         say(f"{counted(count, 'prediction')}: {output_file}")
 
 
@@ -148,11 +148,11 @@ def fill_mask(
     json: options.AsJson = False,
 ) -> None:
     """Predict the tokens at [MASK] with a masked language model: probability, token, and the text with it."""
-    found = bertkit.load(checkpoint, revision=revision, trust_remote_code=trust_remote_code).fill_mask(
-        texts, top_k=top_k
-    )
+    loaded = bertkit.load(checkpoint, revision=revision, trust_remote_code=trust_remote_code)
+    guesses = loaded.fill_mask(texts, top_k=top_k)
     if json:
-        print_text(dumps([[[asdict(guess) for guess in mask] for mask in text] for text in found], ensure_ascii=False))
+        rows = [[[asdict(guess) for guess in mask] for mask in text] for text in guesses]
+        print_text(dumps(rows, ensure_ascii=False))
         return
-    for guess in (guess for text in found for mask in text for guess in mask):
+    for guess in (guess for text in guesses for mask in text for guess in mask):
         print_text(f"{guess.probability:.4f}\t{guess.token}\t{guess.text}")

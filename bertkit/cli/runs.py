@@ -33,11 +33,11 @@ def runs(
     json: options.AsJson = False,
 ) -> None:
     """List runs and grids with task, checkpoint, score, date and state."""
-    found = bertkit.runs(folder)
+    listed = bertkit.runs(folder)
     if json:
-        print_text(dumps([asdict(run) for run in found], default=str))
-    elif found:
-        print_lines(_table(found, folder))
+        print_text(dumps([asdict(run) for run in listed], default=str))
+    elif listed:
+        print_lines(_table(listed, folder))
     else:
         print_text(f"no runs in {folder}")
 

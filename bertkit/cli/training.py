@@ -224,17 +224,17 @@ def overrides(settings: Mapping[str, Any], set_: Sequence[str] | None, placement
         RecipeError: a string does not have the form ``key=value``, or a key is given twice with different values.
     """
     placed = {f"placement.{key}": value for key, value in load_placement(placement).items()} if placement else {}
-    given = dict(settings)
+    merged = dict(settings)
     for option in set_ or []:
         key, equals, text = option.partition("=")
         if not equals:
             raise RecipeError(f"--set {option}: expected block.key=value, such as train.learning_rate=3e-5")
         value = Text(text)
-        earlier = given.setdefault(key, value)
+        earlier = merged.setdefault(key, value)
         if earlier != value and (isinstance(earlier, Text) or earlier != typed(value, type(earlier))):
             values = f"{earlier.text if isinstance(earlier, Text) else earlier} and {text}"
             raise RecipeError(f"{key} is given twice: {values}; keep one of them")
-    return placed | given
+    return placed | merged
 
 
 def finetune(kind: str, usual: str | Path | Mapping[str, Any], run: FineTuning) -> None:
@@ -269,8 +269,8 @@ def check_kind(recipe: str | Path | Mapping[str, Any], kind: str) -> None:
     """
     if isinstance(recipe, Mapping):
         return
-    found = read_recipe_file(find_recipe(recipe))[0].get("task")
-    other = found.get("kind") if isinstance(found, Mapping) else None
+    block = read_recipe_file(find_recipe(recipe))[0].get("task")
+    other = block.get("kind") if isinstance(block, Mapping) else None
     if isinstance(other, str) and other in TASKS.kinds() and other != kind:
         raise RecipeError(f"--recipe {recipe}: is of the task {other}, and this command of the task {kind}")
 

@@ -175,7 +175,7 @@ def train_fields() -> Fields:
 
     hints = get_type_hints(TrainingArguments)
     described = fields_of(OptionsOfTransformers)
-    found = dict(fields_of(TrainSettings))
+    fields = dict(fields_of(TrainSettings))
     for each in dataclasses.fields(TrainingArguments):
         if not_in_train(each.name):
             continue
@@ -183,8 +183,8 @@ def train_fields() -> Fields:
         numbers = described[each.name].range if each.name in described else _TRAIN_RANGES.get(each.name)
         default = TRAIN_DEFAULTS.get(each.name, each.default)
         hint = int | Literal[-1] if each.name == "max_steps" else hints[each.name]  # -1 is none
-        found[each.name] = Field(hint, f"{text}TrainingArguments.{each.name} of transformers.", default, numbers)
-    return Fields(found)
+        fields[each.name] = Field(hint, f"{text}TrainingArguments.{each.name} of transformers.", default, numbers)
+    return Fields(fields)
 
 
 @cache

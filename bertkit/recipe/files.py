@@ -278,7 +278,7 @@ def recipe_text(name_or_file: str | Path) -> str:
     """
     path = find_recipe(name_or_file)
     text = read_recipe_text(path)
-    return _SCHEMA.sub(lambda found: f"{found[1]}{(path.parent / found[2]).resolve()}", text, count=1)
+    return _SCHEMA.sub(lambda match: f"{match[1]}{(path.parent / match[2]).resolve()}", text, count=1)
 
 
 def copy_recipe(name: str, destination: Path) -> Path:

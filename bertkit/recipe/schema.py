@@ -168,13 +168,13 @@ def _model(kind: str) -> Schema:
 
 def _attribute_docs(configuration: type) -> dict[str, str]:
     """Returns the descriptions of the fields in the ``Attributes`` sections of a configuration and of its bases."""
-    found: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     for each in reversed(configuration.__mro__):
         _, heading, section = inspect.cleandoc(each.__doc__ or "").partition("Attributes:\n")
         if heading:
             for names, text in _ATTRIBUTE.findall(section.partition("\n\n")[0]):
-                found |= dict.fromkeys(names.split(", "), _prose(text))
-    return found
+                descriptions |= dict.fromkeys(names.split(", "), _prose(text))
+    return descriptions
 
 
 def _prose(text: str) -> str:
