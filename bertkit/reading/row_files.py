@@ -24,12 +24,7 @@ _LOOK_ON = 10_000  # lines after the first fault that are searched for more faul
 
 
 def json_texts(lines: Iterable[str], column: str, name: str) -> Iterator[str]:
-    """Yields the texts of JSON objects, one object per line; skips blank lines and texts that are null or empty.
-
-    Args:
-        lines: from `decode_lines`.
-        column: key of the text.
-        name: name of the file in messages.
+    """Yields the texts of JSON objects, one per line; skips blank lines and texts that are null or empty.
 
     Raises:
         DataError: a line is not a JSON object, lacks the key, or has a value that is not a string. The message also
@@ -86,11 +81,9 @@ def _text_of(line: str, column: str) -> str:
 def lone_surrogate(value: Any, written: str) -> str:
     """Returns the fault of a JSON value whose text has half of a surrogate pair; empty if it has none.
 
-    JSON can contain it as an escape. It is not a character: neither UTF-8 nor a tokenizer accepts it.
+    ``written`` is text that contains the value as JSON.
 
-    Args:
-        value: the parsed value.
-        written: text that contains the value as JSON.
+    JSON can contain it as an escape. It is not a character: neither UTF-8 nor a tokenizer accepts it.
 
     >>> lone_surrogate("\\ud83d", r'"\\ud83d"')
     'contains an unpaired surrogate, \\\\ud83d, which is not a character; write the text again'
@@ -117,12 +110,6 @@ def parquet_texts(
 
     Only this column is read, in batches of about 1 MiB, independent of the size of the row groups.
 
-    Args:
-        file: path, or an open seekable file.
-        column: column of the texts.
-        name: name of the file in messages.
-        on_progress: called for each batch with the share of the rows that has been read, in [0, 1].
-
     Raises:
         DataError: the file is not a Parquet file, is damaged, or has no such column of strings.
     """
@@ -141,11 +128,7 @@ def parquet_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yields the rows of a Parquet file in batches of about 1 MiB, independent of the size of the row groups.
 
-    Args:
-        file: path, or an open seekable file.
-        name: name of the file in messages.
-        on_progress: called for each batch with the share of the rows that has been read, in [0, 1].
-        column: the only column to read; None for all columns.
+    ``on_progress`` is called for each batch with the share of the rows that has been read, in [0, 1].
 
     Raises:
         DataError: the file is not a Parquet file, is damaged, or has no such column.
@@ -182,11 +165,7 @@ def _rows_of_a_batch(metadata: pq.FileMetaData) -> int:
 def arrow_texts(column: pa.Array | pa.ChunkedArray, name: str, of: str, first: int) -> Iterator[str]:
     """Yields the texts of an Arrow column in order; skips texts that are null or empty.
 
-    Args:
-        column: values of the column.
-        name: name of the column.
-        of: name of the file or data set in messages.
-        first: number of the first row, from 0; messages count from 1.
+    Messages name the column, the file or data set ``of``, and the row; ``first`` is the number of the first, from 0.
 
     Raises:
         DataError: the column does not hold strings, or a string is not valid UTF-8.

@@ -212,12 +212,7 @@ def texts(table: Table, column: str) -> list[str]:
 
 
 def _remarks(rows: Mapping[str, int], counts: Mapping[str, int]) -> list[str]:
-    """Returns what is unusual about the labels of a training set.
-
-    Args:
-        rows: number of rows of each label as it is written.
-        counts: number of rows of each class.
-    """
+    """Returns what is unusual about the labels of a training set, from the rows of each label and of each class."""
     remarks = [other_spellings(rows, list(counts))]
     if words := [name for name in counts if name.strip().casefold() in _LIKE_MISSING]:
         what = "is the name of a class" if len(words) == 1 else "are names of classes"
@@ -226,12 +221,7 @@ def _remarks(rows: Mapping[str, int], counts: Mapping[str, int]) -> list[str]:
 
 
 def warnings_of_look_alikes(rows: Mapping[str, int], classes: Collection[str]) -> list[str]:
-    """Returns warnings of labels that look alike.
-
-    Args:
-        rows: number of rows of each label.
-        classes: labels that are classes; others of the same value are the same class.
-    """
+    """Returns warnings of labels that look alike, with their rows; those that are no classes are spellings of one."""
     remarks = []
     for group in look_alikes(sorted(rows)):
         named = " and ".join(f"{label!a} {rows[label]:,}" for label in group)

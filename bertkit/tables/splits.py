@@ -26,10 +26,6 @@ _BATCH_ROWS = 1024
 def hub_splits(hub_id: str, config: str | None) -> list[str]:
     """Returns the split names of a data set on the Hub, in its own order, without downloading data.
 
-    Args:
-        hub_id: ``owner/name``.
-        config: one of its configurations; None if it has only one, or a default.
-
     Raises:
         DataError: the data set is not available, neither from the Hub nor from the cache; it does not have the
             configuration; or its name is that of a local file or folder.
@@ -127,10 +123,6 @@ def hold_out(classes: Sequence[Hashable] | None, rows: int, fraction: float, see
 
 
 def repeated(train: Sequence[Sequence[str]], validation: Sequence[Sequence[str]]) -> list[int]:
-    """Returns the indices of the rows of a validation set whose texts are also in the training set.
-
-    Args:
-        train, validation: text columns, each one string per row.
-    """
+    """Returns the indices of the rows of a validation set whose texts are also in the training set."""
     seen = set(zip(*train, strict=True))
     return [row for row, texts in enumerate(zip(*validation, strict=True)) if texts in seen]

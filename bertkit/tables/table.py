@@ -150,15 +150,10 @@ def repeated_names(names: Sequence[str], place: str) -> list[str]:
 def find_column(
     names: Sequence[str], requested: str | None, usual: Sequence[str], source: str, option: str, content: str
 ) -> str:
-    """Returns the requested column, or the first usual name among the columns.
+    """Returns the requested column, or else the first of the usual names among the columns.
 
-    Args:
-        names: names of all columns.
-        requested: the column; ``None`` looks for a usual name.
-        usual: usual names in the order of preference.
-        source: name of the table in messages.
-        option: option that gives the column, such as ``--label-column``.
-        content: what the column contains, such as ``labels``.
+    Messages name the ``source``, the ``option`` that gives the column, such as ``--label-column``, and its ``content``,
+    such as ``labels``.
 
     Raises:
         DataError: the requested column does not exist, or no column has a usual name.
@@ -180,13 +175,8 @@ def label_column(names: Sequence[str], requested: str | None, source: str) -> st
 
 
 def text_columns(names: Sequence[str], requested: Sequence[str], label: str, source: str) -> list[str]:
-    """Returns the column of the text, or the two columns of the pair.
-
-    Args:
-        names: names of all columns.
-        requested: the columns; if empty, the usual names, or the only column besides the label.
-        label: the label column.
-        source: name of the table in messages.
+    """Returns the column of the text, or the two columns of the pair: requested, else of a usual name, or the only
+    column besides the label.
 
     Raises:
         DataError: a column does not exist or is the label column, or the choice is ambiguous.

@@ -241,14 +241,8 @@ def _faults_of_names(names: Sequence[str], place: str) -> list[str]:
 def _even_rows(
     rows: Iterable[_Row], width: int, source: str, expected: tuple[str, str], uneven: list[str]
 ) -> Iterator[_Row]:
-    """Yields the rows of ``width`` fields; adds the faults of others to ``uneven``.
-
-    Args:
-        rows: the rows; a blank line is skipped, except in a table of one column.
-        width: number of columns.
-        source: name of the text in messages.
-        expected: end of the message on a row with too few fields, and with too many.
-        uneven: list of the faults.
+    """Yields the rows of ``width`` fields; adds the faults of others to ``uneven``, with the ends that ``expected`` has
+    for too few fields and for too many.
     """
     for line, fields in rows:
         if not fields and width > 1:

@@ -31,10 +31,8 @@ _IN_WORDS = {"character": "characters, as Python does", "utf16": "UTF-16 code un
 def raw_texts(table: Table, token_column: str | int | None) -> list[Any] | None:
     """Returns the values of the column of raw texts; ``None`` if the table has words instead.
 
-    Args:
-        table: table of words or texts.
-        token_column: name of the column of words or texts; ``None`` looks for lists of words under the usual names,
-            then for ``text``, then for Label Studio's ``data``.
+    Without the name of a column, it looks for lists of words under the usual names, then for ``text``, then for Label
+    Studio's ``data``.
     """
     name = "" if token_column is None else str(token_column)
     if name and (name in table.columns or not name.isdecimal()):  # a number is that of a column in column files
@@ -155,12 +153,7 @@ def with_words(
 
 
 def _span_column(table: Table, requested: str | int | None, needed: bool) -> str | None:
-    """Returns the column of the spans, or of Label Studio's annotations.
-
-    Args:
-        table: table of texts.
-        requested: its name; ``None`` looks for the usual names.
-        needed: whether it must exist; otherwise the result can be ``None``.
+    """Returns the column of the spans, or of Label Studio's annotations; ``None`` if there is none and none is needed.
 
     Raises:
         DataError: it is needed and does not exist; the message lists the columns that do.
@@ -260,11 +253,9 @@ def _value(result: Any) -> Any:
 
 
 def _spans(value: Any, names: Sequence[str]) -> list[Span]:
-    """Reads the spans of a row.
+    """Reads the spans of a row: a list of objects or triples; or an object of lists, as ``datasets`` gives them.
 
-    Args:
-        value: a list of objects or triples; or an object of lists, as ``datasets`` gives a sequence of objects.
-        names: names of the labels in the order of their ids, if they are ids.
+    ``names`` are those of the labels in the order of their ids, if they are ids.
 
     Raises:
         DataError: the value or one of its spans is malformed.

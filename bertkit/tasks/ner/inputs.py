@@ -77,17 +77,10 @@ def split_words(text: str) -> list[Word]:
 
 
 def word_pieces(sentences: Sequence[Sequence[str]], tokenizer: PreTrainedTokenizerBase) -> list[list[list[int]]]:
-    """Returns the ids of the pieces of every word, without special tokens.
+    """Returns for each sentence and word the ids of its pieces by a fast tokenizer, without special tokens.
 
     A word has the same pieces as within a text, after a space. A word that the tokenizer removes (empty, zero-width,
     control characters) has none.
-
-    Args:
-        sentences: words of the sentences.
-        tokenizer: a fast tokenizer.
-
-    Returns:
-        For each sentence and word, the piece ids.
     """
     encodings = _backend(tokenizer).encode_batch(
         [list(words) for words in sentences], is_pretokenized=True, add_special_tokens=False
@@ -141,10 +134,7 @@ def neighbours(
 ) -> tuple[list[Words], list[Words]]:
     """Returns for each sentence the nearest ``at_most`` words before it and after it in the same document.
 
-    Args:
-        sentences: words of the sentences.
-        documents: document id of each sentence; the sentences of a document are consecutive.
-        at_most: maximum number of words on each side.
+    The sentences of a document are consecutive.
 
     >>> neighbours([["a", "b"], ["c"], ["d"]], [0, 0, 1], at_most=1)
     ([[], ['b'], []], [['c'], [], []])
@@ -164,12 +154,8 @@ def neighbours(
 
 
 def widened(sentence: Window, room: int, length: int) -> Window:
-    """Extends the window of a sentence on both sides up to ``room`` tokens, equally where the text allows it.
-
-    Args:
-        sentence: window of at most ``room`` tokens.
-        room: maximum tokens of the window.
-        length: tokens of the text that contains the sentence.
+    """Extends the window of a sentence on both sides up to ``room`` tokens, equally where the text of ``length`` tokens
+    allows it.
 
     >>> widened(Window(10, 14), 10, 100), widened(Window(1, 5), 10, 100), widened(Window(2, 4), 10, 5)
     (Window(start=7, end=17), Window(start=0, end=10), Window(start=0, end=5))

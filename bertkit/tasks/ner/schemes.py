@@ -40,13 +40,11 @@ _PREFIXES_OF = {"IOB1": "BIO", "IOB2": "BIO", "IOBES": "BIESO", "BILOU": "BILUO"
 def detect_scheme(sentences: Sequence[Sequence[str]], place: Callable[[int, int], str]) -> Scheme:
     """Detects the tagging scheme of a set of sentences.
 
+    ``place`` returns the location of a word of a sentence, for error messages.
+
     Tags are ``plain`` if none of them has the form prefix-hyphen-type, unless they are bare prefixes including B. E or
     S implies IOBES, L or U implies BILOU. With B and I only, the scheme is IOB1 if most entities that do not follow
     another one of their type begin with I, else IOB2.
-
-    Args:
-        sentences: tags of the sentences.
-        place: returns the location of a word of a sentence, for error messages.
 
     Raises:
         DataError: as `check_tags`, for tags that are not plain; or E or S occurs together with L or U; the message
@@ -90,9 +88,6 @@ def in_usual_form(tags: Collection[str]) -> dict[str, str]:
     (``PER-B``). All tags but ``O`` or ``o``, which must be there, are of one such form; otherwise, as for plain tags,
     the result is empty.
 
-    Args:
-        tags: the distinct tags of a table.
-
     >>> in_usual_form(["b-per", "i-per", "o"])
     {'b-per': 'B-per', 'i-per': 'I-per', 'o': 'O'}
     >>> in_usual_form(["PER-B", "PER-I", "O"]), in_usual_form(["B-PER", "O"]), in_usual_form(["DT", "NN-S"])
@@ -113,9 +108,6 @@ def in_usual_form(tags: Collection[str]) -> dict[str, str]:
 
 def check_tags(sentences: Sequence[Sequence[str]], place: Callable[[int, int], str]) -> None:
     """Checks that every tag is ``O``, a prefix, or a prefix, a hyphen and a type.
-
-    Args:
-        sentences, place: as for `detect_scheme`.
 
     Raises:
         DataError: a tag has no prefix, or no type after its hyphen; the message names at most ten such places.
@@ -239,15 +231,10 @@ def find_labels(
 ) -> tuple[Scheme, list[str]]:
     """Determines the tagging scheme of a training set, and its labels in the order of their ids.
 
+    A ``scheme`` and ``names`` of the labels that are given are used; None and no names are detected from the tags.
+
     Entity labels are in IOB2, for each type that occurs or that the table declares. Plain tags are labels as they are,
     the most frequent first, since the first label is predicted for words without pieces.
-
-    Args:
-        table: table of sentences.
-        column: column of the tags.
-        tags: tags from `bertkit.tasks.ner.sentences.read_tags`.
-        scheme: the scheme; None detects it.
-        names: the labels; if empty, they are derived from the tags.
 
     Raises:
         DataError: the tags fit no scheme, a tag is not one of an entity scheme, or there is only one label.
@@ -279,9 +266,6 @@ def find_labels(
 def with_usual_tags(tags: list[list[str]]) -> tuple[list[list[str]], str]:
     """Returns tags in the form prefix, hyphen and type, see `in_usual_form`, and a note; empty if they have that form.
 
-    Args:
-        tags: tags of each sentence.
-
     >>> with_usual_tags([["o", "b-per"], ["i-per"]])
     ([['O', 'B-per'], ['I-per']], "tags such as 'b-per' are read as 'B-per'")
     """
@@ -296,9 +280,7 @@ def with_usual_tags(tags: list[list[str]]) -> tuple[list[list[str]], str]:
 def line_on_labels(scheme: Scheme, counts: Mapping[str, int]) -> str:
     """Returns a sentence on what the tags of a training set were taken for, with the classes and their counts.
 
-    Args:
-        scheme: the scheme.
-        counts: number of entities of each type, or of words of each plain tag.
+    ``counts`` are the numbers of entities of each type, or of words of each plain tag.
 
     >>> line_on_labels("IOB1", {"LOC": 2, "PER": 1})
     "tags in IOB1, converted to IOB2: 2 types of entities ('LOC' 2, 'PER' 1)"
@@ -317,13 +299,7 @@ def name_of_scheme(scheme: Scheme) -> str:
 
 
 def label_ids(table: Table, tags: Sequence[Sequence[str]], names: Sequence[str], scheme: Scheme) -> list[list[int]]:
-    """Converts tags to label ids.
-
-    Args:
-        table: table of sentences.
-        tags: tags of each sentence, plain or in any entity scheme.
-        names: label names in the order of their ids.
-        scheme: scheme of the training set.
+    """Converts the tags of each sentence, plain or in any entity scheme, to ids of the labels ``names``.
 
     Raises:
         DataError: a tag has no label; the message names at most ten such places.

@@ -140,12 +140,10 @@ def read_conll(path: str | Path, comment_prefix: str | None = None) -> ConllTabl
 def write_conll(path: Path, columns: Sequence[Sequence[Sequence[str]]]) -> None:
     """Writes columns separated by a space, one word per line, with an empty line after each sentence.
 
+    ``columns`` hold, for each column and each sentence, the fields of its words.
+
     ``conlleval`` reads this format. The file is written atomically. White space within a field, which would split it,
     and empty fields are replaced with ``_``.
-
-    Args:
-        path: output file.
-        columns: for each column, for each sentence, the fields of its words.
     """
     lines = []
     for sentence in zip(*columns, strict=True):
@@ -259,10 +257,8 @@ def place_of_word(table: Table, row: int, word: int) -> str:
 def token_column(table: Table, requested: str | int | None) -> str:
     """Returns the name of the word column.
 
-    Args:
-        table: table of sentences.
-        requested: its name, or in a column file its number from 1; None selects the first usual name that exists, in a
-            column file the first column, or the second after token numbers.
+    It is ``requested`` by its name, or in a column file by its number from 1; None selects the first usual name that
+    exists, in a column file the first column, or the second after token numbers.
 
     Raises:
         DataError: the requested column does not exist, or no column has a usual name.
@@ -327,12 +323,7 @@ def read_words(table: Table, column: str) -> list[list[str]]:
 
 
 def read_tags(table: Table, column: str, words: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Returns the tag names of every sentence, one per word.
-
-    Args:
-        table: table of sentences.
-        column: name of the tag column.
-        words: words from `read_words`.
+    """Returns the tag names of every sentence, one for each word of `read_words`.
 
     Raises:
         DataError: the numbers of tags and words of a row differ; a tag is missing; or tags are ids without known names.

@@ -203,11 +203,8 @@ def _distinct(
 
 
 def answer_at(decoded: Decoded, threshold: float | None) -> str:
-    """Returns the predicted text; empty if `Decoded.null_odds` exceeds the threshold.
-
-    Args:
-        decoded: decoded answers to one question.
-        threshold: threshold of `Decoded.null_odds`; None if every question has an answer.
+    """Returns the predicted text; empty if `Decoded.null_odds` exceeds the threshold, None if every question has an
+    answer.
     """
     if not decoded.spans or (threshold is not None and decoded.null_odds > threshold):
         return ""

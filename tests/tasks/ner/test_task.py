@@ -311,7 +311,7 @@ def test_a_worked_prediction(tokenizer):
     assert predicted(task).highlighted(row) == f"{green}A good film{end}, the {green}plot{end}"
 
 
-def test_plain_tags_are_per_word_and_scored_by_accuracy(tokenizer):
+def test_plain_tags_are_scored_by_accuracy(tokenizer):
     task = NerTask(TaskSettings(scheme="plain", label_names=["NN", "DT"]), DataSettings())
     examples = task.read_input(["the film\u00ad"])
     features = task.encode(examples, tokenizer)
