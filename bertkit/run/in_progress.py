@@ -46,6 +46,8 @@ from bertkit.training.trainer import BertkitTrainer
 if TYPE_CHECKING:
     from bertkit.sharing.card_facts import CardFacts, CardReport
 
+_ATTENTION_DROPOUT = ("attention_probs_dropout_prob", "attention_dropout")  # fields of the families of encoders
+
 
 class RunInProgress:
     """Run of a checked recipe, up to its complete directory.
@@ -130,16 +132,22 @@ class RunInProgress:
         """Sets the attention kernel if the placement names one.
 
         Raises:
-            PlacementError: the kernel does not exist or is not installed.
+            PlacementError: the kernel does not exist, is not installed, or cannot compute with the precision or the
+                dropout of the run.
         """
         implementation = self.recipe.placement.attn_implementation
         if implementation is None:
             return
+        what = f"placement.attn_implementation: {implementation!r}"
+        if implementation.startswith("flash") and self.placement.mixed_precision == "no":
+            raise PlacementError(f"{what} needs half precision; set placement.mixed_precision=bf16, or use sdpa")
+        dropout = next((name for name in _ATTENTION_DROPOUT if getattr(model.config, name, 0)), None)
+        if implementation.startswith("flex") and dropout:
+            raise PlacementError(f"{what} has no dropout; set model.{dropout}=0, or use sdpa")
         try:
             model.set_attn_implementation(implementation)
         except (ValueError, ImportError) as error:
-            message = f"placement.attn_implementation: {implementation!r} is not available: {error}"
-            raise PlacementError(message) from error
+            raise PlacementError(f"{what} is not available: {error}") from error
 
     def _heading(self, command: str) -> str:
         if self.changed:

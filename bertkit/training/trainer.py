@@ -133,6 +133,8 @@ class BertkitTrainer(EvaluatingTrainer):
     def leave_mixed_precision(self) -> None:
         """Switches to float32, the precision of a loaded checkpoint, so that scores are reproducible from it."""
         self._precision = None
+        if str(self.model.config._attn_implementation).startswith("flash"):  # has no float32
+            self.model.set_attn_implementation("sdpa")
 
     def _get_grad_norm(self, model: torch.nn.Module, grad_norm: Any = None) -> Any:
         self._norm, self._learning_rate = super()._get_grad_norm(model, grad_norm), self._get_learning_rate()
