@@ -125,7 +125,7 @@ def read_inputs(input_file: Path, size: int = BLOCK) -> Iterator[Block]:
 
     A line may be empty. The first block of a file is read at once, so that its faults are reported before a model is
     loaded. ``-`` is stdin: each block has the lines that have arrived, few from a person and many from a fast program.
-    An empty file, or a table without rows, gives no blocks; a line on stderr says so.
+    An empty file, or a table without rows, gives no blocks; a note is printed on stderr.
 
     Args:
         input_file: a file or ``-``.
@@ -208,7 +208,7 @@ def process_blocks(blocks: Iterable[Block], what: str, work: Callable[[Block, Re
         work: called with a block and a callback for progress within it.
 
     Raises:
-        DataError: a block is invalid; the message says how many inputs before it are done.
+        DataError: a block is invalid; the message has the number of inputs before it.
     """
     done = 0
     with Bar(what, "inputs") as bar:

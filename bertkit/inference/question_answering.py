@@ -64,7 +64,7 @@ class PredictedAnswers(Predicted):
     def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
         if name not in ("exact", "exact_match", "f1"):
             return None
-        threshold = self.task._threshold
+        threshold = self.task.score_threshold
         texts = [
             "" if threshold is not None and each["no_answer_probability"] > threshold else each["prediction_text"]
             for each in predictions

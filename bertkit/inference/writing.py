@@ -51,8 +51,8 @@ def check_growing_file(path: Path, name: str) -> None:
 class GrowingFile:
     """Context manager for a new file that is called ``FILE.partial`` until it is complete.
 
-    If the work ends early, by an error or Ctrl-C, the complete rows stay under that name and stderr says so; without
-    any row the file is removed.
+    If the work ends early, by an error or Ctrl-C, the complete rows stay under that name, which is printed on stderr;
+    without any row the file is removed.
     """
 
     def __init__(self, path: Path):

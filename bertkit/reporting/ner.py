@@ -68,7 +68,7 @@ class ReportedTags(Reported):
         return span_mistakes(outcome.examples["tokens"], true, predicted, best, strict)
 
     def _probabilities(self, outcome: Outcome) -> list[np.ndarray]:
-        rows: list[np.ndarray] = self.task._probabilities(outcome.outputs, outcome.features, outcome.examples)
+        rows: list[np.ndarray] = self.task.word_probabilities(outcome.outputs, outcome.features, outcome.examples)
         return rows
 
 

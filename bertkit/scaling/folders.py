@@ -309,7 +309,7 @@ def _in_this_process(job: Job, shards: Sequence[Shard]) -> Generator[Done]:
 
 
 def checkpoint_digest(checkpoint: str, revision: str | None) -> str:
-    """Returns what tells one checkpoint from another: of a folder, a digest of its files; of a Hub id, its name."""
+    """Returns an identifier of a checkpoint: of a folder, a digest of its files; of a Hub id, its name."""
     folder = Path(checkpoint)
     if not folder.is_dir():
         return checkpoint if revision is None else f"{checkpoint}@{revision}"

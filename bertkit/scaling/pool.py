@@ -24,7 +24,7 @@ FindFinished = Callable[[Sequence[Shard]], Mapping[Shard, Finished]]
 
 
 class WorkerDiedError(Exception):
-    """Raised by a worker that has ended without an answer; the message says how."""
+    """Raised by a worker that has ended without an answer; the message has the signal or exit code."""
 
 
 class Worker(Protocol):

@@ -59,10 +59,10 @@ class ServedEntities(Served):
 
     def _words(self, outputs: Outputs, features: Columns, examples: Columns, ignored: set[str]) -> list[Any]:
         answers = []
-        for example, rows in enumerate(self.task._probabilities(outputs, features, examples)):
+        for example, rows in enumerate(self.task.word_probabilities(outputs, features, examples)):
             best: np.ndarray = rows.max(axis=-1, initial=0)
             spans = zip(*(examples[name][example] for name in ("tokens", "starts", "ends")), strict=True)
-            tags = self.task._tags(rows.argmax(axis=-1))
+            (tags,) = self.task.to_labels([rows.argmax(axis=-1)])
             answers.append(
                 [
                     {"entity": tag, "score": float(score), "index": number, "word": word, "start": start, "end": end}

@@ -153,7 +153,7 @@ class StockNer(StockTask, NerTask):
         """Returns predictions in the form of `NerTask.decode`; a probability is that of a token or a word, and of an
         entity the mean over them."""
         if "text" not in examples:
-            of_words = self._probabilities(outputs, features, examples)
+            of_words = self.word_probabilities(outputs, features, examples)
             return [
                 {"tags": self._tags_of(rows.argmax(axis=-1)), "probabilities": rows.max(axis=-1, initial=0).tolist()}
                 for rows in of_words

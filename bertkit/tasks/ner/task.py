@@ -229,7 +229,7 @@ class NerTask(TableTask, PerExampleTask):
 
     # ---- decode → score ---------------------------------------------------------------------------------------------
 
-    def _probabilities(self, outputs: Outputs, features: Columns, examples: Columns) -> list[np.ndarray]:
+    def word_probabilities(self, outputs: Outputs, features: Columns, examples: Columns) -> list[np.ndarray]:
         """Computes the label probabilities of each word, one array (words, C) per example.
 
         A word without pieces is not part of the input; its label has probability 1: ``O``, or without ``O`` the first
@@ -256,7 +256,7 @@ class NerTask(TableTask, PerExampleTask):
         characters; for plain tags they have ``words``, with ``tag`` in place of ``type``.
         """
         predictions: list[dict[str, Any]] = []
-        for example, probabilities in enumerate(self._probabilities(outputs, features, examples)):
+        for example, probabilities in enumerate(self.word_probabilities(outputs, features, examples)):
             tags, best = self._tags(probabilities.argmax(axis=-1)), probabilities.max(axis=-1, initial=0)
             if "text" not in examples:
                 predictions.append({"tags": tags, "probabilities": best.tolist()})
@@ -302,7 +302,7 @@ class NerTask(TableTask, PerExampleTask):
         self, outputs: Outputs, features: Columns, examples: Columns
     ) -> tuple[Sequence[Any], Sequence[Any]]:
         """Returns the label ids of the words of each sentence."""
-        probabilities = self._probabilities(outputs, features, examples)
+        probabilities = self.word_probabilities(outputs, features, examples)
         return [rows.argmax(axis=-1) for rows in probabilities], examples["labels"]
 
     def to_labels(self, values: Sequence[Any]) -> list[Any]:

@@ -208,7 +208,8 @@ class QuestionAnsweringTask(PerExampleTask):
 
     # ---- decode → score ---------------------------------------------------------------------------------------------
 
-    def _decoded(self, outputs: Outputs, features: Columns, examples: Columns) -> list[Decoded]:
+    def decoded_spans(self, outputs: Outputs, features: Columns, examples: Columns) -> list[Decoded]:
+        """Returns the best spans of each question and the probability that it has no answer, before any threshold."""
         start_logits, end_logits = outputs
         return decode_spans(
             start_logits,
@@ -221,7 +222,7 @@ class QuestionAnsweringTask(PerExampleTask):
         )
 
     @property
-    def _threshold(self) -> float | None:
+    def score_threshold(self) -> float | None:
         """Threshold for the scores and files of a run; None if every question has an answer."""
         return self.task.null_score_diff_threshold if self.task.version_2_with_negative else None
 
@@ -232,9 +233,9 @@ class QuestionAnsweringTask(PerExampleTask):
         If no answer is predicted, ``answer`` is empty, ``start`` and ``end`` are None, and ``probability`` is that of
         no answer. Checkpoints of SQuAD 2.0 always add the latter as ``no_answer_probability``.
         """
-        threshold = self._threshold if self.task.predict_threshold is None else self.task.predict_threshold
+        threshold = self.score_threshold if self.task.predict_threshold is None else self.task.predict_threshold
         answers = []
-        for decoded in self._decoded(outputs, features, examples):
+        for decoded in self.decoded_spans(outputs, features, examples):
             if answer_at(decoded, threshold):
                 best = decoded.spans[0]
                 row = {"answer": best.text, "probability": best.probability, "start": best.start, "end": best.end}
@@ -250,10 +251,10 @@ class QuestionAnsweringTask(PerExampleTask):
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Returns predictions and answers in the form of the metrics ``squad`` and ``squad_v2``."""
         predictions, references = [], []
-        decoded = self._decoded(outputs, features, examples)
+        decoded = self.decoded_spans(outputs, features, examples)
         for key, answers, each in zip(examples["id"], examples["answers"], decoded, strict=True):
             prediction: dict[str, Any] = {"id": key, "prediction_text": answer_at(each, None)}
-            if self._threshold is not None:
+            if self.score_threshold is not None:
                 prediction["no_answer_probability"] = float(each.null_odds)
             predictions.append(prediction)
             references.append({"id": key, "answers": answers})
@@ -262,9 +263,9 @@ class QuestionAnsweringTask(PerExampleTask):
     def compute_metrics(self, predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
         """Computes SQuAD's metrics in per cent; those of 2.0 at ``null_score_diff_threshold``, and the best threshold
         from the best span of every question, including questions for which no answer is predicted."""
-        if self._threshold is None:
+        if self.score_threshold is None:
             return metrics.compute("squad", predictions, references)
-        return metrics.compute("squad_v2", predictions, references, no_answer_threshold=self._threshold)
+        return metrics.compute("squad_v2", predictions, references, no_answer_threshold=self.score_threshold)
 
     def learn_from(self, evaluation: Mapping[str, float]) -> tuple[Self, str | None]:
         if not self.task.version_2_with_negative:
@@ -274,18 +275,19 @@ class QuestionAnsweringTask(PerExampleTask):
             return self, (
                 f"warning: predicting no answer for every question scores best on the validation set (F1 {never:.2f}), "
                 "with every threshold; train longer, or on more data. `bertkit predict` uses threshold "
-                f"{self._threshold}"
+                f"{self.score_threshold}"
             )
         threshold = evaluation["eval_best_f1_thresh"]
         return self.with_settings(predict_threshold=threshold), (
             f"`bertkit predict` predicts no answer if its score exceeds the best span's by more than {threshold:.4g}, "
-            f"the best threshold on the validation set; scores and files of this run use {self._threshold}"
+            f"the best threshold on the validation set; scores and files of this run use {self.score_threshold}"
         )
 
     def write_predictions(
         self, split: str, outputs: Outputs, features: Columns, examples: Columns, folder: Path
     ) -> Path:
-        return write_answers(folder, examples["id"], self._decoded(outputs, features, examples), self._threshold)
+        decoded = self.decoded_spans(outputs, features, examples)
+        return write_answers(folder, examples["id"], decoded, self.score_threshold)
 
     # ---- predict ----------------------------------------------------------------------------------------------------
 
