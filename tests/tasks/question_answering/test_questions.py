@@ -105,12 +105,7 @@ def test_another_form_is_refused_with_its_place(tmp_path, document, expected):
         read(tmp_path, document)
 
 
-def test_a_file_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(DataError, match=r"none\.json: cannot be read: No such file"):
-        read_nested(tmp_path / "none.json")
-
-
-def test_faults_of_questions_are_told_at_once():
+def test_faults_of_questions_are_named_together():
     table = Table(
         {
             "id": ["a", "a", "b", "c"],

@@ -188,15 +188,12 @@ def test_answers_of_many_scripts_come_back(tokenizer, context, text):
     assert decode(features, [context], *perfect_logits(features))[0].spans[0].text == text
 
 
-def test_white_space_around_an_answer_is_ignored(tokenizer):
+def test_answers_are_their_smallest_tokens(bert, tokenizer):
+    """White space around an answer is ignored, and a part of a token gives the token."""
     features = encode(tokenizer, "a", "the dog is", {"text": [" dog "], "answer_start": [3]}, 4000, 0, 9)
     assert decode(features, ["the dog is"], *perfect_logits(features))[0].spans[0].text == "dog"
-
-
-def test_answer_within_a_token_gives_the_token(bert):
     features = encode(bert, "a", "the dogma", {"text": ["og"], "answer_start": [5]}, 40, 0, 9)
-    tokens = bert.convert_ids_to_tokens(features["input_ids"][0])
-    assert tokens[4:8] == ["dog", "##m", "##a", "[SEP]"]
+    assert bert.convert_ids_to_tokens(features["input_ids"][0])[4:8] == ["dog", "##m", "##a", "[SEP]"]
     assert decode(features, ["the dogma"], *perfect_logits(features))[0].spans[0].text == "dog"
 
 
