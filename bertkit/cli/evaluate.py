@@ -28,6 +28,7 @@ KEYS = (
     "data.offset_unit",
     "data.max_seq_length",
     "data.max_eval_samples",
+    "task.metrics",
     "task.text_columns",
     "task.label_column",
     "task.token_column",
@@ -49,11 +50,14 @@ def evaluate(
     """Score a fine-tuned checkpoint, of bertkit or stock, on data of its task, by default on those of its run."""
     data = settings.block("data")
     most = data.pop("max_eval_samples", None)
+    columns = settings.block("task")
+    metrics = columns.pop("metrics", [])
     result = bertkit.evaluate(
         checkpoint,
         split=split,
         max_samples=most,
-        columns=settings.block("task"),
+        columns=columns,
+        metrics=metrics,
         precision=precision,
         revision=revision,
         trust_remote_code=trust_remote_code,

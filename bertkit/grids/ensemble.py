@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bertkit.errors import OutputError
 from bertkit.files import new_folder, write_json, write_whole
@@ -13,10 +14,14 @@ from bertkit.grids.definition import RUNS, read
 from bertkit.grids.results import best_cells, collect, limits
 from bertkit.inference.evaluation import outcome_of
 from bertkit.inference.networks import ENSEMBLE_FILE
+from bertkit.inference.predicted import all_scores, further_metrics
 from bertkit.progress import say
 from bertkit.run.directory import check_output_dir, contents
 from bertkit.sharing.markdown import code, escape
 from bertkit.tasks.registry import task_of_recipe
+
+if TYPE_CHECKING:
+    from bertkit.metrics.adapter import FurtherMetrics
 
 _MEMBERS = "members"
 # Files of a member that are also those of the ensemble.
@@ -83,14 +88,15 @@ def ensemble(grid: str | Path, *, output_dir: str | Path) -> Ensemble:
         write_json(draft / ENSEMBLE_FILE, record)
         write_whole(draft / "README.md", _description(results.best, names, notes))
     scores = tuple(float(results.runs[name]["score"]) for name in names)
-    score = None if definition.folds is not None else _score(place)
+    further = further_metrics(getattr(definition.recipe.task, "metrics", ()))
+    score = None if definition.folds is not None else _score(place, further)
     return Ensemble(place, results.best, names, scores, score, results.metric, tuple(notes))
 
 
-def _score(place: Path) -> float:
+def _score(place: Path, further: FurtherMetrics | None) -> float:
     outcome = outcome_of(place)
-    found = outcome.task.score(outcome.outputs, outcome.features, outcome.examples)
-    return main_score(outcome.task, {f"eval_{name}": value for name, value in found.items()})
+    scores = all_scores(outcome.task, outcome.outputs, outcome.features, outcome.examples, further)
+    return main_score(outcome.task, {f"eval_{name}": value for name, value in scores.items()})
 
 
 def _description(setting: str, runs: tuple[str, ...], notes: list[str]) -> str:

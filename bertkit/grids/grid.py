@@ -17,6 +17,7 @@ from bertkit.grids.results import GridResults, collect, write
 from bertkit.grids.search import check_optuna
 from bertkit.grids.values import Given, Range
 from bertkit.grids.workers import ENCODED, grid_lock, source_of, work, work_on_gpus
+from bertkit.inference.predicted import further_metrics
 from bertkit.json_text import dumps
 from bertkit.locks import FolderInUseError, RunLock
 from bertkit.placement.resolve import visible_gpus
@@ -151,6 +152,7 @@ def _checked(definition: Definition, folder: Path, faults: list[str]) -> Prepare
             except BertkitError as error:
                 faults.append(str(error))
     try:
+        further_metrics(getattr(definition.recipe.task, "metrics", ()))
         task, splits = load_splits(task)
         data = {name: split.fingerprint for name, split in splits.items()}
     except BertkitError as error:

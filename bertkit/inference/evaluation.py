@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from bertkit.checkpoint.remote import at_revision
 from bertkit.errors import CheckpointError, DataError
 from bertkit.inference.networks import is_ensemble
-from bertkit.inference.predicted import Outcome, predicted
+from bertkit.inference.predicted import Outcome, all_scores, further_metrics, predicted
 from bertkit.inference.predictor import build_predictor, load_task
+from bertkit.metrics import names as own_metrics
 from bertkit.placement.inference import EVALUATION_PRECISION, Precision
 from bertkit.progress import say, unreported
 from bertkit.recipe.files import read_recipe_file
@@ -54,6 +55,7 @@ def evaluate(
     split: str = "validation",
     max_samples: int | None = None,
     columns: Mapping[str, Any] | None = None,
+    metrics: Sequence[str] = (),
     precision: Precision = "auto",
     revision: str | None = None,
     trust_remote_code: bool = False,
@@ -70,9 +72,12 @@ def evaluate(
         columns: columns of the data, named as in the task's settings: ``text_columns``, ``label_column``,
             ``token_column``, ``tag_column``. By default those of the training, or usual names if the checkpoint does
             not record them.
+        metrics: further metrics of the evaluate library, as in ``task.metrics`` of a recipe. Those of a run directory
+            are computed too, except code that may have come with it: names with an owner, and relative paths.
         precision: ``auto`` is float32 on CPUs and fp16 on GPUs.
         revision: branch, tag or commit of a Hub id; ``None`` for ``main``.
-        trust_remote_code: run the code that the checkpoint brings; the revision is printed on stderr.
+        trust_remote_code: run the code that the checkpoint brings, its metrics included; the revision is printed on
+            stderr.
         data: values of the task's ``data`` block: ``data_dir``, ``validation_file``, ``max_seq_length``, …; ``None`` is
             not given. Without a file, a folder or a Hub data set, a run directory is scored on the data of its run.
 
@@ -82,6 +87,7 @@ def evaluate(
     data = {"max_train_samples" if split == "train" else "max_eval_samples": max_samples, **data}
     data = {key: str(value) if isinstance(value, Path) else value for key, value in data.items() if value is not None}
     name = at_revision(checkpoint, revision, trust_remote_code)
+    further = further_metrics(list(dict.fromkeys([*metrics, *_metrics_of_run(name, trust_remote_code)])))
     task, config = load_task(name, data_of_run(name, data) | data)
     if columns:
         task = predicted(task).with_columns(columns)
@@ -99,8 +105,8 @@ def evaluate(
     if not set(task.label_columns) <= set(features):
         raise DataError(f"{labelled.source}: no labels to score against; `bertkit predict` takes inputs without labels")
     results = predictor.outputs(features), features, columns_of_rows
-    metrics = {f"eval_{name}": value for name, value in task.score(*results).items()}
-    return Evaluation(metrics, len(labelled.examples), labelled.source, asdict(cut), predicted(task).collapse(*results))
+    scores = {f"eval_{name}": value for name, value in all_scores(task, *results, further).items()}
+    return Evaluation(scores, len(labelled.examples), labelled.source, asdict(cut), predicted(task).collapse(*results))
 
 
 def _encoded(task: Task, split: Split, tokenizer: PreTrainedTokenizerBase) -> tuple[Columns, Truncation]:
@@ -129,10 +135,7 @@ def data_of_run(checkpoint: str, overrides: Mapping[str, Any]) -> dict[str, Any]
         RecipeError: ``recipe.yaml`` cannot be read.
         DataError: the checkpoint is an ensemble of folds, whose members were trained on the rows of each other's folds.
     """
-    folder = Path(checkpoint)
-    recipe = folder / "recipe.yaml"
-    if folder.is_dir() and not recipe.is_file() and _STEP.fullmatch(folder.name):
-        recipe = folder.resolve().parent / "recipe.yaml"
+    recipe = _recipe_of(checkpoint)
     if any(key.endswith(("_dir", "_file")) or key == "dataset_name" for key in overrides) or not recipe.is_file():
         return {}
     data = read_recipe_file(recipe)[0].get("data")
@@ -201,3 +204,35 @@ def _check_unchanged(folder: Path, splits: Mapping[str, Split]) -> None:
             f"{folder}: the data of {' and '.join(changed)} have changed since the run, so numbers computed from them "
             "would not agree with its results; restore the data"
         )
+
+
+def _recipe_of(checkpoint: str) -> Path:
+    """Returns the place of the recipe of a run directory or of a checkpoint in it."""
+    folder = Path(checkpoint)
+    if folder.is_dir() and not (folder / "recipe.yaml").is_file() and _STEP.fullmatch(folder.name):
+        folder = folder.resolve().parent
+    return folder / "recipe.yaml"
+
+
+def _metrics_of_run(checkpoint: str, are_trusted: bool) -> list[str]:
+    """Returns the further metrics of a run, without code that may have come with its folder, unless that is trusted."""
+    recipe = _recipe_of(checkpoint)
+    task = read_recipe_file(recipe)[0].get("task") if recipe.is_file() else None
+    recorded = task.get("metrics") if isinstance(task, Mapping) else None
+    names = [str(name) for name in recorded] if isinstance(recorded, list) else []
+    # A folder is absolute in the recipe of a run; a relative one may have been unpacked with the checkpoint.
+    usable = [name for name in names if are_trusted or _is_known(name)]
+    if left_out := [name for name in names if name not in usable]:
+        say(
+            f"task.metrics: {', '.join(left_out)} left out: the recipe of {checkpoint} names code that is not here, or "
+            "that may have come with it; give --metric to compute it"
+        )
+    return usable
+
+
+def _is_known(metric: str) -> bool:
+    """Returns whether a metric is a folder in its place, or has a name without owner, which is no folder here."""
+    place = Path(metric)
+    if place.is_absolute() or place.exists():
+        return place.is_absolute() and place.exists()
+    return "/" not in metric or metric in own_metrics()

@@ -75,6 +75,10 @@ class PredictedEntities(Predicted):
             return None
         return f1_terms(self.task.to_labels(predictions), self.task.to_labels(references), self.task.task.strict)
 
+    def for_metrics(self, predictions: Any, references: Any) -> tuple[Any, Any]:
+        """Returns the tags of the words of each sentence, as ``seqeval`` reads them."""
+        return self.task.to_labels(predictions), self.task.to_labels(references)
+
     def collapse(self, outputs: Outputs, features: Columns, examples: Columns) -> str | None:
         """Compares the tags of words, since sentences differ in length."""
         sides = map(self.task.to_labels, self.task.predictions_and_references(outputs, features, examples))

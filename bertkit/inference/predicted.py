@@ -19,6 +19,7 @@ from bertkit.tasks.splits import Columns
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+    from bertkit.metrics.adapter import FurtherMetrics
     from bertkit.tables import Table
 
 
@@ -142,6 +143,14 @@ class Predicted:
         """
         return None
 
+    def for_metrics(self, predictions: Any, references: Any) -> tuple[Any, Any]:
+        """Returns predictions and references in the form of metrics of the evaluate library.
+
+        Args:
+            predictions, references: as of `Task.predictions_and_references`, whose form is the default.
+        """
+        return predictions, references
+
     def collapse(self, outputs: Outputs, features: Columns, examples: Columns) -> str | None:
         """Describes the predictions of a collapsed model, which predicts the same for all examples: see `collapse_of`.
 
@@ -201,6 +210,38 @@ class Outcome:
         """Returns a digest of each example, by which the same example in another run is recognized."""
         columns = [self.examples[name] for name in sorted(self.examples)]
         return [hashlib.sha256(dumps(row).encode()).hexdigest()[:16] for row in zip(*columns, strict=True)]
+
+
+def further_metrics(names: Sequence[str]) -> FurtherMetrics | None:
+    """Loads metrics as those of ``task.metrics``; None for none.
+
+    Raises:
+        RecipeError: one cannot be loaded.
+    """
+    if not names:
+        return None
+    from bertkit.metrics.adapter import FurtherMetrics
+
+    return FurtherMetrics(names)
+
+
+def all_scores(
+    task: Task, outputs: Outputs, features: Columns, examples: Columns, further: FurtherMetrics | None
+) -> dict[str, float]:
+    """Computes the scores of a task, and those of further metrics.
+
+    Args:
+        task, outputs, features, examples: as for `Task.score`.
+        further: the result of `further_metrics`.
+
+    Raises:
+        RecipeError: a further metric fails.
+    """
+    scores = task.score(outputs, features, examples)
+    if further is None:
+        return scores
+    sides = predicted(task).for_metrics(*per_example(task).predictions_and_references(outputs, features, examples))
+    return scores | further.scores(*sides, scores)
 
 
 def collapse_of(predicted: Iterable[Hashable], true: Iterable[Hashable] | None = None) -> str | None:

@@ -64,13 +64,30 @@ class PredictedAnswers(Predicted):
     def terms(self, name: str, predictions: Sequence[Any], references: Sequence[Any]) -> MeanDecomposition | None:
         if name not in ("exact", "exact_match", "f1"):
             return None
-        threshold = self.task.score_threshold
-        texts = [
-            "" if threshold is not None and each["no_answer_probability"] > threshold else each["prediction_text"]
-            for each in predictions
-        ]
-        scores = question_scores(texts, [each["answers"] for each in references], threshold is not None)
+        has_negative = self.task.task.version_2_with_negative
+        texts = [each["prediction_text"] for each in self.for_metrics(predictions, references)[0]]
+        scores = question_scores(texts, [each["answers"] for each in references], has_negative)
         return mean_terms(scores[name == "f1"], 100.0)
+
+    def for_metrics(self, predictions: Any, references: Any) -> tuple[Any, Any]:
+        """Returns the dictionaries of ``squad``, or of ``squad_v2`` if questions may have no answer.
+
+        In the latter the text is empty where the run predicts no answer, and ``no_answer_probability`` is then more
+        than 0.5: the logistic function of the difference of the scores from the threshold.
+        """
+        if not self.task.task.version_2_with_negative:
+            return predictions, references
+        from scipy.special import expit
+
+        differences = [each["no_answer_probability"] - self.task.task.null_score_diff_threshold for each in predictions]
+        texts = [
+            "" if difference > 0 else each["prediction_text"]
+            for each, difference in zip(predictions, differences, strict=True)
+        ]
+        rows = zip(predictions, texts, expit(differences).tolist(), strict=True)
+        return [
+            {**each, "prediction_text": text, "no_answer_probability": probability} for each, text, probability in rows
+        ], references
 
 
 predicted.register(QuestionAnsweringTask, PredictedAnswers)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bertkit.errors import DataError, RecipeError, did_you_mean
+from bertkit.options import option
 
 if TYPE_CHECKING:
     import evaluate
@@ -55,6 +57,19 @@ _CORRELATIONS = ("pearson", "spearmanr", "matthews_correlation")
 _RATES = {"accuracy", "balanced_accuracy", "average_precision", "exact", "exact_match", "precision", "recall"}
 _RATES |= {"roc_auc", "f1", "f1_macro", "f1_micro"}
 _LIMITED = {*_RATES, *_CORRELATIONS, *(f"overall_{name}" for name in ("accuracy", "f1", "precision", "recall"))}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricSettings:
+    """The part of a recipe's ``task`` block that all fine-tuning tasks share; `bertkit.metrics.adapter` computes it."""
+
+    metrics: list[str] = option(
+        "Metric of the evaluate library that is added to the scores: a name, or the folder of one of your own. "
+        "Checkpoints do not store it.",
+        factory=list,
+        flag="--metric",
+        metavar="NAME",
+    )
 
 
 # ---- by name --------------------------------------------------------------------------------------------------------

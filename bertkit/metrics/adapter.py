@@ -1,14 +1,16 @@
-"""bertkit's metrics as `evaluate.Metric`, for code that is written for the evaluate library."""
+"""The bridge to the evaluate library: bertkit's metrics as `evaluate.Metric`, and metrics of the library in results."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import datasets
 import evaluate
 import numpy as np
 
-from bertkit.errors import DataError
+from bertkit.errors import DataError, RecipeError, listed, shortened, shown
 from bertkit.metrics import CLASS_IDS, INPUTS, LABEL_SETS, NUMBERS, compute
 
 _TEXT = datasets.Value("string")
@@ -107,3 +109,95 @@ class Metric(evaluate.Metric):
                     f"{name} contain {fractions[0]}; expected {self.inputs_description}, not probabilities"
                 )
         return array
+
+
+# ---- metrics of the evaluate library in results ---------------------------------------------------------------------
+
+# Names that transformers' Trainer gives to other results.
+_TAKEN = {"loss", "runtime", "samples", "samples_per_second", "steps_per_second", "model_preparation_time"}
+
+
+class FurtherMetrics:
+    """The metrics of a recipe's ``task.metrics``, loaded.
+
+    Args:
+        names: names of `bertkit.metrics.names`, which need no network, and else names and folders for
+            ``evaluate.load``.
+
+    Attributes:
+        computed: names of the scores of the last call of `scores`.
+
+    Raises:
+        RecipeError: a metric is named twice or cannot be loaded; the message has all faults.
+    """
+
+    def __init__(self, names: Sequence[str]):
+        self.computed: tuple[str, ...] = ()
+        self._metrics: dict[str, evaluate.Metric] = {}
+        faults = []
+        for name in names:
+            if name in self._metrics:
+                faults.append(f"task.metrics: {name!r} is given twice; remove one of them")
+                continue
+            try:
+                self._metrics[name] = _loaded(name)
+            except Exception as error:  # the code of a metric may raise anything
+                faults.append(
+                    f"task.metrics: {name!r} cannot be loaded ({_in_a_line(error)}); expected the name of a metric, or "
+                    "a folder NAME with the file NAME.py, which has a subclass of evaluate.Metric"
+                )
+        if faults:
+            raise RecipeError(listed(faults))
+
+    def scores(self, predictions: Any, references: Any, own: Collection[str]) -> dict[str, float]:
+        """Computes the numbers that the metrics return, by name.
+
+        A name that is taken has that of its metric before it: ``my_metric_accuracy``.
+
+        Args:
+            predictions, references: in the form of the kind of task, see `bertkit.inference.predicted.Predicted`.
+            own: names of the scores of the task.
+
+        Raises:
+            RecipeError: a metric fails, or returns no numbers; or two have a score of the same name.
+        """
+        scores: dict[str, float] = {}
+        for name, metric in self._metrics.items():
+            try:
+                result = metric.compute(predictions=predictions, references=references)
+            except Exception as error:  # the code of a metric may raise anything
+                raise RecipeError(
+                    f"task.metrics: {name!r} failed ({_in_a_line(error)}); mend the metric, or remove it from "
+                    "task.metrics"
+                ) from error
+            numbers = _numbers(result)
+            if not numbers:
+                raise RecipeError(
+                    f"task.metrics: {name!r} returned {shown(result)}; expected a mapping with at least one number, "
+                    "such as {'my_score': 0.5}; mend the metric, or remove it from task.metrics"
+                )
+            for key, value in numbers.items():
+                key = f"{Path(name).stem}_{key}" if key in _TAKEN or key in own or key in scores else key
+                if key in own or key in scores:
+                    raise RecipeError(f"task.metrics: {name!r} returned another score {key!r}; rename it")
+                scores[key] = value
+        self.computed = tuple(scores)
+        return scores
+
+
+def _loaded(name: str) -> evaluate.Metric:
+    if name in _INPUTS and not Path(name).exists():
+        return Metric(name)
+    return evaluate.load(name, module_type="metric", keep_in_memory=True)
+
+
+def _numbers(result: Any) -> dict[str, float]:
+    """Returns the numbers of a metric's result, floats and integers; arrays, texts and mappings are left out."""
+    if not isinstance(result, Mapping):
+        return {}
+    plain = {str(key): value.item() if getattr(value, "ndim", None) == 0 else value for key, value in result.items()}
+    return {key: value for key, value in plain.items() if type(value) in (int, float)}
+
+
+def _in_a_line(error: Exception) -> str:
+    return shortened(f"{type(error).__name__}: {' '.join(str(error).split())}", 300)

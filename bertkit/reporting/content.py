@@ -168,7 +168,8 @@ def _scores(run: RunFiles, outcome: Outcome | None, main: str | None) -> list[Sc
             if terms is not None or name == _compared_metric(outcome, known):
                 interval = score_interval(*sides, _measure_of(outcome, name), terms) or (None, None)
                 intervals[name] = _with_width(interval)
-        first = [name for name in names if name in known or name in (main, "loss")]
+        always = (*known, main, "loss", *run.record.get("further_scores", ()))
+        first = [name for name in names if name in always]
         others = [name for name in names if name.startswith(("ece", *(f"{each}_" for each in known)))]
         names = list(dict.fromkeys([*first, *others]))[: max(len(first), _MOST_SCORES)]
     order = sorted(names, key=lambda name: (name != main, name not in intervals, name == "loss"))

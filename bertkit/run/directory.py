@@ -7,7 +7,7 @@ import math
 import os
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -78,6 +78,7 @@ class RunRecord:
         main_metric: name of the score by which the task compares checkpoints; None if it has none.
         collapse: as in `Run`.
         curves: what the report draws in curves: ``baselines``, the values of simple models by metric, and ``phases``.
+        further_scores: names of the scores of ``task.metrics``.
         started: time of the start in seconds since 1970.
     """
 
@@ -88,6 +89,7 @@ class RunRecord:
     main_metric: str | None = None
     collapse: str | None = None
     curves: dict[str, Any] = field(default_factory=dict)
+    further_scores: Sequence[str] = ()
     started: float = field(default_factory=time.time)
 
     def versions(self) -> dict[str, str]:
@@ -120,6 +122,7 @@ class RunRecord:
             "collapse": self.collapse,
             "warnings": warnings_said(),
             **self.curves,
+            **({"further_scores": list(self.further_scores)} if self.further_scores else {}),
             "wall_time": self.wall_time(),
             **facts,
         }

@@ -167,7 +167,8 @@ def _of_teacher(name: str, task: Task, given: Mapping[str, Any]) -> dict[str, An
     """
     from bertkit.distillation.losses import distilled
 
-    values = {f"task.{key}": value for key, value in dataclasses.asdict(distilled(task).unfitted().task).items()}
+    settings = dataclasses.asdict(distilled(task).unfitted().task)
+    values = {f"task.{key}": value for key, value in settings.items() if key != "metrics"}  # which it does not store
     data: dict[str, Any] = {key: getattr(task.data, key) for key in task.data.stored}
     ran = Path(name) / "recipe.yaml"
     if ran.is_file():

@@ -20,7 +20,7 @@ from transformers import (
 
 from bertkit.checkpoint.encoders import head_class, model_inputs
 from bertkit.errors import RecipeError
-from bertkit.inference.predicted import Outcome
+from bertkit.inference.predicted import Outcome, all_scores, further_metrics
 from bertkit.model.modeling_bert import BertPreTrainedModel
 from bertkit.placement.processes import failing_together
 from bertkit.placement.resolve import Placement
@@ -51,6 +51,7 @@ from bertkit.training.trainer import BertkitTrainer, trainer_class
 from bertkit.training.tuning import check_tuning, tune
 
 if TYPE_CHECKING:
+    from bertkit.metrics.adapter import FurtherMetrics
     from bertkit.sharing.card_facts import CardFacts
 
 _AGAINST_COLLAPSE = (
@@ -106,6 +107,8 @@ def finetune(
     command = f"bertkit finetune {command_of(task.kind)} --recipe recipe.yaml --output-dir NEW"
     evaluation = run.train(trainer, prepared.tokenizer, command)
     prepared.scores.task = task = _learn_from_validation(task, evaluation, run, trainer)
+    if prepared.scores.further is not None:
+        run.record.further_scores = prepared.scores.further.computed
     outcome = _outcome(task, trainer, splits, prepared.features)
     if outcome.collapse:
         say(f"warning: {outcome.collapse} on the validation set; {_AGAINST_COLLAPSE}")
@@ -159,19 +162,28 @@ class Scores:
 
     Attributes:
         task: the task; at the end of the training the one that has learned from the validation set.
+        further: the metrics of ``task.metrics``.
         trainer: the trainer, which has the scores as ``compute_metrics``.
     """
 
     trainer: BertkitTrainer
 
-    def __init__(self, task: Task, splits: Mapping[str, Split], features: Mapping[str, Any]):
-        self.task = task
+    def __init__(
+        self, task: Task, splits: Mapping[str, Split], features: Mapping[str, Any], further: FurtherMetrics | None
+    ):
+        self.task, self.further = task, further
         self._splits, self._features = splits, features
 
     def __call__(self, outcome: EvalPrediction) -> dict[str, float]:
         name = next(name for name, inputs in self._features.items() if inputs is self.trainer.evaluated)
         columns = ColumnsOf(self._features[name]), ColumnsOf(self._splits[name].examples)
-        return self.task.score(outcome.predictions, *columns)
+        scores = all_scores(self.task, outcome.predictions, *columns, self.further)
+        if self.task.main_metric not in scores:
+            raise RecipeError(
+                f"task.main_metric: {self.task.main_metric!r} is not a score of this task; expected one of "
+                f"{', '.join(scores)}"
+            )
+        return scores
 
 
 def prepare_finetuning(
@@ -205,6 +217,7 @@ def prepare_finetuning(
         **best_checkpoint_arguments(recipe),
     )
     run.check_arguments()
+    further = further_metrics(getattr(recipe.task, "metrics", ()))
     start = finetuning_start(recipe)
     task, splits = _load(recipe, task, run)
     config = start.stored.build({**task.config(), **config_changes(recipe.model), "bertkit_task": task_record(task)})
@@ -222,7 +235,7 @@ def prepare_finetuning(
     speed_ups = cpu_speed_ups(run.placement, compiles=arguments.torch_compile)
     losses = _losses(recipe, task, teacher, network, features["train"], start.tokenizer, run.placement, speed_ups)
     tuning = tune(network, recipe)
-    scores = Scores(task, splits, features)
+    scores = Scores(task, splits, features, further)
     scores.trainer = trainer = trainer_class(run.placement)(
         what=task.name,
         model=network,
@@ -329,7 +342,10 @@ def with_absolute_paths(recipe: Recipe) -> Recipe:
     """Returns the recipe with absolute paths, so that ``recipe.yaml`` repeats the run from any folder."""
     places = {name: getattr(recipe.data, name) for name in recipe.data.paths}
     data = dataclasses.replace(recipe.data, **{name: absolute(place) for name, place in places.items() if place})
-    return with_absolute_checkpoints(dataclasses.replace(recipe, data=data))
+    task = recipe.task
+    if names := getattr(task, "metrics", []):
+        task = dataclasses.replace(task, metrics=list(map(absolute, names)))
+    return with_absolute_checkpoints(dataclasses.replace(recipe, data=data, task=task))
 
 
 def _card(

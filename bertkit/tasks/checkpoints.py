@@ -32,7 +32,8 @@ def task_record(task: Task) -> dict[str, Any]:
     """Returns the values from which `task_of_checkpoint` rebuilds a task; ``config.json`` of a checkpoint has them."""
     return {
         "kind": task.kind,
-        "task": dataclasses.asdict(task.task),
+        # Further metrics are code, and change no prediction.
+        "task": {key: value for key, value in dataclasses.asdict(task.task).items() if key != "metrics"},
         "data": {name: getattr(task.data, name) for name in task.data.stored},
     }
 

@@ -37,7 +37,7 @@ _LABELS = ("label", "answer")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskSettings:
+class TaskSettings(metrics.MetricSettings):
     """Column names of the tables. Values that are not set are derived from the training data and stored in the
     checkpoint.
     """

@@ -33,7 +33,7 @@ _INDEX_COLUMNS = ("index", "id")  # row ids of a test set, for the leaderboard; 
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskSettings:
+class TaskSettings(metrics.MetricSettings):
     """Description of a GLUE task."""
 
     name: str = setting("Name of the task, as on the Hub (`sst2`).")

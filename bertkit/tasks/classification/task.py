@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from bertkit.errors import DataError, RecipeError, did_you_mean, noted, raise_all, shortened, shown
+from bertkit.metrics import MetricSettings
 from bertkit.options import check_ranges, option, setting
 from bertkit.progress import counted
 from bertkit.tables import Table
@@ -47,7 +48,7 @@ _SCORES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskSettings:
+class TaskSettings(MetricSettings):
     """Columns and labels. Values that are not set are derived from the training data and stored in the checkpoint."""
 
     name: str = setting("Name of the task in results.", default="classification")
@@ -144,7 +145,8 @@ class ClassificationTask(TableTask, TextClassification):
         line = ""
         if not task._settled or (first == "train" and task._has_labels(tables[first])):
             task, line = task._with_classes(tables[first], faults)
-        faults += task._wrong_settings()
+        # Checkpoints do not store further metrics, and the score of such a one is known after an evaluation.
+        faults += task._wrong_settings() + ([] if self._settled or self.task.metrics else task._wrong_main_metric())
         found: dict[str, Split] = {}
         for name, table in tables.items():
             with noted(faults):
@@ -208,17 +210,25 @@ class ClassificationTask(TableTask, TextClassification):
             faults.append(f"{table.source}: no row has a label in {label!r}")
         return self.with_settings(problem=problem, label_names=names), line
 
+    def _wrong_main_metric(self) -> list[str]:
+        """Returns the fault of a main metric that is not a score of the problem; none for one that is."""
+        task = self.task
+        of_classes = [key_of_class(name, score) for name in task.label_names[:MOST_CLASSES] for score in OF_A_CLASS]
+        known = [
+            *_SCORES[task.problem or "single_label"],
+            *(of_classes if len(task.label_names) <= MOST_CLASSES else []),
+        ]
+        if self.main_metric in known:
+            return []
+        return [
+            f"task.main_metric: {task.main_metric!r} is not a score of this task; expected one of "
+            f"{', '.join(known)}{did_you_mean(self.main_metric, known)}"
+        ]
+
     def _wrong_settings(self) -> list[str]:
         """Returns the faults of settings that depend on the problem and the classes."""
         task, problem = self.task, self.task.problem or "single_label"
         faults = []
-        of_classes = [key_of_class(name, score) for name in task.label_names[:MOST_CLASSES] for score in OF_A_CLASS]
-        known = [*_SCORES[problem], *(of_classes if len(task.label_names) <= MOST_CLASSES else [])]
-        if self.main_metric not in known:
-            faults.append(
-                f"task.main_metric: {task.main_metric!r} is not a score of this task; expected one of "
-                f"{', '.join(known)}{did_you_mean(self.main_metric, known)}"
-            )
         if problem == "regression":
             given = {"threshold": task.threshold != 0.5, "calibrate": task.calibrate}
             faults += [f"task.{name}: numbers have no labels; remove it" for name, is_set in given.items() if is_set]

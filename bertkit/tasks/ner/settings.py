@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from bertkit.metrics import MetricSettings
 from bertkit.options import option, setting
 from bertkit.tables import Table
 from bertkit.tasks.ner import sentences
@@ -15,7 +16,7 @@ from bertkit.tasks.table_data import TableData
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskSettings:
+class TaskSettings(MetricSettings):
     """Columns and tags. Values that are not set are derived from the training data and stored in the checkpoint."""
 
     name: str = setting("Name of the task in results.", default="ner")

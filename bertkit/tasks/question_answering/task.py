@@ -37,7 +37,7 @@ _POSITIONS = ("start_positions", "end_positions")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskSettings:
+class TaskSettings(metrics.MetricSettings):
     """Data set and decoding settings of question answering."""
 
     name: str = setting("Name of the task in results.", default="squad")
