@@ -1,4 +1,4 @@
-"""Definition of a grid: base recipe, settings, seeds and folds; its cells, and ``grid.json``."""
+"""Definition of a grid: base recipe, values or ranges, seeds and folds; its cells, and ``grid.json``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from bertkit.errors import OutputError, RecipeError, listed, shown
 from bertkit.files import write_json
-from bertkit.grids.values import Given, Range, grid_of, label, search_of
+from bertkit.grids.values import Given, Range, label, spaces_of
 from bertkit.json_text import dumps
 from bertkit.recipe.load import Recipe
 from bertkit.run.finetune import with_absolute_paths
@@ -22,6 +22,10 @@ from bertkit.run.listing import GRID_FILE as GRID_FILE
 from bertkit.run.tracking import KEYS as TRACKING_KEYS
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import FineTuningData
+
+Record = Mapping[str, Any]
+"""Result of a cell: ``score``, ``metrics``, ``collapsed``, and ``test_score`` if the task has a labelled test set; or
+``error`` if the run failed."""
 
 RUNS = "runs"
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.,=+-]+")
@@ -131,7 +135,38 @@ def define(
         RecipeError: one message with all faults.
     """
     faults: list[str] = []
-    values, spaces = grid_of(grid, faults), search_of(search, faults)
+    values, spaces = spaces_of("--grid", grid, faults), spaces_of("--search", search, faults)
+    searches, every = bool(spaces), {**values, **spaces}
+    faults += _faults_of_arguments(values, spaces, trials, seeds, folds, overrides)
+    of_folds = {} if folds is None or folds < 2 else {"data.folds": folds, "data.fold": 0}
+    try:
+        base = load_recipe(recipe, {**overrides, **of_folds})
+    except RecipeError as error:
+        raise RecipeError(listed([*faults, str(error), *_faults_of_values(recipe, every, searches)])) from error
+    if not isinstance(base.data, FineTuningData):
+        raise RecipeError(f"recipe {base.name}: task.kind is {base.kind!r}; a grid is for fine-tuning")
+    first = base.train["seed"]
+    numbers = seeds if not isinstance(seeds, int) else range(first, first + min(max(seeds, 1), _MOST_CELLS))
+    definition = Definition(with_absolute_paths(base), values, spaces, trials, tuple(numbers), folds)
+    if definition.number_of_cells > _MOST_CELLS:
+        faults.append(f"the grid has {definition.number_of_cells} runs; expected at most {_MOST_CELLS}")
+    else:
+        faults += _faults_of_values(base, {**every, "train.seed": list(numbers)}, searches)
+    if faults:
+        raise RecipeError(listed(faults))
+    return definition
+
+
+def _faults_of_arguments(
+    values: Mapping[str, Any],
+    spaces: Mapping[str, Any],
+    trials: int | None,
+    seeds: int | Sequence[int],
+    folds: int | None,
+    overrides: Mapping[str, Any],
+) -> list[str]:
+    """Returns the faults of arguments of `define` that do not depend on the recipe."""
+    faults = []
     if values and spaces:
         faults.append("--grid and --search: give one of them; --search KEY=VALUE,VALUE samples from a list of values")
     if spaces and trials is None:
@@ -140,10 +175,10 @@ def define(
         faults.append("--trials: is for --search")
     if trials is not None and trials < 1:
         faults.append(f"--trials: expected at least 1, got {trials}")
-    if isinstance(seeds, int) and not 1 <= seeds <= _MOST_CELLS:
-        faults.append(f"--seeds: expected 1 to {_MOST_CELLS}, got {seeds}")
-        seeds = 1
-    if not isinstance(seeds, int) and (not seeds or len(set(seeds)) < len(seeds)):
+    if isinstance(seeds, int):
+        if not 1 <= seeds <= _MOST_CELLS:
+            faults.append(f"--seeds: expected 1 to {_MOST_CELLS}, got {seeds}")
+    elif not seeds or len(set(seeds)) < len(seeds):
         faults.append(f"--seeds: expected different seeds, got {list(seeds)}")
     if folds is not None and folds < 2:
         faults.append(f"--folds: expected at least 2, got {folds}")
@@ -154,26 +189,7 @@ def define(
     for key in (*values, *spaces):
         if key in overrides:
             faults.append(f"{key}: is given twice, in the grid and as a single value; keep one of them")
-    of_folds = {} if folds is None or folds < 2 else {"data.folds": folds, "data.fold": 0}
-    base: Recipe | None = None
-    try:
-        base = load_recipe(recipe, {**overrides, **of_folds})
-    except RecipeError as error:
-        faults.append(str(error))
-    if base is not None and not isinstance(base.data, FineTuningData):
-        raise RecipeError(f"recipe {base.name}: task.kind is {base.kind!r}; a grid is for fine-tuning")
-    if base is None:
-        raise RecipeError(listed([*faults, *_faults_of_values(recipe, {**values, **spaces}, bool(spaces))]))
-    first = base.train["seed"]
-    every = range(first, first + seeds) if isinstance(seeds, int) else seeds
-    found = Definition(with_absolute_paths(base), values, spaces, trials, tuple(every), folds)
-    if found.number_of_cells > _MOST_CELLS:
-        faults.append(f"the grid has {found.number_of_cells} runs; expected at most {_MOST_CELLS}")
-    else:
-        faults += _faults_of_values(base, {**values, **spaces, "train.seed": list(every)}, bool(spaces))
-    if faults:
-        raise RecipeError(listed(faults))
-    return found
+    return faults
 
 
 def _faults_of_values(recipe: Any, values: Mapping[str, Range | list[Any]], is_search: bool) -> list[str]:

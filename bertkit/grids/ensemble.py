@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from bertkit.errors import OutputError
 from bertkit.files import new_folder, write_json, write_whole
-from bertkit.grids.cells import main_score
 from bertkit.grids.definition import RUNS, read
 from bertkit.grids.results import best_cells, collect, limits
+from bertkit.grids.workers import main_score
 from bertkit.inference.evaluation import outcome_of
 from bertkit.inference.networks import ENSEMBLE_FILE
 from bertkit.inference.predicted import all_scores, further_metrics

@@ -15,13 +15,12 @@ from transformers import TrainerCallback
 
 from bertkit.errors import BertkitError, OutputError, RecipeError, listed
 from bertkit.files import remove_unfinished, write_json, write_whole
-from bertkit.grids.cells import main_score, metrics_of
 from bertkit.grids.definition import GRID_FILE, RUNS
 from bertkit.grids.grid import given, prepare, run
 from bertkit.grids.results import BEST, GridResults
 from bertkit.grids.table import aligned, failures, notes
 from bertkit.grids.values import Given, label
-from bertkit.grids.workers import grid_lock
+from bertkit.grids.workers import grid_lock, main_score, metrics_of
 from bertkit.placement.processes import is_main_process
 from bertkit.placement.resolve import check_processes
 from bertkit.progress import counted, say

@@ -11,12 +11,11 @@ from typing import Any
 
 from bertkit.checkpoint.load import check_positions, load_tokenizer, read_config
 from bertkit.errors import BertkitError, OutputError, RecipeError, TrainingError, listed
-from bertkit.grids.cells import forget_failures
 from bertkit.grids.definition import GRID_FILE, RUNS, Definition, Setting, define, store
 from bertkit.grids.results import GridResults, collect, write
 from bertkit.grids.search import check_optuna
 from bertkit.grids.values import Given, Range
-from bertkit.grids.workers import ENCODED, grid_lock, source_of, work, work_on_gpus
+from bertkit.grids.workers import ENCODED, forget_failures, grid_lock, source_of, work, work_on_gpus
 from bertkit.inference.predicted import further_metrics
 from bertkit.json_text import dumps
 from bertkit.locks import FolderInUseError, RunLock

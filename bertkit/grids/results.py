@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from bertkit.files import new_folder, remove_unfinished, write_json, write_json_lines, write_whole
-from bertkit.grids.cells import Record, record_of
-from bertkit.grids.definition import RUNS, Cell, Definition, Setting
+from bertkit.grids.definition import RUNS, Cell, Definition, Record, Setting
 from bertkit.grids.search import Search
+from bertkit.grids.workers import record_of
 from bertkit.inference.evaluation import outcome_of
 from bertkit.inference.networks import mean_outputs
 from bertkit.metrics import score_limits

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bertkit.errors import RecipeError
 from bertkit.files import disk_faults, write_whole
-from bertkit.grids.cells import Record
-from bertkit.grids.definition import Cell, Definition, Setting
+from bertkit.grids.definition import Cell, Definition, Record, Setting
 from bertkit.grids.values import Range
 
 if TYPE_CHECKING:

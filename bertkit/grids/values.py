@@ -44,7 +44,7 @@ class Range:
     log: bool = False
 
     def fault(self) -> str | None:
-        """Returns what is wrong with the range, or None."""
+        """Returns the fault of the range, or None."""
         if not all(isinstance(end, (int, float)) and not isinstance(end, bool) for end in (self.low, self.high)):
             return f"expected two numbers, got {shown(self.low)} and {shown(self.high)}"
         if not (math.isfinite(self.low) and math.isfinite(self.high)):
@@ -54,98 +54,69 @@ class Range:
         return f"a logarithmic range starts above 0, got {self.low:g}" if self.log and self.low <= 0 else None
 
 
-def grid_of(given: Given, faults: list[str]) -> dict[str, list[Any]]:
-    """Returns key → values of a grid; faults are added to ``faults``."""
+def spaces_of(option: str, given: Given, faults: list[str]) -> dict[str, Any]:
+    """Returns key → list of values, or `Range`, of a grid or of a search.
+
+    Args:
+        option: ``--grid``, or ``--search``, which may have ranges.
+        given: values as the option has them, or a mapping.
+        faults: list to which the faults are added.
+    """
+    pairs: list[tuple[str, Any]] = []
     if isinstance(given, Mapping):
-        found = {key: _listed(values) for key, values in given.items()}
+        pairs += given.items()
     else:
-        pairs: list[tuple[str, Any]] = []
         for text in given:
-            of_text = PAPER.items() if text == "paper" else _pair("--grid", text, faults)
-            pairs += [
-                (key, _choices("--grid", key, values, faults) if isinstance(values, str) else values)
-                for key, values in of_text
-            ]
-        found = _unique("--grid", pairs, faults)
-    for key, values in found.items():
-        _check_choices("--grid", key, values, faults)
-    return found
-
-
-def search_of(given: Given, faults: list[str]) -> dict[str, Range | list[Any]]:
-    """Returns key → range or list of values of a search; faults are added to ``faults``."""
-    if isinstance(given, Mapping):
-        pairs = list(given.items())
-    else:
-        pairs = [pair for text in given for pair in _pair("--search", text, faults)]
-    found: dict[str, Range | list[Any]] = _unique(
-        "--search",
-        [(key, _space(key, space, faults) if isinstance(space, str) else space) for key, space in pairs],
-        faults,
-    )
-    for key, space in found.items():
-        if isinstance(space, list):
-            _check_choices("--search", key, space, faults)
-            continue
-        _check_key("--search", key, faults)
-        if fault := space.fault():
-            faults.append(f"--search {key}: {fault}")
-    return found
-
-
-def _pair(option: str, text: str, faults: list[str]) -> list[tuple[str, str]]:
-    key, equals, values = text.partition("=")
-    if equals and key:
-        return [(key.strip(), values)]
-    faults.append(f"{option} {shown(text)[1:-1]}: expected {_FORMS[option]}")
-    return []
-
-
-def _unique(option: str, pairs: Sequence[tuple[str, Any]], faults: list[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, values in pairs:
-        if key in found:
+            key, equals, values = text.partition("=")
+            if text == "paper" and option == "--grid":
+                pairs += PAPER.items()
+            elif equals and key:
+                pairs.append((key.strip(), _parsed(option, key.strip(), values, faults)))
+            else:
+                faults.append(f"{option} {shown(text)[1:-1]}: expected {_FORMS[option]}")
+    spaces: dict[str, Any] = {}
+    for key, space in pairs:
+        if key in spaces:
             faults.append(f"{option} {key}: given twice; list all values once")
-        found[key] = values
-    return found
+        if isinstance(space, str) and option == "--search":
+            space = _parsed(option, key, space, faults)
+        spaces[key] = space if isinstance(space, Range) else _listed(space)
+        faults += [f"{option} {key}: {fault}" for fault in _faults_of_space(option, key, spaces[key])]
+    return spaces
 
 
-def _space(key: str, text: str, faults: list[str]) -> Range | list[Any]:
-    match = _RANGE.fullmatch(text)
-    if match is None:
-        return _choices("--search", key, text, faults)
-    ends = [*_choices("--search", key, match["low"], faults), *_choices("--search", key, match["high"], faults)]
-    if len(ends) != 2:
-        faults.append(f"--search {key}: expected {_FORMS['--search']}")
-        return Range(0, 1)
-    return Range(ends[0], ends[1], match["log"] is not None)
-
-
-def _choices(option: str, key: str, text: str, faults: list[str]) -> list[Any]:
+def _parsed(option: str, key: str, text: str, faults: list[str]) -> Range | list[Any]:
+    match = _RANGE.fullmatch(text) if option == "--search" else None
+    parts = [text] if match is None else [match["low"], match["high"]]
     try:
-        return _listed(parse_value(f"[{text}]"))
+        values = [value for part in parts for value in _listed(parse_value(f"[{part}]"))]
     except RecipeError:
         faults.append(f"{option} {key}: {shown(text)} is not a list of values with a comma between two")
         return [None]
+    if match is None:
+        return values
+    if len(values) != 2:
+        faults.append(f"--search {key}: expected {_FORMS['--search']}")
+        return [None]
+    return Range(values[0], values[1], match["log"] is not None)
 
 
 def _listed(values: Any) -> list[Any]:
     return list(values) if isinstance(values, (list, tuple)) else [values]
 
 
-def _check_choices(option: str, key: str, values: Sequence[Any], faults: list[str]) -> None:
-    _check_key(option, key, faults)
-    if not values:
-        faults.append(f"{option} {key}: no values; expected {_FORMS[option]}")
-    repeated = [value for number, value in enumerate(values) if value in values[:number]]
-    faults += [f"{option} {key}: {shown(value)} is given twice" for value in repeated]
-
-
-def _check_key(option: str, key: str, faults: list[str]) -> None:
+def _faults_of_space(option: str, key: str, space: Range | list[Any]) -> list[str]:
+    faults = []
+    block = key.partition(".")[0]
     if key in _NOT_IN_A_GRID:
-        faults.append(f"{option} {key}: {_NOT_IN_A_GRID[key]}")
-    elif key.partition(".")[0] in ("placement", "hub"):
-        faults.append(f"{option} {key}: a {key.partition('.')[0]} does not change the scores; give it once with --set")
+        faults.append(_NOT_IN_A_GRID[key])
+    elif block in ("placement", "hub"):
+        faults.append(f"a {block} does not change the scores; give it once with --set")
+    if isinstance(space, Range):
+        return [*faults, *filter(None, [space.fault()])]
+    if not space:
+        faults.append(f"no values; expected {_FORMS[option]}")
+    return faults + [f"{shown(value)} is given twice" for at, value in enumerate(space) if value in space[:at]]
 
 
 def label(values: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 
 import bertkit
 from bertkit.errors import BertkitError, OutputError, RecipeError, TrainingError
-from bertkit.grids import cells, workers
+from bertkit.grids import workers
 from bertkit.grids.definition import define
 from bertkit.grids.table import grid_table
 from bertkit.locks import FolderInUseError, RunLock
@@ -95,14 +95,14 @@ def test_a_cell_is_the_single_command_s_run(grid, tmp_path, checkpoint, table, q
 
 @pytest.mark.slow
 def test_a_failed_cell_is_recorded(grid, monkeypatch, capfd):
-    original = inspect.unwrap(cells.finetune)
+    original = inspect.unwrap(workers.finetune)
 
     def diverging(recipe, **arguments):
         if recipe.train["learning_rate"] == 2e-3:
             raise torch.OutOfMemoryError("out of memory")
         return original(recipe, **arguments)
 
-    monkeypatch.setattr(cells, "finetune", diverging)
+    monkeypatch.setattr(workers, "finetune", diverging)
     results = grid(grid=RATES, overrides={"train.max_steps": 1})
     assert results.failed == {"02-learning_rate=0.002-seed=42": "OutOfMemoryError: out of memory"}
     assert [row.n for row in results.settings] == [1, 0]

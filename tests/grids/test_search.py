@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bertkit.grids import cells
+from bertkit.grids import workers
 from bertkit.grids.definition import define
 from bertkit.grids.search import JOURNAL, Search
 from bertkit.grids.workers import SampledCells
@@ -23,7 +23,7 @@ def searched(tmp_path):
 
 
 def finish(folder, cell, score):
-    place = folder / cells.RECORDS / f"{cell.name}.json"
+    place = folder / workers.RECORDS / f"{cell.name}.json"
     place.parent.mkdir(exist_ok=True)
     place.write_text(json.dumps({"score": score, "metrics": {}, "collapsed": False}))
 
@@ -50,7 +50,7 @@ def test_values_in_range_and_bad_settings_pruned(searched, tmp_path):
         assert 1e-5 <= setting.values["train.learning_rate"] <= 1e-3
         assert setting.values["train.global_train_batch_size"] in range(4, 65)
         assert setting.values["data.max_seq_length"] in (16, 32)
-    records = len(list((tmp_path / cells.RECORDS).iterdir()))
+    records = len(list((tmp_path / workers.RECORDS).iterdir()))
     assert records == 24 - 2 * len(found.pruned())  # a setting is pruned after its first run
     assert len({setting.name for setting in settings}) == 8
 
@@ -89,7 +89,8 @@ def test_a_failed_run_ends_its_trial(searched, tmp_path):
     _, source = searched
     for cell in source.cells():
         finish(tmp_path, cell, 0.5)
-    (tmp_path / cells.RECORDS / f"{source.search.settings()[0].name}-seed=43.json").write_text('{"error": "diverged"}')
+    failed = source.search.settings()[0].name
+    (tmp_path / workers.RECORDS / f"{failed}-seed=43.json").write_text('{"error": "diverged"}')
     assert source.cells()[0].setting.number == 1
 
 

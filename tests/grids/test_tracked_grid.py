@@ -8,7 +8,7 @@ import os
 import pytest
 from transformers import TrainerCallback
 
-from bertkit.grids import cells
+from bertkit.grids import workers
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_the_name_of_a_run_names_the_group(grid, begun):
 
 def test_a_grid_continues_with_other_trackers(grid, begun, monkeypatch):
     grid(seeds=1)
-    for path in (grid(seeds=1).output_dir / cells.RECORDS).glob("*.json"):
+    for path in (grid(seeds=1).output_dir / workers.RECORDS).glob("*.json"):
         path.unlink()
     results = grid(seeds=1, overrides={"train.report_to": "comet_ml"})
     assert json.loads((results.output_dir / "grid.json").read_text())["recipe"]["train"]["report_to"] == "comet_ml"

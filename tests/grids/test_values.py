@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from bertkit.grids.values import PAPER, Range, grid_of, search_of
+from bertkit.grids.values import PAPER, Range, spaces_of
 
 
 def test_values_are_those_of_a_recipe():
     faults = []
-    found = grid_of(["train.learning_rate=2e-5,3e-5", "data.pooling=mean,null", "task.text_columns=[a, b],[c]"], faults)
+    given = ["train.learning_rate=2e-5,3e-5", "data.pooling=mean,null", "task.text_columns=[a, b],[c]"]
+    found = spaces_of("--grid", given, faults)
     assert not faults
     assert found == {
         "train.learning_rate": [2e-5, 3e-5],
         "data.pooling": ["mean", None],
         "task.text_columns": [["a", "b"], ["c"]],
     }
-    assert grid_of(["paper", "train.weight_decay=0"], faults) == {**PAPER, "train.weight_decay": [0]}
-    assert grid_of({"train.learning_rate": (1e-5, 2e-5)}, faults) == {"train.learning_rate": [1e-5, 2e-5]}
+    assert spaces_of("--grid", ["paper", "train.weight_decay=0"], faults) == {**PAPER, "train.weight_decay": [0]}
+    assert spaces_of("--grid", {"train.learning_rate": (1e-5, 2e-5)}, faults) == {"train.learning_rate": [1e-5, 2e-5]}
     assert not faults
 
 
@@ -33,7 +34,7 @@ def test_values_are_those_of_a_recipe():
 def test_ranges(text, expected):
     faults = []
     key = text.partition("=")[0]
-    assert search_of([text], faults) == search_of({key: expected}, faults) == {key: expected}
+    assert spaces_of("--search", [text], faults) == spaces_of("--search", {key: expected}, faults) == {key: expected}
     assert not faults
 
 
@@ -42,5 +43,5 @@ def test_ranges(text, expected):
 )
 def test_no_ranges(text):
     faults = []
-    search_of([f"train.learning_rate={text}"], faults)
-    assert faults or isinstance(search_of([f"train.learning_rate={text}"], [])["train.learning_rate"], list)
+    spaces_of("--search", [f"train.learning_rate={text}"], faults)
+    assert faults or isinstance(spaces_of("--search", [f"train.learning_rate={text}"], [])["train.learning_rate"], list)
