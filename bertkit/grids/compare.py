@@ -50,22 +50,21 @@ def compare(*systems: str | Path, metric: str | None = None) -> Comparisons:
     """
     if len(systems) < 2:
         raise RecipeError("compare: give two or more run directories, grids or files of predictions")
-    found: list[System | Table] = []
+    sides: list[System | Table] = []
     faults: list[str] = []
     for place in systems:
         try:
-            found.append(_system(Path(place)))
+            sides.append(_system(Path(place)))
         except BertkitError as error:
             faults.append(str(error))
     if faults:
         raise DataError(listed(faults))
-    tables = [each for each in found if isinstance(each, Table)]
-    runs = [each for each in found if isinstance(each, System)]
+    tables = [each for each in sides if isinstance(each, Table)]
+    runs = [each for each in sides if isinstance(each, System)]
     if not tables:
         return compare_systems(runs, metric)
     has_numbers, note = _has_numbers(tables, runs, metric)
-    as_files = _of_numbers(found) if has_numbers else _of_classes(found, metric)
-    results = compare_systems(as_files, metric)
+    results = compare_systems(_of_numbers(sides) if has_numbers else _of_classes(sides, metric), metric)
     return dataclasses.replace(results, notes=(*results.notes, note)) if note else results
 
 
@@ -133,11 +132,6 @@ def _table(place: Path) -> Table:
     return table
 
 
-def _collapse(table: Table) -> tuple[str, ...]:
-    values = (map(decision, table.columns[name]) for name in (_PREDICTION, _GOLD))
-    return collapse_notes(table.source, [collapse_of(*values)])
-
-
 def _has_numbers(tables: Sequence[Table], runs: Sequence[System], metric: str | None) -> tuple[bool, str]:
     """Returns whether the values are numbers rather than classes, and a note on it if both were possible.
 
@@ -153,66 +147,61 @@ def _has_numbers(tables: Sequence[Table], runs: Sequence[System], metric: str | 
     return is_regression, f"{tables[0].source}: {_GOLD!r} has numbers, {reason}" if is_regression else ""
 
 
-def _of_numbers(found: Sequence[System | Table]) -> list[System]:
+def _columns(system: System | Table) -> list[Sequence[Any]]:
+    """Returns the predictions of each run of a system, and the references, as plain data."""
+    if isinstance(system, Table):
+        return [system.columns[_PREDICTION], system.columns[_GOLD]]
+    return [system.to_labels(values) for values in (*system.runs, system.references)]
+
+
+def _as_file(
+    system: System | Table, columns: Sequence[Sequence[Any]], measure: Any, terms: Any, main_metric: str
+) -> System:
+    """Returns a system with other predictions and references: ``columns`` of each run, and of the references."""
+    *runs, gold = columns
+    if isinstance(system, Table):
+        places = [f"{system.unit} {number}" for number in system.numbers_of_rows]
+        notes = collapse_notes(system.source, [collapse_of(*(map(decision, values) for values in _columns(system)))])
+        return System(system.source, runs, gold, measure, terms, main_metric, list, places=places, notes=notes)
+    return System(system.name, runs, gold, measure, terms, main_metric, list, notes=system.notes)
+
+
+def _of_numbers(systems: Sequence[System | Table]) -> list[System]:
     """Returns systems whose predictions and references are floats.
 
     Raises:
         DataError: a value is no number; the message lists the places.
     """
-    systems: list[System] = []
-    faults: list[str] = []
-    for each in found:
-        if isinstance(each, System):
-            columns = [list(map(to_number, each.to_labels(values))) for values in (*each.runs, each.references)]
-            systems.append(_numbers(each.name, columns[:-1], columns[-1], notes=each.notes))
-            continue
-        numbers = {name: list(map(to_number, each.columns[name])) for name in (_PREDICTION, _GOLD)}
-        faults += [
+    columns = [[list(map(to_number, values)) for values in _columns(each)] for each in systems]
+    raise_listed(
+        [
             f"{each.place(row)}: {name!r} is {shown(each.columns[name][row])}; expected a number"
-            for name, values in numbers.items()
+            for each, numbers in zip(systems, columns, strict=True)
+            if isinstance(each, Table)
+            for name, values in zip((_PREDICTION, _GOLD), numbers, strict=True)
             for row, value in enumerate(values)
             if not math.isfinite(value)
         ]
-        systems.append(_numbers(each.source, [numbers[_PREDICTION]], numbers[_GOLD], _places(each), _collapse(each)))
-    raise_listed(faults)
-    return systems
+    )
+    pairs = zip(systems, columns, strict=True)
+    return [_as_file(each, numbers, _regression, terms_of, _OF_NUMBERS[0]) for each, numbers in pairs]
 
 
-def _numbers(
-    name: str,
-    runs: Sequence[Sequence[float]],
-    gold: Sequence[float],
-    places: Sequence[str] = (),
-    notes: tuple[str, ...] = (),
-) -> System:
-    return System(name, runs, gold, _regression, terms_of, _OF_NUMBERS[0], list, places=places, notes=notes)
-
-
-def _of_classes(found: Sequence[System | Table], metric: str | None) -> list[System]:
+def _of_classes(systems: Sequence[System | Table], metric: str | None) -> list[System]:
     """Returns systems whose predictions and references are names of classes; ``1.0`` is ``1`` if all are whole numbers.
 
     Raises:
         DataError: a prediction is no number though all references are, and ``metric`` does not say that these are
             classes; the message lists the places.
     """
-    columns = [
-        [*each.runs, each.references] if isinstance(each, System) else [each.columns[_PREDICTION], each.columns[_GOLD]]
-        for each in found
-    ]
-    texts = [
-        [
-            [str(value) for value in (each.to_labels(values) if isinstance(each, System) else values)]
-            for values in of_system
-        ]
-        for each, of_system in zip(found, columns, strict=True)
-    ]
+    texts = [[list(map(str, values)) for values in _columns(each)] for each in systems]
     are_numbers = all(map(_is_number, texts[0][-1]))
     if metric is None and are_numbers:
         raise_listed(
             [
                 f"{each.place(row)}: {_PREDICTION!r} is {shown(value)}, where all values of {_GOLD!r} are numbers; "
                 "mend or remove the row, or give --metric accuracy if all are names of classes"
-                for each, of_system in zip(found, texts, strict=True)
+                for each, of_system in zip(systems, texts, strict=True)
                 if isinstance(each, Table)
                 for row, value in enumerate(of_system[0])
                 if not _is_number(value)
@@ -220,23 +209,13 @@ def _of_classes(found: Sequence[System | Table], metric: str | None) -> list[Sys
         )
     values = {value for of_system in texts for column in of_system for value in column}
     names = names_of_labels(value for value in values if _is_number(value) or not are_numbers)
-    systems = []
-    for each, of_system in zip(found, texts, strict=True):
-        *runs, gold = [[names.get(value, value) for value in values] for values in of_system]
-        name, places = (each.source, _places(each)) if isinstance(each, Table) else (each.name, ())
-        notes = _collapse(each) if isinstance(each, Table) else each.notes
-        systems.append(
-            System(name, runs, gold, _accuracy, _accuracy_terms, _OF_CLASSES[0], list, places=places, notes=notes)
-        )
-    return systems
+    named = [[[names.get(value, value) for value in column] for column in of_system] for of_system in texts]
+    pairs = zip(systems, named, strict=True)
+    return [_as_file(each, columns, _accuracy, _accuracy_terms, _OF_CLASSES[0]) for each, columns in pairs]
 
 
 def _is_number(text: str) -> bool:
     return math.isfinite(to_number(text))
-
-
-def _places(table: Table) -> list[str]:
-    return [f"{table.unit} {number}" for number in table.numbers_of_rows]
 
 
 def _accuracy(predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, float]:
