@@ -12,7 +12,7 @@ from bertkit.errors import BertkitError, DataError, OutputError, RecipeError, di
 from bertkit.files import remove_unfinished, write_json, write_whole
 from bertkit.grids.compare import compare
 from bertkit.grids.glue import FAMILY, check_tasks, glue_tasks
-from bertkit.grids.grid import finetune_grid, given
+from bertkit.grids.grid import all_values, finetune_grid
 from bertkit.grids.results import COLLAPSED, GridResults, SettingResult
 from bertkit.grids.table import ablations_csv
 from bertkit.grids.workers import grid_lock
@@ -210,7 +210,7 @@ def _check_task(task: str, data_dir: str | Path, finetuning: Mapping[str, Any] |
             f"--task: unknown glue task {task!r}; expected one of {', '.join(glue_tasks())}"
             f"{did_you_mean(task, glue_tasks())}"
         )
-    load_splits(task_of_recipe(load_recipe(FAMILY + task, given(finetuning, None, data_dir))))
+    load_splits(task_of_recipe(load_recipe(FAMILY + task, all_values(finetuning, None, data_dir))))
 
 
 def _documents(place: Path) -> dict[str, int | str]:
@@ -236,8 +236,8 @@ def _check_documents(documents: Mapping[str, Mapping[str, int | str]], folder: P
 
 
 def _metrics(place: Path) -> dict[str, float]:
-    found: dict[str, float] = json.loads((place / "all_results.json").read_text(encoding="utf-8"))
-    return found
+    metrics: dict[str, float] = json.loads((place / "all_results.json").read_text(encoding="utf-8"))
+    return metrics
 
 
 def _conclude(

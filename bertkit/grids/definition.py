@@ -14,7 +14,7 @@ from typing import Any
 
 from bertkit.errors import OutputError, RecipeError, listed, shown
 from bertkit.files import write_json
-from bertkit.grids.values import Given, Range, label, spaces_of
+from bertkit.grids.values import Range, Values, label, spaces_of
 from bertkit.json_text import dumps
 from bertkit.recipe.load import Recipe
 from bertkit.run.finetune import with_absolute_paths
@@ -123,8 +123,8 @@ class Definition:
 def define(
     recipe: str | Path | Mapping[str, Any] | Recipe,
     overrides: Mapping[str, Any],
-    grid: Given,
-    search: Given,
+    grid: Values,
+    search: Values,
     trials: int | None,
     seeds: int | Sequence[int],
     folds: int | None,
@@ -225,11 +225,11 @@ def store(definition: Definition, folder: Path, data: Mapping[str, str]) -> None
     path = folder / GRID_FILE
     if path.is_file():
         stored = _read(path)
-        then, given = _compared(stored), _compared(now)
+        before, after = _compared(stored), _compared(now)
         changes = [
-            f"{key} was {shown(then.get(key))} and is now {shown(given.get(key))}"
-            for key in dict.fromkeys((*then, *given))
-            if then.get(key) != given.get(key)
+            f"{key} was {shown(before.get(key))} and is now {shown(after.get(key))}"
+            for key in dict.fromkeys((*before, *after))
+            if before.get(key) != after.get(key)
         ]
         if changes:
             raise RecipeError(

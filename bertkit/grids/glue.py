@@ -16,10 +16,10 @@ from transformers import TrainerCallback
 from bertkit.errors import BertkitError, OutputError, RecipeError, listed
 from bertkit.files import remove_unfinished, write_json, write_whole
 from bertkit.grids.definition import GRID_FILE, RUNS
-from bertkit.grids.grid import given, prepare, run
+from bertkit.grids.grid import all_values, prepare, run
 from bertkit.grids.results import BEST, GridResults
 from bertkit.grids.table import aligned, failures, notes
-from bertkit.grids.values import Given, label
+from bertkit.grids.values import Values, label
 from bertkit.grids.workers import grid_lock, main_score, metrics_of
 from bertkit.placement.processes import is_main_process
 from bertkit.placement.resolve import check_processes
@@ -119,7 +119,7 @@ def finetune_glue(
     check_callbacks(callbacks)
     check_tasks(tasks)
     output_dir = Path(output_dir)
-    values = given(overrides, model, data_dir)
+    values = all_values(overrides, model, data_dir)
     recipes = {name: with_absolute_paths(load_recipe(FAMILY + name, values)) for name in tasks}
     for recipe in recipes.values():
         check_processes(recipe.placement)
@@ -145,8 +145,8 @@ def finetune_glue_grid(
     tasks: Sequence[str],
     *,
     output_dir: str | Path,
-    grid: Given = (),
-    search: Given = (),
+    grid: Values = (),
+    search: Values = (),
     trials: int | None = None,
     seeds: int | Sequence[int] = 1,
     folds: int | None = None,
@@ -169,7 +169,7 @@ def finetune_glue_grid(
     check_tasks(tasks)
     folder = Path(output_dir)
     _check_folder(folder, GRID_FILE, RUNS)
-    values = given(overrides, model, data_dir)
+    values = all_values(overrides, model, data_dir)
     prepared = _for_each(
         tasks, lambda name: prepare(FAMILY + name, folder / name, grid, search, trials, seeds, folds, values)
     )

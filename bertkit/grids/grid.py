@@ -14,7 +14,7 @@ from bertkit.errors import BertkitError, OutputError, RecipeError, TrainingError
 from bertkit.grids.definition import GRID_FILE, RUNS, Definition, Setting, define, store
 from bertkit.grids.results import GridResults, collect, write
 from bertkit.grids.search import check_optuna
-from bertkit.grids.values import Given, Range
+from bertkit.grids.values import Range, Values
 from bertkit.grids.workers import ENCODED, forget_failures, grid_lock, source_of, work, work_on_gpus
 from bertkit.inference.predicted import further_metrics
 from bertkit.json_text import dumps
@@ -50,8 +50,8 @@ def finetune_grid(
     recipe: str | Path | Mapping[str, Any] | Recipe,
     *,
     output_dir: str | Path,
-    grid: Given = (),
-    search: Given = (),
+    grid: Values = (),
+    search: Values = (),
     trials: int | None = None,
     seeds: int | Sequence[int] = 1,
     folds: int | None = None,
@@ -87,11 +87,13 @@ def finetune_grid(
         TrainingError: worker processes have ended before the grid was complete.
     """
     folder = Path(output_dir)
-    definition, task = prepare(recipe, folder, grid, search, trials, seeds, folds, given(overrides, model, data_dir))
+    definition, task = prepare(
+        recipe, folder, grid, search, trials, seeds, folds, all_values(overrides, model, data_dir)
+    )
     return run(definition, task, folder, worker)
 
 
-def given(overrides: Mapping[str, Any] | None, model: str | None, data_dir: str | Path | None) -> dict[str, Any]:
+def all_values(overrides: Mapping[str, Any] | None, model: str | None, data_dir: str | Path | None) -> dict[str, Any]:
     """Returns the overrides with a model and a data folder, if these are given."""
     more = {"model.name_or_path": model, "data.data_dir": data_dir}
     return {**(overrides or {}), **{key: str(value) for key, value in more.items() if value is not None}}
@@ -100,8 +102,8 @@ def given(overrides: Mapping[str, Any] | None, model: str | None, data_dir: str 
 def prepare(
     recipe: str | Path | Mapping[str, Any] | Recipe,
     folder: Path,
-    grid: Given,
-    search: Given,
+    grid: Values,
+    search: Values,
     trials: int | None,
     seeds: int | Sequence[int],
     folds: int | None,
@@ -128,10 +130,10 @@ def prepare(
 
 def _check_folder(folder: Path) -> None:
     check_place(folder)
-    found = contents(folder)
-    if found and GRID_FILE not in found and found != [RUNS]:
+    entries = contents(folder)
+    if entries and GRID_FILE not in entries and entries != [RUNS]:
         raise OutputError(
-            f"--output-dir {folder}: already contains {', '.join(found[:3])} and no grid; give another folder"
+            f"--output-dir {folder}: already contains {', '.join(entries[:3])} and no grid; give another folder"
         )
 
 

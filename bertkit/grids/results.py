@@ -126,13 +126,13 @@ def collect(definition: Definition, task: Task, folder: Path) -> GridResults:
     unfinished = max((definition.trials or 0) - len(settings), 0) * definition.runs_per_setting
     for setting in settings:
         records = {cell.name: record_of(folder, cell) for cell in definition.cells(setting)}
-        found = {name: record for name, record in records.items() if record is not None}
+        ended = {name: record for name, record in records.items() if record is not None}
         # Tracebacks name places of this machine, and stay in the records.
-        runs |= {name: {key: record[key] for key in record if key != "traceback"} for name, record in found.items()}
-        names = {key.removeprefix("eval_") for record in found.values() for key in record.get("metrics", ())}
+        runs |= {name: {key: record[key] for key in record if key != "traceback"} for name, record in ended.items()}
+        names = {key.removeprefix("eval_") for record in ended.values() for key in record.get("metrics", ())}
         score_range = score_limits(task.main_metric, names)
-        rows.append(_row(setting, found, setting.number in pruned, score_range))
-        unfinished += 0 if setting.number in pruned else len(records) - len(found)
+        rows.append(_row(setting, ended, setting.number in pruned, score_range))
+        unfinished += 0 if setting.number in pruned else len(records) - len(ended)
     # A mean over fewer runs is not comparable: those that are missing diverged, or were pruned.
     most = max((row.n for row in rows), default=0)
     means = {row.name: row.mean for row in rows if row.n == most and row.mean is not None}

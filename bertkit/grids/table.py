@@ -65,8 +65,8 @@ def _conclusion(results: GridResults) -> list[str]:
         )
     if results.out_of_fold is not None:
         score = results.out_of_fold.get(results.metric)
-        shown = "" if score is None else f", {results.metric} {score:.4f}"
-        lines.append(f"out-of-fold predictions: {results.output_dir / OUT_OF_FOLD}{shown}")
+        of_metric = "" if score is None else f", {results.metric} {score:.4f}"
+        lines.append(f"out-of-fold predictions: {results.output_dir / OUT_OF_FOLD}{of_metric}")
     if any(row.collapsed for row in results.settings):
         lines.append(f"collapsed: {COLLAPSED}")
     return [*lines, *failures(results.failed, f" of {len(results.runs)}")]
@@ -81,8 +81,8 @@ def failures(failed: Mapping[str, str], of: str = "") -> list[str]:
 def _expected_best(scores: Sequence[float]) -> str:
     """Formats the expected best scores for budgets of 1, 2, 4, … settings and of all."""
     budgets = [2**power for power in range(len(scores).bit_length()) if 2**power < len(scores)]
-    shown = [f"{scores[budget - 1]:.4f} of {budget}" for budget in (*budgets, len(scores))]
-    return f"expected best of a budget of settings (Dodge et al. 2019): {', '.join(shown)}"
+    parts = [f"{scores[budget - 1]:.4f} of {budget}" for budget in (*budgets, len(scores))]
+    return f"expected best of a budget of settings (Dodge et al. 2019): {', '.join(parts)}"
 
 
 def _test(scores: Mapping[str, float | None]) -> str:
@@ -196,11 +196,11 @@ def ablations_csv(results: Ablations) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*names, "difference_high", "p", "adjusted_p", "collapsed"])
     for variant, of_variant in results.tasks.items():
-        for task, found in of_variant.items():
-            row, test = found.scores, found.difference
+        for task, result in of_variant.items():
+            row, test = result.scores, result.difference
             values = [test.difference, test.low, test.high, test.p, test.adjusted_p] if test else [None] * 5
             scores = [row.n, row.mean, row.sd, row.low, row.high]
-            writer.writerow([variant, task, found.metric, *scores, *values, len(row.collapsed)])
+            writer.writerow([variant, task, result.metric, *scores, *values, len(row.collapsed)])
     return text.getvalue()
 
 
@@ -219,10 +219,10 @@ def ablations_table(results: Ablations, width: int | None = None) -> str:
     first = next(iter(results.tasks))
     rows = []
     for variant, of_variant in results.tasks.items():
-        for task, found in of_variant.items():
-            row, test = found.scores, found.difference
+        for task, result in of_variant.items():
+            row, test = result.scores, result.difference
             spread = "" if row.sd is None else f" ± {row.sd:.4f}"
-            cells = {"variant": variant, "task": task, "metric": found.metric, "n": str(row.n)}
+            cells = {"variant": variant, "task": task, "metric": result.metric, "n": str(row.n)}
             cells |= {
                 "mean ± sd": f"{row.mean:.4f}{spread}",
                 "95 % interval": "" if row.low is None else f"{row.low:.4f}–{row.high:.4f}",

@@ -18,7 +18,7 @@ PAPER: dict[str, list[Any]] = {
 }
 """The grid of BERT §A.3; ``--grid paper``."""
 
-Given = Sequence[str] | Mapping[str, Any]
+Values = Sequence[str] | Mapping[str, Any]
 """Strings as on the command line, ``KEY=VALUES``, or a mapping of key to values."""
 
 _RANGE = re.compile(r"(?P<low>.+?)\.\.(?P<high>[^:]+)(?P<log>:log)?")
@@ -54,19 +54,19 @@ class Range:
         return f"a logarithmic range starts above 0, got {self.low:g}" if self.log and self.low <= 0 else None
 
 
-def spaces_of(option: str, given: Given, faults: list[str]) -> dict[str, Any]:
+def spaces_of(option: str, entries: Values, faults: list[str]) -> dict[str, Any]:
     """Returns key → list of values, or `Range`, of a grid or of a search.
 
     Args:
         option: ``--grid``, or ``--search``, which may have ranges.
-        given: values as the option has them, or a mapping.
+        entries: values as the option has them, or a mapping.
         faults: list to which the faults are added.
     """
     pairs: list[tuple[str, Any]] = []
-    if isinstance(given, Mapping):
-        pairs += given.items()
+    if isinstance(entries, Mapping):
+        pairs += entries.items()
     else:
-        for text in given:
+        for text in entries:
             key, equals, values = text.partition("=")
             if text == "paper" and option == "--grid":
                 pairs += PAPER.items()

@@ -113,8 +113,8 @@ def described(error: Exception) -> str:
 
 def metrics_of(place: Path) -> dict[str, float]:
     """Returns the scores of a finished run on its validation sets, ``eval_…``."""
-    found = json.loads((place / "eval_results.json").read_text(encoding="utf-8"))
-    return {key: value for key, value in found.items() if is_score(key)}
+    results = json.loads((place / "eval_results.json").read_text(encoding="utf-8"))
+    return {key: value for key, value in results.items() if is_score(key)}
 
 
 def test_score(task: Task, place: Path) -> float | None:

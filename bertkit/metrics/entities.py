@@ -106,19 +106,19 @@ def find_entities(tags: Sequence[str], strict: bool = False) -> list[Entity]:
     >>> find_entities(["B-PER", "I-PER", "O", "I-LOC", "B-LOC", "I-PER"], strict=True)
     [Entity(type='PER', start=0, end=2), Entity(type='LOC', start=4, end=5)]
     """
-    found: list[Entity] = []
+    entities: list[Entity] = []
     begins, continues = (("B",), ("I",)) if strict else (PREFIXES, _CONTINUATION)
     open_type: str | None = None  # type of the entity that the current word may continue
     for word, tag in enumerate(tags):
         prefix, kind = split_tag(tag)
         if prefix in continues and kind == open_type:
-            found[-1] = found[-1]._replace(end=word + 1)
+            entities[-1] = entities[-1]._replace(end=word + 1)
         elif prefix in begins:
-            found.append(Entity(kind, word, word + 1))
+            entities.append(Entity(kind, word, word + 1))
         else:
             prefix = OUTSIDE
         open_type = kind if prefix in _LASTS_WITHIN else None
-    return found
+    return entities
 
 
 def count_entities(
@@ -136,9 +136,9 @@ def count_entities(
     right: Counter[str] = Counter()
     predicted: Counter[str] = Counter()
     actual: Counter[str] = Counter()
-    for given, expected in zip(predictions, references, strict=True):
-        found, true = set(find_entities(given, strict)), set(find_entities(expected, strict))
-        for counter, entities in ((right, found & true), (predicted, found), (actual, true)):
+    for tags, expected in zip(predictions, references, strict=True):
+        own, true = set(find_entities(tags, strict)), set(find_entities(expected, strict))
+        for counter, entities in ((right, own & true), (predicted, own), (actual, true)):
             counter.update(entity.type for entity in entities)
     return {kind: Counts(right[kind], predicted[kind], actual[kind]) for kind in sorted(predicted | actual)}
 
@@ -157,7 +157,7 @@ def score_entities(
         DataError: as `split_tag`; or there are no words.
     """
     sentences = zip(predictions, references, strict=True)
-    are_right = [given == expected for pair in sentences for given, expected in zip(*pair, strict=True)]
+    are_right = [tag == expected for pair in sentences for tag, expected in zip(*pair, strict=True)]
     if not are_right:
         raise DataError("nothing to score: there is no word in any sentence")
     counts = count_entities(predictions, references, strict)
@@ -192,9 +192,9 @@ def seqeval(
     """
     if (mode, scheme) not in ((None, None), ("strict", "IOB2")):
         raise ValueError(f"mode {mode!r} with scheme {scheme!r}; expected neither, or 'strict' with 'IOB2'")
-    for number, (given, expected) in enumerate(zip(predictions, references, strict=True)):
-        if len(given) != len(expected):
-            raise ValueError(f"sentence {number}: {len(given)} tags are predicted for {len(expected)} words")
+    for number, (tags, expected) in enumerate(zip(predictions, references, strict=True)):
+        if len(tags) != len(expected):
+            raise ValueError(f"sentence {number}: {len(tags)} tags are predicted for {len(expected)} words")
     overall, counts = score_entities(predictions, references, strict=mode == "strict")
     return {kind: _of_type(of_kind) for kind, of_kind in counts.items()} | overall
 

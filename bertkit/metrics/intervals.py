@@ -76,30 +76,30 @@ def terms_of(name: str, predictions: Any, references: Any) -> MeanDecomposition 
     >>> round(float(f1(*values.mean(axis=0))), 4)
     0.6667
     """
-    given, true = np.asarray(predictions, dtype=np.float64), np.asarray(references, dtype=np.float64)
-    right = (given == true).reshape(len(true), -1).all(axis=1)
+    predicted, true = np.asarray(predictions, dtype=np.float64), np.asarray(references, dtype=np.float64)
+    right = (predicted == true).reshape(len(true), -1).all(axis=1)
     if name == "accuracy":
         return mean_terms(right)
-    is_binary = bool(np.isin(given, (0, 1)).all() and np.isin(true, (0, 1)).all())
+    is_binary = bool(np.isin(predicted, (0, 1)).all() and np.isin(true, (0, 1)).all())
     if name == "f1" and is_binary and true.ndim == 1:
         # Of the examples in class 1 by either side, the share in class 1 by both: F1 = 2 s / (s + t).
-        both, either = given * true, np.maximum(given, true)
+        both, either = predicted * true, np.maximum(predicted, true)
         return MeanDecomposition(np.stack([both, either], axis=1), _f1_of_proportion, (0.0, 1.0), is_proportion=True)
     if name == "combined_score" and is_binary and true.ndim == 1:
-        columns = np.stack([right, given * true, given + true], axis=1).astype(np.float64)
+        columns = np.stack([right, predicted * true, predicted + true], axis=1).astype(np.float64)
         return MeanDecomposition(columns, lambda accuracy, both, sum_: (accuracy + _f1(both, sum_)) / 2, (0.0, 1.0))
     if name == "f1_micro" and is_binary and true.ndim == 2:
         return MeanDecomposition(
-            np.stack([(given * true).sum(axis=1), (given + true).sum(axis=1)], axis=1), _f1, (0.0, 1.0)
+            np.stack([(predicted * true).sum(axis=1), (predicted + true).sum(axis=1)], axis=1), _f1, (0.0, 1.0)
         )
     if name == "f1_macro":
-        return _f1_macro(given, true)
+        return _f1_macro(predicted, true)
     if name == "matthews_correlation" and is_binary and true.ndim == 1:
-        return _correlation(given, true, 0.0)
+        return _correlation(predicted, true, 0.0)
     if name == "pearson" and true.ndim == 1:
-        return _correlation(given, true, math.nan)
+        return _correlation(predicted, true, math.nan)
     if name == "mse" and true.ndim == 1:
-        return MeanDecomposition(np.square(given - true)[:, None], lambda mean: mean)
+        return MeanDecomposition(np.square(predicted - true)[:, None], lambda mean: mean)
     return None
 
 
@@ -111,14 +111,14 @@ def _f1_of_proportion(both: Any, either: Any) -> Any:
     return _f1(both, both + either)
 
 
-def _f1_macro(given: np.ndarray, true: np.ndarray) -> MeanDecomposition | None:
+def _f1_macro(predicted: np.ndarray, true: np.ndarray) -> MeanDecomposition | None:
     """Returns the mean F1 of the labels of (N, C), or of the classes that occur in (N,); None for numbers."""
     if true.ndim == 1:
-        classes = np.unique([given, true])
+        classes = np.unique([predicted, true])
         if len(classes) > _MOST_CLASSES:
             return None
-        given, true = (side[:, None] == classes for side in (given, true))
-    both, sums = given * true, given.astype(np.float64) + true
+        predicted, true = (side[:, None] == classes for side in (predicted, true))
+    both, sums = predicted * true, predicted.astype(np.float64) + true
     number = true.shape[1]
 
     def f1_macro(*means: Any) -> Any:
@@ -127,10 +127,10 @@ def _f1_macro(given: np.ndarray, true: np.ndarray) -> MeanDecomposition | None:
     return MeanDecomposition(np.concatenate([both, sums], axis=1).astype(np.float64), f1_macro, (0.0, 1.0))
 
 
-def _correlation(given: np.ndarray, true: np.ndarray, undefined: float) -> MeanDecomposition:
+def _correlation(predicted: np.ndarray, true: np.ndarray, undefined: float) -> MeanDecomposition:
     """Returns Pearson's r, for two classes also Matthews' correlation; ``undefined`` where a variance is 0."""
     columns = []
-    for side in (given, true):
+    for side in (predicted, true):
         centred = side - side.mean()
         # Scaling does not change r, and separates a small variance from rounding errors.
         columns.append(centred / (np.abs(centred).max() or 1.0))
