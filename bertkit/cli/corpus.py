@@ -37,9 +37,7 @@ def _tokenizer() -> None:
 @command(tokenizer_app, "pretraining", _OF_TOKENIZERS)
 def train(
     corpus: options.Corpus,
-    vocab_size: Annotated[
-        int, typer.Option(help="Number of pieces in the vocabulary, special tokens included.", show_default=False)
-    ],
+    vocab_size: Annotated[int, options.option(help="Number of pieces in the vocabulary, special tokens included.")],
     output_dir: options.OutputDir,
     settings: Settings,
     more: options.MorePaths = None,
@@ -79,24 +77,19 @@ def _corpus() -> None:
 @command(corpus_app, "pretraining", _OF_STORES)
 def build(
     corpus: options.Corpus,
-    output_dir: Annotated[
-        Path, typer.Option("--output-dir", help="Folder of the token store; new or empty.", show_default=False)
-    ],
+    output_dir: Annotated[Path, options.option(help="Folder of the token store; new or empty.")],
     settings: Settings,
     more: options.MorePaths = None,
     engine: Annotated[Engine, typer.Option(help="Processes of this machine, or of Ray (extra ray).")] = "local",
     workers: Annotated[
-        int | None,
-        typer.Option(help="Number of processes that split and tokenize; by default one per core.", show_default=False),
+        int | None, options.option(help="Number of processes that split and tokenize; by default one per core.")
     ] = None,
     ray_address: Annotated[
-        str | None,
-        typer.Option(help="Address of a running Ray cluster; by default Ray is started here.", show_default=False),
+        str | None, options.option(help="Address of a running Ray cluster; by default Ray is started here.")
     ] = None,
     min_tokens: Annotated[int, typer.Option(help="Leave out documents with fewer tokens.")] = 1,
     deduplicate: Annotated[
-        Deduplication | None,
-        typer.Option(help="Leave out documents that repeat, or nearly repeat, an earlier one.", show_default=False),
+        Deduplication | None, options.option(help="Leave out documents that repeat, or nearly repeat, an earlier one.")
     ] = None,
     json: options.AsJson = False,
 ) -> None:

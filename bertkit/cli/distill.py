@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import typer
-
 import bertkit
 from bertkit.cli import options, training
 from bertkit.cli.check import print_report
@@ -48,19 +46,17 @@ class Run(training.Run):
 
     recipe: Annotated[
         str | None,
-        typer.Option(
+        options.option(
             help="A recipe's name (bertkit recipes list) or file; by default that of the teacher's task, with --corpus "
-            "that of the student's size, or continue.",
-            show_default=False,
+            "that of the student's size, or continue."
         ),
     ] = None
     model: Annotated[
         str | None,
-        typer.Option(
+        options.option(
             "--student",
             help="Checkpoint to start from, a folder or a Hub id; or the size of a new model, such as bert-mini.",
-            rich_help_panel=_PANEL,
-            show_default=False,
+            panel=_PANEL,
         ),
     ] = None
 
@@ -69,35 +65,30 @@ def distill(
     *,
     teacher: Annotated[
         str,
-        typer.Option(
+        options.option(
             help="Checkpoint to learn from, fine-tuned, or with --corpus pre-trained: a run directory, a folder or a "
             "Hub id.",
-            rich_help_panel=_PANEL,
-            show_default=False,
+            panel=_PANEL,
         ),
     ],
     corpus: Annotated[
         list[str] | None,
-        typer.Option(
-            "--corpus",
+        options.option(
             help=f"Pre-train the student on text. {options.CORPUS_HELP}",
             metavar="PATH_OR_HUB_ID",
-            rich_help_panel=_PANEL,
-            show_default=False,
+            panel=_PANEL,
         ),
     ] = None,
     more: options.MorePaths = None,
     student_layers: Annotated[
         str | None,
-        typer.Option(
+        options.option(
             help="Layers of the teacher that the student starts from, such as 0,2,4; instead of --student.",
-            rich_help_panel=_PANEL,
-            show_default=False,
+            panel=_PANEL,
         ),
     ] = None,
     task: Annotated[
-        str | None,
-        typer.Option(help="A GLUE task such as sst2; by default the task of the teacher.", show_default=False),
+        str | None, options.option(help="A GLUE task such as sst2; by default the task of the teacher.")
     ] = None,
     run: Run,
 ) -> None:

@@ -23,31 +23,22 @@ def embed(
     ] = None,
     *,
     output_file: Annotated[
-        Path | None, typer.Option("--output", help="A new file: .npz, .parquet or .jsonl.", show_default=False)
+        Path | None, options.option("--output", help="A new file: .npz, .parquet or .jsonl.")
     ] = None,
     input_file: Annotated[
-        str | None,
-        typer.Option(
-            "--input", metavar="PATH", help="Texts, one per line, or a table; - is stdin.", show_default=False
-        ),
+        str | None, options.option("--input", metavar="PATH", help="Texts, one per line, or a table; - is stdin.")
     ] = None,
-    text_column: Annotated[
-        str | None, typer.Option(help="Text column of a table; text by default.", show_default=False)
-    ] = None,
+    text_column: Annotated[str | None, options.option(help="Text column of a table; text by default.")] = None,
     pooling: Annotated[
         Literal["cls", "mean", "max", "none"],
         typer.Option(help="Pooling of the tokens of a text; none: one vector per token."),
     ] = "mean",
     layers: Annotated[str, typer.Option(help="Layers to concatenate; -1 is the last, 0 the embeddings.")] = "-1",
     max_seq_length: Annotated[
-        int | None,
-        typer.Option(help="Maximum number of tokens of a window, special tokens included.", show_default=False),
+        int | None, options.option(help="Maximum number of tokens of a window, special tokens included.")
     ] = None,
     stride: Annotated[
-        int | None,
-        typer.Option(
-            help="Tokens that neighbouring windows share; by default a quarter of a window.", show_default=False
-        ),
+        int | None, options.option(help="Tokens that neighbouring windows share; by default a quarter of a window.")
     ] = None,
     folder: Folder,
     precision: options.Precision = "auto",

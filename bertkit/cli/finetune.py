@@ -30,10 +30,9 @@ def glue(
     *,
     task: Annotated[
         str | None,
-        typer.Option(
+        options.option(
             help="A GLUE task such as sst2, run with its recipe; several, such as rte,mrpc; or all.",
-            show_default=False,
-            autocompletion=options.complete_glue_tasks,
+            complete=options.complete_glue_tasks,
         ),
     ] = None,
     run: FineTuning,

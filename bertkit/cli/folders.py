@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
+from bertkit.cli import options
 from bertkit.cli.printing import print_text
 from bertkit.errors import RecipeError
 from bertkit.json_text import dumps
@@ -26,75 +25,44 @@ class Folder:
 
     output_dir: Annotated[
         str | None,
-        typer.Option(
-            "--output-dir",
+        options.option(
             metavar="DIR",
             help="Write a folder of files, for --input of a folder, a pattern or a URL; the same one continues.",
-            rich_help_panel=_PANEL,
-            show_default=False,
+            panel=_PANEL,
         ),
     ] = None
     output_format: Annotated[
         Literal["jsonl", "parquet"] | None,
-        typer.Option("--output-format", help="Of its files.", rich_help_panel=_PANEL, show_default=False),
+        options.option(help="Format of the files of results; jsonl by default, parquet for vectors.", panel=_PANEL),
     ] = None
     on_error: Annotated[
         Literal["stop", "skip"] | None,
-        typer.Option(
-            "--on-error",
+        options.option(
             help="For a row that cannot be read: stop (the default), or skip it with its reason in rejected/.",
-            rich_help_panel=_PANEL,
-            show_default=False,
+            panel=_PANEL,
         ),
     ] = None
     engine: Annotated[
-        Literal["local", "ray"] | None,
-        typer.Option("--engine", help="Who computes; local by default.", rich_help_panel=_PANEL, show_default=False),
+        Literal["local", "ray"] | None, options.option(help="Who computes; local by default.", panel=_PANEL)
     ] = None
     ray_address: Annotated[
         str | None,
-        typer.Option(
-            "--ray-address",
-            help="A running Ray cluster; by default RAY_ADDRESS, or one of this machine.",
-            rich_help_panel=_PANEL,
-            show_default=False,
-        ),
+        options.option(help="A running Ray cluster; by default RAY_ADDRESS, or one of this machine.", panel=_PANEL),
     ] = None
     workers: Annotated[
         int | None,
-        typer.Option(
-            "--workers",
-            help="Workers of Ray; by default one per GPU, or per core where there is none.",
-            rich_help_panel=_PANEL,
-            show_default=False,
-        ),
+        options.option(help="Workers of Ray; by default one per GPU, or per core where there is none.", panel=_PANEL),
     ] = None
     num_processes: Annotated[
         int | None,
-        typer.Option(
-            "--num-processes",
-            help="Processes of this machine without Ray; by default one per GPU, or 1.",
-            rich_help_panel=_PANEL,
-            show_default=False,
-        ),
+        options.option(help="Processes of this machine without Ray; by default one per GPU, or 1.", panel=_PANEL),
     ] = None
     threads: Annotated[
         int | None,
-        typer.Option(
-            "--threads",
-            help="Threads of each worker on a CPU, 1 by default; last digits depend on it.",
-            rich_help_panel=_PANEL,
-            show_default=False,
-        ),
+        options.option(help="Threads of each worker on a CPU, 1 by default; last digits depend on it.", panel=_PANEL),
     ] = None
     shard_rows: Annotated[
-        int | None,
-        typer.Option(
-            "--shard-rows",
-            help="Rows of a file of results, 8192 by default.",
-            rich_help_panel=_PANEL,
-            show_default=False,
-        ),
+        int | None, options.option(help="Rows of a file of results, 8192 by default.", panel=_PANEL)
     ] = None
 
     def arguments(self, input: str | None) -> dict[str, Any]:

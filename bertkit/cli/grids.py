@@ -27,7 +27,7 @@ def compare(
         ),
     ],
     metric: Annotated[
-        str | None, typer.Option(help="Metric to compare; the main one of the task by default.", show_default=False)
+        str | None, options.option(help="Metric to compare; the main one of the task by default.")
     ] = None,
     json: options.AsJson = False,
 ) -> None:
@@ -41,7 +41,7 @@ def compare(
 def ensemble(
     grid: Annotated[Path, typer.Argument(help="Output folder of a grid.", show_default=False)],
     *,
-    output_dir: Annotated[Path, typer.Option(help="The new checkpoint.", show_default=False)],
+    output_dir: Annotated[Path, options.option(help="The new checkpoint.")],
     json: options.AsJson = False,
 ) -> None:
     """Average the runs of the best setting of a grid in one checkpoint, for predict and evaluate."""
@@ -64,14 +64,12 @@ def ablations(
     *,
     corpus: options.Corpus = None,
     more: options.MorePaths = None,
-    output_dir: Annotated[Path, typer.Option(help="Folder of all runs and the results.", show_default=False)],
+    output_dir: Annotated[Path, options.option(help="Folder of all runs and the results.")],
     size: Annotated[str, typer.Option(help="Recipe whose size of model is taken: bert-mini, …")] = "bert-base",
     settings: Settings,
     placement: options.PlacementFile = None,
     set_: options.SetValues = None,
-    data_dir: Annotated[
-        Path, typer.Option(help="Folder with GLUE's data.", rich_help_panel=_FINE_TUNING, show_default=False)
-    ],
+    data_dir: Annotated[Path, options.option(help="Folder with GLUE's data.", panel=_FINE_TUNING)],
     task: Annotated[
         str, typer.Option(help="GLUE tasks, separated by commas.", rich_help_panel=_FINE_TUNING)
     ] = "mnli,qnli,mrpc,sst2",
@@ -80,11 +78,10 @@ def ablations(
     ] = 3,
     finetune_set: Annotated[
         list[str] | None,
-        typer.Option(
+        options.option(
             help="Any recipe value of fine-tuning: block.key=value. Repeatable.",
             metavar="KEY=VALUE",
-            rich_help_panel=_FINE_TUNING,
-            show_default=False,
+            panel=_FINE_TUNING,
         ),
     ] = None,
     json: options.AsJson = False,

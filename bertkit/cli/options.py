@@ -8,8 +8,9 @@ only. Without a value, the shell completes names of files.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -60,6 +61,28 @@ def _definitions() -> dict[str, dict[str, dict[str, dict[str, str]]]]:
     return dict(json.loads((recipe_folder() / SCHEMA_FILE).read_text(encoding="utf-8"))["definitions"])
 
 
+def option(
+    *flags: str,
+    help: str,
+    panel: str | None = None,
+    metavar: str | None = None,
+    complete: Callable[..., Any] | None = None,
+    **others: Any,
+) -> Any:
+    """Returns an option whose help does not show its default.
+
+    Args:
+        flags: names of the option; by default that of the parameter. A bool without them also has ``--no-NAME``.
+        help, metavar: as of `typer.Option`.
+        panel: panel of the option in ``--help``.
+        complete: function that completes a value in the shell.
+        others: further arguments of `typer.Option`.
+    """
+    return typer.Option(
+        *flags, help=help, rich_help_panel=panel, metavar=metavar, autocompletion=complete, show_default=False, **others
+    )
+
+
 CORPUS_HELP = "Text: files (.txt, .jsonl, .parquet, also .gz, .zst), folders, patterns, Hub ids. Repeatable."
 Checkpoint = Annotated[
     str,
@@ -67,13 +90,13 @@ Checkpoint = Annotated[
 ]
 Corpus = Annotated[
     list[str] | None,
-    typer.Option("--corpus", help=CORPUS_HELP, metavar="PATH_OR_HUB_ID", show_default=False),
+    option("--corpus", help=CORPUS_HELP, metavar="PATH_OR_HUB_ID"),
 ]
 OUTPUT = "Output"
 """Panel of the options about what a run writes, in the help."""
 OutputDir = Annotated[
     Path,
-    typer.Option("--output-dir", help="The run directory; new or empty.", show_default=False, rich_help_panel=OUTPUT),
+    option("--output-dir", help="The run directory; new or empty.", panel=OUTPUT),
 ]
 MorePaths = Annotated[
     list[str] | None,
@@ -92,35 +115,25 @@ Host = Annotated[str, typer.Option("--host", help="Address to listen on; the def
 Port = Annotated[int, typer.Option("--port", help="Port to listen on; 0 takes a free one.")]
 AllowedHost = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--allowed-host",
         help="Another host name that requests may use, *.NAME for those below it, * for all; repeatable.",
-        show_default=False,
     ),
 ]
-Revision = Annotated[
-    str | None, typer.Option("--revision", help="Branch, tag or commit of a Hub id.", show_default=False)
-]
+Revision = Annotated[str | None, option("--revision", help="Branch, tag or commit of a Hub id.")]
 TrustRemoteCode = Annotated[bool, typer.Option("--trust-remote-code", help="Run the code that the checkpoint brings.")]
 PlacementFile = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--placement",
         help="Where to run: auto, cpu, single_gpu, ddp, fsdp, tpu, or your own file.",
-        rich_help_panel="Placement",
-        show_default=False,
-        autocompletion=_complete_placements,
+        panel="Placement",
+        complete=_complete_placements,
     ),
 ]
 SetValues = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set",
-        help="Any recipe value: block.key=value. Repeatable.",
-        metavar="KEY=VALUE",
-        show_default=False,
-        autocompletion=complete_keys,
-    ),
+    option("--set", help="Any recipe value: block.key=value. Repeatable.", metavar="KEY=VALUE", complete=complete_keys),
 ]
 AS_JSON = "Print the result as JSON, and nothing else."
 AsJson = Annotated[bool, typer.Option("--json", help=AS_JSON)]

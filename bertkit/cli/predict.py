@@ -24,21 +24,20 @@ def predict(
     *,
     input_file: Annotated[
         str | None,
-        typer.Option(
+        options.option(
             "--input",
             metavar="PATH",
             help="Texts, one per line, a table, or the JSON of SQuAD or Label Studio; - is stdin.",
-            show_default=False,
         ),
     ] = None,
     output_file: Annotated[
-        Path | None, typer.Option("--output", help="A new file: .csv, or one JSON object per line.", show_default=False)
+        Path | None, options.option("--output", help="A new file: .csv, or one JSON object per line.")
     ] = None,
     question: Annotated[
-        list[str] | None, typer.Option(help="Question to answer from the context. Repeatable.", show_default=False)
+        list[str] | None, options.option(help="Question to answer from the context. Repeatable.")
     ] = None,
-    context: Annotated[str | None, typer.Option(help="Text that contains the answers.", show_default=False)] = None,
-    context_file: Annotated[Path | None, typer.Option(help="File with this text.", show_default=False)] = None,
+    context: Annotated[str | None, options.option(help="Text that contains the answers.")] = None,
+    context_file: Annotated[Path | None, options.option(help="File with this text.")] = None,
     csv_safe: Annotated[
         bool, typer.Option("--csv-safe", help="In CSV, prefix text that looks like a formula with an apostrophe.")
     ] = False,
@@ -52,23 +51,15 @@ def predict(
     ] = None,
     form: Annotated[
         str | None,
-        typer.Option(
-            "--as", help="Form of an annotation tool to write: doccano or spans.", metavar="FORM", show_default=False
-        ),
+        options.option("--as", help="Form of an annotation tool to write: doccano or spans.", metavar="FORM"),
     ] = None,
     text_column: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Text column of a table; twice for a pair. By default as in training, or a usual name.",
-            show_default=False,
-        ),
+        options.option(help="Text column of a table; twice for a pair. By default as in training, or a usual name."),
     ] = None,
     aggregation: Annotated[
         Literal["none", "simple", "first", "average", "max"] | None,
-        typer.Option(
-            help="Entities from the tokens of a checkpoint that bertkit did not write; first by default.",
-            show_default=False,
-        ),
+        options.option(help="Entities from the tokens of a checkpoint that bertkit did not write; first by default."),
     ] = None,
     folder: Folder,
     precision: options.Precision = "auto",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-import typer
-
 import bertkit
 from bertkit.cli import options, training
 
@@ -17,17 +15,15 @@ class Run(training.Run):
 
     recipe: Annotated[
         str | None,
-        typer.Option(
+        options.option(
             help="A recipe's name (bertkit recipes list) or file; bert-base by default, continue with --model.",
-            show_default=False,
-            autocompletion=options.complete_recipes,
+            complete=options.complete_recipes,
         ),
     ] = None
     model: Annotated[
         str | None,
-        typer.Option(
-            help="Continue from this checkpoint, a folder or a Hub id, with its tokenizer. Without it: new weights.",
-            show_default=False,
+        options.option(
+            help="Continue from this checkpoint, a folder or a Hub id, with its tokenizer. Without it: new weights."
         ),
     ] = None
 
@@ -36,11 +32,9 @@ def pretrain(
     *,
     corpus: Annotated[
         list[str] | None,
-        typer.Option(
-            "--corpus",
+        options.option(
             help=f"{options.CORPUS_HELP} Or one store of corpus build, folder or URL.",
             metavar="PATH_OR_HUB_ID",
-            show_default=False,
         ),
     ] = None,
     more: options.MorePaths = None,

@@ -57,11 +57,7 @@ def copy(
 @app.command()
 def schema(
     kind: Annotated[
-        str | None,
-        typer.Option(
-            help="A task, as in task.kind, or placement; all kinds by default.",
-            show_default=False,
-        ),
+        str | None, options.option(help="A task, as in task.kind, or placement; all kinds by default.")
     ] = None,
 ) -> None:
     """Print the JSON Schema of recipes, for completion and checks in editors."""

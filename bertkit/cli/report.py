@@ -24,10 +24,9 @@ def report(
     ],
     output: Annotated[
         Path | None,
-        typer.Option(
+        options.option(
             metavar="FILE",
             help="A new file. Without it: report.html and figures/ in the one DIR, or report.html here for several.",
-            show_default=False,
         ),
     ] = None,
     no_texts: Annotated[bool, typer.Option("--no-texts", help="Leave out all texts of the data.")] = False,

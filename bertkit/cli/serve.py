@@ -18,7 +18,7 @@ def serve(
     allowed_host: options.AllowedHost = None,
     as_: Annotated[
         Literal["predict", "fill-mask", "embed"] | None,
-        typer.Option("--as", help="What to serve; decided by the head of the checkpoint.", show_default=False),
+        options.option("--as", help="What to serve; decided by the head of the checkpoint."),
     ] = None,
     device: options.Device = "auto",
     precision: options.Precision = "auto",
@@ -26,12 +26,7 @@ def serve(
     trust_remote_code: options.TrustRemoteCode = False,
     token: Annotated[
         str | None,
-        typer.Option(
-            envvar="BERTKIT_SERVE_TOKEN",
-            show_envvar=True,
-            help="Bearer token that requests need.",
-            show_default=False,
-        ),
+        options.option(envvar="BERTKIT_SERVE_TOKEN", show_envvar=True, help="Bearer token that requests need."),
     ] = None,
     max_batch_tokens: Annotated[int, typer.Option(help="Tokens that are computed together, about.")] = 4096,
     max_concurrent_requests: Annotated[int, typer.Option(help="Requests taken at once; more get 429.")] = 512,
@@ -73,7 +68,7 @@ def demo(
     allowed_host: options.AllowedHost = None,
     as_: Annotated[
         Literal["predict", "fill-mask", "embed"] | None,
-        typer.Option("--as", help="What to show; decided by the head of the checkpoint.", show_default=False),
+        options.option("--as", help="What to show; decided by the head of the checkpoint."),
     ] = None,
     device: options.Device = "auto",
     precision: options.Precision = "auto",

@@ -40,16 +40,14 @@ def export(
     ] = False,
     pooling: Annotated[
         Literal["cls", "mean", "max"] | None,
-        typer.Option(
-            help="With --to sentence-transformers: pooling of the tokens; that of the checkpoint, or mean, by default.",
-            show_default=False,
+        options.option(
+            help="With --to sentence-transformers: pooling of the tokens; that of the checkpoint, or mean, by default."
         ),
     ] = None,
     normalize: Annotated[
         bool | None,
-        typer.Option(
-            help="With --to sentence-transformers: divide each vector by its length; as in the checkpoint by default.",
-            show_default=False,
+        options.option(
+            help="With --to sentence-transformers: divide each vector by its length; as in the checkpoint by default."
         ),
     ] = None,
     revision: options.Revision = None,
@@ -93,24 +91,21 @@ def push(
         bool, typer.Option("--private", help="Create a private repository; otherwise the Hub makes it public.")
     ] = False,
     revision: Annotated[
-        str | None, typer.Option(help="Branch; created if it does not exist. Without it: main.", show_default=False)
+        str | None, options.option(help="Branch; created if it does not exist. Without it: main.")
     ] = None,
     as_: Annotated[
         Literal["bert", "bertkit"],
         typer.Option("--as", help="bert: for plain transformers; bertkit: with the code of its classes."),
     ] = "bert",
     license: Annotated[
-        str | None, typer.Option(help="Licence for the model card, such as mit or apache-2.0.", show_default=False)
+        str | None, options.option(help="Licence for the model card, such as mit or apache-2.0.")
     ] = None,
-    language: Annotated[
-        list[str] | None, typer.Option(help="Language of the texts, such as en. Repeatable.", show_default=False)
-    ] = None,
+    language: Annotated[list[str] | None, options.option(help="Language of the texts, such as en. Repeatable.")] = None,
     no_report: Annotated[
         bool, typer.Option("--no-report", help="Leave out report.html, which shows texts of the validation set.")
     ] = False,
     space: Annotated[
-        str | None,
-        typer.Option(metavar="OWNER/NAME", help="Push a Space too, with the page of bertkit demo.", show_default=False),
+        str | None, options.option(metavar="OWNER/NAME", help="Push a Space too, with the page of bertkit demo.")
     ] = None,
     json: options.AsJson = False,
 ) -> None:

@@ -40,16 +40,9 @@ class Run:
     output_dir: options.OutputDir
     recipe: Annotated[
         str | None,
-        typer.Option(
-            help="A recipe's name (bertkit recipes list) or file.",
-            show_default=False,
-            autocompletion=options.complete_recipes,
-        ),
+        options.option(help="A recipe's name (bertkit recipes list) or file.", complete=options.complete_recipes),
     ] = None
-    model: Annotated[
-        str | None,
-        typer.Option(help="Checkpoint to start from: a folder or a Hub id.", show_default=False),
-    ] = None
+    model: Annotated[str | None, options.option(help="Checkpoint to start from: a folder or a Hub id.")] = None
     settings: Settings
     placement: options.PlacementFile = None
     set_: options.SetValues = None
@@ -59,11 +52,10 @@ class Run:
     ] = False
     push_to_hub: Annotated[
         str | None,
-        typer.Option(
+        options.option(
             help="Push the finished run to this repository; set its licence etc. with --set hub.license=mit.",
             metavar="REPO_ID",
-            show_default=False,
-            rich_help_panel=options.OUTPUT,
+            panel=options.OUTPUT,
         ),
     ] = None
     json: Annotated[bool, typer.Option("--json", help=options.AS_JSON, rich_help_panel=options.OUTPUT)] = False
@@ -148,41 +140,29 @@ class Grid:
 
     grid: Annotated[
         list[str] | None,
-        typer.Option(
-            "--grid",
+        options.option(
             help="Values to try in all combinations: KEY=VALUE,VALUE, or paper for the grid of the BERT paper. "
             "Repeatable.",
             metavar="KEY=VALUES",
-            autocompletion=options.complete_keys,
-            rich_help_panel=_MANY_RUNS,
-            show_default=False,
+            complete=options.complete_keys,
+            panel=_MANY_RUNS,
         ),
     ] = None
     search: Annotated[
         list[str] | None,
-        typer.Option(
-            "--search",
+        options.option(
             help="Range to sample from instead: KEY=LO..HI, KEY=LO..HI:log or KEY=VALUE,VALUE. Repeatable.",
             metavar="KEY=RANGE",
-            autocompletion=options.complete_keys,
-            rich_help_panel=_MANY_RUNS,
-            show_default=False,
+            complete=options.complete_keys,
+            panel=_MANY_RUNS,
         ),
     ] = None
-    trials: Annotated[
-        int | None, typer.Option(help="Settings that --search tries.", rich_help_panel=_MANY_RUNS, show_default=False)
-    ] = None
+    trials: Annotated[int | None, options.option(help="Settings that --search tries.", panel=_MANY_RUNS)] = None
     seeds: Annotated[
-        int | None,
-        typer.Option(help="Runs of each setting with different seeds.", rich_help_panel=_MANY_RUNS, show_default=False),
+        int | None, options.option(help="Runs of each setting with different seeds.", panel=_MANY_RUNS)
     ] = None
     folds: Annotated[
-        int | None,
-        typer.Option(
-            help="Folds of the training set, each of which validates one run.",
-            rich_help_panel=_MANY_RUNS,
-            show_default=False,
-        ),
+        int | None, options.option(help="Folds of the training set, each of which validates one run.", panel=_MANY_RUNS)
     ] = None
     worker: Annotated[
         bool, typer.Option("--worker", help="Join the grid in --output-dir.", rich_help_panel=_MANY_RUNS)
