@@ -86,7 +86,11 @@ def run_code(folder: str, name: str) -> None:
             f"{name}: its code redefines the type {family!r}, which transformers has; bertkit runs code only for types "
             "of its own; load it with transformers"
         )
-    places = {auto: _place(str(reference), folder) for auto, reference in references.items() if auto in _wanted()}
+    places = {
+        auto: _place(str(reference), folder)
+        for auto, reference in references.items()
+        if auto in ("AutoConfig", *AUTO_CLASSES)
+    }
     say("\n".join(dict.fromkeys(f"{name}: running code, {_described(*place)}" for place in places.values())))
     configuration = _class(*places["AutoConfig"], name)
     if getattr(configuration, "model_type", None) != family:
@@ -100,12 +104,6 @@ def run_code(folder: str, name: str) -> None:
             if auto in places:
                 getattr(modeling_auto, auto).register(configuration, _class(*places[auto], name))
     FROM_CODE.add(str(family))
-
-
-def _wanted() -> set[str]:
-    from bertkit.model.modeling_bert import AUTO_CLASSES
-
-    return {"AutoConfig", *AUTO_CLASSES}
 
 
 def _place(reference: str, folder: str) -> tuple[str, str]:

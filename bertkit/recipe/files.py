@@ -95,13 +95,14 @@ _Dumper.add_representer(
 
 
 def _integer(loader: yaml.SafeLoader, node: Any) -> int:
+    """Returns a whole number in decimal, also with leading zeros."""
     if len(node.value.lstrip("+-0")) > _MOST_DIGITS:
         problem = f"a number of {len(node.value)} digits; expected at most {_MOST_DIGITS}"
         raise ConstructorError(None, None, problem, node.start_mark)
     return int(node.value)
 
 
-_Loader.add_constructor(_INT, _integer)  # 010 is ten, not eight
+_Loader.add_constructor(_INT, _integer)
 
 
 def _parsed(text: str, place: str, places: dict[str, str] | None = None, loader_class: type[_Loader] = _Loader) -> Any:
