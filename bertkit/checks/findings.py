@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -19,7 +19,7 @@ LEVELS: tuple[Level, ...] = ("error", "warning", "note")
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """Result of a rule.
+    """Result of a rule, with the fields in the order of the JSON output.
 
     Attributes:
         code: stable name of the rule; docs/guides/checks.md lists all of them.
@@ -34,10 +34,6 @@ class Finding:
     where: str
     message: str
     remedy: str
-
-    def to_dict(self) -> dict[str, str]:
-        """Returns the fields in the order of the JSON output."""
-        return {name: getattr(self, name) for name in ("code", "level", "where", "message", "remedy")}
 
 
 def error(where: str, message: str, remedy: str) -> Finding:
@@ -71,15 +67,12 @@ class Report:
     @property
     def errors(self) -> int:
         """Number of errors."""
-        return self._count("error")
+        return sum(finding.level == "error" for finding in self.findings)
 
     @property
     def warnings(self) -> int:
         """Number of warnings."""
-        return self._count("warning")
-
-    def _count(self, level: Level) -> int:
-        return sum(finding.level == level for finding in self.findings)
+        return sum(finding.level == "warning" for finding in self.findings)
 
     def strict(self) -> Report:
         """Returns the report with warnings as errors."""
@@ -89,7 +82,7 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """Returns the content of the JSON output."""
         return {
-            "findings": [finding.to_dict() for finding in self.findings],
+            "findings": [asdict(finding) for finding in self.findings],
             "errors": self.errors,
             "warnings": self.warnings,
             "plan": self.plan,

@@ -59,7 +59,7 @@ def test_other_axes_begin_at_0(key):
 
 
 @pytest.mark.parametrize("key", ["loss", "eval_loss", "eval_perplexity"])
-def test_an_axis_that_does_not_begin_at_0_is_said(key):
+def test_an_axis_not_from_0_is_noted(key):
     [chart] = charts(entries(key, 1.39, 1.38)).values()
     assert drawn(chart).get_ylim()[0] > 1
     assert chart.note == "The vertical axis does not begin at 0."

@@ -25,7 +25,7 @@ from bertkit.tasks.base import softmax
 from bertkit.tasks.registry import load_recipe
 
 
-def test_a_run_leaves_a_page_without_links_to_others(hostile_run, page):
+def test_a_page_has_no_links_to_others(hostile_run, page):
     found = page(hostile_run.output_dir / "report.html")
     assert found.tags.count("script") == 1
     assert all(link.startswith(("#", "data:")) for link in found.links)
@@ -50,7 +50,7 @@ def test_labels_and_texts_are_escaped(hostile_run, page, hostile):
     assert "more characters" in found.source
 
 
-def test_the_numbers_are_those_of_the_results_and_of_scikit_learn(hostile_run, page):
+def test_numbers_are_those_of_results_and_scikit_learn(hostile_run, page):
     found = page(hostile_run.output_dir / "report.html")
     results = json.loads((hostile_run.output_dir / "all_results.json").read_text())
     shown = {row[0]: row[1] for row in found.tables["All results"][1:]}
@@ -74,7 +74,7 @@ def test_the_numbers_are_those_of_the_results_and_of_scikit_learn(hostile_run, p
     assert [int(row[0].split()[0]) for row in wrong] == [row + 1 for row in surest if predicted[row] != labels[row]]
 
 
-def test_the_model_card_shows_the_figure_and_the_classes(hostile_run):
+def test_the_card_shows_figure_and_classes(hostile_run):
     card = (hostile_run.output_dir / "README.md").read_text()
     assert "(figures/confusion.png)" in card
     assert "[report.html](report.html)" in card
@@ -99,7 +99,7 @@ def test_texts_can_be_left_out(hostile_run, page, tmp_path):
     assert "Scores of each class" in page(path).tables
 
 
-def test_an_unfinished_run_gives_a_partial_report_that_says_so(copied, page):
+def test_an_unfinished_run_has_a_partial_report(copied, page):
     run = copied()
     for name in ("trainer_state.json", "all_results.json", "eval_results.json", "model.safetensors"):
         (run / name).unlink()
@@ -311,7 +311,7 @@ def glue(tmp_path):
     return folder.parent
 
 
-def test_a_report_that_fails_does_not_lose_the_run(glue, checkpoint, tmp_path, monkeypatch, capfd):
+def test_a_failed_report_keeps_the_run(glue, checkpoint, tmp_path, monkeypatch, capfd):
     from bertkit.reporting import report as module
 
     def fails(*given, **options):
@@ -329,7 +329,7 @@ def test_a_report_that_fails_does_not_lose_the_run(glue, checkpoint, tmp_path, m
     ]
 
 
-def test_no_report_is_made_if_it_is_turned_off(glue, checkpoint, tmp_path):
+def test_a_report_can_be_turned_off(glue, checkpoint, tmp_path):
     overrides = {**FEW, "train.report": False}
     run = finetune("sst2", model=str(checkpoint), data_dir=glue, output_dir=tmp_path / "run", overrides=overrides)
     assert not (run.output_dir / "report.html").exists()

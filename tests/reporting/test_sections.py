@@ -71,7 +71,7 @@ ANSWERS = [
 DECODED = [decoded("Paris", 5, 1, 4), decoded("Rome", 4, 2), decoded("May", 1, 3), decoded("x", 0, 6)]
 
 
-def test_the_threshold_curve_has_the_best_score_of_the_metric():
+def test_the_threshold_curve_has_the_best_score():
     at, matches, f1s = threshold_curve(ANSWERS, DECODED)
     predictions = [
         {"id": str(n), "prediction_text": each.spans[0].text, "no_answer_probability": each.null_odds}
@@ -97,7 +97,7 @@ def test_question_words_and_lengths():
     assert [(row[0], *row[2:]) for row in lengths] == [("no answer", 50, 2), ("1", 50, 2)]
 
 
-def test_no_answer_to_an_answer_of_articles_is_wrong():
+def test_no_answer_instead_of_articles_is_wrong():
     """The official scorer of SQuAD 2.0 gives 0 to no answer where there is one, though "the" has no words."""
     answers = [{"text": ["the"], "answer_start": [0]}]
     [silent] = [decoded("a", 1, 2)]
@@ -113,7 +113,7 @@ def test_equal_answers_are_not_wrong():
     assert answer_mistakes(["Where?"], ["the end"], answers, [decoded("the", 2, 0)], None) == []
 
 
-def test_the_threshold_of_the_scores_is_in_its_chart():
+def test_the_threshold_used_is_drawn():
     chart = parts(question_sections(["Where?"] * 4, ANSWERS, DECODED, -20.0))["Threshold of no answer"]
     axes = drawn(chart)
     low, high = axes.get_xlim()
@@ -148,7 +148,7 @@ def test_a_reliability_diagram_says_what_it_counts():
     assert sum(bar.get_height() for bar in axes.patches) == pytest.approx(1)
 
 
-def test_wrong_answers_are_marked_in_a_part_of_the_context():
+def test_wrong_answers_are_marked_in_the_context():
     context = f"{'before ' * 100}Rome and {'between ' * 3}May {'after ' * 100}"
     answers = [{"text": ["May"], "answer_start": [context.index("May")]}]
     [mistake] = answer_mistakes(["When?"], [context], answers, [decoded("Rome", 4, 2, context.index("Rome"))], None)

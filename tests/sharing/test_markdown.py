@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -12,6 +13,8 @@ from markdown_it import MarkdownIt
 from bertkit.sharing.card_facts import CardFacts
 from bertkit.sharing.markdown import code, code_block, escape
 from bertkit.sharing.model_card import model_card
+
+from .conftest import FACTS
 
 HOSTILE = [
     "plain",
@@ -58,11 +61,9 @@ def names(number: int) -> list[str]:
 
 
 def facts(name: str) -> CardFacts:
-    return CardFacts(
+    return replace(
+        FACTS,
         title=f"BERT fine-tuned on {name}",
-        head="BertForTokenClassification",
-        auto_class="AutoModelForTokenClassification",
-        pipeline_tag="token-classification",
         task=f"BERT, fine-tuned for {escape(name)} with bertkit, starting from {code(name)}.",
         data={"train": f"{name}, 9 examples", f"validation_{name}": name},
         metrics={f"eval_class/{name}/f1": 0.5, "eval_f1": 0.25},
@@ -72,7 +73,6 @@ def facts(name: str) -> CardFacts:
             "train": {"global_train_batch_size": 8},
             "hub": {"citations": {"any": f"@misc{{x,\n  title={{{name}}}\n}}"}},
         },
-        seed=1,
         truncation={name: "3 inputs cut"},
         base_model=name or None,
         dataset=("a/b", name, "validation"),

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,10 @@ from bertkit.errors import CheckpointError, HubError, RecipeError
 from bertkit.files import write_json
 from bertkit.sharing import push as push_module
 from bertkit.sharing import push_files
-from bertkit.sharing.card_facts import CardFacts
 from bertkit.sharing.model_card import model_card, recorded_card
 from bertkit.tasks.registry import load_recipe
+
+from .conftest import FACTS
 
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")  # of huggingface_hub's uploads
 TEXTS = ["the film is lovely", "the plot is awful"]
@@ -407,18 +409,7 @@ def test_a_benchmark_score_goes_with_the_next_checkpoint(world, push_here, tmp_p
 
 
 def facts_of_pretraining(blocks):
-    return CardFacts(
-        title="BERT",
-        head="BertForPreTraining",
-        auto_class="AutoModelForPreTraining",
-        pipeline_tag="fill-mask",
-        task="BERT.",
-        data={},
-        metrics={},
-        main_metrics=(),
-        recipe=blocks,
-        seed=1,
-    )
+    return replace(FACTS, head="BertForPreTraining", pipeline_tag="fill-mask", recipe=blocks, dataset=None)
 
 
 def test_the_card_of_pre_training_is_complete(checkpoint, tmp_path):

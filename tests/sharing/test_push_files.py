@@ -149,7 +149,7 @@ def test_a_score_of_another_task_is_refused(text, task_id, metric, message, eval
     assert message in str(caught.value)
 
 
-def test_a_score_of_a_part_is_no_benchmark_score():
+def test_a_partial_score_is_no_benchmark_score():
     facts = dataclasses.replace(FACTS, recipe=with_data(max_eval_samples=9))
     with pytest.raises(HubError, match="was not scored on a whole split of a Hub data set"):
         eval_results(facts, "dev", "accuracy")
