@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -214,23 +213,25 @@ if __name__ == "__main__":
 
 @pytest.mark.slow
 @pytest.mark.multiprocess
-def test_sigkill_at_five_moments_loses_and_repeats_nothing(corpus):
+def test_sigkill_at_five_moments_loses_and_repeats_nothing(corpus, forks):
     import time
 
     [file] = corpus.write(one="\n\n".join(f"t{number} t1. T2" for number in range(50_000)))
     corpus.tokenizer.save_pretrained(corpus.folder / "tokenizer")
-    call = [sys.executable, "-c", PROGRAM, str(file), str(corpus.folder / "store"), str(corpus.folder / "tokenizer")]
+    call = [forks.python, "-c", PROGRAM, str(file), str(corpus.folder / "store"), str(corpus.folder / "tokenizer")]
     work, seen = corpus.folder / "store.building", 0
     for _ in range(5):
-        process = subprocess.Popen(call, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            call, cwd=ROOT, env=forks.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         wanted, limit = seen + 2, time.monotonic() + 60
         while process.poll() is None and len(list(work.glob("shard-*.npz"))) < wanted and time.monotonic() < limit:
             time.sleep(0.01)
-        process.kill()
+        process.kill()  # and its session: the lock is free when its last process has ended
         process.wait()
         assert seen <= len(list(work.glob("shard-*.npz")))
         seen = len(list(work.glob("shard-*.npz")))
     assert seen >= 8
-    subprocess.run(call, cwd=ROOT, check=True, timeout=120)
+    subprocess.run(call, cwd=ROOT, env=forks.environment, check=True, timeout=120)
     expected = corpus.build([file], BLANK)
     assert (corpus.folder / "store" / "documents.arrow").read_bytes() == contents(expected)["documents.arrow"]
