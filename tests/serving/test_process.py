@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import importlib.util
 import json
-import os
 import random
 import re
 import shutil
@@ -13,7 +12,6 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -34,12 +32,13 @@ HEAD = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\
 class Server:
     """A running ``bertkit serve``."""
 
-    def __init__(self, folder: Path, *options: str, program: str = "", **environment: str):
-        command = [sys.executable, "-m", "bertkit", "serve", str(folder), "--port", "0", "--device", "cpu", *options]
+    def __init__(self, forks: Any, folder: Path, *options: str, program: str = "", **environment: str):
+        command = [forks.python, "-m", "bertkit", "serve", str(folder), "--port", "0", "--device", "cpu", *options]
         if program:
-            command = [sys.executable, "-c", program, str(folder)]
+            command = [forks.python, "-c", program, str(folder)]
+        variables = {**forks.environment, **environment}
         self.process = subprocess.Popen(
-            command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}
+            command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=variables
         )
         assert self.process.stderr is not None
         self.said = ""
@@ -82,11 +81,11 @@ class Server:
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[..., Server]]:
+def start(forks: Any) -> Iterator[Callable[..., Server]]:
     servers: list[Server] = []
 
     def started(*given: Any, **environment: str) -> Server:
-        servers.append(Server(*given, **environment))
+        servers.append(Server(forks, *given, **environment))
         return servers[-1]
 
     yield started
@@ -309,7 +308,7 @@ def test_large_bodies_are_refused_unread(start, fine_tuned):
         assert connection.recv(100).startswith(b"HTTP/1.1 413")
 
 
-def test_wrong_options_end_with_one_message(fine_tuned, start, tmp_path):
+def test_wrong_options_end_with_one_message(forks, fine_tuned, start, tmp_path):
     server = start(fine_tuned("film"), BERTKIT_SERVE_TOKEN="sesame")
     assert server.post({"inputs": TEXT})[0] == 401
     assert server.post({"inputs": TEXT}, headers={"Authorization": "Bearer sesame"})[0] == 200
@@ -324,7 +323,8 @@ def test_wrong_options_end_with_one_message(fine_tuned, start, tmp_path):
         (str(tmp_path / "absent"),): "absent",
         (film, "--as", "fill-mask", "--port", "0"): "film",
     }.items():
-        done = subprocess.run([sys.executable, "-m", "bertkit", "serve", *given], capture_output=True, text=True)
+        command = [forks.python, "-m", "bertkit", "serve", *given]
+        done = subprocess.run(command, env=forks.environment, capture_output=True, text=True)
         assert (done.returncode, done.stdout) == (2, ""), given
         assert message in done.stderr
         assert "Traceback" not in done.stderr
