@@ -228,11 +228,9 @@ class QuestionAnsweringTask(PerExampleTask):
 
     def decode(self, outputs: Outputs, features: Columns, examples: Columns) -> list[dict[str, Any]]:
         """Returns the answer to each question, at the threshold that was best on the validation set: ``answer``, its
-        ``probability``, and its character range in the context, ``start`` and ``end`` (exclusive).
-
-        If no answer is predicted, ``answer`` is empty, ``start`` and ``end`` are None, and ``probability`` is that of
-        no answer. Checkpoints of SQuAD 2.0 always add the latter as ``no_answer_probability``.
-        """
+        ``probability``, and its character range in the context, ``start`` and ``end`` (exclusive). If no answer
+        is predicted, ``answer`` is empty, ``start`` and ``end`` are None, and ``probability`` is that of no answer.
+        Checkpoints of SQuAD 2.0 always add the latter as ``no_answer_probability``."""
         threshold = self.score_threshold if self.task.predict_threshold is None else self.task.predict_threshold
         answers = []
         for decoded in self.decoded_spans(outputs, features, examples):
@@ -309,9 +307,7 @@ class QuestionAnsweringTask(PerExampleTask):
 @strata.register(QuestionAnsweringTask)
 def _(task: QuestionAnsweringTask, examples: Dataset) -> list[bool] | None:
     """Returns whether each question has an answer, if some may have none."""
-    if not task.task.version_2_with_negative:
-        return None
-    return [bool(answers["text"]) for answers in examples["answers"]]
+    return [bool(answers["text"]) for answers in examples["answers"]] if task.task.version_2_with_negative else None
 
 
 # ---- checkpoints that record no task --------------------------------------------------------------------------------
@@ -327,10 +323,7 @@ class StockDataSettings(DataSettings):
 
 
 class StockQuestionAnswering(StockTask, QuestionAnsweringTask):
-    """Extractive question answering by a checkpoint that does not record its data.
-
-    Every question is given an answer, unless data to score have questions without one, or the settings say so.
-    """
+    """Question answering by a checkpoint that records no task; questions without answers are inferred from the data."""
 
     data_settings = StockDataSettings
     data: StockDataSettings
