@@ -213,7 +213,7 @@ def compare(args: argparse.Namespace, of_model: list[str], vocab_size: int) -> d
 
 def train_tokenizer(args: argparse.Namespace, recipe: str, folder: Path) -> str:
     """Trains the tokenizer of a recipe on the books; returns its folder."""
-    from bertkit.run.tokenizer import train_tokenizer_on
+    from bertkit.run.corpus import train_tokenizer_on
     from bertkit.tasks.registry import load_recipe
 
     kind = load_recipe(recipe).data.tokenizer_type

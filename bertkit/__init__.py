@@ -60,7 +60,7 @@ _PUBLIC = {
     "report": "bertkit.reporting.report:report",
     "runs": "bertkit.run.listing:runs",
     "serve": "bertkit.serving.server:serve",
-    "train_tokenizer": "bertkit.run.tokenizer:train_tokenizer_on",
+    "train_tokenizer": "bertkit.run.corpus:train_tokenizer_on",
     "validate_recipes": "bertkit.tasks.registry:validate_recipes",
 }
 

@@ -32,10 +32,11 @@ from bertkit.placement.resolve import ProcessesNeeded
 from bertkit.progress import say
 from bertkit.recipe.load import Recipe
 from bertkit.run.directory import check_place, check_same_data
-from bertkit.run.finetune import finetuning_recipe, prepare_finetuning, with_absolute_paths
+from bertkit.run.finetune import prepare_finetuning
 from bertkit.run.pretrain import prepare_pretraining
 from bertkit.tasks.registry import load_recipe, task_of_recipe
 from bertkit.tasks.splits import FineTuningData, load_splits
+from bertkit.training.arguments import finetuning_recipe, with_absolute_paths
 from bertkit.training.pretraining.initialization import cache_folder
 from bertkit.training.pretraining.recipe import pretraining_recipe
 

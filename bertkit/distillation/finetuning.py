@@ -34,7 +34,7 @@ from bertkit.recipe.settings import DistillationSettings, distillation_settings
 from bertkit.tasks.base import Task
 from bertkit.tasks.checkpoints import labels_of, matched_names
 from bertkit.tasks.splits import ColumnsOf, Split
-from bertkit.training.initialization import Start
+from bertkit.training.initialization import Initialization
 from bertkit.training.objectives import Objective
 
 _COMPARED = 200  # training examples that both tokenizers encode
@@ -167,7 +167,7 @@ class TaughtTask:
 
 
 def finetuned_teacher(
-    recipe: Recipe, task: Task, train: Split, start: Start, config: PreTrainedConfig
+    recipe: Recipe, task: Task, train: Split, start: Initialization, config: PreTrainedConfig
 ) -> FinetunedTeacher:
     """Returns the teacher of a recipe, checked against task, labels and tokenizer.
 

@@ -33,9 +33,8 @@ from bertkit.placement.resolve import Placement
 from bertkit.progress import without_library_bars
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import DistillationSettings, distillation_settings
-from bertkit.training.initialization import of_layers
+from bertkit.training.initialization import Initialization, of_layers
 from bertkit.training.pretraining.encoders import as_pretraining_model, inputs_of, probe_batch, without_dropout
-from bertkit.training.pretraining.initialization import StartingPoint
 from bertkit.training.pretraining.objective import PretrainingObjective, token_logits
 
 _PIECES = 2000  # that both tokenizers encode
@@ -64,7 +63,7 @@ class PretrainedTeacher(Teacher):
         RecipeError: it does not read inputs of this length, or its sizes do not suit the student and the settings.
     """
 
-    def __init__(self, settings: DistillationSettings, start: StartingPoint, max_seq_length: int):
+    def __init__(self, settings: DistillationSettings, start: Initialization, max_seq_length: int):
         self.name, self.settings = settings.teacher, settings
         refuse_ensemble(self.name)
         config = load_config(self.name, any_encoder=True)
@@ -187,7 +186,7 @@ class PretrainedTeacher(Teacher):
                 "outputs distilbert compares; give a checkpoint with this head, or --objective minilm"
             )
 
-    def _check_tokenizer(self, own: PreTrainedTokenizerBase, start: StartingPoint) -> None:
+    def _check_tokenizer(self, own: PreTrainedTokenizerBase, start: Initialization) -> None:
         """Checks that both tokenizers give the same ids: vocabularies, special tokens, and the ids of a text.
 
         The text consists of pieces of the vocabulary in lower, upper and title case, accents, and a Chinese character.
@@ -272,7 +271,7 @@ class TaughtPretraining:
         self._recorder.pop()
 
 
-def pretrained_teacher(recipe: Recipe, start: StartingPoint, placement: Placement) -> PretrainedTeacher:
+def pretrained_teacher(recipe: Recipe, start: Initialization, placement: Placement) -> PretrainedTeacher:
     """Returns the teacher of a recipe, loaded and checked against the student.
 
     Args:

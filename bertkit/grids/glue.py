@@ -26,14 +26,13 @@ from bertkit.placement.resolve import check_processes
 from bertkit.progress import counted, say
 from bertkit.recipe.files import list_recipes
 from bertkit.recipe.load import Recipe
-from bertkit.run.directory import check_place, check_repeated_run, contents, is_finished, recorded
-from bertkit.run.finetune import finetune, with_absolute_paths
-from bertkit.run.scope import writes_run
+from bertkit.run.directory import check_place, check_repeated_run, contents, is_finished, recorded, writes_run
+from bertkit.run.finetune import finetune
 from bertkit.run.tracking import run_group
 from bertkit.tasks.classification.glue import GlueTask
 from bertkit.tasks.registry import load_recipe, task_of_recipe
 from bertkit.tasks.splits import load_splits
-from bertkit.training.arguments import check_callbacks
+from bertkit.training.arguments import check_callbacks, with_absolute_paths
 
 RESULTS, SUBMISSION = "glue_results.json", "glue_submission.zip"
 FAMILY = "finetune/glue/"

@@ -29,10 +29,9 @@ from bertkit.inference.predictor import load_task
 from bertkit.locks import FolderInUseError, RunLock
 from bertkit.placement.launch import LAUNCHER, end_with_launcher, environment_of_gpu, module_command
 from bertkit.progress import duration, is_score, say
-from bertkit.run.directory import is_finished, recorded
+from bertkit.run.directory import is_finished, recorded, run_scope
 from bertkit.run.finetune import finetune
 from bertkit.run.listing import RECORDS as RECORDS
-from bertkit.run.scope import run_scope
 from bertkit.run.tracking import run_group
 from bertkit.tasks.base import Task
 from bertkit.tasks.encoding import sharing_encodings

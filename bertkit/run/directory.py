@@ -1,4 +1,4 @@
-"""Files of a run directory other than weights: recipe, results, ``run.json`` and model card."""
+"""The directory of a run: what holds while one writes there, and its recipe, results and ``run.json``."""
 
 from __future__ import annotations
 
@@ -7,29 +7,36 @@ import math
 import os
 import platform
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import wraps
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from bertkit import __version__
 from bertkit.errors import DataError, OutputError, RecipeError, TrainingError
 from bertkit.files import check_links, is_temporary, write_json
-from bertkit.locks import LOCK_FILE
+from bertkit.locks import LOCK_FILE, RunLock
 from bertkit.placement.inference import EVALUATION_PRECISION
+from bertkit.placement.processes import is_main_process
 from bertkit.placement.processor import processor
-from bertkit.progress import warnings_said
+from bertkit.progress import keeping_warnings, warnings_said
 from bertkit.recipe.files import read_recipe_file
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import HubSettings
-from bertkit.run.tracking import KEYS as TRACKING_KEYS
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.progress import device_name
+from bertkit.training.recovery import interruptions_reported
 
 if TYPE_CHECKING:
     from bertkit.placement.resolve import Placement
     from bertkit.tasks.splits import Truncation
+
+TRACKING_KEYS = ("report_to", "run_name", "project", "trackio_space_id", "trackio_bucket_id", "trackio_static_space_id")
+"""Keys of the ``train`` block that select and name the records of a run; they change no number."""
 
 # Values that a resumed run may change: duration, logging, intermediate checkpoints, the report, and trackers.
 _FREE_ON_RESUME = {
@@ -46,6 +53,12 @@ _FREE_ON_RESUME = {
 _HEADINGS = (b"# Resolved from ", b"# Resumed, and ")
 """First lines of a run's ``recipe.yaml``, see `bertkit.run.in_progress`."""
 _PACKAGES = ("torch", "transformers", "datasets", "accelerate", "evaluate", "tokenizers")
+
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+_at_end: ContextVar[ExitStack | None] = ContextVar("at_end", default=None)
 
 
 @dataclass(frozen=True)
@@ -314,3 +327,59 @@ def recorded(output_dir: Path) -> Any:
 def numeric_metrics(metrics: Mapping[str, Any]) -> dict[str, float]:
     """Returns the numeric values of a Trainer's metrics as floats, for JSON."""
     return {key: float(value) for key, value in metrics.items() if isinstance(value, (int, float))}
+
+
+@contextmanager
+def killed_workers_reported() -> Iterator[None]:
+    """Raises a TrainingError in place of torch's RuntimeError if a data worker of the block was killed."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not str(error).startswith("DataLoader worker"):
+            raise
+        process = f"process {os.environ['RANK']}: " if int(os.environ.get("WORLD_SIZE", "1")) > 1 else ""
+        raise TrainingError(
+            f"{process}{' '.join(str(error).split())} The same command with --resume continues from the last "
+            "checkpoint; --set placement.dataloader_num_workers=0 needs no workers"
+        ) from error
+
+
+@contextmanager
+def run_scope(folder: Path) -> Iterator[None]:
+    """Context in which a run writes to a folder.
+
+    The main process holds its `RunLock`. A killed data worker raises a TrainingError. A signal that ends the run prints
+    how to continue.
+
+    Raises:
+        FolderInUseError: another process holds the lock.
+        OutputError: the folder cannot be created or written to.
+    """
+    check_place(folder)
+    lock = RunLock(folder) if is_main_process() else nullcontext()
+    at_end = ExitStack()
+    token = _at_end.set(at_end)
+    try:
+        with lock, keeping_warnings(), killed_workers_reported(), interruptions_reported(folder), at_end:
+            yield
+    finally:
+        _at_end.reset(token)
+
+
+def at_end_of_run(call: Callable[[], None]) -> None:
+    """Has a function called at the end of the innermost `run_scope`, also after an exception; outside of one, never."""
+    if (scope := _at_end.get()) is not None:
+        scope.callback(call)
+
+
+def writes_run(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Decorates a function that writes a run to its keyword argument ``output_dir``, in the `run_scope` of it."""
+
+    @wraps(function)
+    def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        if "output_dir" not in kwargs:
+            return function(*args, **kwargs)  # raises the usual TypeError
+        with run_scope(Path(cast(Any, kwargs["output_dir"]))):
+            return function(*args, **kwargs)
+
+    return run

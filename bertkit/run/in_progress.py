@@ -34,7 +34,6 @@ from bertkit.run.directory import (
     numeric_metrics,
     write_results,
 )
-from bertkit.run.tracking import Tracking, check_trackers
 from bertkit.tasks.registry import has_room
 from bertkit.training.arguments import training_arguments, validate_training_arguments
 from bertkit.training.cpu import cpu_speed_ups
@@ -44,6 +43,7 @@ from bertkit.training.recovery import Preemption, last_checkpoint
 from bertkit.training.trainer import BertkitTrainer
 
 if TYPE_CHECKING:
+    from bertkit.run.tracking import Tracking
     from bertkit.sharing.card_facts import CardFacts, CardReport
 
 _ATTENTION_DROPOUT = ("attention_probs_dropout_prob", "attention_dropout")  # fields of the families of encoders
@@ -86,7 +86,7 @@ class RunInProgress:
         settings = recipe.placement
         self.placement = place(settings, recipe.train["global_train_batch_size"], recipe.data.max_seq_length)
         self.record = RunRecord(recipe, self.placement)
-        self.tracking = Tracking(recipe, self.output_dir)
+        self.tracking = self._tracking()
         self.metrics: dict[str, float] = {}
         self._kept: str | None = None  # which step's weights the run has, if not those of the last one
         self._resumed_from: int | None = None  # step
@@ -98,6 +98,14 @@ class RunInProgress:
         self.is_main_process = is_main_process()
         self._fixed = fixed
 
+    def _tracking(self) -> Tracking | None:
+        """Returns the trackers of the run; None if it has none."""
+        if self.recipe.train.get("report_to") in (None, "none", ["none"], []):
+            return None
+        from bertkit.run.tracking import Tracking
+
+        return Tracking(self.recipe, self.output_dir)
+
     def check_arguments(self) -> None:
         """Checks the Trainer arguments of the recipe before data are read; starts the process group.
 
@@ -105,7 +113,8 @@ class RunInProgress:
             RecipeError: transformers, or a library that it uses, rejects a value or a combination of values; or a
                 tracker is not installed.
         """
-        check_trackers(self.recipe)
+        if self.tracking is not None:
+            self.tracking.check()
         validate_training_arguments(self.training_arguments(reaches_all_weights=True), self.recipe)
 
     def training_arguments(self, *, reaches_all_weights: bool, **known: Any) -> TrainingArguments:
@@ -174,7 +183,8 @@ class RunInProgress:
         """
         speed_ups = cpu_speed_ups(self.placement, compiles=trainer.args.torch_compile)
         preemption = Preemption()
-        trainer.add_callback(self.tracking)
+        if self.tracking is not None:
+            trainer.add_callback(self.tracking)
         trainer.add_callback(preemption)
         with speed_ups.applied(trainer.model):
             checkpoint = self._begin(trainer, tokenizer, command, logits_per_sequence)
@@ -224,7 +234,8 @@ class RunInProgress:
         with failing_together():  # all processes check the directory before the first one writes to it
             if self.resume:
                 check_same_data(self.output_dir, self.record.data)
-            self.tracking.open(trainer, self.resume)
+            if self.tracking is not None:
+                self.tracking.open(trainer, self.resume)
         checkpoint = from_main_process(lambda: self._write_initial_files(tokenizer, command))
         if checkpoint is not None:
             self._resumed_from = int(Path(checkpoint).name.removeprefix("checkpoint-"))
@@ -241,7 +252,8 @@ class RunInProgress:
         # Written first: a folder with a recipe is a run, which can be resumed even without a checkpoint.
         self.recipe.save(self.output_dir / "recipe.yaml", self._heading(command))
         self.record.write(self.output_dir, finished=False)
-        self.tracking.save()
+        if self.tracking is not None:
+            self.tracking.save()
         with into_folder(self.output_dir) as folder:
             save_tokenizer(tokenizer, folder)
         checkpoint = last_checkpoint(self.output_dir) if self.resume else None
@@ -299,7 +311,8 @@ class RunInProgress:
             self.record.write(self.output_dir, finished=True, **facts)
         else:
             self._write_card_and_report(card, facts, state.global_step, outcome)
-        self.tracking.finish(self.metrics, self.output_dir / "figures")
+        if self.tracking is not None:
+            self.tracking.finish(self.metrics, self.output_dir / "figures")
         if self.push_to_hub is not None:
             from bertkit.sharing.push import push_finished_run
 

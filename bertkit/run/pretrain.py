@@ -23,17 +23,17 @@ from bertkit.placement.resolve import check_processes
 from bertkit.progress import METRIC_NAMES, Bar, counted, say
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import has_teacher
-from bertkit.run.directory import Run
+from bertkit.run.directory import Run, writes_run
 from bertkit.run.in_progress import RunInProgress
-from bertkit.run.scope import writes_run
 from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus, curve_facts, load_corpus
 from bertkit.tasks.registry import has_room
 from bertkit.training.arguments import check_callbacks, schedule_in_steps
 from bertkit.training.cpu import cpu_speed_ups
 from bertkit.training.evaluation import check_early_stopping
+from bertkit.training.initialization import Initialization
 from bertkit.training.pretraining.encoders import reaches_all_weights
 from bertkit.training.pretraining.examples import PretrainingText, RunExamples, eval_batch_size, plan_examples
-from bertkit.training.pretraining.initialization import StartingPoint, cache_folder, starting_point
+from bertkit.training.pretraining.initialization import cache_folder, pretraining_model, pretraining_start
 from bertkit.training.pretraining.objective import PretrainingObjective, ReportedObjective
 from bertkit.training.pretraining.recipe import checked_recipe, pretraining_recipe
 from bertkit.training.trainer import BertkitTrainer, trainer_class
@@ -118,7 +118,7 @@ class PreparedPretraining:
 
     run: RunInProgress
     trainer: BertkitTrainer
-    start: StartingPoint
+    start: Initialization
     sources: list[Source]
     corpora: PretrainingCorpus
     examples: RunExamples
@@ -161,7 +161,7 @@ def prepare_pretraining(
     _print_data(text, examples)
 
     set_seed(recipe.train["seed"])
-    network = start.model()
+    network = pretraining_model(start)
     objective: Any = PretrainingObjective()
     if text.teacher is not None:
         from bertkit.distillation.pretraining import TaughtPretraining
@@ -220,7 +220,7 @@ def _text(
         sources, share = ([] if store else data.sources()), 1.0
         if sample is not None:
             sources, share = sample(sources)
-        start = starting_point(recipe, sources, cache_dir, run.output_dir if run.resume else None, store)
+        start = pretraining_start(recipe, sources, cache_dir, run.output_dir if run.resume else None, store)
         teacher = _teacher(recipe, start, run)
         corpora = load_corpus(
             data,
@@ -242,7 +242,7 @@ def _text(
     return PretrainingText(sources, share, start, teacher, corpora, vocabulary)
 
 
-def _teacher(recipe: Recipe, start: StartingPoint, run: RunInProgress) -> Any | None:
+def _teacher(recipe: Recipe, start: Initialization, run: RunInProgress) -> Any | None:
     """Returns the teacher of the recipe, and records it; None without one."""
     if not has_teacher(recipe.train):
         return None

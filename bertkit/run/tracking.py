@@ -28,9 +28,7 @@ from bertkit.placement.processes import is_main_process
 from bertkit.progress import is_score, say
 from bertkit.recipe.files import without_paths
 from bertkit.recipe.load import Recipe
-
-KEYS = ("report_to", "run_name", "project", "trackio_space_id", "trackio_bucket_id", "trackio_static_space_id")
-"""Keys of the ``train`` block that select and name the records of a run; they change no number."""
+from bertkit.run.directory import at_end_of_run
 
 RECORDS_FILE = "tracking.json"
 """File of a run directory with what identifies its records: for wandb arguments, for mlflow environment variables."""
@@ -41,7 +39,6 @@ _MODULES = {"azure_ml": "azureml", "flyte": "flytekit"}
 _PACKAGES = {"azure_ml": "azureml-core", "comet_ml": "comet-ml", "flyte": "flytekit"}
 
 _group: ContextVar[str | None] = ContextVar("group", default=None)
-_open: ContextVar[list[Tracking] | None] = ContextVar("open", default=None)
 
 
 @contextmanager
@@ -52,18 +49,6 @@ def run_group(folder: Path) -> Iterator[None]:
         yield
     finally:
         _group.reset(token)
-
-
-@contextmanager
-def records_closed() -> Iterator[None]:
-    """Context at the end of which all records that were opened in it are closed, also after an exception."""
-    token = _open.set([])
-    try:
-        yield
-    finally:
-        for each in _open.get() or ():
-            each.close(failed=True)
-        _open.reset(token)
 
 
 def trackers_of(train: Mapping[str, Any]) -> list[str]:
@@ -79,25 +64,6 @@ def trackers_of(train: Mapping[str, Any]) -> list[str]:
 
         names = get_available_reporting_integrations()
     return [name for name in dict.fromkeys(names) if name != "none"]
-
-
-def check_trackers(recipe: Recipe) -> None:
-    """Checks that the trackers of a recipe exist and are installed.
-
-    Raises:
-        RecipeError: one does not; the message says how to install it.
-    """
-    known, place = sorted(INTEGRATION_TO_CALLBACK), f"recipe {recipe.name}: train.report_to"
-    for name in trackers_of(recipe.train):
-        if name not in INTEGRATION_TO_CALLBACK:
-            raise RecipeError(
-                f"{place}: unknown tracker {name!r}; expected {', '.join(known)}, all or none"
-                f"{did_you_mean(name, known)}"
-            )
-        modules = ("tensorboard", "tensorboardX") if name == "tensorboard" else (_MODULES.get(name, name),)
-        if not any(map(find_spec, modules)):
-            package = f"'bertkit[{name}]'" if name in _EXTRAS else _PACKAGES.get(name, name)
-            raise RecipeError(f"{place}: {name} is not installed: pip install {package}")
 
 
 class Tracking(TrainerCallback):
@@ -117,6 +83,24 @@ class Tracking(TrainerCallback):
         self._model: Any = None
         self._logged: dict[str, Any] = {}
 
+    def check(self) -> None:
+        """Checks that the trackers exist and are installed.
+
+        Raises:
+            RecipeError: one does not; the message says how to install it.
+        """
+        known, place = sorted(INTEGRATION_TO_CALLBACK), f"recipe {self._recipe.name}: train.report_to"
+        for name in trackers_of(self._recipe.train):
+            if name not in INTEGRATION_TO_CALLBACK:
+                raise RecipeError(
+                    f"{place}: unknown tracker {name!r}; expected {', '.join(known)}, all or none"
+                    f"{did_you_mean(name, known)}"
+                )
+            modules = ("tensorboard", "tensorboardX") if name == "tensorboard" else (_MODULES.get(name, name),)
+            if not any(map(find_spec, modules)):
+                package = f"'bertkit[{name}]'" if name in _EXTRAS else _PACKAGES.get(name, name)
+                raise RecipeError(f"{place}: {name} is not installed: pip install {package}")
+
     def open(self, trainer: Trainer, resume: bool) -> None:
         """Opens the records, before anything is written to the run directory.
 
@@ -126,8 +110,7 @@ class Tracking(TrainerCallback):
         if not is_main_process():
             return
         self._now, self._model = (trainer.args, trainer.state, trainer.control), trainer.model
-        if (opened := _open.get()) is not None:
-            opened.append(self)
+        at_end_of_run(lambda: self.close(failed=True))
         group, run_name, folder = _group.get(), self._recipe.train.get("run_name"), self._folder.resolve().name
         arguments = self._arguments(trainer.args, folder if group else run_name or folder)
         group = group and (run_name or group)

@@ -23,7 +23,7 @@ from bertkit.tasks.base import Task, truncation_hint
 from bertkit.tasks.splits import Split, Truncation, hub_dataset
 
 if TYPE_CHECKING:
-    from bertkit.training.pretraining.initialization import StartingPoint
+    from bertkit.training.initialization import Initialization
 
 ADDRESS = "PATH_OR_HUB_ID"
 """Placeholder for the address of a checkpoint that has none yet."""
@@ -227,7 +227,7 @@ def about_teacher(recipe: Recipe) -> list[str]:
 
 
 def pretrained_card(
-    recipe: Recipe, corpus: Mapping[str, Any], metrics: dict[str, float], start: StartingPoint, note: str
+    recipe: Recipe, corpus: Mapping[str, Any], metrics: dict[str, float], start: Initialization, note: str
 ) -> CardFacts:
     """Returns the facts of the model card of a pre-training.
 

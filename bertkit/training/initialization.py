@@ -1,16 +1,17 @@
-"""Weights and tokenizer that a fine-tuning starts from: a checkpoint, some of its layers, or new weights."""
+"""Weights and tokenizer that a run starts from: a checkpoint, some of its layers, or new weights."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from bertkit.checkpoint.encoders import head_class
 from bertkit.checkpoint.load import StoredConfig, check_positions, load_model, load_tokenizer, read_config
+from bertkit.corpus.settings import TokenObjective
 from bertkit.errors import RecipeError
 from bertkit.model.configuration_bert import BertConfig
 from bertkit.progress import without_library_bars
@@ -21,32 +22,51 @@ from bertkit.training.tuning import encoder_layers
 
 
 @dataclass(frozen=True)
-class Start:
-    """Source of the weights of a fine-tuning.
+class Initialization:
+    """Source of the weights of a run: a checkpoint, some of its layers, or torch's generator.
 
     Attributes:
-        checkpoint: folder or Hub id; ``None`` for new weights.
-        stored: configuration to build the model's from.
-        tokenizer: tokenizer of the checkpoint; for new weights that of the teacher.
-        layers: layers of the checkpoint's encoder to keep, from 0; ``None`` for all.
+        checkpoint: folder or Hub id; None for new weights.
+        tokenizer: tokenizer of the checkpoint; for new weights that of the teacher or of the corpus.
+        config: configuration of the model; in fine-tuning without its labels before `of_task`.
+        head: a class of heads or its name, see `bertkit.checkpoint.encoders.head_class`.
+        layers: layers of the checkpoint's encoder to keep, from 0; None for all.
+        loaded: configuration to load the checkpoint with, if it is not ``config``.
+        stored: in fine-tuning, the source of ``config``.
     """
 
     checkpoint: str | None
-    stored: StoredConfig
     tokenizer: PreTrainedTokenizerFast
-    layers: Sequence[int] | None
+    config: PreTrainedConfig
+    head: Any = None
+    layers: Sequence[int] | None = None
+    loaded: PreTrainedConfig | None = None
+    stored: StoredConfig | None = None
 
     @property
     def name(self) -> str:
-        """Name of the start in messages."""
-        return self.stored.name_or_path
+        """Name of the source in messages."""
+        return self.checkpoint or "the new model"
 
-    def model(self, task: Task, config: PreTrainedConfig) -> tuple[PreTrainedModel, list[str]]:
+    @property
+    def token_objective(self) -> TokenObjective:
+        """Returns the objective of the tokens in pre-training: masked LM needs both directions."""
+        return "next_token" if getattr(self.config, "attention", None) == "left_to_right" else "masked_lm"
+
+    def of_task(self, task: Task, changes: Mapping[str, Any]) -> Initialization:
+        """Returns the initialization of a model with the head of a task, whose configuration has some changes.
+
+        Raises:
+            RecipeError: a changed field does not exist, or is impossible for this checkpoint.
+        """
+        assert self.stored is not None
+        return replace(self, head=task.head, config=self.stored.build(changes))
+
+    def model(self, labels: Mapping[Any, str] | None = None) -> tuple[PreTrainedModel, list[str]]:
         """Loads or builds the model, in float32; new weights are drawn from torch's generator.
 
         Args:
-            task: the task, which names the head and its labels.
-            config: configuration from ``stored``.
+            labels: id → label of a classification.
 
         Returns:
             The model, and the names of the weights that are not from the checkpoint.
@@ -56,17 +76,17 @@ class Start:
             RecipeError: the checkpoint has no such layers, or the recipe has a value that they exclude.
         """
         if self.checkpoint is None:
-            network = head_class(task.head, config, self.name)(config)
+            network = head_class(self.head, self.config, self.name)(self.config)
             return network, [name for name, _ in network.named_parameters()]
-        labels = task.config().get("id2label")
+        names = list(labels.values()) if labels else None
         with without_library_bars():
             network, new = load_model(
-                task.head, self.checkpoint, config, new_head=True, labels=labels and list(labels.values())
+                self.head, self.checkpoint, self.loaded or self.config, new_head=True, labels=names
             )
         return (network if self.layers is None else with_layers(network, self.layers)), new
 
 
-def finetuning_start(recipe: Recipe) -> Start:
+def finetuning_start(recipe: Recipe) -> Initialization:
     """Loads the tokenizer and reads the configuration that a fine-tuning recipe starts from.
 
     Raises:
@@ -79,14 +99,15 @@ def finetuning_start(recipe: Recipe) -> Start:
         unchanged = stored.build({})
         check_positions(recipe.data.max_seq_length, unchanged, source)
         layers = kept_layers(recipe, unchanged)
-        return Start(source, stored, load_tokenizer(source, config=unchanged), layers)
+        tokenizer = load_tokenizer(source, config=unchanged)
+        return Initialization(source, tokenizer, unchanged, layers=layers, stored=stored)
     if distilled is None:
         raise RecipeError(f"recipe {recipe.name}: no checkpoint to start from; give --model or model.name_or_path")
     tokenizer = load_tokenizer(distilled.teacher)
     ids = max(tokenizer.get_vocab().values()) + 1  # gaps included
     fields = {"vocab_size": ids, "pad_token_id": tokenizer.pad_token_id}
     stored = StoredConfig("the new model", {**fields, "model_type": BertConfig.model_type}, BertConfig)
-    return Start(None, stored, tokenizer, None)
+    return Initialization(None, tokenizer, stored.build({}), stored=stored)
 
 
 def kept_layers(recipe: Recipe, config: PreTrainedConfig) -> Sequence[int] | None:

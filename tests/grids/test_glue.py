@@ -14,8 +14,8 @@ from safetensors.torch import load_file
 
 from bertkit.errors import BertkitError, OutputError, RecipeError
 from bertkit.grids.glue import finetune_glue, finetune_glue_grid, glue_grid_table, glue_table, glue_tasks
-from bertkit.run.finetune import with_absolute_paths
 from bertkit.tasks.registry import load_recipe
+from bertkit.training.arguments import with_absolute_paths
 
 ALL = ["cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb", "wnli"]
 # The names that gluebenchmark.com asks for.

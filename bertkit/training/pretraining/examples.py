@@ -13,7 +13,7 @@ from bertkit.corpus.sources import Source
 from bertkit.corpus.vocabulary.structure import Vocabulary
 from bertkit.recipe.load import Recipe
 from bertkit.tasks.pretraining import DataSettings, PretrainingCorpus
-from bertkit.training.pretraining.initialization import StartingPoint
+from bertkit.training.initialization import Initialization
 
 # An evaluation batch holds B × P × V logits: 2²⁵ of them are 128 MiB in float32.
 _LOGITS_AT_ONCE = 1 << 25
@@ -34,7 +34,7 @@ class PretrainingText:
 
     sources: list[Source]
     share: float
-    start: StartingPoint
+    start: Initialization
     teacher: Any | None
     corpora: PretrainingCorpus
     vocabulary: Vocabulary

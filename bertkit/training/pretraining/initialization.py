@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from bertkit import __version__
 from bertkit.checkpoint.encoders import check_pair_objective, head_class
-from bertkit.checkpoint.load import check_positions, load_config, load_model, load_tokenizer, save_tokenizer
-from bertkit.corpus.settings import TokenObjective
+from bertkit.checkpoint.load import check_positions, load_config, load_tokenizer, save_tokenizer
 from bertkit.corpus.sources import Source, TextLines
 from bertkit.corpus.store.token_store import TOKENIZER_FOLDER, TokenStore
 from bertkit.corpus.vocabulary.tokenizer import train_vocabulary
 from bertkit.errors import RecipeError
 from bertkit.files import new_folder
 from bertkit.json_text import dumps
-from bertkit.progress import say, without_library_bars
+from bertkit.progress import say
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import KEEP
 from bertkit.tasks.pretraining import DataSettings
-from bertkit.training.initialization import kept_layers, of_layers, with_layers
+from bertkit.training.initialization import Initialization, kept_layers, of_layers
 from bertkit.training.pretraining.encoders import as_pretraining_model, longest_of_new, new_config
 
 
@@ -37,49 +34,17 @@ def cache_folder() -> Path:
     return Path(HF_HOME) / "bertkit"
 
 
-@dataclass(frozen=True)
-class StartingPoint:
-    """Tokenizer and configuration, checked for consistency.
-
-    Attributes:
-        checkpoint: folder or Hub id to continue from; ``None`` for new weights.
-        tokenizer: the tokenizer.
-        config: the configuration of the model.
-        head: name of a class in ``bertkit.model.modeling_bert``; other families use the corresponding class. Without
-            a pair objective it has no head for pairs.
-        layers: layers of the checkpoint's encoder to keep, from 0; ``None`` for all.
-        loaded: configuration to load the checkpoint with, if ``layers`` are fewer; else it is ``config``.
-    """
-
-    checkpoint: str | None
-    tokenizer: PreTrainedTokenizerFast
-    config: PreTrainedConfig
-    head: str
-    layers: Sequence[int] | None = None
-    loaded: PreTrainedConfig | None = None
-
-    @property
-    def token_objective(self) -> TokenObjective:
-        """Returns the objective of the tokens: masked LM needs both directions."""
-        return "next_token" if getattr(self.config, "attention", None) == "left_to_right" else "masked_lm"
-
-    def model(self) -> PreTrainedModel:
-        """Loads the model of the checkpoint, or builds one with new weights from torch's generator."""
-        name = self.checkpoint or "the model"
-        if self.checkpoint is None:
-            return as_pretraining_model(head_class(self.head, self.config, name)(self.config), name)
-        with without_library_bars():
-            model, new = load_model(self.head, self.checkpoint, self.loaded or self.config, new_head=True)
-        if new:
-            say(f"not in {self.checkpoint}, so initialized at random: {', '.join(new)}")
-        if self.layers is not None:
-            model = with_layers(model, self.layers)
-        return as_pretraining_model(model, name)
+def pretraining_model(start: Initialization) -> PreTrainedModel:
+    """Loads or builds the model of a pre-training; prints the weights that are not from its checkpoint."""
+    model, new = start.model()
+    if new and start.checkpoint is not None:
+        say(f"not in {start.checkpoint}, so initialized at random: {', '.join(new)}")
+    return as_pretraining_model(model, start.name)
 
 
-def starting_point(
+def pretraining_start(
     recipe: Recipe, sources: list[Source], cache_dir: Path, resumed: Path | None, store: TokenStore | None = None
-) -> StartingPoint:
+) -> Initialization:
     """Loads or trains the tokenizer, and loads or builds the configuration.
 
     Args:
@@ -116,7 +81,7 @@ def starting_point(
     if config.vocab_size < _ids(tokenizer):
         raise RecipeError(f"model.vocab_size: {config.vocab_size}, but the tokenizer's ids need {_ids(tokenizer)}")
     check_positions(max(length for length, _ in data.lengths()), config, checkpoint or "the model")
-    start = StartingPoint(checkpoint, tokenizer, config, head, layers, loaded)
+    start = Initialization(checkpoint, tokenizer, config, head, layers, loaded)
     if start.token_objective == "next_token":
         _check_unmasked(data)
     return start

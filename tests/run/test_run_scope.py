@@ -11,7 +11,7 @@ import torch
 
 from bertkit.errors import OutputError, TrainingError
 from bertkit.locks import LOCK_FILE, RunLock
-from bertkit.run.scope import killed_workers_reported, writes_run
+from bertkit.run.directory import killed_workers_reported, writes_run
 
 
 @writes_run
