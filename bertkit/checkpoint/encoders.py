@@ -98,17 +98,26 @@ def _no_encoder(name: str, what: str) -> CheckpointError:
     return CheckpointError(f"{name}: {what}; expected an encoder such as BERT, RoBERTa, DeBERTa or ModernBERT")
 
 
-def head_class(head: str, config: PreTrainedConfig, name: str) -> type[PreTrainedModel]:
+def head_class(head: str | type[PreTrainedModel], config: PreTrainedConfig, name: str) -> type[PreTrainedModel]:
     """Returns the model class with a head: bertkit's for BERT, the one of the matching Auto class for other families.
 
     Args:
-        head: name of a class in ``bertkit.model.modeling_bert``, such as ``BertForSequenceClassification``.
+        head: name of a class in ``bertkit.model.modeling_bert``, such as ``BertForSequenceClassification``; or a class
+            of another package, which is returned.
         config: configuration of the encoder.
         name: name of the checkpoint, for error messages.
 
     Raises:
-        CheckpointError: transformers has no such head for the family, or its model takes no attention mask.
+        CheckpointError: transformers has no such head for the family, or its model takes no attention mask; or the
+            class is for another family.
     """
+    if isinstance(head, type):
+        if not isinstance(config, head.config_class):
+            raise CheckpointError(
+                f"{name}: a checkpoint of type {config.model_type!r}, and {head.__name__} is a head of "
+                f"{head.config_class.model_type!r}; give another encoder"
+            )
+        return head
     from transformers.models.auto import modeling_auto
 
     from bertkit.model import modeling_bert

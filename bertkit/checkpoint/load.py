@@ -187,12 +187,16 @@ def check_positions(max_seq_length: int, config: PreTrainedConfig, name: str) ->
 
 
 def load_model(
-    head: str, name_or_path: str, config: PreTrainedConfig, new_head: bool, labels: Sequence[str] | None = None
+    head: str | type[PreTrainedModel],
+    name_or_path: str,
+    config: PreTrainedConfig,
+    new_head: bool,
+    labels: Sequence[str] | None = None,
 ) -> tuple[PreTrainedModel, list[str]]:
     """Loads an encoder with a head in float32: bertkit's BERT, or transformers' model for other families.
 
     Args:
-        head: name of a class in ``bertkit.model.modeling_bert``; other families use the corresponding class.
+        head: as for `head_class`.
         name_or_path: a folder or a Hub id.
         config: the configuration to build with, from `load_config`.
         new_head: allow missing head weights, which are then initialised at random (fine-tuning).

@@ -9,6 +9,7 @@ from bertkit.checkpoint.encoders import BERT, model_inputs
 from bertkit.checks.findings import Finding, error, note, rule, warning
 from bertkit.checks.subject import Subject, checked
 from bertkit.progress import counted
+from bertkit.tasks.base import head_name
 from bertkit.tasks.splits import ColumnsOf
 
 _FEW_WORDS = 200
@@ -129,7 +130,7 @@ def new_pooler(subject: Subject) -> Iterator[Finding]:
 @rule("new-head", "trainer", "stored", "task")
 def new_head(subject: Subject) -> Iterator[Finding]:
     """Reports that the trained head of a fine-tuned checkpoint is replaced by a new one."""
-    head = subject.task.head.removeprefix("Bert")
+    head = head_name(subject.task).removeprefix("Bert")
     saved = (subject.stored.architectures or [""])[0]
     new = [name for name in subject.new_weights if "pooler" not in name]
     if not new or not saved.endswith(head):

@@ -31,7 +31,7 @@ from bertkit.model.loss_bert import mean_loss
 from bertkit.progress import without_library_bars
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import DistillationSettings, distillation_settings
-from bertkit.tasks.base import Task
+from bertkit.tasks.base import Task, head_name
 from bertkit.tasks.checkpoints import labels_of, matched_names
 from bertkit.tasks.splits import ColumnsOf, Split
 from bertkit.training.initialization import Initialization
@@ -63,11 +63,13 @@ class FinetunedTeacher(Teacher):
         refuse_ensemble(name)
         config = load_config(name, any_encoder=True)
         head = saved_head(config)
-        if head != task.head:
+        if not isinstance(task.head, str):
+            head = (config.architectures or [None])[0]
+        if head != head_name(task):
             saved = (config.architectures or ["none"])[0]
             raise CheckpointError(
                 f"train.distill.teacher: {name} has the head {saved}; the task "
-                f"{task.name} needs {task.head}; give a checkpoint that was fine-tuned for this task"
+                f"{task.name} needs {head_name(task)}; give a checkpoint that was fine-tuned for this task"
             )
         check_positions(task.data.max_seq_length, config, name)
         self._order = _order_of_labels(task, config, name)

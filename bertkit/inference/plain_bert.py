@@ -37,14 +37,16 @@ _HEADS = {
 }
 
 
-def load_plain_bert(head: str, checkpoint: str, config: PreTrainedConfig) -> PlainBert | None:
+def load_plain_bert(head: str | type, checkpoint: str, config: PreTrainedConfig) -> PlainBert | None:
     """Loads a BERT with a head from a local folder, in float32.
 
     Returns:
         The network; None for a checkpoint that only `bertkit.checkpoint.load.load_model` reads or refuses.
     """
     path = Path(checkpoint) / _WEIGHTS
-    known = config.model_type == "bertkit" and head in _HEADS and config.hidden_act in _ACTIVATIONS
+    if not isinstance(head, str) or head not in _HEADS:
+        return None
+    known = config.model_type == "bertkit" and config.hidden_act in _ACTIVATIONS
     if not known or config.feature_layers is not None or config.attention != "bidirectional" or not path.is_file():
         return None
     from safetensors import SafetensorError

@@ -108,12 +108,13 @@ class Predictor:
         """
         # Those of a data set stay there: lists of numbers take ten times the memory.
         stored = features if isinstance(features, ColumnsOf) else None
-        columns = {} if stored is not None else {name: features[name] for name in self.inputs}
+        names = [name for name in features if name not in self.task.label_columns]
+        columns = {} if stored is not None else {name: features[name] for name in names}
         ignored = getattr(self.model.config, "keys_to_ignore_at_inference", ())
 
         def collate(numbers: list[int]) -> Mapping[str, Tensor]:
             if stored is not None:
-                rows = stored.rows(self.inputs, numbers)
+                rows = stored.rows(names, numbers)
             else:
                 rows = [{name: column[row] for name, column in columns.items()} for row in numbers]
             return self.task.collate(rows, self.tokenizer, self.inputs)

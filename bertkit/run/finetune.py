@@ -154,6 +154,7 @@ def prepare_finetuning(
         push_to_hub,
         scratch,
         remove_unused_columns=False,
+        label_names=list(task.label_columns),
         **best_checkpoint_arguments(recipe),
     )
     run.check_arguments()

@@ -168,7 +168,7 @@ def finetuned_card(
     return CardFacts(
         title=f"{encoder} fine-tuned on {task.name}",
         head=head_class(task.head, config, str(source)).__name__,
-        auto_class=task.head.replace("BertFor", "AutoModelFor"),
+        auto_class=task.head.replace("BertFor", "AutoModelFor") if isinstance(task.head, str) else task.head.__name__,
         pipeline_tag=task.pipeline_tag,
         task=" ".join(_about_training(task, recipe, encoder)),
         data={name: f"{without_paths(split.source)}, {len(split.examples)} examples" for name, split in splits.items()},

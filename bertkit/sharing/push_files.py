@@ -23,6 +23,7 @@ from bertkit.recipe.settings import HubSettings
 from bertkit.sharing.card_facts import CardFacts
 from bertkit.sharing.export import export_stock
 from bertkit.sharing.model_card import hub_metric, is_as_recorded, main_metric, model_card, recorded_facts
+from bertkit.tasks.checkpoints import own_head
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
@@ -55,6 +56,8 @@ def write_push(
         RecipeError: the checkpoint has no form of bertkit.
     """
     notes: list[str] = []
+    if own_head(load_config(checkpoint, any_encoder=True), checkpoint) is not None:  # transformers has no such class
+        settings = replace(settings, form="bertkit")
     if settings.form == "bert":
         notes += export_stock(checkpoint, folder)[2]
     else:
@@ -99,7 +102,8 @@ def _write_native(checkpoint: str, folder: Path) -> None:
             f"--as bertkit: {checkpoint} is of type {config.model_type!r}, whose classes are not part of bertkit"
         )
     with without_library_bars():
-        model, _ = load_model(head_of(config, checkpoint), checkpoint, config, new_head=False)
+        head = own_head(config, checkpoint) or head_of(config, checkpoint)
+        model, _ = load_model(head, checkpoint, config, new_head=False)
         model.save_pretrained(folder)
     save_tokenizer(load_tokenizer(checkpoint, config=config), folder)
 

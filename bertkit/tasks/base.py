@@ -51,7 +51,8 @@ class Task(ABC):
             checkpoint.
         recipe: the YAML file with the default values of a task from another package; ``None`` uses the dataclass
             defaults. Recipes of bertkit's own tasks are in ``recipes/``.
-        head: the name of the model class in ``bertkit.model.modeling_bert``.
+        head: the name of the model class in ``bertkit.model.modeling_bert``, or a class of the package of the task: a
+            subclass of ``PreTrainedModel``, such as ``bertkit.model.modeling_bert.BertPreTrainedModel``.
         pipeline_tag: the Hub's name of the checkpoint's task.
         label_columns: the tensors of a batch that hold labels. -100 (integers) and NaN (floats) mark a missing label.
         splits: the names of all supported splits.
@@ -62,7 +63,7 @@ class Task(ABC):
     settings: ClassVar[type[Any]]
     data_settings: ClassVar[type[FineTuningData]]
     recipe: ClassVar[Path | None] = None
-    head: ClassVar[str]
+    head: ClassVar[str | type[PreTrainedModel]]
     pipeline_tag: ClassVar[str]
     label_columns: ClassVar[tuple[str, ...]] = ("labels",)
     splits: Sequence[str] = ("train", "validation", "test")
@@ -282,6 +283,11 @@ def with_optional_labels(task: AnyTask) -> AnyTask:
     changed = copy.copy(task)
     changed._may_lack_labels = ("train",)
     return changed
+
+
+def head_name(task: Task) -> str:
+    """Returns the name of the class of a task's head."""
+    return task.head if isinstance(task.head, str) else task.head.__name__
 
 
 @singledispatch

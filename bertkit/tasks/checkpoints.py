@@ -18,7 +18,7 @@ from bertkit.tasks.base import Task
 from bertkit.tasks.registry import TASKS
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedConfig
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 _NUMBERED = re.compile(r"LABEL_(\d+)")
 
@@ -26,6 +26,21 @@ _NUMBERED = re.compile(r"LABEL_(\d+)")
 def has_task(config: Any) -> bool:
     """Returns whether a checkpoint has a task: it records one, or has a head from which one can be inferred."""
     return getattr(config, "bertkit_task", None) is not None or is_stock_task(config)
+
+
+def own_head(config: Any, name: str) -> type[PreTrainedModel] | None:
+    """Returns the head of a checkpoint if it is a class of the package of its task; ``None`` for other checkpoints.
+
+    Args:
+        config, name: as for `task_of_checkpoint`.
+
+    Raises:
+        CheckpointError: as `task_of_checkpoint`.
+    """
+    if getattr(config, "bertkit_task", None) is None:
+        return None
+    head = task_of_checkpoint(config, name).head
+    return None if isinstance(head, str) else head
 
 
 def task_record(task: Task) -> dict[str, Any]:

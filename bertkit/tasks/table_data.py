@@ -192,7 +192,7 @@ class TableTask(Task):
         """
         if "validation" not in splits or "validation" in loaded:
             return self, loaded
-        if "labels" not in loaded["train"].examples.column_names:
+        if not {*self.label_columns} & {*loaded["train"].examples.column_names}:
             raise DataError(
                 f"{loaded['train'].source}: no labels, so no validation set can be held out from it; give "
                 "--validation-file with labels"

@@ -8,16 +8,20 @@ import os
 import re
 import subprocess
 import sys
-import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi.testclient import TestClient
 
+import bertkit as package_of_runs
 from bertkit.checkpoint.load import load_tokenizer
 from bertkit.errors import RecipeError
-from bertkit.tasks.registry import Registry
+from bertkit.serving.app import build_app
+from bertkit.serving.server import Limits
+from bertkit.serving.services import PredictService
+from bertkit.tasks.registry import TASKS, Registry
 
 PACKAGE = Path(__file__).parents[1] / "third_party"
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "tasks.md"
@@ -116,19 +120,14 @@ def test_a_push_brings_all_that_the_task_needs(bertkit, hub_models, trained, pre
         assert bertkit("predict", "ada/levels", *TEXTS, HF_HUB_DISABLE_XET="1", **there).stdout == predicted
 
 
-@pytest.mark.parametrize("source", ["acme_levels", "documentation"])
-def test_a_long_text_keeps_its_last_token(source, checkpoint, monkeypatch):
-    """The package and the example of the guide truncate as the tokenizer does: [SEP] stays."""
-    if source == "documentation":
-        blocks = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(), re.M | re.S)
-        [code] = [block for block in blocks if "class LevelTask" in block]
-        names: dict[str, Any] = {"__name__": "acme_of_the_guide"}
-        monkeypatch.setitem(sys.modules, "acme_of_the_guide", types.ModuleType("acme_of_the_guide"))
-        exec(code, names)
-        task_class = names["LevelTask"]
-    else:
-        monkeypatch.syspath_prepend(PACKAGE)
-        task_class = importlib.import_module("acme_levels").LevelTask
+def test_the_guide_shows_the_package():
+    blocks = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(), re.M | re.S)
+    assert [block for block in blocks if "class LevelTask" in block] == [(PACKAGE / "acme_levels.py").read_text()]
+
+
+def test_a_long_text_keeps_its_last_token(checkpoint, monkeypatch):
+    monkeypatch.syspath_prepend(PACKAGE)
+    task_class = importlib.import_module("acme_levels").LevelTask
     task = task_class(task_class.settings(), task_class.data_settings(max_seq_length=6))
     tokenizer = load_tokenizer(str(checkpoint))
     features = task.encode({"text": [*TEXTS, "good"]}, tokenizer)
@@ -200,7 +199,7 @@ def test_a_kind_that_is_taken_is_refused_and_the_others_work(monkeypatch, tmp_pa
     monkeypatch.syspath_prepend(PACKAGE)
     monkeypatch.syspath_prepend(package(tmp_path, "rival", entries))
     registry = Registry()
-    assert registry.third_party() == {}
+    assert registry.third_party() == dict.fromkeys(("relations", "reviews"), "acme-levels 1.0")
     for kind, entry in (("ner", "Ner"), ("squad", "Squad")):
         with pytest.raises(RecipeError, match=f"entry point {kind} = elsewhere:{entry} of rival .* bertkit's own task"):
             registry.settings(kind)
@@ -214,3 +213,49 @@ def test_pre_training_has_settings_and_is_no_task_to_fine_tune_for():
     assert Registry().settings("pretraining")[1].__name__ == "DataSettings"
     with pytest.raises(RecipeError, match=r"task.kind is 'pretraining'; use `bertkit pretrain`"):
         Registry().task("pretraining")
+
+
+ROWS = {
+    "reading_level": [{"text": "the film is good", "level": 1}, {"text": "the plot is bad", "level": 2}],
+    "relations": [
+        {"text": "the <e1>film</e1> is <e2>good</e2>", "label": "likes"},
+        {"text": "the <e2>plot</e2> or <e1>film</e1>", "label": "other"},
+    ],
+    "reviews": [
+        {"text": "the film is good", "stars": "5", "topic": "film"},
+        {"text": "the plot is bad", "stars": "1", "topic": "plot"},
+    ],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ROWS)
+def test_own_losses_and_heads_from_training_to_serving(kind, bertkit, checkpoint, tmp_path, monkeypatch, hub_models):
+    """A loss and a metric, an encoding and a head, two heads: nothing is registered in a feature."""
+    monkeypatch.syspath_prepend(PACKAGE)
+    monkeypatch.delitem(TASKS.__dict__, "_installed", raising=False)
+    table, recipe, out = tmp_path / "table.jsonl", tmp_path / f"{kind}.yaml", tmp_path / "run"
+    table.write_text("".join(json.dumps(row) + "\n" for row in ROWS[kind] * 20))
+    data, train = f"{{train_file: {table}, max_seq_length: 16}}", "{max_steps: 3, global_train_batch_size: 8}"
+    recipe.write_text(f"task: {{kind: {kind}}}\ndata: {data}\ntrain: {train}\nplacement: {{device: cpu}}\n")
+    package_of_runs.finetune(recipe, model=str(checkpoint), output_dir=out)
+
+    recorded = json.loads((out / "eval_results.json").read_text())
+    scores = package_of_runs.evaluate(out).metrics
+    assert {key: recorded[key] for key in scores} == pytest.approx(scores)
+    texts = [row["text"] for row in ROWS[kind]]
+    predictor = package_of_runs.load(out)
+    predictions = predictor.predict(texts)
+    assert len(predictions) == 2
+    assert "<section" in Path(package_of_runs.report(out)).read_text()
+
+    with TestClient(
+        build_app(PredictService(predictor, 32, 1000), kind, Limits()), base_url="http://localhost"
+    ) as client:
+        answers = client.post("/", json={"inputs": texts}).json()
+    assert len(answers) == 2
+    with hub_models.ModelHub() as hub:
+        there = {"HF_ENDPOINT": hub.endpoint, "HF_TOKEN": hub_models.TOKEN, "HF_HOME": str(tmp_path / "hf")}
+        bertkit("push", out, "ada/own", HF_HUB_DISABLE_XET="1", **there)
+        done = bertkit("predict", "ada/own", *texts, HF_HUB_DISABLE_XET="1", **there)
+        assert done.stdout == bertkit("predict", out, *texts).stdout

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+import torch
 from datasets import Dataset
 
 from bertkit.checkpoint.encoders import label_fields
@@ -16,7 +17,7 @@ from bertkit.tasks.table_data import TableData, TableTask
 
 @dataclass(frozen=True, kw_only=True)
 class LevelSettings:
-    column: str = "level"
+    column: str = field(default="level", metadata={"help": "The column of the levels.", "flag": "--level-column"})
     levels: int = 0  # 0 is found in the training data
 
 
@@ -57,6 +58,12 @@ class LevelTask(TableTask):
         features["length"] = [len(row) for row in features["input_ids"]]
         features["full_length"] = [len(row) for row in tokenizer(read, verbose=False)["input_ids"]]
         return features | ({"labels": list(examples["labels"])} if "labels" in examples else {})
+
+    def loss(self, outputs, batch, count):
+        """Computes the squared distance of the expected level from the true one."""
+        probabilities = outputs["logits"].float().softmax(dim=-1)
+        expected = probabilities @ torch.arange(self.task.levels, dtype=torch.float32, device=probabilities.device)
+        return ((expected - batch["labels"]) ** 2).sum() / count
 
     def decode(self, outputs, features, examples):
         expected = softmax(one_array(outputs)) @ np.arange(1, self.task.levels + 1)

@@ -1,0 +1,83 @@
+"""A task of another package: two heads on one encoder, for the stars of a review and for its topic."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+from transformers.utils import ModelOutput
+
+from bertkit.model.modeling_bert import BertModel, BertPreTrainedModel
+from bertkit.tables.classes import class_ids
+from bertkit.tasks.base import padded
+from bertkit.tasks.splits import Split
+from bertkit.tasks.table_data import TableData, TableTask
+
+COLUMNS = ("stars", "topic")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReviewSettings:
+    stars: list[str] = field(default_factory=list)  # names that are not given are those of the training data
+    topic: list[str] = field(default_factory=list)
+
+
+class BertForReviews(BertPreTrainedModel):
+    """BERT with a linear classifier for each label, of as many classes as the task has."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.bert = BertModel(config)
+        classes = [config.bertkit_task["task"][name] for name in COLUMNS]
+        self.heads = nn.ModuleList(nn.Linear(config.hidden_size, len(names)) for names in classes)
+        self.post_init()
+
+    def forward(self, input_ids=None, attention_mask=None, token_type_ids=None, **options):
+        pooled = self.bert(input_ids, attention_mask, token_type_ids, return_dict=True, **options).pooler_output
+        return ModelOutput({name: head(pooled) for name, head in zip(COLUMNS, self.heads, strict=True)})
+
+
+class ReviewTask(TableTask):
+    kind, head, pipeline_tag = "reviews", BertForReviews, "text-classification"
+    settings, data_settings, label_columns, main_metric = ReviewSettings, TableData, COLUMNS, "both"
+
+    def load(self, splits=None):
+        splits = splits or self.splits
+        tables = self.data.tables(splits)
+        found, task = {}, self
+        if not self.task.stars:
+            task = self.with_settings(**{name: sorted(set(tables["train"].column(name))) for name in COLUMNS})
+        for name, table in tables.items():
+            ids = {each: class_ids(table, each, getattr(task.task, each)) for each in COLUMNS if each in table.columns}
+            found[name] = Split.of_table({**self.columns_of(table), **ids}, table)
+        task, found = task._with_validation(splits, found)
+        return task, task._limited(splits, found)
+
+    def config(self):
+        return {}  # the head reads the classes of the settings, which every checkpoint has
+
+    def encode(self, examples, tokenizer):
+        limit = {"truncation": True, "max_length": self.data.max_seq_length}
+        features = dict(tokenizer(list(examples["text"]), return_token_type_ids=True, **limit))
+        features["length"] = features["full_length"] = list(map(len, features["input_ids"]))
+        return features | {name: list(examples[name]) for name in COLUMNS if name in examples}
+
+    def collate(self, rows, tokenizer, inputs):
+        labels = {name: torch.tensor([row[name] for row in rows]) for name in COLUMNS if name in rows[0]}
+        return {**padded(rows, tokenizer, inputs), **labels}
+
+    def count(self, batch):
+        return torch.tensor(len(batch["stars"]), device=batch["stars"].device)
+
+    def loss(self, outputs, batch, count):
+        return sum(functional.cross_entropy(outputs[name], batch[name], reduction="sum") for name in COLUMNS) / count
+
+    def decode(self, outputs, features, examples):
+        names = [self.task.stars, self.task.topic]
+        best = zip(*(logits.argmax(axis=-1) for logits in outputs), strict=True)
+        return [{"stars": names[0][star], "topic": names[1][topic]} for star, topic in best]
+
+    def score(self, outputs, features, examples):
+        right = [logits.argmax(axis=-1) == features[name] for name, logits in zip(COLUMNS, outputs, strict=True)]
+        return {"both": float(np.mean(np.all(right, axis=0)))}
