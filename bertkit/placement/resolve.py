@@ -142,9 +142,7 @@ class Placement:
             "fp16": self.mixed_precision == "fp16",
             "use_cpu": self.device == "cpu",
             "dataloader_num_workers": self.settings.dataloader_num_workers,
-            # Copies from pinned memory do not wait for what the device still has to compute.
             "dataloader_pin_memory": self.device not in ("cpu", "xla"),
-            "accelerator_config": {"non_blocking": self.device not in ("cpu", "xla")},
             # On XLA the outputs of each batch leave the device: appending to earlier ones would compile for each batch.
             **({"eval_accumulation_steps": 1} if self.device == "xla" else {}),
             "activation_checkpointing": self.settings.gradient_checkpointing and self.strategy != "fsdp",

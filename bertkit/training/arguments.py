@@ -93,6 +93,8 @@ def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, *
         raise RecipeError(f"{_place(recipe, _rejected(values, others))}: {_reason(error)}") from error
     # The rest has no argument of its own. The precision would be a launcher's.
     arguments.mixed_precision = "fp16" if arguments.fp16 else "no"
+    # Copies from pinned memory do not wait for what the device still has to compute.
+    arguments.accelerator_config.non_blocking |= arguments.dataloader_pin_memory
     if placement.strategy == "fsdp":
         from torch.distributed.fsdp import MixedPrecisionPolicy
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from torch.overrides import TorchFunctionMode
 from transformers import TrainerCallback
 
 import bertkit
-from bertkit.placement.resolve import Placement
 from bertkit.training.evaluation import EvaluationLoss
 from bertkit.training.trainer import BertkitTrainer
 
@@ -35,6 +33,7 @@ RUN = {
     "train.global_train_batch_size": 4,
     "train.optim": "adamw_torch",  # the fused one has no kernel for meta
     "placement.per_device_train_batch_size": 2,
+    "train.accelerator_config": {"non_blocking": True},  # as with pinned memory
     "placement.cpu_speed_ups": False,
 }
 
@@ -85,7 +84,7 @@ class _Evaluated(TrainerCallback):
 @pytest.fixture
 def on_meta(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Evaluated]:
     """The callback of a run whose Trainer has the device ``meta``."""
-    callback, begin, arguments = _Evaluated(), BertkitTrainer.__init__, Placement.training_arguments
+    callback, begin = _Evaluated(), BertkitTrainer.__init__
 
     def begun(self: Any, **kwargs: Any) -> None:
         begin(self, **kwargs)
@@ -95,11 +94,7 @@ def on_meta(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Evaluated]:
         self.model.to(META)
         callback.trainer = self
 
-    def arguments_of_gpu(self: Placement) -> dict[str, Any]:
-        return arguments(self) | {"accelerator_config": arguments(replace(self, device="cuda"))["accelerator_config"]}
-
     monkeypatch.setattr(BertkitTrainer, "__init__", begun)
-    monkeypatch.setattr(Placement, "training_arguments", arguments_of_gpu)
     with callback.copies:
         yield callback
     assert callback.copies.places == set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import random
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -43,6 +44,14 @@ def refusal(folder: Path, **train: Any) -> str:
     with pytest.raises(RecipeError) as caught:
         built(folder, **train)
     return str(caught.value)
+
+
+@pytest.mark.parametrize("is_pinned", [True, False])
+def test_copies_from_pinned_memory_do_not_wait(tmp_path, is_pinned):
+    recipe = load_recipe({"task": {"kind": "classification"}}, CPU)
+    values = {**place(recipe.placement, 32).training_arguments(), "use_cpu": False, "dataloader_pin_memory": is_pinned}
+    placement = SimpleNamespace(device="cpu", strategy="single", training_arguments=lambda: values)
+    assert training_arguments(recipe, placement, tmp_path).accelerator_config.non_blocking == is_pinned
 
 
 @pytest.mark.parametrize("optim", [each.value for each in OptimizerNames])

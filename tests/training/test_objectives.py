@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from torch.nn import functional as F
 from bertkit import finetune
 from bertkit.errors import RecipeError
 from bertkit.model.labels_bert import IGNORE_INDEX
+from bertkit.tasks.base import Task
 from bertkit.tasks.registry import load_recipe
 from bertkit.training.objectives import WeightedTask, check_class_weights, weighted_task
 from tests.training.conftest import Labels
@@ -23,9 +23,21 @@ pytestmark = pytest.mark.numeric
 NAMES = ["bad", "good", "odd"]
 
 
+class Classes(Task):
+    """A task with these classes."""
+
+    load = encode = decode = score = None  # are not called
+
+    def __init__(self, names):
+        self.names = names
+
+    def config(self):
+        return {"id2label": dict(enumerate(self.names))}
+
+
 def weighted(value, names, features):
-    """The task of a recipe with these classes, and its loss of a batch as a function of logits and labels."""
-    return weighted_task(recipe(value), SimpleNamespace(weighted_labels=names, **vars(Labels)), features)
+    """The objective of a recipe with these classes."""
+    return weighted_task(recipe(value), Classes(names), features)
 
 
 def loss_of(task, logits, labels):
