@@ -69,7 +69,7 @@ def fine_tuned(kind: str, checkpoint: Path, folder: Path) -> Path:
 
     from bertkit.checkpoint.load import load_config, load_tokenizer, save_tokenizer
     from bertkit.model import modeling_bert
-    from bertkit.tasks.checkpoints import task_record
+    from bertkit.tasks.base import task_record
     from bertkit.tasks.registry import TASKS
 
     name, settings, data, head = KINDS[kind]

@@ -40,6 +40,9 @@ GLUE_SCORES = {
 }
 """Scores of each GLUE task (Wang et al. 2018, table 1) and of ``ax``, the diagnostic set."""
 
+CALIBRATION_BINS = 15
+"""Number of bins of the expected calibration error, as in Guo et al. (2017)."""
+
 CLASS_IDS = "one class id per example, (N,) int64"
 LABEL_SETS = "0 or 1 for each label of each example, (N, C) int64"
 NUMBERS = "one number per example, (N,) float64"
@@ -255,6 +258,23 @@ def spearman(predictions: Floats, references: Floats) -> float:
     if _is_constant(predictions) or _is_constant(references) or np.isnan([predictions, references]).any():
         return math.nan
     return float(stats.spearmanr(predictions, references).statistic)
+
+
+def expected_calibration_error(probabilities: Floats, labels: Integers) -> float:
+    """Computes the expected calibration error with 15 bins of equal width (Guo et al. 2017), in [0, 1].
+
+    Args:
+        probabilities: (N, C). With class ids, the probability of the most probable class is compared with the accuracy;
+            otherwise the probability of each label of each example with its frequency.
+        labels: class ids, (N,), or 0 and 1, (N, C).
+    """
+    if labels.ndim == 1:
+        stated, is_right = probabilities.max(axis=-1), probabilities.argmax(axis=-1) == labels
+    else:
+        stated, is_right = probabilities.ravel(), labels.ravel() == 1
+    bins = np.minimum((stated * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
+    gaps = np.bincount(bins, weights=stated - is_right, minlength=CALIBRATION_BINS)
+    return float(np.abs(gaps).sum() / len(stated))
 
 
 def _is_constant(values: Floats) -> bool:

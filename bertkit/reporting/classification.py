@@ -13,7 +13,7 @@ import numpy as np
 
 from bertkit.errors import shown
 from bertkit.inference.predicted import Outcome
-from bertkit.metrics import pearson, spearman
+from bertkit.metrics import CALIBRATION_BINS, expected_calibration_error, pearson, spearman
 from bertkit.progress import counted, inflected
 from bertkit.reporting.charts import MOST_CLASSES_DRAWN, confusion_chart, reliability_chart
 from bertkit.reporting.reported import (
@@ -28,7 +28,6 @@ from bertkit.reporting.reported import (
     upper_first,
 )
 from bertkit.tasks.base import one_array
-from bertkit.tasks.classification.decisions import CALIBRATION_BINS, expected_calibration_error
 from bertkit.tasks.classification.text_classification import TextClassification
 
 if TYPE_CHECKING:

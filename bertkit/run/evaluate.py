@@ -13,8 +13,7 @@ from bertkit.placement.processes import failing_together
 from bertkit.progress import is_score, say
 from bertkit.run.directory import numeric_metrics
 from bertkit.run.in_progress import RunInProgress
-from bertkit.tasks.base import Task
-from bertkit.tasks.checkpoints import task_record
+from bertkit.tasks.base import Task, task_record
 from bertkit.tasks.splits import ColumnsOf, Split, is_scored, splits_to_write
 from bertkit.training.trainer import BertkitTrainer
 

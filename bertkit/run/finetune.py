@@ -25,8 +25,7 @@ from bertkit.recipe.settings import KEYS, config_changes, has_teacher
 from bertkit.run.directory import Run, RunRecord, writes_run
 from bertkit.run.evaluate import Scores, learn_from_validation, score_and_predict_the_rest, validation_outcome
 from bertkit.run.in_progress import RunInProgress
-from bertkit.tasks.base import Task, encoding_notes, truncation_hint, with_optional_labels
-from bertkit.tasks.checkpoints import task_record
+from bertkit.tasks.base import Task, encoding_notes, task_record, truncation_hint, with_optional_labels
 from bertkit.tasks.encoding import encode_once
 from bertkit.tasks.registry import command_of, has_room, task_of_recipe
 from bertkit.tasks.splits import Split, load_splits

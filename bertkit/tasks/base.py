@@ -285,6 +285,16 @@ def with_optional_labels(task: AnyTask) -> AnyTask:
     return changed
 
 
+def task_record(task: Task) -> dict[str, Any]:
+    """Returns what ``config.json`` keeps of a task; `bertkit.tasks.checkpoints.task_of_checkpoint` rebuilds it."""
+    return {
+        "kind": task.kind,
+        # Further metrics are code, and change no prediction.
+        "task": {key: value for key, value in dataclasses.asdict(task.task).items() if key != "metrics"},
+        "data": {name: getattr(task.data, name) for name in task.data.stored},
+    }
+
+
 def head_name(task: Task) -> str:
     """Returns the name of the class of a task's head."""
     return task.head if isinstance(task.head, str) else task.head.__name__

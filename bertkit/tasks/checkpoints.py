@@ -43,16 +43,6 @@ def own_head(config: Any, name: str) -> type[PreTrainedModel] | None:
     return None if isinstance(head, str) else head
 
 
-def task_record(task: Task) -> dict[str, Any]:
-    """Returns the values from which `task_of_checkpoint` rebuilds a task; ``config.json`` of a checkpoint has them."""
-    return {
-        "kind": task.kind,
-        # Further metrics are code, and change no prediction.
-        "task": {key: value for key, value in dataclasses.asdict(task.task).items() if key != "metrics"},
-        "data": {name: getattr(task.data, name) for name in task.data.stored},
-    }
-
-
 def task_of_checkpoint(config: Any, name: str, **data: Any) -> Task:
     """Builds the task that a checkpoint was fine-tuned for: recorded by bertkit, or inferred from its head.
 

@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save_file
 import bertkit
 from bertkit.checkpoint.load import load_config, load_tokenizer
 from bertkit.errors import BertkitError, CheckpointError
-from bertkit.tasks.checkpoints import task_record
+from bertkit.tasks.base import task_record
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 
 TEXTS = ["the plot is lovely", "a good film"]

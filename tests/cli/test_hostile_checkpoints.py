@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 import bertkit as package
 from bertkit.checkpoint.load import load_config, load_tokenizer
-from bertkit.tasks.checkpoints import task_record
+from bertkit.tasks.base import task_record
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 
 NAMES = [f"c{number}" for number in range(12)]

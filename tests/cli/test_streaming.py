@@ -18,7 +18,7 @@ import torch
 
 import bertkit as package
 from bertkit.checkpoint.load import load_config, load_tokenizer
-from bertkit.tasks.checkpoints import task_record
+from bertkit.tasks.base import task_record
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 
 TASK = task_record(

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import bertkit
-from bertkit.tasks.checkpoints import task_record
+from bertkit.tasks.base import task_record
 from bertkit.tasks.registry import task_of_recipe
 
 # Libraries of training, scoring and data sets, and parts of transformers and torch that take longer than a prediction.

@@ -17,7 +17,7 @@ from bertkit.errors import CheckpointError, RecipeError
 from bertkit.inference.networks import OnnxModel
 from bertkit.model.modeling_bert import AUTO_CLASSES
 from bertkit.sharing.onnx import quantize
-from bertkit.tasks.checkpoints import task_record
+from bertkit.tasks.base import task_record
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 
 TASK = task_record(

@@ -21,7 +21,8 @@ from bertkit.inference.predicted import predicted
 from bertkit.inference.predictor import Predictor
 from bertkit.tables import Table, read_table
 from bertkit.tasks import table_data
-from bertkit.tasks.checkpoints import task_of_checkpoint, task_record
+from bertkit.tasks.base import task_record
+from bertkit.tasks.checkpoints import task_of_checkpoint
 from bertkit.tasks.multiple_choice import DataSettings, MultipleChoiceTask, TaskSettings
 from bertkit.tasks.registry import load_recipe, task_of_recipe
 from bertkit.tasks.splits import hub_dataset

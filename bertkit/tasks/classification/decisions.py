@@ -12,9 +12,6 @@ import numpy as np
 Threshold = float | str | dict[str, float]
 """Threshold of all labels, ``tuned``, or thresholds by label."""
 
-CALIBRATION_BINS = 15
-"""Number of bins of the expected calibration error, as in Guo et al. (2017)."""
-
 
 def check_threshold(threshold: Threshold) -> None:
     """Checks the value of a threshold setting, but not the names of its labels.
@@ -86,23 +83,6 @@ def best_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
     limits = (np.log(0.05), np.log(20.0))
     found = minimize_scalar(lambda log: log_loss(logits / np.exp(log), labels), bounds=limits, method="bounded")
     return float(np.exp(found.x))
-
-
-def expected_calibration_error(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """Computes the expected calibration error with 15 bins of equal width (Guo et al. 2017), in [0, 1].
-
-    Args:
-        probabilities: (N, C). With class ids, the probability of the most probable class is compared with the accuracy;
-            otherwise the probability of each label of each example with its frequency.
-        labels: as for `log_loss`.
-    """
-    if labels.ndim == 1:
-        stated, is_right = probabilities.max(axis=-1), probabilities.argmax(axis=-1) == labels
-    else:
-        stated, is_right = probabilities.ravel(), labels.ravel() == 1
-    bins = np.minimum((stated * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
-    gaps = np.bincount(bins, weights=stated - is_right, minlength=CALIBRATION_BINS)
-    return float(np.abs(gaps).sum() / len(stated))
 
 
 # ---- scores of classes ----------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from bertkit.errors import DataError, RecipeError, did_you_mean, noted, raise_all, shortened, shown
-from bertkit.metrics import MetricSettings
+from bertkit.metrics import MetricSettings, expected_calibration_error
 from bertkit.options import check_ranges, option, setting
 from bertkit.progress import counted
 from bertkit.tables import Table
@@ -28,7 +28,6 @@ from bertkit.tasks.classification.decisions import (
     best_threshold,
     check_threshold,
     class_scores,
-    expected_calibration_error,
     key_of_class,
 )
 from bertkit.tasks.classification.text_classification import ProblemType, TextClassification, TextData

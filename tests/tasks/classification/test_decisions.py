@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bertkit.metrics import expected_calibration_error
 from bertkit.tasks.classification.decisions import (
     best_temperature,
     best_threshold,
-    expected_calibration_error,
     log_loss,
     sigmoid,
 )

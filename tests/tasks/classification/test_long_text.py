@@ -15,8 +15,8 @@ from transformers import BertTokenizer
 from bertkit import BertConfig, BertForSequenceClassification
 from bertkit.errors import RecipeError
 from bertkit.inference.predictor import Predictor
-from bertkit.tasks.base import truncation_hint
-from bertkit.tasks.checkpoints import task_of_checkpoint, task_record
+from bertkit.tasks.base import task_record, truncation_hint
+from bertkit.tasks.checkpoints import task_of_checkpoint
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 from bertkit.tasks.encoding import encode_split
 

@@ -17,7 +17,8 @@ from bertkit.inference.predicted import predicted
 from bertkit.sharing.kinds import shared
 from bertkit.tables import Table
 from bertkit.tasks import table_data
-from bertkit.tasks.checkpoints import task_of_checkpoint, task_record
+from bertkit.tasks.base import task_record
+from bertkit.tasks.checkpoints import task_of_checkpoint
 from bertkit.tasks.classification.task import ClassificationTask, DataSettings, TaskSettings
 from bertkit.tasks.registry import load_recipe, task_of_recipe
 from bertkit.tasks.splits import hub_dataset

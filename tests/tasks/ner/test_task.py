@@ -21,7 +21,8 @@ from bertkit.errors import DataError, RecipeError
 from bertkit.inference.predicted import predicted
 from bertkit.tables import Table
 from bertkit.tasks import table_data
-from bertkit.tasks.checkpoints import task_of_checkpoint, task_record
+from bertkit.tasks.base import task_record
+from bertkit.tasks.checkpoints import task_of_checkpoint
 from bertkit.tasks.ner.sentences import read_conll
 from bertkit.tasks.ner.task import DataSettings, NerTask, TaskSettings
 from bertkit.tasks.registry import task_of_recipe

@@ -14,8 +14,8 @@ from bertkit import BertConfig, load_recipe
 from bertkit.errors import DataError
 from bertkit.inference.predicted import predicted
 from bertkit.tables import Table
-from bertkit.tasks.base import encoding_notes
-from bertkit.tasks.checkpoints import task_of_checkpoint, task_record
+from bertkit.tasks.base import encoding_notes, task_record
+from bertkit.tasks.checkpoints import task_of_checkpoint
 from bertkit.tasks.encoding import encode_split
 from bertkit.tasks.question_answering import task as question_answering
 from bertkit.tasks.question_answering.task import DataSettings, QuestionAnsweringTask, TaskSettings
