@@ -54,7 +54,7 @@ class CardFacts:
     Attributes:
         title: the model's name.
         head: class name, such as ``BertForSequenceClassification``.
-        auto_class: the Auto class that loads it.
+        auto_class: the class that loads it: an Auto class, or a head of another package.
         pipeline_tag: the Hub's name of the task.
         task: sentences about the training, in Markdown; names in it have to be escaped by `bertkit.sharing.markdown`.
         data: split → description of its source, plain text as all of the following.
@@ -74,6 +74,7 @@ class CardFacts:
         versions: versions of the packages used in training.
         steps: number of training steps, if known.
         address: Hub id of the checkpoint.
+        module: the module of ``auto_class``.
         is_stock: whether transformers' own classes load the checkpoint, whatever its family.
         report: what to show of ``report.html``; ``None`` if there is no report.
     """
@@ -101,6 +102,7 @@ class CardFacts:
     versions: Mapping[str, str] = field(default_factory=dict)
     steps: int | None = None
     address: str = ADDRESS
+    module: str = "transformers"
     is_stock: bool = False
     report: CardReport | None = None
 
@@ -169,6 +171,7 @@ def finetuned_card(
         title=f"{encoder} fine-tuned on {task.name}",
         head=head_class(task.head, config, str(source)).__name__,
         auto_class=task.head.replace("BertFor", "AutoModelFor") if isinstance(task.head, str) else task.head.__name__,
+        module="transformers" if isinstance(task.head, str) else task.head.__module__,
         pipeline_tag=task.pipeline_tag,
         task=" ".join(_about_training(task, recipe, encoder)),
         data={name: f"{without_paths(split.source)}, {len(split.examples)} examples" for name, split in splits.items()},

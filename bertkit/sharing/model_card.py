@@ -143,7 +143,7 @@ def _text(facts: CardFacts) -> str:
 ## Load it
 
 ```python
-{_REGISTERS if facts.is_own else ""}from transformers import {facts.auto_class}, AutoTokenizer
+{_REGISTERS if facts.is_own else ""}{_imports(facts)}
 
 model = {facts.auto_class}.from_pretrained("{facts.address}")
 tokenizer = AutoTokenizer.from_pretrained("{facts.address}")
@@ -223,6 +223,12 @@ def _citations(facts: CardFacts) -> list[str]:
     names = (ANY_DATA, facts.dataset[0] if facts.dataset else None)
     known = facts.recipe.get("hub", {}).get("citations", {})
     return [_BERT, *(entries.strip() for name, entries in known.items() if name in names)]
+
+
+def _imports(facts: CardFacts) -> str:
+    if facts.module == "transformers":
+        return f"from transformers import {facts.auto_class}, AutoTokenizer"
+    return f"from transformers import AutoTokenizer\n\nfrom {facts.module} import {facts.auto_class}"
 
 
 def _shown_recipe(recipe: Mapping[str, Any]) -> dict[str, Any]:

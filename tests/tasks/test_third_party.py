@@ -248,6 +248,8 @@ def test_own_losses_and_heads_from_training_to_serving(kind, bertkit, checkpoint
     predictions = predictor.predict(texts)
     assert len(predictions) == 2
     assert "<section" in Path(package_of_runs.report(out)).read_text()
+    imported = {"relations": "from acme_relations import ", "reviews": "from acme_reviews import BertForReviews"}
+    assert imported.get(kind, "import AutoModelFor") in (out / "README.md").read_text()
 
     with TestClient(
         build_app(PredictService(predictor, 32, 1000), kind, Limits()), base_url="http://localhost"

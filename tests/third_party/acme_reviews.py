@@ -28,9 +28,8 @@ class BertForReviews(BertPreTrainedModel):
 
     def __init__(self, config):
         super().__init__(config)
-        self.bert = BertModel(config)
-        classes = [config.bertkit_task["task"][name] for name in COLUMNS]
-        self.heads = nn.ModuleList(nn.Linear(config.hidden_size, len(names)) for names in classes)
+        self.bert, of_task = BertModel(config), config.bertkit_task["task"]
+        self.heads = nn.ModuleList(nn.Linear(config.hidden_size, len(of_task[name])) for name in COLUMNS)
         self.post_init()
 
     def forward(self, input_ids=None, attention_mask=None, token_type_ids=None, **options):
@@ -43,8 +42,7 @@ class ReviewTask(TableTask):
     settings, data_settings, label_columns, main_metric = ReviewSettings, TableData, COLUMNS, "both"
 
     def load(self, splits=None):
-        splits = splits or self.splits
-        tables = self.data.tables(splits)
+        tables = self.data.tables(splits := splits or self.splits)
         found, task = {}, self
         if not self.task.stars:
             task = self.with_settings(**{name: sorted(set(tables["train"].column(name))) for name in COLUMNS})
@@ -74,10 +72,9 @@ class ReviewTask(TableTask):
         return sum(functional.cross_entropy(outputs[name], batch[name], reduction="sum") for name in COLUMNS) / count
 
     def decode(self, outputs, features, examples):
-        names = [self.task.stars, self.task.topic]
         best = zip(*(logits.argmax(axis=-1) for logits in outputs), strict=True)
-        return [{"stars": names[0][star], "topic": names[1][topic]} for star, topic in best]
+        return [{"stars": self.task.stars[star], "topic": self.task.topic[topic]} for star, topic in best]
 
     def score(self, outputs, features, examples):
-        right = [logits.argmax(axis=-1) == features[name] for name, logits in zip(COLUMNS, outputs, strict=True)]
-        return {"both": float(np.mean(np.all(right, axis=0)))}
+        is_right = [logits.argmax(axis=-1) == features[name] for name, logits in zip(COLUMNS, outputs, strict=True)]
+        return {"both": float(np.mean(np.all(is_right, axis=0)))}
