@@ -128,8 +128,8 @@ def test_finetuning(tmp_path: Path, checkpoint: Path, on_meta: _Evaluated, case:
 
 
 def test_a_planted_wait_fails(tmp_path: Path, checkpoint: Path, on_meta: _Evaluated, monkeypatch: pytest.MonkeyPatch):
-    loss = BertkitTrainer.loss
-    monkeypatch.setattr(BertkitTrainer, "loss", lambda *batch: loss(*batch) + loss(*batch).item())
+    compute = BertkitTrainer.compute_loss
+    monkeypatch.setattr(BertkitTrainer, "compute_loss", lambda *batch, **count: compute(*batch, **count).item())
     with pytest.raises(RuntimeError, match="meta tensors"):
         finetune("classification", tmp_path, checkpoint, RUN, callbacks=[on_meta])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -32,7 +33,7 @@ def bertkit(tmp_path: Path, forks: Any) -> Bertkit:
         *,
         real: bool = False,
     ) -> Any:
-        environment = {**forks.environment, "HF_HOME": str(tmp_path / "home")} if real else forks.environment
+        environment = {**os.environ, **forks.environment} | ({"HF_HOME": str(tmp_path / "home")} if real else {})
         command = [sys.executable if real else forks.python, *launcher, *program, *arguments]
         return subprocess.run(list(map(str, command)), capture_output=True, text=True, env=environment, timeout=300)
 
