@@ -221,7 +221,7 @@ def _picture(chart: Chart, with_png: bool) -> Picture:
 
 @contextmanager
 def _style() -> Iterator[None]:
-    """Context in which matplotlib draws in the style of the report, whatever the user's, and prints nothing."""
+    """Context in which matplotlib draws in the style of the report, not in the user's, and prints nothing."""
     logger = logging.getLogger("matplotlib")
     level = logger.level
     logger.setLevel(logging.ERROR)  # notices on its caches and fonts

@@ -1,4 +1,4 @@
-"""What a report shows of a kind of task, and what that consists of: charts, tables, and wrong predictions.
+"""Parts of a report that a kind of task determines: charts, tables, and wrong predictions.
 
 The parts are plain data, which the page escapes.
 """

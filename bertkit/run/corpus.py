@@ -1,4 +1,4 @@
-"""What can be made of a corpus ahead of training: a tokenizer, or a token store."""
+"""Preparation of a corpus ahead of training: a tokenizer, or a token store."""
 
 from __future__ import annotations
 

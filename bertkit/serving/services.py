@@ -1,4 +1,4 @@
-"""What a checkpoint is served as: its routes, the computation of several requests together, the forms of answers.
+"""Services of a checkpoint: routes, the computation of several requests together, the forms of answers.
 
 A service computes in the thread of `bertkit.serving.batching.Batcher`. It encodes the texts of all requests of a batch
 together and computes them in batches of similar lengths, by the same functions as ``bertkit predict``, ``embed`` and

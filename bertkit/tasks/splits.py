@@ -308,22 +308,19 @@ def load_splits(task: AnyTask, splits: Sequence[str] | None = None) -> tuple[Any
     """
     if task.data.folds is None:
         return task.load(splits)
-    wanted = list(task.splits) if splits is None else list(splits)
-    task, found = task.load([name for name in ("train", *task.splits) if name == "train" or _is_read(name, wanted)])
-    train = found["train"]
+    names = list(task.splits) if splits is None else list(splits)
+    tests = [name for name in task.splits if name in names and not is_labelled(name)]
+    task, loaded = task.load(["train", *tests])
+    train = loaded["train"]
     held_out = fold_of_each(task, train.examples) == task.data.fold
     note = (
         f"fold {task.data.fold} of {task.data.folds} of {train.source}, {int(held_out.sum())} of {len(held_out)} "
         f"examples, drawn with data.split_seed {task.data.split_seed}"
     )
     validation = replace(train, examples=train.examples.select(np.flatnonzero(held_out)), notes=(note,), labels="")
-    found["train"] = replace(train, examples=train.examples.select(np.flatnonzero(~held_out)))
-    found["validation"] = task.data.limited("validation", validation)
-    return task, {name: found[name] for name in wanted if name in found}
-
-
-def _is_read(name: str, wanted: Sequence[str]) -> bool:
-    return name in wanted and name != "train" and not is_scored(name)
+    loaded["train"] = replace(train, examples=train.examples.select(np.flatnonzero(~held_out)))
+    loaded["validation"] = task.data.limited("validation", validation)
+    return task, {name: loaded[name] for name in names if name in loaded}
 
 
 @singledispatch
