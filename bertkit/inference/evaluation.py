@@ -17,7 +17,7 @@ from bertkit.inference.predictor import build_predictor, load_task
 from bertkit.metrics import names as own_metrics
 from bertkit.placement.inference import EVALUATION_PRECISION, Precision
 from bertkit.progress import say, unreported
-from bertkit.recipe.files import read_recipe_file
+from bertkit.recipe.files import absolute, read_recipe_file
 from bertkit.tasks.base import Task
 from bertkit.tasks.registry import load_recipe
 from bertkit.tasks.splits import Columns, ColumnsOf, Split, Truncation, load_splits
@@ -87,7 +87,8 @@ def evaluate(
     data = {"max_train_samples" if split == "train" else "max_eval_samples": max_samples, **data}
     data = {key: str(value) if isinstance(value, Path) else value for key, value in data.items() if value is not None}
     name = at_revision(checkpoint, revision, trust_remote_code)
-    further = further_metrics(list(dict.fromkeys([*metrics, *_metrics_of_run(name, trust_remote_code)])))
+    names = [*map(absolute, metrics), *_metrics_of_run(name, trust_remote_code)]
+    further = further_metrics(list(dict.fromkeys(names)))
     task, config = load_task(name, data_of_run(name, data) | data)
     if columns:
         task = predicted(task).with_columns(columns)

@@ -167,8 +167,10 @@ def test_a_run_has_the_scores_everywhere(metric, run, tmp_path, monkeypatch, cap
     assert "| own_accuracy | 0.1250 |" in card
     assert str(tmp_path) not in card
     assert "metrics" not in (tmp_path / "out" / "config.json").read_text()
+    again = bertkit.evaluate(tmp_path / "out", metrics=["own"]).metrics  # the folder that the recipe names too
     monkeypatch.chdir("/")
-    assert bertkit.evaluate(tmp_path / "out").metrics["eval_own_accuracy"] == 0.125
+    assert again == bertkit.evaluate(tmp_path / "out").metrics
+    assert again["eval_own_accuracy"] == 0.125
 
 
 def test_code_that_may_come_with_a_checkpoint_is_left_out(metric, run, tmp_path, monkeypatch, capsys):
