@@ -1,5 +1,5 @@
 """Losses of a student against the outputs of its teacher (Hinton et al. 2015, Sanh et al. 2019, Wang et al. 2021), and
-what of a kind of task is compared: `distilled`.
+the outputs that a kind of task compares: `distilled`.
 
 The outputs of a teacher are floating-point tensors in which NaN marks what does not count. An item is a vector along
 the last dimension: the class logits of an input or a token, the scores of the positions of an input, a hidden state. An
