@@ -60,15 +60,24 @@ def peak_mib() -> float:
 
 
 def by_turns(sides: Mapping[str, Sequence[str]], rounds: int) -> dict[str, Result]:
-    """The medians of what the sides give, each run once in every round, so that a busy moment meets all of them."""
+    """The medians of what the sides give, each run once in every round, so that a busy moment meets all of them.
+
+    Each result is also a line on stderr, see `note_round`.
+    """
     results: dict[str, list[Result]] = {side: [] for side in sides}
-    for _ in range(rounds):
+    for number in range(rounds):
         for side, arguments in sides.items():
             results[side].append(measured(arguments))
+            note_round(number + 1, side, results[side][-1])
     return {
         side: {name: statistics.median(each[name] for each in of_side) for name in of_side[0]}
         for side, of_side in results.items()
     }
+
+
+def note_round(number: int, side: str, result: Result) -> None:
+    """Prints a JSON object with what a side gave in a round on stderr, where ``run_all.py`` reads it."""
+    print(json.dumps({"round": number, "side": side, **result}), file=sys.stderr, flush=True)
 
 
 def rounded(results: Mapping[str, Result], digits: int) -> dict[str, Result]:
