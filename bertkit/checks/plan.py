@@ -263,29 +263,25 @@ def _training_seconds(subject: Subject, trial: Trial) -> float:
 
 def _evaluation_seconds(subject: Subject, trial: Trial) -> float:
     """Estimates the evaluations during and after the training, and the predictions."""
-    on_the_way, last = trial.evaluation, trial.last_evaluation
-    if on_the_way is None or last is None:
+    speed, arguments = trial.evaluation, subject.arguments
+    if speed is None:
         return 0.0
-    arguments, trainer = subject.arguments, subject.trainer
     assert arguments is not None
     size, times = arguments.per_device_eval_batch_size, evaluations(subject)
-    repeats = arguments.load_best_model_at_end or trainer.in_mixed_precision or not times
+    at_the_end = arguments.load_best_model_at_end or not times  # unless the last of them was of the same weights
     if subject.features is None:  # each phase has its part of the evaluations, and the last one is at its length
         lengths = [phase.max_seq_length for phase in subject.examples.phases]
         batches = [number / size for number in held_out(subject)]
         shares = [phase.steps / subject.total_steps for phase in subject.examples.phases]
         parts = [times * share * number for share, number in zip(shares, batches, strict=True)]
-        return sum(_products(on_the_way, lengths, parts)) + repeats * batches[-1] * last.of(lengths[-1])
+        return sum(_products(speed, lengths, parts)) + at_the_end * batches[-1] * speed.of(lengths[-1])
     total = 0.0
     for name, inputs in subject.features.items():
         if name == "train" or not len(inputs):
             continue
         lengths = -np.sort(-np.asarray(inputs["length"][:]))  # the order of an evaluation
         heads, rows = lengths[::size], np.diff([*range(0, len(lengths), size), len(lengths)]) / size
-        if name == "validation":
-            total += times * sum(_products(on_the_way, heads, rows))
-        if name != "validation" or repeats:
-            total += sum(_products(last, heads, rows))
+        total += (times + at_the_end if name == "validation" else 1) * sum(_products(speed, heads, rows))
     return total
 
 

@@ -72,8 +72,7 @@ class Trial:
         steps: loading, forward and backward pass of a micro-batch.
         optimizer_seconds: duration of a step of the optimizer.
         start_seconds: the time until the first batch, and how much longer than later ones the first round takes.
-        evaluation: evaluation of a batch in the precision of the training; None without a validation set.
-        last_evaluation: the same in float32, the precision of the scores of a run.
+        evaluation: evaluation of a batch; None without a validation set.
         waiting: share of the time in which this process waited for a core that other work had, 0 to 1; None if the
             system does not tell.
     """
@@ -82,7 +81,6 @@ class Trial:
     optimizer_seconds: float
     start_seconds: float = 0.0
     evaluation: Speed | None = None
-    last_evaluation: Speed | None = None
     waiting: float | None = None
 
 
@@ -159,10 +157,6 @@ def make_trial(
         with few_steps:
             trainer.train()
         evaluation = None if evaluated is None else _evaluation(trainer, *evaluated)
-        last = evaluation
-        if evaluated is not None and trainer.in_mixed_precision:
-            trainer.leave_mixed_precision()
-            last = _evaluation(trainer, *evaluated)
     times = np.array(watch.times).reshape(-1, len(batches), 2)[:, ::-1]  # ascending lengths
     later = times[1:] if len(times) > 1 else times
     return Trial(
@@ -170,7 +164,6 @@ def make_trial(
         optimizer_seconds=float(later[..., 1].mean()),
         start_seconds=watch.seconds_to_first_batch + max(0.0, float(times[0].sum() - later.sum(axis=(1, 2)).mean())),
         evaluation=evaluation,
-        last_evaluation=last,
         waiting=_waiting_since(before),
     )
 

@@ -143,6 +143,7 @@ _NOT_IN_TRAIN: dict[str, str] = {
     **dict.fromkeys(("fsdp", "fsdp_config"), "use --placement fsdp"),
     "parallelism_config": "use --placement",
     **dict.fromkeys(("bf16", "fp16"), "use placement.mixed_precision"),
+    **dict.fromkeys(("bf16_full_eval", "fp16_full_eval"), "evaluations and predictions of a run are in float32"),
     "use_cpu": "use placement.device",
     "dataloader_num_workers": "use placement.dataloader_num_workers",
     "dataloader_pin_memory": "it follows from the placement",

@@ -203,7 +203,6 @@ class RunInProgress:
                 trainer.save_weights(folder)
                 if self.is_main_process:
                     trainer.state.save_to_json(str(folder / "trainer_state.json"))
-            trainer.leave_mixed_precision()
             # A setting of the whole process. It is left alone unless it is on: torch.export fails once it is set.
             if getattr(torch.backends, "fp32_precision", None) == "tf32":
                 enable_tf32(False)

@@ -9,13 +9,22 @@ kept: see `BertkitTrainer`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 from torch.utils.data import Sampler, SequentialSampler
-from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainerState, TrainingArguments
+from transformers import (
+    EarlyStoppingCallback,
+    PreTrainedModel,
+    Trainer,
+    TrainerCallback,
+    TrainerState,
+    TrainingArguments,
+)
 from transformers.trainer_utils import EvalLoopOutput
+from transformers.utils.import_utils import enable_tf32
 
 from bertkit.errors import RecipeError
 from bertkit.recipe.load import Recipe
@@ -129,6 +138,27 @@ class EvaluationLoss:
         self.sums = values if self.sums is None else self.sums + values
 
 
+@contextmanager
+def in_float32(model: PreTrainedModel) -> Iterator[None]:
+    """Context in which a model computes in float32, the ``EVALUATION_PRECISION`` of a run.
+
+    TF32 is off, and sdpa replaces flash attention, which has no float32.
+    """
+    kernel = str(model.config._attn_implementation)
+    has_tf32 = getattr(torch.backends, "fp32_precision", None) == "tf32"
+    if has_tf32:
+        enable_tf32(False)
+    if "flash" in kernel:
+        model.set_attn_implementation("sdpa")
+    try:
+        yield
+    finally:
+        if "flash" in kernel:
+            model.set_attn_implementation(kernel)
+        if has_tf32:
+            enable_tf32(True)
+
+
 def best_checkpoint_arguments(recipe: Recipe) -> dict[str, Any]:
     """Returns the Trainer arguments that keep the best checkpoint, if the recipe requires it.
 
@@ -222,18 +252,15 @@ def check_early_stopping(callbacks: Sequence[TrainerCallback], arguments: Traini
 
 
 class EvaluatingTrainer(Trainer):
-    """Trainer that evaluates long inputs first; the evaluation loss is a mean over all items of the data set.
+    """Trainer that evaluates in float32 and long inputs first; its evaluation loss is a mean over all items.
 
     Attributes:
         objective: the objective of the training, whose labels stay out of the model.
         evaluated: the data set of the last evaluation; outputs are in its order.
-        in_mixed_precision: the model was trained in a precision other than float32; TF32, which ``torch_compile`` turns
-            on, is one.
     """
 
     objective: Objective
     evaluated: Any = None
-    in_mixed_precision: bool
     _of_evaluation: Objective
     _evaluation: EvaluationLoss | None = None
     _evaluated_at: Callable[[int], Any] | None
@@ -272,7 +299,7 @@ class EvaluatingTrainer(Trainer):
     def evaluation_loop(
         self, dataloader: Any, *args: Any, metric_key_prefix: str = "eval", **kwargs: Any
     ) -> EvalLoopOutput:
-        """Runs the loop of transformers; sets ``evaluated`` before metrics are computed."""
+        """Runs the loop of transformers in float32; sets ``evaluated`` before metrics are computed."""
         dataset, arguments = self.dataset_of(dataloader), self.args
         self.evaluated, self._outputs = dataset, None
         self._evaluation = EvaluationLoss(
@@ -282,7 +309,8 @@ class EvaluatingTrainer(Trainer):
             process_index=arguments.process_index,
         )
         try:
-            outcome = super().evaluation_loop(dataloader, *args, metric_key_prefix=metric_key_prefix, **kwargs)
+            with in_float32(self.model):
+                outcome = super().evaluation_loop(dataloader, *args, metric_key_prefix=metric_key_prefix, **kwargs)
             sums = self._evaluation.sums
         finally:
             self._evaluation = None
@@ -310,12 +338,13 @@ class EvaluatingTrainer(Trainer):
         return dataloader.dataset
 
     def last_evaluation(self) -> dict[str, float] | None:
-        """Returns the results of an evaluation at the current step, if there was one, so that it need not be
+        """Returns the results of an evaluation of the current weights, if there was one, so that it need not be
         repeated."""
-        if self.args.load_best_model_at_end or self.in_mixed_precision:
-            return None  # the weights are those of an earlier step, or that evaluation was not in float32
-        for entry in reversed(self.state.log_history):
-            if entry["step"] == self.state.global_step and "eval_loss" in entry:
+        state = self.state
+        if self.evaluated is None or (self.args.load_best_model_at_end and state.best_global_step != state.global_step):
+            return None
+        for entry in reversed(state.log_history):
+            if entry["step"] == state.global_step and "eval_loss" in entry:
                 return {key: value for key, value in entry.items() if key != "step"}
         return None
 

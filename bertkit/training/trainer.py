@@ -51,7 +51,7 @@ class BertkitTrainer(EvaluatingTrainer):
         what: short name of the run for log lines.
         objective: the objective of the training.
         evaluation: that of the evaluation, whose ``count`` is 0-d; None for the same one.
-        precision: dtype of autocast, for training and its evaluations; None for float32.
+        precision: dtype of autocast of the training; None for float32, the precision of all evaluations.
         tuning: learning rates by layer and adapters of the model; None for neither.
         regroup: regroups the micro-batches of a step; their number and sizes stay the same.
         evaluated_at: returns the data set to evaluate by default after a step, numbered from 0.
@@ -90,7 +90,6 @@ class BertkitTrainer(EvaluatingTrainer):
         self._tuning, self._regroup, self._evaluated_at = tuning, regroup, evaluated_at
         self._steps = MemorySaver(self)
         self._new_tokens: torch.Tensor | None = None
-        self.in_mixed_precision = bool(precision or args.tf32 or args.torch_compile)
         self._losses_before = 0.0  # sum of the losses of the steps before the resumption
         self._norm: torch.Tensor | float | None = None  # of the gradients of the last step
         self._learning_rate = 0.0  # of the last step
@@ -126,15 +125,9 @@ class BertkitTrainer(EvaluatingTrainer):
         self, cache_enabled: bool | None = True
     ) -> contextlib.AbstractContextManager[Any]:
         """Returns the context in which outputs and losses are computed: the one place of mixed precision."""
-        if self._precision is None:
+        if self._precision is None or self._evaluation is not None:
             return contextlib.nullcontext()
         return torch.autocast(self.args.device.type, self._precision, cache_enabled=cache_enabled)
-
-    def leave_mixed_precision(self) -> None:
-        """Switches to float32, the precision of a loaded checkpoint, so that scores are reproducible from it."""
-        self._precision = None
-        if str(self.model.config._attn_implementation).startswith("flash"):  # has no float32
-            self.model.set_attn_implementation("sdpa")
 
     def _get_grad_norm(self, model: torch.nn.Module, grad_norm: Any = None) -> Any:
         self._norm, self._learning_rate = super()._get_grad_norm(model, grad_norm), self._get_learning_rate()
@@ -314,6 +307,7 @@ class BertkitTrainer(EvaluatingTrainer):
         """Saves configuration and weights, with merged adapters; every process takes part."""
         if self._tuning is not None:
             self._tuning.finish(self.model, folder if self.args.should_save else None)
+            self.evaluated = self._outputs = None  # merged weights give other last digits
         self._write_weights(folder)
 
     def _write_weights(self, folder: Path) -> None:

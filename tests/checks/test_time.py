@@ -57,7 +57,7 @@ def test_the_time_is_that_of_steps_and_evaluations(subject):
     lengths = subject.features["train"]["length"][:]
     assert steps == pytest.approx(100 * (0.01 * np.mean(lengths) + 0.01), rel=0.3)  # of the longest of 8 inputs
     evaluation = Speed((10, 40), np.array([[0.3, 0.3]]))
-    subject.trial = replace(STEADY, start_seconds=2.0, evaluation=evaluation, last_evaluation=evaluation)
+    subject.trial = replace(STEADY, start_seconds=2.0, evaluation=evaluation)
     size = subject.arguments.per_device_eval_batch_size
     assert seconds(subject)[0] == pytest.approx(steps + 2 + 0.3 * 40 / size)  # 40 examples, evaluated once
 

@@ -7,9 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from bertkit.errors import PlacementError
-from bertkit.training.trainer import BertkitTrainer
+from bertkit.training.evaluation import in_float32
 
 from .conftest import finetune
 
@@ -28,9 +29,19 @@ def test_kernel_is_refused_before_the_run(tmp_path: Path, checkpoint: Path, sett
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(("kernel", "expected"), [("flash_attention_2", ["sdpa"]), ("eager", [])])
-def test_scores_in_float32_leave_flash_attention(kernel: str, expected: list[str]):
+@pytest.mark.parametrize(("kernel", "expected"), [("flash_attention_2", ["sdpa", "flash_attention_2"]), ("eager", [])])
+def test_evaluations_leave_flash_attention(kernel: str, expected: list[str]):
     kernels: list[str] = []
-    model = SimpleNamespace(config=SimpleNamespace(_attn_implementation=kernel), set_attn_implementation=kernels.append)
-    BertkitTrainer.leave_mixed_precision(SimpleNamespace(model=model))
+    model: Any = SimpleNamespace(
+        config=SimpleNamespace(_attn_implementation=kernel), set_attn_implementation=kernels.append
+    )
+    with in_float32(model):
+        assert kernels == expected[:1]
     assert kernels == expected
+
+
+def test_evaluations_have_no_tf32(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch.backends, "fp32_precision", "tf32")
+    with in_float32(SimpleNamespace(config=SimpleNamespace(_attn_implementation="sdpa"))):  # type: ignore[arg-type]
+        assert torch.backends.fp32_precision == "ieee"
+    assert torch.backends.fp32_precision == "tf32"

@@ -216,7 +216,7 @@ def test_a_later_second_signal_ends_the_process(monkeypatch):
 def test_a_signal_after_the_last_step(train, capsys, monkeypatch, number):
     whole = train("whole", BY_STEPS)
     with monkeypatch.context() as patches:
-        patches.setattr(run_module.BertkitTrainer, "leave_mixed_precision", lambda self: os.kill(os.getpid(), number))
+        patches.setattr(run_module.BertkitTrainer, "loss_of_run", lambda self, metrics: os.kill(os.getpid(), number))
         with pytest.raises(SystemExit) as caught:
             train("cut", BY_STEPS)
     assert caught.value.code == INTERRUPTED

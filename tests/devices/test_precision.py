@@ -1,0 +1,48 @@
+"""Evaluations and predictions of a run are in float32, whatever precision it trains in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import bertkit
+from bertkit.training.trainer import BertkitTrainer
+
+from .conftest import finetune
+
+BF16 = {
+    "placement.mixed_precision": "bf16",
+    "train.num_train_epochs": 2,
+    "train.global_train_batch_size": 8,
+    "train.learning_rate": 1e-3,
+    "train.eval_strategy": "epoch",
+}
+
+
+@pytest.mark.parametrize("kind", ["classification", "regression", "ner", "squad"])
+def test_scores_are_found_again(tmp_path: Path, checkpoint: Path, kind: str, monkeypatch: pytest.MonkeyPatch):
+    """A run in bf16: its training computes logits in bf16, and no evaluation does."""
+    dtypes: dict[bool, set[torch.dtype]] = {True: set(), False: set()}
+    compute = BertkitTrainer.compute_loss
+
+    def seen(self: Any, model: Any, inputs: Any, return_outputs: bool = False, **count: Any) -> Any:
+        loss, outputs = compute(self, model, inputs, return_outputs=True, **count)
+        dtypes[model.training].add(next(iter(outputs.values())).dtype)
+        return (loss, outputs) if return_outputs else loss
+
+    monkeypatch.setattr(BertkitTrainer, "compute_loss", seen)
+    run = finetune(kind, tmp_path, checkpoint, BF16)
+    assert dtypes == {True: {torch.bfloat16}, False: {torch.float32}}
+    results = json.loads((run / "all_results.json").read_text())
+    state = json.loads((run / "trainer_state.json").read_text())
+    step = state["best_global_step"] or state["global_step"]
+    [shown] = [entry for entry in state["log_history"] if entry["step"] == step and "eval_loss" in entry]
+    again = bertkit.evaluate(run, precision="float32").metrics
+    scores = {name: value for name, value in results.items() if name in again and name != "eval_samples"}
+    assert scores
+    for others in (again, shown):
+        assert {name: others[name] for name in scores} == pytest.approx(scores, rel=1e-6)
