@@ -16,9 +16,10 @@ from torch.nn import functional as F
 from .configuration_bert import BertConfig
 from .labels_bert import IGNORE_INDEX
 
-# Logits that `_SummedCrossEntropy` takes in float32 at once: on a CPU 2 MiB, which stay in its cache, else 512 MiB.
+# Logits that `_SummedCrossEntropy` takes in float32 at once: on a CPU 2 MiB, which stay in its cache, else 32 MiB,
+# which occupy any GPU. Up to three such pieces are in memory.
 _LOGITS_AT_ONCE = {"cpu": 1 << 19}
-_LOGITS_AT_ONCE_ELSEWHERE = 1 << 27
+_LOGITS_AT_ONCE_ELSEWHERE = 1 << 23
 
 
 def mean_loss(total: Tensor, num_items: Tensor | int) -> Tensor:

@@ -1,17 +1,32 @@
-"""Small data of every task, for runs on other devices."""
+"""Small data of every task, for runs on other devices, and the device of the tests marked ``gpu``.
+
+With ``BERTKIT_TEST_DEVICE=cpu`` these tests run on the CPU, so that only CUDA is new to them on a GPU.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from transformers import TrainerCallback
 
 import bertkit
+
+IS_GPU = os.environ.get("BERTKIT_TEST_DEVICE", "cuda") == "cuda"
+DEVICE = "gpu" if IS_GPU else "cpu"
+"""As ``placement.device``."""
+GPU_MARKS = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(IS_GPU and not torch.cuda.is_available(), reason="no CUDA device"),
+    # CUDA's libraries warn of what cannot be seen without them, such as that the mode that finds waits is a prototype.
+    pytest.mark.filterwarnings("default"),
+]
 
 WORDS = "a good bad film story the plot is lovely or awful".split()
 

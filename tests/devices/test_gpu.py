@@ -1,14 +1,14 @@
-"""Runs on a GPU: they end, wait for it only between steps, and give what the CPU gives.
-
-With ``BERTKIT_TEST_DEVICE=cpu`` the same tests run on the CPU, so that only CUDA is new to them on a GPU.
-"""
+"""Runs on a GPU: they end, wait for it only where they report, and give what the CPU gives."""
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +18,13 @@ from transformers import TrainerCallback
 
 import bertkit
 
-from .conftest import DATA, finetune, texts
+from .conftest import DATA, DEVICE, GPU_MARKS, IS_GPU, finetune
 
-DEVICE = os.environ.get("BERTKIT_TEST_DEVICE", "cuda")
-IS_GPU = DEVICE == "cuda"
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(IS_GPU and not torch.cuda.is_available(), reason="no CUDA device"),
-]
-ON_GPU = pytest.mark.skipif(not IS_GPU, reason="of CUDA alone")
+pytestmark = GPU_MARKS
 NO_DROPOUT = {"model.hidden_dropout_prob": 0.0, "model.attention_probs_dropout_prob": 0.0}
+PLACE = {"placement.device": DEVICE, "placement.num_processes": 1}  # also where several GPUs are visible
 RUN = {
-    "placement.device": DEVICE,
+    **PLACE,
     "train.max_steps": 20,
     "train.global_train_batch_size": 4,
     "train.learning_rate": 1e-3,
@@ -37,20 +32,43 @@ RUN = {
     "train.save_strategy": "no",
     "train.load_best_model_at_end": False,
 }
-PRECISIONS = {"no": 1e-4, "bf16": 2e-2} | ({"fp16": 5e-3} if IS_GPU else {})
+EXACT = {"placement.mixed_precision": "no", "train.tf32": False}
+ROUNDING = 1e-3 if IS_GPU else 1e-4
+"""Relative difference of two runs in float32: on a GPU sums have no fixed order, and AdamW enlarges it."""
+PRECISIONS = {"no": ROUNDING, "bf16": 2e-2} | ({"fp16": 5e-3} if IS_GPU else {})
 """Precision → relative tolerance of losses against those of the CPU in float32."""
 
 
 class _NoWaits(TrainerCallback):
-    """Lets torch raise an error where a step waits for the GPU, from its begin to the update of the weights."""
+    """Lets torch raise an error where a run waits for the GPU between two reports.
+
+    That is from the second step on, when kernels are loaded, except from the update of the weights before a log or the
+    end of an epoch to the begin of the next step.
+    """
+
+    def __init__(self) -> None:
+        self.steps = 0
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if IS_GPU and state.global_step > 0:  # kernels are loaded in the first step
+        self.steps += 1
+        if IS_GPU and state.global_step > 0:
             torch.cuda.set_sync_debug_mode("error")
 
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if IS_GPU:
+        done = state.global_step + 1
+        of_epoch = -(-len(kwargs["train_dataloader"]) // args.gradient_accumulation_steps)
+        reports = done % state.logging_steps == 0 or done % of_epoch == 0 or done == state.max_steps
+        if IS_GPU and reports:
             torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.fixture
+def no_waits() -> Iterator[_NoWaits]:
+    callback = _NoWaits()
+    yield callback
+    if IS_GPU:
+        torch.cuda.set_sync_debug_mode("default")
+    assert callback.steps == RUN["train.max_steps"]
 
 
 def losses(folder: Path) -> list[float]:
@@ -63,33 +81,79 @@ def results(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", DATA)
-def test_finetuning_ends_without_waits(tmp_path: Path, checkpoint: Path, kind: str):
-    out = finetune(kind, tmp_path, checkpoint, RUN, callbacks=[_NoWaits()])
+def test_finetuning_ends_without_waits(tmp_path: Path, checkpoint: Path, no_waits: _NoWaits, kind: str):
+    out = finetune(kind, tmp_path, checkpoint, RUN, callbacks=[no_waits])
     assert results(out)["eval_loss"] > 0
-    assert bertkit.load(out, device=DEVICE) is not None
+    assert bertkit.load(out) is not None
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"train.class_weights": "balanced"},
+        {"model.lora": {"r": 2}},
+        {"data.long_text": "chunk", "data.max_seq_length": 8},
+        {"placement.per_device_train_batch_size": 2},
+        {"placement.gradient_checkpointing": True},
+        {"placement.dataloader_num_workers": 2},
+    ],
+    ids=lambda overrides: next(iter(overrides)),
+)
+def test_settings_end_without_waits(tmp_path: Path, checkpoint: Path, no_waits: _NoWaits, overrides: dict[str, Any]):
+    out = finetune("classification", tmp_path, checkpoint, {**RUN, **overrides}, callbacks=[no_waits])
+    assert results(out)["eval_loss"] > 0
+
+
+def test_lstm_of_features_trains(tmp_path: Path, checkpoint: Path):
+    overrides = {"model.feature_layers": [0, 1, 2], "model.feature_lstm_size": 8}
+    assert results(finetune("ner", tmp_path, checkpoint, {**RUN, **overrides}))["eval_loss"] > 0
 
 
 @pytest.mark.parametrize("pair_objective", ["nsp", "sop", "none"])
-def test_pretraining_ends_without_waits(tmp_path: Path, checkpoint: Path, corpus: Path, pair_objective: str):
+def test_pretraining_ends_without_waits(
+    tmp_path: Path, checkpoint: Path, corpus: Path, no_waits: _NoWaits, pair_objective: str
+):
     overrides = {**RUN, "task.pair_objective": pair_objective, "data.max_predictions_per_seq": 5}
     bertkit.pretrain(
         corpus=[corpus],
         model=str(checkpoint),
         output_dir=tmp_path / "out",
-        callbacks=[_NoWaits()],
+        callbacks=[no_waits],
         overrides={**overrides, "data.max_seq_length": 32},
     )
     assert results(tmp_path / "out")["train_loss"] > 0
 
 
+@pytest.mark.parametrize("objective", ["distilbert", "minilm"])
+def test_teaching_ends_without_waits(
+    tmp_path: Path, checkpoint: Path, corpus: Path, no_waits: _NoWaits, objective: str
+):
+    bertkit.distill(
+        checkpoint,
+        student_layers=[1],
+        corpus=[corpus],
+        objective=objective,
+        hidden=0.5 if objective == "distilbert" else None,
+        output_dir=tmp_path / "out",
+        callbacks=[no_waits],
+        overrides={**RUN, "data.max_seq_length": 32, "data.max_predictions_per_seq": 5},
+    )
+    assert results(tmp_path / "out")["train_loss"] > 0
+
+
 @pytest.mark.parametrize(("precision", "tolerance"), PRECISIONS.items())
-def test_losses_are_those_of_the_cpu(tmp_path: Path, checkpoint: Path, precision: str, tolerance: float):
-    overrides = {**RUN, **NO_DROPOUT, "train.logging_steps": 1}
-    here = {"placement.device": DEVICE, "placement.mixed_precision": precision}
+def test_losses_are_those_of_the_cpu(
+    tmp_path: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch, precision: str, tolerance: float
+):
+    # Of the usual 65,536 the first gradients may overflow; their steps would be skipped.
+    scaler = functools.partialmethod(torch.amp.GradScaler.__init__, init_scale=256.0)
+    monkeypatch.setattr(torch.amp.GradScaler, "__init__", scaler)
+    overrides = {**RUN, **NO_DROPOUT, "train.logging_steps": 1, **EXACT}
     expected = finetune("classification", tmp_path, checkpoint, {**overrides, "placement.device": "cpu"}, name="cpu")
-    out = finetune("classification", tmp_path, checkpoint, {**overrides, **here})
+    out = finetune("classification", tmp_path, checkpoint, {**overrides, "placement.mixed_precision": precision})
     assert len(losses(out)) == 20
     assert losses(out) == pytest.approx(losses(expected), rel=tolerance)
+    assert results(out)["eval_loss"] == pytest.approx(results(expected)["eval_loss"], rel=tolerance)
 
 
 def test_resumed_run_equals_undisturbed(tmp_path: Path, checkpoint: Path):
@@ -100,73 +164,44 @@ def test_resumed_run_equals_undisturbed(tmp_path: Path, checkpoint: Path):
         def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             raise Stopped
 
-    overrides = {**RUN, "train.logging_steps": 1, "train.save_strategy": "steps", "train.save_steps": 10}
+    overrides = {**RUN, **EXACT, "train.logging_steps": 1, "train.save_strategy": "steps", "train.save_steps": 10}
     whole = finetune("classification", tmp_path, checkpoint, overrides, name="whole")
     with pytest.raises(Stopped):
         finetune("classification", tmp_path, checkpoint, overrides, callbacks=[Stop()])
     out = finetune("classification", tmp_path, checkpoint, overrides, resume=True)
-    assert losses(out) == pytest.approx(losses(whole), rel=1e-4)
+    assert losses(out) == pytest.approx(losses(whole), rel=ROUNDING)
 
 
-@ON_GPU
-def test_step_is_repeated_with_less_memory(tmp_path: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]):
-    total = torch.cuda.get_device_properties(0).total_memory
-    sizes = {"model.num_hidden_layers": 12, "model.hidden_size": 768, "model.intermediate_size": 3072}
-    corpus = tmp_path / "text.txt"
-    corpus.write_text("\n".join(texts(20_000)))
-    torch.cuda.set_per_process_memory_fraction(6e9 / total)
-    try:
-        bertkit.pretrain(
-            "bert-base",
-            corpus=[corpus],
-            output_dir=tmp_path / "out",
-            overrides={
-                **sizes,
-                "placement.device": DEVICE,
-                "placement.per_device_train_batch_size": 256,
-                "train.global_train_batch_size": 256,
-                "train.max_steps": 2,
-                "model.vocab_size": 90,
-            },
-        )
-    finally:
-        torch.cuda.set_per_process_memory_fraction(1.0)
-    assert "at once and more accumulation steps" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("kernel", ["sdpa", "flash_attention_2"])
-def test_kernels_train_and_evaluate(tmp_path: Path, checkpoint: Path, kernel: str):
+@pytest.mark.parametrize("kernel", ["sdpa", "eager", "flash_attention_2"])
+def test_kernels_train_evaluate_and_predict(tmp_path: Path, checkpoint: Path, kernel: str):
     if kernel == "flash_attention_2":
         pytest.importorskip("flash_attn", reason="flash-attn is not installed")
+        if not IS_GPU:
+            pytest.skip("flash-attn has no kernels for CPUs")
     precision = "bf16" if IS_GPU else "no"
     overrides = {**RUN, "placement.attn_implementation": kernel, "placement.mixed_precision": precision}
-    assert results(finetune("classification", tmp_path, checkpoint, overrides))["eval_loss"] > 0
+    out = finetune("classification", tmp_path, checkpoint, overrides)
+    assert results(out)["eval_loss"] > 0
+    [prediction] = bertkit.load(out).predict(["a lovely film"])
+    assert prediction["label"] in ("a", "b")
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.skipif(shutil.which("cc") is None, reason="torch.compile needs a C compiler")
 def test_compiled_losses_are_near(tmp_path: Path, checkpoint: Path):
-    overrides = {**RUN, **NO_DROPOUT, "train.logging_steps": 1, "train.max_steps": 4}
+    overrides = {**RUN, **NO_DROPOUT, **EXACT, "train.logging_steps": 1, "train.max_steps": 4}
     expected = finetune("classification", tmp_path, checkpoint, overrides, name="eager")
     out = finetune("classification", tmp_path, checkpoint, {**overrides, "train.torch_compile": True})
-    assert losses(out) == pytest.approx(losses(expected), rel=1e-2)  # TF32 on a GPU
-
-
-@ON_GPU
-def test_peak_memory_is_near_the_estimate(tmp_path: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]):
-    torch.cuda.reset_peak_memory_stats()
-    finetune("classification", tmp_path, checkpoint, RUN)
-    assert "memory: about" in capsys.readouterr().err
-    assert torch.cuda.max_memory_allocated() < 1 << 30  # of a BERT of two layers
+    assert losses(out) == pytest.approx(losses(expected), rel=1e-2)  # the compiler may take TF32
 
 
 @pytest.mark.skipif(IS_GPU and torch.cuda.device_count() < 2, reason="one GPU")
 def test_two_devices_equal_one(tmp_path: Path, checkpoint: Path):
-    overrides = {**RUN, **NO_DROPOUT, "train.logging_steps": 1}
+    overrides = {**RUN, **NO_DROPOUT, **EXACT, "train.logging_steps": 1}
     one = finetune("classification", tmp_path, checkpoint, overrides, name="one")
     rows, out = tmp_path / "rows.jsonl", tmp_path / "two"
-    settings = {**overrides, "data.max_seq_length": 32}
+    settings = {**overrides, "placement.num_processes": 2, "data.max_seq_length": 32}
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "bertkit", "finetune"]
     command += ["classification", "--train-file", str(rows), "--validation-file", str(rows), "--model", str(checkpoint)]
     command += [part for key, value in settings.items() for part in ("--set", f"{key}={json.dumps(value)}")]
     subprocess.run([*command, "--output-dir", str(out)], check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    assert losses(out) == pytest.approx(losses(one), rel=1e-4)
+    assert losses(out) == pytest.approx(losses(one), rel=ROUNDING)
