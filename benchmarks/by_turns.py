@@ -46,7 +46,7 @@ def report(**numbers: float) -> None:
     """Prints what a side has measured, and ``peak_mib``, the most memory that it took: of a GPU's where it used one."""
     import torch
 
-    on_gpu = torch.cuda.max_memory_reserved() / 2**20 if torch.cuda.is_available() else 0
+    on_gpu = torch.cuda.max_memory_reserved() / 2**20 if torch.cuda.is_initialized() else 0
     print(json.dumps({**numbers, "peak_mib": on_gpu or peak_mib()}))
 
 
@@ -99,25 +99,36 @@ class Steps:
     """The trainings of a process: the end of each step, and the lengths of its inputs.
 
     Attributes:
-        ends: seconds of ``time.perf_counter``.
+        marks: the end of each step: of ``time.perf_counter``, or an event that the device records when it is there.
         lengths: for each step the tokens of its inputs, without padding, one tensor for what is computed at once.
         losses: step → the loss that was logged then.
     """
 
-    ends: list[float] = field(default_factory=list)
+    marks: list[Any] = field(default_factory=list)
     lengths: list[list[Tensor]] = field(default_factory=list)
     losses: dict[int, float] = field(default_factory=dict)
 
+    @property
+    def ends(self) -> list[float]:
+        """Seconds from the end of the first step to that of each, as the device that computes them has it."""
+        first = self.marks[0]
+        if isinstance(first, float):
+            return [mark - first for mark in self.marks]
+        self.marks[-1].synchronize()
+        return [first.elapsed_time(mark) / 1000 for mark in self.marks]
+
     def timed(self, first: int) -> tuple[float, list[int]]:
         """Seconds from the end of a step to that of the last, and the lengths of the inputs in between."""
-        if len(self.ends) <= first + 1:
-            raise SystemExit(f"{len(self.ends)} steps are too few to time any")
+        if len(self.marks) <= first + 1:
+            raise SystemExit(f"{len(self.marks)} steps are too few to time any")
         lengths = [length for step in self.lengths[first + 1 :] for tensor in step for length in tensor.tolist()]
-        return self.ends[-1] - self.ends[first], lengths
+        ends = self.ends
+        return ends[-1] - ends[first], lengths
 
 
 def step_clock() -> Steps:
     """Has every Trainer of this process note its steps, without waiting for a device."""
+    import torch
     from transformers import TrainerCallback, trainer
 
     steps = Steps()
@@ -133,8 +144,12 @@ def step_clock() -> Steps:
         def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
             steps.lengths.append([])
 
-        def on_step_end(self, *args: Any, **kwargs: Any) -> None:
-            steps.ends.append(time.perf_counter())
+        def on_step_end(self, args: Any, *_: Any, **kwargs: Any) -> None:
+            if args.device.type == "cpu":
+                steps.marks.append(time.perf_counter())
+                return
+            steps.marks.append(torch.Event(device=args.device.type, enable_timing=True))
+            steps.marks[-1].record()
 
         def on_log(self, args: Any, state: Any, *_: Any, logs: Any = None, **__: Any) -> None:
             if "loss" in logs:
@@ -160,20 +175,29 @@ def of_layers(layers: int, width: int, lengths: Iterable[int]) -> float:
     return sum(layers * (24 * length * width**2 + 4 * length**2 * width) for length in lengths)
 
 
+DEVICES = ("cpu", "cuda", "auto")
+"""Values of ``--device``; ``auto`` is the accelerator of the machine."""
+
+
 def device_of(choice: str) -> str:
-    """The device that ``--device`` means: ``cpu``, or with ``auto`` the accelerator.
+    """The device that one of `DEVICES` means, by torch's name.
 
     Raises:
-        SystemExit: there is no accelerator.
+        SystemExit: it is not there.
     """
     if choice == "cpu":
         return choice
     import torch
 
     device = torch.accelerator.current_accelerator()
-    if device is None:
-        raise SystemExit("--device auto: torch finds no accelerator on this machine")
-    return str(device)
+    if device is None or (choice == "cuda" and device.type != "cuda") or not torch.accelerator.is_available():
+        raise SystemExit(f"--device {choice}: torch finds no such device on this machine")
+    return str(device.type)
+
+
+def placement_of(choice: str) -> dict[str, Any]:
+    """Settings of bertkit for one of `DEVICES`, and one process where several GPUs are visible."""
+    return {"placement.device": "cpu" if choice == "cpu" else "gpu", "placement.num_processes": 1}
 
 
 def rate_alone(precision: str, device: str, width: int, tokens: int) -> float:
@@ -190,12 +214,13 @@ def rate_alone(precision: str, device: str, width: int, tokens: int) -> float:
     left = torch.randn(tokens, width, dtype=kind, device=device)
     layer = torch.nn.Linear(width, 4 * width, bias=False, dtype=kind, device=device)
     best = float("inf")
+    products = 5 if device == "cpu" else 500  # on a GPU one takes less time than its start
     with fast_products([layer]), torch.inference_mode():
         for _ in range(10):
             started = time.perf_counter()
-            for _ in range(5):
+            for _ in range(products):
                 layer(left)
             if device != "cpu":
                 torch.accelerator.synchronize()
-            best = min(best, (time.perf_counter() - started) / 5)
+            best = min(best, (time.perf_counter() - started) / products)
     return 8 * tokens * width**2 / best

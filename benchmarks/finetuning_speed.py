@@ -3,7 +3,8 @@
     python benchmarks/finetuning_speed.py sst2 --model CHECKPOINT --data-dir GLUE [--count 19200] [--rounds 3]
                                                [--precisions no|bf16]
     python benchmarks/finetuning_speed.py squad --tokenizer DIR --data-dir SQUAD [--sizes base large] [--count 1600]
-                                                [--precisions bf16] [--batch-size 16] [--rounds 3] [--device auto]
+                                                [--precisions bf16] [--batch-size 16] [--rounds 3]
+    both: [--device cpu|cuda|auto]
 
 SST-2, batch 32. ``example`` is transformers' example with its defaults: padded to 128, float32; its steps are all
 alike, so it trains for at most sixteen, of which four are not timed. ``stock`` is the best that its Trainer can be
@@ -32,7 +33,20 @@ from pathlib import Path
 from typing import Any
 
 import scores
-from by_turns import SIZES, by_turns, device_of, machine, of_layers, rate_alone, report, rounded, shape_of, step_clock
+from by_turns import (
+    DEVICES,
+    SIZES,
+    by_turns,
+    device_of,
+    machine,
+    of_layers,
+    placement_of,
+    rate_alone,
+    report,
+    rounded,
+    shape_of,
+    step_clock,
+)
 
 SEED = 42
 WARM_UP, EXAMPLE_WARM_UP, EXAMPLE_STEPS = 10, 4, 16
@@ -72,7 +86,7 @@ def stock(args: argparse.Namespace) -> None:
     values: dict[str, Any] = {"optim": "adamw_torch_fused"}
     if args.what == "sst2":
         head, learning_rate = transformers.AutoModelForSequenceClassification, 2e-5
-        is_bf16 = args.mixed_precision == "bf16" if args.mixed_precision else computes_bf16_fast(args.device)
+        is_bf16 = args.mixed_precision == "bf16" if args.mixed_precision else computes_bf16_fast(device_of(args.device))
         values["bf16"] = args.side == "stock" and is_bf16
         values["train_sampling_strategy"] = "random" if args.side == "example" else "group_by_length"
     collator: Any = transformers.default_data_collator
@@ -97,7 +111,7 @@ def bertkit(args: argparse.Namespace) -> None:
         "train.global_train_batch_size": args.batch_size,
         "data.max_train_samples": args.count,
         "data.max_eval_samples": 8,
-        "placement.device": args.device,
+        **placement_of(args.device),
     }
     if args.what == "sst2":
         overrides |= {"train.learning_rate": 2e-5, "data.max_seq_length": 128, "data.data_dir": str(args.data_dir)}
@@ -177,7 +191,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, help="32, of SQuAD 16")
     parser.add_argument("--count", type=int, help="examples; 19,200, of SQuAD 1,600 questions")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--device", choices=["cpu", "auto"], default="cpu")
+    parser.add_argument("--device", choices=DEVICES, default="cpu")
     parser.add_argument("--side", help="this side alone, in this process")
     args = parser.parse_args()
     args.batch_size = args.batch_size or {"sst2": 32, "squad": 16}[args.what]

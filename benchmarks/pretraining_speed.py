@@ -4,7 +4,7 @@
                                                  [--lengths 128 512] [--precisions no bf16] [--batch-size 32]
     python benchmarks/pretraining_speed.py mlm --corpus BOOKS [--models roberta-small modernbert-small albert-small]
                                                [--accumulation 4] [--vocab-size 50265]
-    both: [--steps 12] [--rounds 3] [--device cpu|auto]; `pairs` also [--losses 25 --learning-rate 5e-4]
+    both: [--steps 12] [--rounds 3] [--device cpu|cuda|auto]; `pairs` also [--losses 25 --learning-rate 5e-4]
 
 ``pairs`` is BERT, masked LM and next sentence: ``stock`` is transformers' BertForPreTraining, on pairs by the same
 rules that are tokenized and cut before the clock starts. ``mlm`` is masked LM with the model of a recipe and a
@@ -35,12 +35,14 @@ from typing import Any
 
 import plain_pretraining_data as plain
 from by_turns import (
+    DEVICES,
     SIZES,
     by_turns,
     device_of,
     machine,
     measured,
     of_layers,
+    placement_of,
     rate_alone,
     report,
     rounded,
@@ -155,7 +157,7 @@ def bertkit(args: argparse.Namespace) -> None:
         "train.report": False,
         "train.seed": args.seed,
         "placement.mixed_precision": args.precision,
-        "placement.device": args.device,
+        **placement_of(args.device),
         **{f"train.{name}": value for name, value in long_run(args).items()},
     }
     if args.what == "pairs":
@@ -180,7 +182,7 @@ def one_side(args: argparse.Namespace) -> None:
         return
     seconds = statistics.median(end - start for start, end in pairwise(steps.ends[WARM_UP - 1 :]))
     _, lengths = steps.timed(WARM_UP - 1)
-    count = len(steps.ends) - WARM_UP
+    count = len(steps.marks) - WARM_UP
     products = of_layers(*SIZES.get(args.model, (0, 0)), lengths) / count
     report(seconds=seconds, tokens=sum(lengths) / count, products=products)
 
@@ -201,8 +203,8 @@ def compare(args: argparse.Namespace, of_model: list[str], vocab_size: int) -> d
         ratios[f"memory_{side}"] = round(own["peak_mib"] / results[side]["peak_mib"], 2)
     if args.what == "pairs":
         width = SIZES[args.model][1]
-        masked = args.batch_size * PREDICTED[args.length]
-        heads = 2 * masked * (width**2 + width * vocab_size) + 2 * args.batch_size * width**2
+        masked = args.accumulation * args.batch_size * PREDICTED[args.length]
+        heads = 2 * masked * (width**2 + width * vocab_size) + 2 * args.accumulation * args.batch_size * width**2
         rate = rate_alone(args.precision, device_of(args.device), width, args.batch_size * args.length)
         # The backward pass has twice the products of the forward pass.
         ratios["times_as_fast"] = round(results["stock"]["seconds"] / own["seconds"], 2)
@@ -237,7 +239,7 @@ def main() -> None:
     parser.add_argument("--losses", type=int, help="compare losses, the mean of so many steps")
     parser.add_argument("--learning-rate", type=float, default=5e-4, help="of --losses")
     parser.add_argument("--seed", type=int, default=42)
-    parser.add_argument("--device", choices=["cpu", "auto"], default="cpu")
+    parser.add_argument("--device", choices=DEVICES, default="cpu")
     parser.add_argument("--side", help="this side alone, in this process")
     args = parser.parse_args()
     if args.what == "pairs" and args.tokenizer is None:
