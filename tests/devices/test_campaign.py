@@ -42,7 +42,7 @@ def test_all_steps_run_in_order(tmp_path: Path, device: str):
 
 
 def test_failed_step_is_reported(tmp_path: Path):
-    process, out = campaign(tmp_path, "cuda", fails="pytest")
+    process, out = campaign(tmp_path, "cuda", fails="-m pytest")
     assert process.returncode == 1
     assert "failed: tests;" in process.stdout
     assert len((tmp_path / "calls").read_text().splitlines()) == len(STEPS)
