@@ -56,6 +56,22 @@ class EncoderOptions(TypedDict, total=False):
     output_hidden_states: bool | None
 
 
+class LayerNorm(nn.LayerNorm):
+    """Layer normalization, (..., H) to (..., H) in the same dtype; mean and variance are always float32.
+
+    Under autocast torch's own gives float32 on GPUs. Then residuals take twice the memory, and each product converts
+    its input anew.
+    """
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        dtype = hidden_states.dtype
+        if dtype == self.weight.dtype:
+            return super().forward(hidden_states)
+        with torch.autocast(hidden_states.device.type, enabled=False):
+            weight, bias = self.weight.to(dtype), self.bias.to(dtype)
+            return F.layer_norm(hidden_states, self.normalized_shape, weight, bias, self.eps)
+
+
 class BertEmbeddings(nn.Module):
     """Sum of the token, segment and position embeddings, normalised (BERT §3, Figure 2)."""
 
@@ -64,7 +80,7 @@ class BertEmbeddings(nn.Module):
         self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size, padding_idx=config.pad_token_id)
         self.position_embeddings = nn.Embedding(config.max_position_embeddings, config.hidden_size)
         self.token_type_embeddings = nn.Embedding(config.type_vocab_size, config.hidden_size)
-        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.LayerNorm = LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
     def forward(
@@ -164,11 +180,12 @@ class BertOutput(nn.Module):
     def __init__(self, config: BertConfig, input_size: int) -> None:
         super().__init__()
         self.dense = nn.Linear(input_size, config.hidden_size)
-        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.LayerNorm = LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
     def forward(self, hidden_states: Tensor, residual: Tensor) -> Tensor:
-        return self.LayerNorm(self.dropout(self.dense(hidden_states)) + residual)
+        hidden_states = self.dropout(self.dense(hidden_states))
+        return self.LayerNorm(hidden_states + residual.to(hidden_states.dtype))
 
 
 class BertAttention(nn.Module):
@@ -368,7 +385,7 @@ class BertPredictionHeadTransform(nn.Module):
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
         self.transform_act_fn = ACT2FN[config.hidden_act]
-        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.LayerNorm = LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         return self.LayerNorm(self.transform_act_fn(self.dense(hidden_states)))

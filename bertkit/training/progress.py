@@ -57,12 +57,12 @@ def estimate_memory(
     """Estimates the memory of one device in a training step, without the device's context and workspace.
 
     A layer saves 8 H + 2 I numbers per token: the inputs of its four dense layers, queries, keys, values, the input of
-    the activation and the two sums before the layer norms. Each has 4 bytes in float32; bf16 autocast has 2, plus 4 H
-    numbers of 4 bytes for the residual stream. Dropout saves 2 H mask elements of 1 byte, torch's dropout on a CPU of 4
-    bytes. Attention that materialises its weights (``eager``; on a CPU also ``sdpa`` with dropout) saves A S weights
-    per token, three times with dropout; the dropout of `bertkit.training.cpu` saves them once, plus masks of 1 byte.
-    Gradient checkpointing saves H per layer, plus the numbers of one layer. The gradients of logits take as much memory
-    as the logits.
+    the activation and the two sums before the layer norms. Each has 4 bytes in float32 and 2 under autocast, which also
+    keeps its copies of the weights of the layers. Dropout saves 2 H mask elements of 1 byte, torch's dropout on a CPU
+    of 4 bytes. Attention that materialises its weights (``eager``; on a CPU also ``sdpa`` with dropout) saves A S
+    weights per token, three times with dropout; the dropout of `bertkit.training.cpu` saves them once, plus masks of 1
+    byte. Gradient checkpointing saves H per layer, plus the numbers of one layer. The gradients of logits take as much
+    memory as the logits.
 
     Args:
         model: source of the parameter count, the configuration and the kind of dropout.
@@ -83,10 +83,8 @@ def estimate_memory(
         return MemoryEstimate(states, None)
     hidden, intermediate, layers, heads = (int(getattr(config, name)) for name in names)
     is_half, on_cpu = placement.mixed_precision != "no", placement.device == "cpu"
-    token = (8 * hidden + 2 * intermediate) * 4
-    if is_half:
-        token = token // 2 + 4 * hidden * 4
     number = 2 if is_half else 4
+    token = (8 * hidden + 2 * intermediate) * number
     kernel, mask = attention_kernel(model)
     if getattr(config, "hidden_dropout_prob", 0):
         token += 2 * hidden * (mask or (4 if on_cpu else 1))
@@ -98,7 +96,9 @@ def estimate_memory(
     tokens = placement.per_device_train_batch_size * max_seq_length
     kept = tokens * layers * token
     if placement.settings.gradient_checkpointing:
-        kept = tokens * (layers * hidden * 4 + token)
+        kept = tokens * (layers * hidden * number + token)
+    if is_half:
+        kept += layers * (4 * hidden + 2 * intermediate) * hidden * number
     logits = placement.per_device_train_batch_size * logits_per_sequence * 2 * number
     return MemoryEstimate(states, kept + logits)
 

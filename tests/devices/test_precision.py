@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import bertkit
+from bertkit import BertConfig, BertModel
 from bertkit.training.trainer import BertkitTrainer
 
 from .conftest import finetune
@@ -46,3 +47,18 @@ def test_scores_are_found_again(tmp_path: Path, checkpoint: Path, kind: str, mon
     assert scores
     for others in (again, shown):
         assert {name: others[name] for name in scores} == pytest.approx(scores, rel=1e-5, abs=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_layers_keep_the_precision_of_autocast(dtype: torch.dtype):
+    """Residuals too, which torch has in float32 on a GPU and, since embeddings are, on a CPU."""
+    torch.manual_seed(0)
+    model = BertModel(BertConfig(vocab_size=30, hidden_size=32, num_attention_heads=2, intermediate_size=64)).eval()
+    ids = torch.randint(1, 30, (2, 9))
+    with torch.no_grad():
+        exact = model(ids, output_hidden_states=True).hidden_states
+        with torch.autocast("cpu", dtype):
+            states = model(ids, output_hidden_states=True).hidden_states
+    assert {each.dtype for each in states[1:]} == {dtype}
+    for near, state in zip(states, exact, strict=True):
+        assert (near.float() - state).abs().max() < 0.1  # of values near 1, after 24 sums of eight bits
