@@ -96,10 +96,10 @@ def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, *
     # Copies from pinned memory do not wait for what the device still has to compute.
     arguments.accelerator_config.non_blocking |= arguments.dataloader_pin_memory
     if placement.strategy == "fsdp":
-        from torch.distributed.fsdp import MixedPrecisionPolicy
+        from bertkit.training.placements.fsdp import gathering_policy
 
-        # accelerate's policy would cast the weights; here autocast sets the precision.
-        arguments.fsdp_plugin_args["mixed_precision_policy"] = MixedPrecisionPolicy()
+        # accelerate's policy would be that of `arguments.mixed_precision`.
+        arguments.fsdp_plugin_args["mixed_precision_policy"] = gathering_policy(placement.autocast_dtype)
     if arguments.n_gpu > 1:
         arguments._n_gpu = 1  # `place` selects the first GPU; otherwise transformers would use DataParallel
     return arguments

@@ -2,10 +2,14 @@
 
 transformers and accelerate write checkpoints of sharded models in a separate format, which only sharded models load.
 Here checkpoint files do not depend on the placement, so that a run can be resumed in any other one.
+
+In mixed precision the processes exchange weights in bf16 and sum gradients in float32; each keeps its shards of weights
+and optimizer states in float32. Evaluations use float32 weights, as without FSDP.
 """
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,8 +27,9 @@ from torch.distributed.checkpoint.state_dict import (
     set_model_state_dict,
     set_optimizer_state_dict,
 )
-from torch.distributed.fsdp import FSDPModule
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
 from torch.distributed.tensor import DTensor
+from torch.func import functional_call
 from transformers import PreTrainedModel, TrainingArguments
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 from transformers.utils import SAFE_WEIGHTS_NAME
@@ -34,6 +39,17 @@ from bertkit.placement.processes import failing_together
 from bertkit.training.trainer import BertkitTrainer
 
 _WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
+
+
+def gathering_policy(precision: torch.dtype | None) -> MixedPrecisionPolicy:
+    """Returns the dtypes in which weights are gathered, ``precision``, and gradients are summed, float32.
+
+    Args:
+        precision: dtype of autocast; None to gather float32.
+    """
+    if precision is None:
+        return MixedPrecisionPolicy()
+    return MixedPrecisionPolicy(param_dtype=precision, reduce_dtype=torch.float32)
 
 
 class ShardedTrainer(BertkitTrainer):
@@ -47,6 +63,7 @@ class ShardedTrainer(BertkitTrainer):
         # Heads return views, such as the start logits; they are not modified in place.
         warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor")
         args.fsdp_plugin_args["transformer_cls_names_to_wrap"] = ",".join(layer_classes(model))
+        self._evaluated_model: PreTrainedModel | None = None
         super().__init__(model=model, args=args, **kwargs)
 
     def create_accelerator_and_postprocess(self) -> None:
@@ -59,6 +76,8 @@ class ShardedTrainer(BertkitTrainer):
             self.is_fsdp_enabled: bool = True
 
     def _prepare_for_training(self, *args: Any) -> Any:
+        if self._precision is not None:
+            self._evaluated_model = without_weights(self.model)
         # accelerate would make a group of its own of the embeddings and the head that they are tied to. BERT's head has
         # a bias that is tied as well, beyond that group, which torch refuses: so all of them stay in the outermost one.
         hidden = ("get_input_embeddings", "get_output_embeddings")
@@ -69,6 +88,16 @@ class ShardedTrainer(BertkitTrainer):
         finally:
             for name in hidden:
                 delattr(self.model, name)
+
+    def _wrap_model(self, model: torch.nn.Module, training: bool = True, **kwargs: Any) -> torch.nn.Module:
+        """Returns the model of a training or an evaluation; for the latter with float32 weights if the sharded model
+        gathers bf16, since the policy of FSDP is fixed."""
+        if training or self._evaluated_model is None:
+            wrapped: torch.nn.Module = super()._wrap_model(model, training, **kwargs)
+            return wrapped
+        with torch.no_grad():
+            values = [each.full_tensor() if isinstance(each, DTensor) else each for each in _tensors(model).values()]
+        return _WithWeights(self._evaluated_model, values)
 
     def own_weights(self) -> list[torch.Tensor]:
         return [each.to_local() if isinstance(each, DTensor) else each for each in self.model.parameters()]
@@ -116,6 +145,39 @@ class ShardedTrainer(BertkitTrainer):
         state = torch.load(Path(checkpoint) / OPTIMIZER_NAME, map_location="cpu", weights_only=True)
         set_optimizer_state_dict(self.model, self.optimizer, named(state, order), options=_WHOLE)
         self.lr_scheduler.load_state_dict(torch.load(Path(checkpoint) / SCHEDULER_NAME, weights_only=True))
+
+
+def without_weights(model: PreTrainedModel) -> PreTrainedModel:
+    """Returns a copy of a model that shares its configuration, with parameters and buffers on the meta device."""
+    known: dict[int, Any] = {id(each): each.to("meta") for each in model.buffers()}
+    known |= {id(each): torch.nn.Parameter(each.detach().to("meta")) for each in model.parameters()}
+    known[id(model.config)] = model.config  # the attention kernel of a run may change
+    return copy.deepcopy(model, known)
+
+
+def _tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Returns parameters and buffers by name; tied ones once."""
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
+class _WithWeights(torch.nn.Module):
+    """Model on the meta device, called with other tensors in place of its own.
+
+    They are freed with this module, after an evaluation.
+
+    Args:
+        model: from `without_weights`.
+        values: parameters and buffers in the order of those of the model.
+    """
+
+    def __init__(self, model: torch.nn.Module, values: list[torch.Tensor]):
+        super().__init__()
+        self.model = model
+        self._values = dict(zip(_tensors(model), values, strict=True))
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Computes the outputs of the model."""
+        return functional_call(self.model, self._values, args, kwargs)
 
 
 @contextmanager
