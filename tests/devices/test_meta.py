@@ -35,6 +35,7 @@ RUN = {
     "placement.per_device_train_batch_size": 2,
     "train.accelerator_config": {"non_blocking": True},  # as with pinned memory
     "placement.cpu_speed_ups": False,
+    "placement.mixed_precision": "no",  # meta has no autocast
 }
 
 

@@ -1,5 +1,7 @@
-"""FSDP is what it says: each of two processes has half of every layer, on CPUs too; in bf16 the weights that it exchanges
-are bf16, and those that it keeps, evaluates and saves are float32."""
+"""FSDP is what it says: each of two processes has half of every layer, on CPUs too.
+
+In bf16 the weights that it exchanges are bf16, and those that it keeps, evaluates and saves are float32.
+"""
 
 from __future__ import annotations
 

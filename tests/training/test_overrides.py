@@ -44,6 +44,7 @@ PRIVATE: dict[type, dict[str, tuple[str, ...]]] = {
     EvaluatingTrainer: {"_get_eval_sampler": ("eval_dataset",), "_determine_best_metric": ("metrics", "trial")},
     ShardedTrainer: {
         "_prepare_for_training": ("max_steps", "train_dataloader", "resume_from_checkpoint"),
+        "_wrap_model": ("model", "training", "dataloader"),
         "_load_best_model": (),
         "_load_from_checkpoint": ("resume_from_checkpoint", "model"),
         "_load_optimizer_and_scheduler": ("checkpoint",),

@@ -89,11 +89,11 @@ class ShardedTrainer(BertkitTrainer):
             for name in hidden:
                 delattr(self.model, name)
 
-    def _wrap_model(self, model: torch.nn.Module, training: bool = True, **kwargs: Any) -> torch.nn.Module:
+    def _wrap_model(self, model: torch.nn.Module, training: bool = True, dataloader: Any = None) -> torch.nn.Module:
         """Returns the model of a training or an evaluation; for the latter with float32 weights if the sharded model
         gathers bf16, since the policy of FSDP is fixed."""
         if training or self._evaluated_model is None:
-            wrapped: torch.nn.Module = super()._wrap_model(model, training, **kwargs)
+            wrapped: torch.nn.Module = super()._wrap_model(model, training, dataloader)
             return wrapped
         with torch.no_grad():
             values = [each.full_tensor() if isinstance(each, DTensor) else each for each in _tensors(model).values()]
