@@ -55,6 +55,7 @@ USED = {
         "_load_from_checkpoint": "FSDP: whole weights go into the sharded model",
         "_load_optimizer_and_scheduler": "FSDP: the whole state goes into the sharded optimizer",
         "_prepare_for_training": "FSDP: tied weights stay in the outermost group",
+        "_wrap_model": "FSDP: evaluations have float32 weights",
         "_save": "FSDP: writes whole weights",
         "_save_optimizer_and_scheduler": "all processes end if the first one cannot write; FSDP: writes whole states",
         "_load_rng_state": "XLA: its random state may be missing from a checkpoint",
