@@ -22,6 +22,7 @@ from bertkit.distillation.teacher import (
     OutputRecorder,
     Teacher,
     check_width,
+    computing_all,
     different_tokenizers,
     differing_pieces,
 )
@@ -76,7 +77,7 @@ class FinetunedTeacher(Teacher):
         with without_library_bars():
             model, _ = load_model(task.head, name, config, new_head=False)
         task.prepare(model)
-        super().__init__(settings, model, OutputRecorder({HIDDEN: model.base_model} if settings.hidden else {}))
+        super().__init__(settings, model, OutputRecorder({HIDDEN: computing_all(model)} if settings.hidden else {}))
         self._task = task
 
     def check_tokenizer(self, tokenizer: PreTrainedTokenizerBase, student: str, train: Split) -> None:
@@ -129,7 +130,7 @@ class TaughtTask:
 
     def __init__(self, task: Objective, kind: Distilled, teacher: FinetunedTeacher, student: PreTrainedModel):
         self._task, self._kind, self._teacher = task, kind, teacher
-        self._recorder = OutputRecorder({HIDDEN: student.base_model} if teacher.settings.hidden else {})
+        self._recorder = OutputRecorder({HIDDEN: computing_all(student)} if teacher.settings.hidden else {})
         extra = [name for name in teacher.inputs if name not in model_inputs(student.config)]
         self.label_columns = (*task.label_columns, _ROWS, _TOKENS, *extra)
 

@@ -22,6 +22,7 @@ from bertkit.distillation.teacher import (
     OutputRecorder,
     Teacher,
     check_width,
+    computing_all,
     different_tokenizers,
     differing_pieces,
 )
@@ -92,7 +93,8 @@ class PretrainedTeacher(Teacher):
             RecipeError: the relation heads do not divide their width.
         """
         if self.settings.objective != "minilm":
-            return OutputRecorder({HIDDEN: model.base_model} if self.settings.hidden else {})
+            return OutputRecorder({HIDDEN: computing_all(model)} if self.settings.hidden else {})
+        computing_all(model)
         recorder = OutputRecorder(dict(zip(_RELATED, _last_projections(model, self.settings.teacher), strict=True)))
         batch = probe_batch(model.config)
         with torch.no_grad():

@@ -14,6 +14,7 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 from bertkit.checkpoint.encoders import model_inputs
 from bertkit.errors import CheckpointError, RecipeError
 from bertkit.json_text import dumps
+from bertkit.model.modeling_bert import BertEncoder, BertPreTrainedModel
 from bertkit.recipe.settings import DistillationSettings
 
 HIDDEN = "hidden"
@@ -22,6 +23,19 @@ HIDDEN = "hidden"
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 # Fields of a configuration that do not change what the network computes.
 _NAMES = ("_name_or_path", "architectures", "auto_map", "bertkit_task", "id2label", "label2id", "transformers_version")
+
+
+def computing_all(model: PreTrainedModel) -> nn.Module:
+    """Makes a model compute all tokens in its last layer, although its head may read few.
+
+    Returns:
+        The module whose first output is the last hidden states, (B, S, H).
+    """
+    if not isinstance(model, BertPreTrainedModel):
+        return model.base_model
+    encoder: BertEncoder = model.base_model.encoder
+    encoder.skips_unread = False
+    return encoder
 
 
 class OutputRecorder:

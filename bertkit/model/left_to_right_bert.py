@@ -24,10 +24,18 @@ def left_to_right_mask(config: BertConfig, embeddings: Tensor, attention_mask: T
     )
 
 
+def last_position(hidden_states: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """Returns the position of each sequence's last token, (B) int64; ``hidden_states`` are (B, S, H)."""
+    batch_size, length = hidden_states.shape[:2]
+    if attention_mask is None:
+        return torch.full((batch_size,), length - 1, device=hidden_states.device)
+    positions = torch.arange(length, device=hidden_states.device)
+    return ((attention_mask != 0) * positions).argmax(dim=1)
+
+
 def last_token(hidden_states: Tensor, attention_mask: Tensor | None) -> Tensor:
     """Returns the state of each sequence's last token, (B, S, H) to (B, H): the only one that attends to all others."""
     if attention_mask is None:
         return hidden_states[:, -1]
-    positions = torch.arange(hidden_states.shape[1], device=hidden_states.device)
-    last = ((attention_mask != 0) * positions).argmax(dim=1)  # (B)
+    last = last_position(hidden_states, attention_mask)
     return hidden_states.gather(1, last[:, None, None].expand(-1, 1, hidden_states.shape[-1])).squeeze(1)

@@ -9,7 +9,8 @@ Dimensions:
     H  hidden size                       A  attention heads
     D  width of one head, H / A          I  width of the feed-forward layer
     V  vocabulary                        L  layers
-    P  masked positions per sequence     C  choices, or labels
+    P  masked or read tokens, per sequence
+    C  choices, or labels
     M  labelled tokens in the batch, when they are picked by their labels
 
 In every label tensor -100 means "no label here": such an item adds nothing to the loss and is not counted.
@@ -45,6 +46,7 @@ from .features_bert import BertFeatures
 from .labels_bert import IGNORE_INDEX
 from .left_to_right_bert import last_token, left_to_right_mask
 from .loss_bert import mean_cross_entropy, position_loss, sequence_classification_loss
+from .reading_bert import all_positions_read, rows_of_mask, takes_few_queries, tokens_at
 
 
 class EncoderOptions(TypedDict, total=False):
@@ -151,12 +153,20 @@ class BertSelfAttention(nn.Module):
         self.dropout = nn.Dropout(config.attention_probs_dropout_prob)
 
     def forward(
-        self, hidden_states: Tensor, attention_mask: Any = None, output_attentions: bool = False
+        self,
+        hidden_states: Tensor,
+        attention_mask: Any = None,
+        output_attentions: bool = False,
+        read_positions: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Returns the concatenated outputs of the heads, (B, S, H), and, if requested, the probabilities, (B, A, S,
-        S)."""
-        by_head = (*hidden_states.shape[:2], -1, self.attention_head_size)
-        query = self.query(hidden_states).view(by_head).transpose(1, 2)  # (B, A, S, D)
+        """Returns the concatenated outputs of the heads, (B, S, H) or those of the read tokens, (B, P, H), and, if
+        requested, the probabilities, (B, A, S, S)."""
+        asking, selects_after = hidden_states, read_positions is not None
+        if read_positions is not None and takes_few_queries(self.config._attn_implementation):
+            asking, selects_after = tokens_at(hidden_states, read_positions), False  # (B, P, H)
+            attention_mask = rows_of_mask(attention_mask, read_positions, hidden_states, self.is_causal)
+        by_head = (hidden_states.shape[0], -1, self.config.num_attention_heads, self.attention_head_size)
+        query = self.query(asking).view(by_head).transpose(1, 2)  # (B, A, S, D) or (B, A, P, D)
         key = self.key(hidden_states).view(by_head).transpose(1, 2)
         value = self.value(hidden_states).view(by_head).transpose(1, 2)
         attend: Callable[..., tuple[Tensor, Tensor | None]] = eager_attention_forward
@@ -171,7 +181,10 @@ class BertSelfAttention(nn.Module):
             dropout=self.dropout.p if self.training else 0.0,
             scaling=self.scaling,
         )
-        return context.flatten(2), attention_probs if output_attentions else None  # (B, S, H)
+        context = context.flatten(2)  # (B, S, H) or (B, P, H)
+        if selects_after and read_positions is not None:
+            context = tokens_at(context, read_positions)
+        return context, attention_probs if output_attentions else None
 
 
 class BertOutput(nn.Module):
@@ -189,16 +202,23 @@ class BertOutput(nn.Module):
 
 
 class BertAttention(nn.Module):
-    """Self-attention with its projection, residual and LayerNorm: (B, S, H) to (B, S, H)."""
+    """Self-attention with its projection, residual and LayerNorm: (B, S, H) to (B, S, H), or to (B, P, H)."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.self = BertSelfAttention(config)
         self.output = BertOutput(config, config.hidden_size)
 
-    def forward(self, hidden_states: Tensor, attention_mask: Any = None, output_attentions: bool = False) -> Tensor:
-        context, _ = self.self(hidden_states, attention_mask, output_attentions)
-        return self.output(context, hidden_states)
+    def forward(
+        self,
+        hidden_states: Tensor,
+        attention_mask: Any = None,
+        output_attentions: bool = False,
+        read_positions: Tensor | None = None,
+    ) -> Tensor:
+        context, _ = self.self(hidden_states, attention_mask, output_attentions, read_positions)
+        read = hidden_states if read_positions is None else tokens_at(hidden_states, read_positions)
+        return self.output(context, read)
 
 
 class BertIntermediate(nn.Module):
@@ -214,7 +234,7 @@ class BertIntermediate(nn.Module):
 
 
 class BertLayer(GradientCheckpointingLayer):
-    """Transformer layer, attention then feed-forward: (B, S, H) to (B, S, H)."""
+    """Transformer layer, attention then feed-forward: (B, S, H) to (B, S, H), or to (B, P, H) for read tokens."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -222,23 +242,41 @@ class BertLayer(GradientCheckpointingLayer):
         self.intermediate = BertIntermediate(config)
         self.output = BertOutput(config, config.intermediate_size)
 
-    def forward(self, hidden_states: Tensor, attention_mask: Any = None, output_attentions: bool = False) -> Tensor:
-        attention_output = self.attention(hidden_states, attention_mask, output_attentions)
+    def forward(
+        self,
+        hidden_states: Tensor,
+        attention_mask: Any = None,
+        output_attentions: bool = False,
+        read_positions: Tensor | None = None,
+    ) -> Tensor:
+        attention_output = self.attention(hidden_states, attention_mask, output_attentions, read_positions)
         return self.output(self.intermediate(attention_output), attention_output)
 
 
 class BertEncoder(nn.Module):
-    """L Transformer layers: (B, S, H) to (B, S, H)."""
+    """L Transformer layers: (B, S, H) to (B, S, H), or to (B, P, H) for read tokens.
+
+    Attributes:
+        skips_unread: The last layer leaves out what is not read; False where hooks read all of it.
+    """
+
+    skips_unread = True
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.layer = nn.ModuleList([BertLayer(config) for _ in range(config.num_hidden_layers)])
 
-    def forward(self, hidden_states: Tensor, attention_mask: Any = None, output_attentions: bool = False) -> Tensor:
-        for layer in self.layer:
-            # Positional: with reentrant checkpointing only positional arguments keep their gradient.
+    def forward(
+        self,
+        hidden_states: Tensor,
+        attention_mask: Any = None,
+        output_attentions: bool = False,
+        read_positions: Tensor | None = None,
+    ) -> Tensor:
+        # Positional: with reentrant checkpointing only positional arguments keep their gradient.
+        for layer in self.layer[:-1]:
             hidden_states = layer(hidden_states, attention_mask, output_attentions)
-        return hidden_states
+        return self.layer[-1](hidden_states, attention_mask, output_attentions, read_positions)
 
 
 class BertPooler(nn.Module):
@@ -320,7 +358,7 @@ class BertModel(BertPreTrainedModel):
         self.pooler = BertPooler(config) if add_pooling_layer else None
         self.post_init()
 
-    @capture_outputs
+    @capture_outputs(tie_last_hidden_states=False)  # `last_hidden_state` may have the read tokens only
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -331,6 +369,7 @@ class BertModel(BertPreTrainedModel):
         *,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,  # read by `capture_outputs`
+        read_positions: Tensor | tuple[()] | None = None,
     ) -> BaseModelOutputWithPooling:
         """Encodes sequences; the arguments have the same meaning in every head.
 
@@ -342,16 +381,22 @@ class BertModel(BertPreTrainedModel):
             inputs_embeds: (B, S, H) float, token embeddings in place of ``input_ids``.
             output_attentions: Whether to return the attention probabilities, L tensors (B, A, S, S).
             output_hidden_states: Whether to return the hidden states, L + 1 tensors (B, S, H), embeddings first.
+            read_positions: (B, P) or (1, P) int64 in [0, S), the tokens of ``last_hidden_state``; () for none besides
+                the pooled one. The last layer computes no others, unless all hidden states or attention probabilities
+                are requested. None: all.
 
         Returns:
-            ``last_hidden_state`` (B, S, H), ``pooler_output`` (B, H) or None, ``hidden_states`` and ``attentions`` if
-            requested. With ``return_dict=False`` every model returns a tuple of the values that are not None.
+            ``last_hidden_state`` (B, S, H), or (B, P, H) of the read tokens, ``pooler_output`` (B, H) or None,
+            ``hidden_states`` and ``attentions`` if requested. With ``return_dict=False`` every model returns a tuple of
+            the values that are not None.
 
         Raises:
             ValueError: Not exactly one of ``input_ids`` and ``inputs_embeds``, a sequence longer than
                 ``max_position_embeddings``, or attention probabilities from a kernel that does not have them.
         """
         output_attentions = bool(self.config.output_attentions if output_attentions is None else output_attentions)
+        if output_hidden_states is None:
+            output_hidden_states = self.config.output_hidden_states
         implementation = self.config._attn_implementation
         # sdpa's mask serves the written-out attention too, so for that call it stands in; other kernels' masks do not.
         if output_attentions and implementation not in ("eager", "sdpa"):
@@ -371,11 +416,19 @@ class BertModel(BertPreTrainedModel):
                 attention_mask=attention_mask,
                 allow_is_bidirectional_skip=may_skip,
             )
-        sequence_output = self.encoder(embeddings, mask, output_attentions)
-        return BaseModelOutputWithPooling(
-            last_hidden_state=sequence_output,
-            pooler_output=self.pooler(sequence_output, attention_mask) if self.pooler is not None else None,
-        )
+        if read_positions is None:
+            sequence_output = self.encoder(embeddings, mask, output_attentions)
+            pooled = None if self.pooler is None else self.pooler(sequence_output, attention_mask)
+            return BaseModelOutputWithPooling(last_hidden_state=sequence_output, pooler_output=pooled)
+        read = all_positions_read(self.config, embeddings, attention_mask, self.pooler is not None, read_positions)
+        if self.encoder.skips_unread and not output_attentions and not output_hidden_states:
+            sequence_output = self.encoder(embeddings, mask, output_attentions, read)
+        else:
+            sequence_output = tokens_at(self.encoder(embeddings, mask, output_attentions), read)
+        if self.pooler is None:
+            return BaseModelOutputWithPooling(last_hidden_state=sequence_output)
+        pooled = self.pooler(sequence_output[:, :1])  # the pooled token is the first one that is read
+        return BaseModelOutputWithPooling(last_hidden_state=sequence_output[:, 1:], pooler_output=pooled)
 
 
 class BertPredictionHeadTransform(nn.Module):
@@ -436,14 +489,11 @@ class _MaskedLMModel(BertPreTrainedModel):
         self, sequence_output: Tensor, labels: Tensor | None, masked_positions: Tensor | None, num_items: Any
     ) -> tuple[Tensor, Tensor | None]:
         """Computes the masked-LM logits and loss; see `BertForPreTraining.forward` for arguments and layouts."""
-        expected = sequence_output.shape[:2] if masked_positions is None else masked_positions.shape
+        expected = sequence_output.shape[:2]
         if labels is not None and labels.shape != expected:
             name = "the input" if masked_positions is None else "`masked_positions`"
             raise ValueError(f"`labels` have shape {tuple(labels.shape)}, but {name} has {tuple(expected)}")
-        if masked_positions is not None:
-            index = masked_positions.unsqueeze(-1).expand(-1, -1, sequence_output.shape[-1])
-            sequence_output = sequence_output.gather(1, index)  # (B, P, H)
-        elif labels is not None:
+        if masked_positions is None and labels is not None:
             chosen = labels != IGNORE_INDEX
             sequence_output, labels = sequence_output[chosen], labels[chosen]  # (M, H), (M)
         logits = self.cls.predictions(sequence_output)
@@ -513,7 +563,8 @@ class BertForPreTraining(_MaskedLMModel):
         Raises:
             ValueError: ``labels`` do not have the shape of what they label.
         """
-        outputs = self.bert(input_ids, attention_mask, token_type_ids, return_dict=True, **options)
+        inputs = (input_ids, attention_mask, token_type_ids)
+        outputs = self.bert(*inputs, return_dict=True, read_positions=masked_positions, **options)
         prediction_logits, masked_lm_loss = self.masked_lm(
             outputs.last_hidden_state, labels, masked_positions, num_items_in_batch
         )
@@ -554,7 +605,8 @@ class BertForMaskedLM(_MaskedLMModel):
         **options: Unpack[EncoderOptions],
     ) -> MaskedLMOutput:
         """Predicts masked tokens; arguments and the layouts of the logits as in `BertForPreTraining.forward`."""
-        outputs = self.bert(input_ids, attention_mask, token_type_ids, return_dict=True, **options)
+        inputs = (input_ids, attention_mask, token_type_ids)
+        outputs = self.bert(*inputs, return_dict=True, read_positions=masked_positions, **options)
         logits, loss = self.masked_lm(outputs.last_hidden_state, labels, masked_positions, num_items_in_batch)
         return MaskedLMOutput(loss, logits, outputs.hidden_states, outputs.attentions)
 
@@ -579,7 +631,8 @@ class BertForNextSentencePrediction(BertPreTrainedModel):
         **options: Unpack[EncoderOptions],
     ) -> NextSentencePredictorOutput:
         """Scores both answers, logits (B, 2); ``labels`` (B) int64, 0 = B follows A, 1 = B is random, -100 ignored."""
-        outputs = self.bert(input_ids, attention_mask, token_type_ids, return_dict=True, **options)
+        inputs = (input_ids, attention_mask, token_type_ids)
+        outputs = self.bert(*inputs, return_dict=True, read_positions=(), **options)
         logits = self.cls.seq_relationship(outputs.pooler_output)  # (B, 2)
         loss = None if labels is None else mean_cross_entropy(logits, labels, num_items_in_batch)
         return NextSentencePredictorOutput(loss, logits, outputs.hidden_states, outputs.attentions)
@@ -606,7 +659,8 @@ class BertForSequenceClassification(BertPreTrainedModel):
         **options: Unpack[EncoderOptions],
     ) -> SequenceClassifierOutput:
         """Computes label logits (B, C); `loss_bert.problem_type` determines the form of ``labels`` and the loss."""
-        outputs = self.bert(input_ids, attention_mask, token_type_ids, return_dict=True, **options)
+        inputs = (input_ids, attention_mask, token_type_ids)
+        outputs = self.bert(*inputs, return_dict=True, read_positions=(), **options)
         logits = self.classifier(self.dropout(outputs.pooler_output))  # (B, C)
         loss = None if labels is None else sequence_classification_loss(self.config, logits, labels, num_items_in_batch)
         return SequenceClassifierOutput(loss, logits, outputs.hidden_states, outputs.attentions)
@@ -714,7 +768,7 @@ class BertForMultipleChoice(BertPreTrainedModel):
         num_choices = 1 if tokens is None else tokens.shape[1]
         inputs = {"input_ids": input_ids, "attention_mask": attention_mask, "token_type_ids": token_type_ids, **options}
         flat = {name: value.flatten(0, 1) if isinstance(value, Tensor) else value for name, value in inputs.items()}
-        outputs = self.bert(return_dict=True, **flat)
+        outputs = self.bert(return_dict=True, read_positions=(), **flat)
         logits = self.classifier(self.dropout(outputs.pooler_output)).view(-1, num_choices)  # (B, C)
         loss = None if labels is None else mean_cross_entropy(logits, labels, num_items_in_batch)
         return MultipleChoiceModelOutput(loss, logits, outputs.hidden_states, outputs.attentions)

@@ -67,7 +67,8 @@ class _PoolingHooks:
     def pool_output(self, encoder: nn.Module, args: tuple[Any, ...], output: ModelOutput) -> ModelOutput:
         counts, self.counts = self.counts, None
         if counts is not None:
-            output.last_hidden_state = self._pool(output.last_hidden_state[:, 0], counts).unsqueeze(1)
+            if output.last_hidden_state.shape[1]:  # BERT's classifier reads the pooled output alone
+                output.last_hidden_state = self._pool(output.last_hidden_state[:, 0], counts).unsqueeze(1)
             if output.get("pooler_output") is not None:
                 output.pooler_output = self._pool(output.pooler_output, counts)
         return output

@@ -5,7 +5,7 @@ per weight for the backward pass, and is computed a few sequences at a time. The
 another seed; the distribution is the same, with the probability rounded to a multiple of 2⁻¹⁶ and kept units scaled
 accordingly. All bits come from torch's generator, so seeds, resumption and activation recomputation work as in torch.
 
-Dimensions: B sequences, A heads, S tokens, D width of a head.
+Dimensions: B sequences, A heads, S tokens, P ≤ S tokens that attend to them, D width of a head.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class FastDropout(nn.Dropout):
 
 
 class _Attention(torch.autograd.Function):
-    """Computes softmax(q kᵀ · scaling + bias), with dropout, times v; saves softmax and byte mask, both (B, A, S, S).
+    """Computes softmax(q kᵀ · scaling + bias), with dropout, times v; saves softmax and byte mask, both (B, A, P, S).
 
     Scores and softmax are float32; all other products have the inputs' dtype, as in kernels without dropout.
     """
@@ -76,7 +76,7 @@ class _Attention(torch.autograd.Function):
         kept, ctx.scale = kept_units(torch.Size([*query.shape[:-1], key.shape[2]]), p)
         ctx.scaling = scaling
         probabilities = torch.empty(kept.shape, dtype=query.dtype)
-        context = _by_token(value)
+        context = _by_token(query)
         wide = torch.promote_types(query.dtype, torch.float32)
         for rows in _pieces(kept):
             scores = (query[rows].to(wide) * scaling) @ key[rows].to(wide).transpose(-1, -2)
@@ -120,7 +120,7 @@ def _by_token(heads: Tensor) -> Tensor:
 
 
 def _pieces(scores: Tensor) -> Iterator[slice]:
-    """Returns the slices of sequences that are computed together, for (B, A, S, S) scores."""
+    """Returns the slices of sequences that are computed together, for (B, A, P, S) scores."""
     at_once = max(1, _SCORES_AT_ONCE // scores[0].numel())
     return (slice(start, start + at_once) for start in range(0, len(scores), at_once))
 
@@ -137,10 +137,11 @@ def attention_forward(
 ) -> tuple[Tensor, None]:
     """Computes attention as transformers' ``sdpa``, with the dropout of this module on a CPU.
 
-    Takes query, key and value (B, A, S, D), and boolean masks that broadcast to (B, A, S, S), True = attend; returns
-    the weighted values, (B, S, A, D), and None. Scores and probabilities are float32 under autocast too.
+    Takes query (B, A, P, D), key and value (B, A, S, D), and boolean masks that broadcast to (B, A, P, S), True =
+    attend; returns the weighted values, (B, P, A, D), and None. Scores and probabilities are float32 under autocast
+    too.
     """
-    is_ours = 0 < dropout < 1 and query.device.type == "cpu" and query.shape == key.shape == value.shape
+    is_ours = 0 < dropout < 1 and query.device.type == "cpu" and key.shape == value.shape
     is_ours = is_ours and (attention_mask is None or attention_mask.dtype == torch.bool)
     if not is_ours or kwargs.get("is_causal") or getattr(module, "is_causal", False):
         return sdpa_attention_forward(

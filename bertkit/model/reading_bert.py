@@ -1,0 +1,65 @@
+"""Output of few tokens: in the last layer, all tokens are attended to, but only some of them are read.
+
+Keys and values are needed of every token; queries, projection and feed-forward only of the tokens that a head reads,
+such as [CLS] or the masked ones. The results are the same.
+
+B sequences, S tokens, P tokens that are read, H hidden size.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .configuration_bert import BertConfig
+from .left_to_right_bert import last_position
+
+
+def tokens_at(states: Tensor, positions: Tensor) -> Tensor:
+    """Selects tokens, (B, S, H) to (B, P, H); ``positions`` are (B, P) int64."""
+    return states.gather(1, positions.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
+
+
+def all_positions_read(
+    config: BertConfig, states: Tensor, attention_mask: Tensor | None, pools: bool, others: Tensor | tuple[()]
+) -> Tensor:
+    """Returns the positions of the pooled token, if one is, and then of the others, (B, 1 + P) or (B, P) int64.
+
+    Args:
+        states: (B, S, H).
+        attention_mask: (B, S), 1 = token, 0 = padding; None for no padding.
+        pools: Whether the pooler reads a token.
+        others: (B, P) or (1, P) int64, or none.
+    """
+    positions = []
+    if pools and config.attention == "left_to_right":
+        positions.append(last_position(states, attention_mask).unsqueeze(1))
+    elif pools:
+        positions.append(torch.zeros(states.shape[0], 1, dtype=torch.long, device=states.device))
+    if isinstance(others, Tensor):
+        positions.append(others.expand(states.shape[0], -1))
+    return torch.cat(positions, dim=1)
+
+
+def takes_few_queries(implementation: str) -> bool:
+    """Returns whether an attention kernel takes fewer queries than keys, with a mask that has a row for each query.
+
+    Others compute the attention of all tokens: flash's mask is (B, S), and flex has blocks.
+    """
+    return implementation.startswith(("eager", "sdpa"))
+
+
+def rows_of_mask(mask: Any, positions: Tensor, states: Tensor, is_causal: bool) -> Any:
+    """Selects the rows of the queries in a mask that broadcasts to (B, A, S, S); None stays None, or is the direction.
+
+    Args:
+        positions: (B, P) int64.
+        states: (B, S, H).
+        is_causal: Whether None stands for the direction, which a kernel cannot know of selected queries.
+    """
+    if mask is not None:
+        index = positions[:, None, :, None].expand(-1, mask.shape[1], -1, mask.shape[3])
+        return mask.expand(positions.shape[0], -1, states.shape[1], -1).gather(2, index)  # (B, 1, P, S)
+    if not is_causal:
+        return None
+    return torch.arange(states.shape[1], device=positions.device) <= positions[:, None, :, None]
