@@ -46,7 +46,8 @@ class PlacementSettings:
         le=1024,
     )
     mixed_precision: Literal["auto", "no", "bf16", "fp16"] = setting(
-        "`auto` selects bf16 if the device computes it fast, else float32 (`no`).", default="auto"
+        "`auto` selects bf16 if the device computes it fast, fp16 on older CUDA GPUs, else float32 (`no`).",
+        default="auto",
     )
     per_device_train_batch_size: int | None = setting(
         "Sequences per device and forward pass; `null` for the largest divisor of the sequences per process up "
@@ -59,8 +60,11 @@ class PlacementSettings:
     per_device_eval_batch_size: int = setting(
         "Sequences per evaluation batch; does not change scores.", default=64, ge=1, le=2**20
     )
-    dataloader_num_workers: int = setting(
-        "Number of data loader workers per training process.", default=0, ge=0, le=1024
+    dataloader_num_workers: int | None = setting(
+        "Number of data loader workers per training process; `null` for 2 on a CUDA GPU, else 0.",
+        default=None,
+        ge=0,
+        le=1024,
     )
     preprocessing_num_workers: int | None = setting(
         "Number of processes that tokenize a corpus; `null` for one per available core.", default=None, ge=1, le=1024
@@ -118,6 +122,12 @@ class Placement:
         return {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.mixed_precision)
 
     @property
+    def dataloader_num_workers(self) -> int:
+        if self.settings.dataloader_num_workers is None:
+            return 2 if self.device == "cuda" else 0
+        return self.settings.dataloader_num_workers
+
+    @property
     def preprocessing_num_workers(self) -> int:
         return self.settings.preprocessing_num_workers or usable_cores()
 
@@ -141,8 +151,8 @@ class Placement:
             "gradient_accumulation_steps": self.gradient_accumulation_steps,
             "fp16": self.mixed_precision == "fp16",
             "use_cpu": self.device == "cpu",
-            "dataloader_num_workers": self.settings.dataloader_num_workers,
-            "dataloader_pin_memory": self.device not in ("cpu", "xla"),
+            "dataloader_num_workers": self.dataloader_num_workers,
+            "dataloader_pin_memory": self.device not in ("cpu", "xla", "mps"),
             # On XLA the outputs of each batch leave the device: appending to earlier ones would compile for each batch.
             **({"eval_accumulation_steps": 1} if self.device == "xla" else {}),
             "activation_checkpointing": self.settings.gradient_checkpointing and self.strategy != "fsdp",
@@ -228,7 +238,7 @@ def place(settings: PlacementSettings, global_train_batch_size: int, max_seq_len
             f"use one of {works}"
         )
     strategy = _strategy(settings) if num_processes > 1 else "single"
-    precision = _precision(settings.mixed_precision, device)
+    precision = _precision(settings.mixed_precision, device, strategy == "fsdp")
     if strategy == "fsdp" and precision == "fp16":
         raise PlacementError("placement.mixed_precision: fp16 is not supported with fsdp; use bf16, no or auto")
     return Placement(
@@ -343,12 +353,15 @@ def _xla_device() -> str:
     return "xla"
 
 
-def _precision(asked: str, device: str) -> Literal["no", "bf16", "fp16"]:
+def _precision(asked: str, device: str, is_sharded: bool) -> Literal["no", "bf16", "fp16"]:
+    """Returns the precision of training; fp16 is not supported for sharded weights."""
     if asked == "auto":
         launcher = os.environ.get("ACCELERATE_MIXED_PRECISION")
         if launcher in ("bf16", "fp16"):  # its "no" is also the default, so it does not count as a choice
-            return _precision(launcher, device)
-        return "bf16" if computes_bf16_fast(device) else "no"
+            return _precision(launcher, device, is_sharded)
+        if computes_bf16_fast(device):
+            return "bf16"
+        return "fp16" if device == "cuda" and not is_sharded else "no"  # as T4 and V100
     if asked == "fp16" and device in ("cpu", "xla"):
         raise PlacementError(
             f"placement.mixed_precision: fp16 needs a GPU; on this {device.upper()} use bf16, no or auto"

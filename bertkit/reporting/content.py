@@ -256,7 +256,8 @@ def _facts(run: RunFiles, finished: bool) -> dict[str, dict[str, str]]:
         "processor": str(hardware.get("processor", "")),
         "processes": str(placement.get("num_processes", "")),
         "strategy": str(placement.get("strategy", "")),
-        "precision of the training": str(placement.get("mixed_precision", "")).replace("no", "float32"),
+        "precision of the training": str(placement.get("mixed_precision", "")).replace("no", "float32")
+        + " (TF32)" * bool(placement.get("tf32")),
         "precision of the scores": str(placement.get("evaluation_precision", "")),
     }
     groups = {"Run": what, "Cost": cost, "Hardware": where, "Versions": dict(record.get("versions", {}))}

@@ -28,6 +28,7 @@ from bertkit.recipe.files import read_recipe_file
 from bertkit.recipe.load import Recipe
 from bertkit.recipe.settings import HubSettings
 from bertkit.tasks.registry import load_recipe
+from bertkit.training.arguments import has_tf32
 from bertkit.training.progress import device_name
 from bertkit.training.recovery import interruptions_reported
 
@@ -123,6 +124,7 @@ class RunRecord:
                 "num_processes": self.placement.num_processes,
                 "strategy": self.placement.strategy,
                 "mixed_precision": self.placement.mixed_precision,
+                "tf32": has_tf32(self.recipe, self.placement),
                 "per_device_train_batch_size": self.placement.per_device_train_batch_size,
                 "gradient_accumulation_steps": self.placement.gradient_accumulation_steps,
                 "evaluation_precision": EVALUATION_PRECISION,

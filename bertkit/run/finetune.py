@@ -30,7 +30,7 @@ from bertkit.tasks.encoding import encode_once
 from bertkit.tasks.registry import command_of, has_room, task_of_recipe
 from bertkit.tasks.splits import Split, load_splits
 from bertkit.training.arguments import check_callbacks, check_schedule, checked_recipe, finetuning_recipe
-from bertkit.training.batches import padded_to
+from bertkit.training.batches import multiple_of_8, padded_to
 from bertkit.training.cpu import CpuSpeedUps, cpu_speed_ups
 from bertkit.training.evaluation import (
     best_checkpoint_arguments,
@@ -256,6 +256,9 @@ def _losses(
     collate = speed_ups.collator(collate, tokenizer, recipe.data.max_seq_length, task.label_columns)
     if placement.fixed_shapes:
         collate = padded_to(partial(max, recipe.data.max_seq_length), collate, tokenizer, task.label_columns)
+    elif placement.device == "cuda":
+        rounded = partial(multiple_of_8, recipe.data.max_seq_length)
+        collate = padded_to(rounded, collate, tokenizer, task.label_columns)
     if teacher is None:
         return _Losses(objective, objective, collate)
     from bertkit.distillation.finetuning import taught_task

@@ -12,9 +12,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
-from transformers.utils.import_utils import enable_tf32
 
 from bertkit.checkpoint.load import save_tokenizer
 from bertkit.errors import PlacementError, RecipeError, shortened
@@ -35,9 +33,9 @@ from bertkit.run.directory import (
     write_results,
 )
 from bertkit.tasks.registry import has_room
-from bertkit.training.arguments import training_arguments, validate_training_arguments
+from bertkit.training.arguments import has_tf32, training_arguments, validate_training_arguments
 from bertkit.training.cpu import cpu_speed_ups
-from bertkit.training.evaluation import best_step_message
+from bertkit.training.evaluation import best_step_message, float32_products
 from bertkit.training.progress import start_lines
 from bertkit.training.recovery import Preemption, last_checkpoint
 from bertkit.training.trainer import BertkitTrainer
@@ -189,7 +187,8 @@ class RunInProgress:
         with speed_ups.applied(trainer.model):
             checkpoint = self._begin(trainer, tokenizer, command, logits_per_sequence)
             try:
-                with without_library_bars(), preemption.listening(), disk_faults(self.output_dir):
+                products = float32_products("tf32" if trainer.args.tf32 else "ieee")
+                with without_library_bars(), preemption.listening(), disk_faults(self.output_dir), products:
                     outcome = trainer.train(resume_from_checkpoint=checkpoint)
             except KeyError as error:
                 if "metric_for_best_model" not in str(error):
@@ -203,9 +202,6 @@ class RunInProgress:
                 trainer.save_weights(folder)
                 if self.is_main_process:
                     trainer.state.save_to_json(str(folder / "trainer_state.json"))
-            # A setting of the whole process. It is left alone unless it is on: torch.export fails once it is set.
-            if getattr(torch.backends, "fp32_precision", None) == "tf32":
-                enable_tf32(False)
             of_run = {
                 "train_loss": trainer.loss_of_run(outcome.metrics),
                 "train_samples": len(trainer.train_dataset),
@@ -226,9 +222,8 @@ class RunInProgress:
             The checkpoint to resume from; None if there is none.
         """
         longest, train_set = self.recipe.data.max_seq_length, trainer.train_dataset
-        for line in start_lines(
-            trainer.model, self.placement, longest, train_set, logits_per_sequence, trainer.teacher_bytes
-        ):
+        facts = logits_per_sequence, trainer.teacher_bytes, has_tf32(self.recipe, self.placement)
+        for line in start_lines(trainer.model, self.placement, longest, train_set, *facts):
             say(line)
         with failing_together():  # all processes check the directory before the first one writes to it
             if self.resume:

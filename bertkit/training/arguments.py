@@ -12,6 +12,7 @@ import torch
 from accelerate.utils import TorchDynamoPlugin
 from torch.utils.data import DataLoader, TensorDataset
 from transformers import Trainer, TrainerCallback, TrainingArguments, get_scheduler
+from transformers.utils import is_torch_tf32_available
 
 from bertkit.errors import RecipeError, shortened, shown
 from bertkit.placement.resolve import Placement
@@ -87,10 +88,16 @@ def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, *
         "report_to": "none",  # `Tracking` calls the trackers
         "logging_nan_inf_filter": False,  # the filter logs 0 for a loss that is not finite
     }
+    if has_tf32(recipe, placement):
+        values["tf32"] = True
+    backends: Any = torch.backends
+    of_process = backends.fp32_precision
     try:
         arguments = TrainingArguments(**{**values, **others})
     except Exception as error:  # transformers and the libraries below it check values in many ways
         raise RecipeError(f"{_place(recipe, _rejected(values, others))}: {_reason(error)}") from error
+    finally:
+        backends.fp32_precision = of_process  # the run sets it for its training alone
     # The rest has no argument of its own. The precision would be a launcher's.
     arguments.mixed_precision = "fp16" if arguments.fp16 else "no"
     # Copies from pinned memory do not wait for what the device still has to compute.
@@ -103,6 +110,14 @@ def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, *
     if arguments.n_gpu > 1:
         arguments._n_gpu = 1  # `place` selects the first GPU; otherwise transformers would use DataParallel
     return arguments
+
+
+def has_tf32(recipe: Recipe, placement: Placement) -> bool:
+    """Returns whether a training in float32 computes products in TF32: on GPUs that have it, unless ``train.tf32`` is
+    false."""
+    if placement.device != "cuda" or placement.mixed_precision != "no" or recipe.train.get("tf32") is False:
+        return False
+    return bool(is_torch_tf32_available())
 
 
 def validate_training_arguments(arguments: TrainingArguments, recipe: Recipe) -> None:

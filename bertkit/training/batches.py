@@ -168,6 +168,15 @@ def num_tokens(attention_mask: Tensor) -> Tensor:
     return tokens.where(tokens > 1, 0).sum()
 
 
+def multiple_of_8(max_seq_length: int, length: int) -> int:
+    """Rounds up a length to a multiple of 8, for matrix units of GPUs, but not beyond ``max_seq_length``.
+
+    >>> multiple_of_8(128, 17), multiple_of_8(30, 27)
+    (24, 30)
+    """
+    return max(length, min(-(-length // 8) * 8, max_seq_length))
+
+
 def padded_to(
     length_of: Callable[[int], int],
     collate: Collate,

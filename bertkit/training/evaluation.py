@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -24,7 +24,6 @@ from transformers import (
     TrainingArguments,
 )
 from transformers.trainer_utils import EvalLoopOutput
-from transformers.utils.import_utils import enable_tf32
 
 from bertkit.errors import RecipeError
 from bertkit.recipe.load import Recipe
@@ -107,7 +106,7 @@ class EvaluationLoss:
         num_processes, process_index: number of processes of the run, and index of this process.
 
     Attributes:
-        sums: sums of losses and of items of this process, (2,) float64; ``None`` before the first batch.
+        sums: sums of losses and of items of each batch of this process, (2,) float32.
 
     >>> evaluation = EvaluationLoss(5, 2, num_processes=2, process_index=1)  # 0 1 | 2 3 and 4 0 | 1 2
     >>> evaluation.next_batch(), evaluation.next_batch()
@@ -120,7 +119,7 @@ class EvaluationLoss:
         self.num_processes = num_processes
         self.process_index = process_index
         self._batch = -1
-        self.sums: torch.Tensor | None = None
+        self.sums: list[torch.Tensor] = []
 
     def next_batch(self) -> tuple[int, bool]:
         """Returns the number of examples of the next batch that are not repeated, and whether any process's batch is
@@ -134,8 +133,23 @@ class EvaluationLoss:
 
     def add(self, loss: torch.Tensor, items: torch.Tensor) -> None:
         """Adds the sum of a batch's losses, and the number of its items that have a label."""
-        values = torch.stack([loss.double(), items.to(loss.device).double()])
-        self.sums = values if self.sums is None else self.sums + values
+        self.sums.append(torch.stack([loss.float(), items.to(loss.device).float()]))
+
+
+@contextmanager
+def float32_products(precision: Literal["ieee", "tf32"]) -> Iterator[None]:
+    """Context in which the products of float32 matrices round inputs to 24 bits (``ieee``), or to 11 where a GPU has
+    TF32."""
+    backends: Any = torch.backends
+    before = backends.fp32_precision
+    if before == precision or (before, precision) == ("none", "ieee"):
+        yield
+        return
+    backends.fp32_precision = precision  # transformers' `enable_tf32` works once in a process
+    try:
+        yield
+    finally:
+        backends.fp32_precision = before
 
 
 @contextmanager
@@ -145,18 +159,14 @@ def in_float32(model: PreTrainedModel) -> Iterator[None]:
     TF32 is off, and sdpa replaces flash attention, which has no float32.
     """
     kernel = str(model.config._attn_implementation)
-    has_tf32 = getattr(torch.backends, "fp32_precision", None) == "tf32"
-    if has_tf32:
-        enable_tf32(False)
     if "flash" in kernel:
         model.set_attn_implementation("sdpa")
     try:
-        yield
+        with float32_products("ieee"):
+            yield
     finally:
         if "flash" in kernel:
             model.set_attn_implementation(kernel)
-        if has_tf32:
-            enable_tf32(True)
 
 
 def best_checkpoint_arguments(recipe: Recipe) -> dict[str, Any]:
@@ -319,8 +329,9 @@ class EvaluatingTrainer(Trainer):
             label_ids=in_dataset_order(outcome.label_ids, dataset),
         )
         self._outputs = outcome.predictions
-        if sums is not None:
-            loss, items = self.accelerator.gather(sums[None]).sum(dim=0).tolist()
+        if sums:
+            of_process = torch.stack(sums).sum(dim=0, keepdim=True)
+            loss, items = self.accelerator.gather(of_process).sum(dim=0).tolist()
             outcome.metrics[f"{metric_key_prefix}_loss"] = loss / items if items > 0 else 0.0
         return outcome
 

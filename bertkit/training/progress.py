@@ -110,6 +110,7 @@ def start_lines(
     train_set: Any,
     logits_per_sequence: int = 0,
     teacher_bytes: int = 0,
+    has_tf32: bool = False,
 ) -> list[str]:
     """Returns the lines printed before the first step: placement, batch, memory, and trained weights if not all are.
 
@@ -117,6 +118,7 @@ def start_lines(
         model, placement, max_seq_length, logits_per_sequence: as for `estimate_memory`.
         teacher_bytes: weights of the teacher of a pre-training.
         train_set: training set; its first example shows whether an example has one input or several.
+        has_tf32: float32 products are computed in TF32.
     """
     tokens = placement.global_train_batch_size * max_seq_length
     memory = estimate_memory(model, placement, max_seq_length, logits_per_sequence)
@@ -127,7 +129,8 @@ def start_lines(
         size = f"inputs of up to {max_seq_length} tokens"
     else:
         size = f"up to {tokens:,} tokens per step"
-    where = f"{device_name(placement.device)}, {placement.describe_processes()}, {placement.describe_precision()}"
+    precision = placement.describe_precision() + " (TF32)" * has_tf32
+    where = f"{device_name(placement.device)}, {placement.describe_processes()}, {precision}"
     weights = [(parameter.numel(), parameter.requires_grad) for parameter in model.parameters()]
     trained, every = sum(number for number, is_trained in weights if is_trained), sum(number for number, _ in weights)
     return [

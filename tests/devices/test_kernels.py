@@ -1,7 +1,8 @@
-"""Attention kernels that cannot compute with a run's precision or dropout."""
+"""Kernels of a run: those that cannot compute with its precision or dropout, and what GPUs get by default."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,12 @@ import pytest
 import torch
 
 from bertkit.errors import PlacementError
-from bertkit.training.evaluation import in_float32
+from bertkit.placement.resolve import Placement, PlacementSettings, place
+from bertkit.run import finetune as finetuning
+from bertkit.tasks.registry import load_recipe
+from bertkit.training import arguments
+from bertkit.training.evaluation import float32_products, in_float32
+from bertkit.training.trainer import BertkitTrainer
 
 from .conftest import finetune
 
@@ -45,3 +51,52 @@ def test_evaluations_have_no_tf32(monkeypatch: pytest.MonkeyPatch):
     with in_float32(SimpleNamespace(config=SimpleNamespace(_attn_implementation="sdpa"))):  # type: ignore[arg-type]
         assert torch.backends.fp32_precision == "ieee"
     assert torch.backends.fp32_precision == "tf32"
+
+
+def test_products_are_set_and_restored_each_time(monkeypatch: pytest.MonkeyPatch):
+    """Also the second time, which transformers' own switch does not do."""
+    monkeypatch.setattr(torch.backends, "fp32_precision", "none")
+    for _ in range(2):
+        with float32_products("tf32"):
+            assert torch.backends.fp32_precision == "tf32"
+            with float32_products("ieee"):
+                assert torch.backends.fp32_precision == "ieee"
+            assert torch.backends.fp32_precision == "tf32"
+        assert torch.backends.fp32_precision == "none"
+
+
+@pytest.mark.parametrize(
+    ("train", "mixed_precision", "expected"),
+    [({}, "no", True), ({"train.tf32": False}, "no", False), ({}, "bf16", False)],
+)
+def test_gpus_train_float32_with_tf32(
+    monkeypatch: pytest.MonkeyPatch, train: dict[str, Any], mixed_precision: Any, expected: bool
+):
+    monkeypatch.setattr(arguments, "is_torch_tf32_available", lambda: True)
+    on_cpu = place(PlacementSettings(device="cpu", mixed_precision=mixed_precision), 8)
+    recipe = load_recipe("finetune/glue/sst2", train)
+    assert arguments.has_tf32(recipe, replace(on_cpu, device="cuda")) is expected
+    assert not arguments.has_tf32(recipe, on_cpu)
+
+
+@pytest.mark.parametrize(("device", "expected"), [("cpu", 14), ("cuda", 16)])
+def test_gpus_get_lengths_of_multiples_of_8(
+    tmp_path: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch, device: str, expected: int
+):
+    class Stopped(Exception):
+        pass
+
+    of_device: Any = finetuning._losses
+
+    def losses(*values: Any) -> Any:
+        return of_device(*(replace(each, device=device) if isinstance(each, Placement) else each for each in values))
+
+    def first_batches(trainer: BertkitTrainer, **_: Any) -> None:
+        for loader in (trainer.get_train_dataloader(), trainer.get_eval_dataloader()):
+            assert next(iter(loader))["input_ids"].shape[1] == expected
+        raise Stopped
+
+    monkeypatch.setattr(finetuning, "_losses", losses)
+    monkeypatch.setattr(BertkitTrainer, "train", first_batches)
+    with pytest.raises(Stopped):
+        finetune("classification", tmp_path, checkpoint, {"placement.cpu_speed_ups": False})

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from bertkit.errors import PlacementError
+from bertkit.placement import resolve
 from bertkit.placement.inference import inference_device, inference_dtype
 from bertkit.placement.resolve import PlacementSettings, ProcessesNeeded, check_processes, computes_bf16_fast, place
 
@@ -45,6 +46,19 @@ def test_an_indivisible_batch_names_possible_sizes(monkeypatch):
         PlacementError, match="32 sequences cannot be divided evenly among 3 processes; use a multiple of 3"
     ):
         place(PlacementSettings(**CPU), 32)
+
+
+@pytest.mark.parametrize(
+    ("has_bf16", "strategy", "expected"), [(True, "ddp", "bf16"), (False, "ddp", "fp16"), (False, "fsdp", "no")]
+)
+def test_old_gpus_train_in_fp16(monkeypatch, has_bf16, strategy, expected):
+    """As T4 and V100; sharded weights have no fp16."""
+    monkeypatch.setattr(resolve, "find_device", lambda _: "cuda")
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: has_bf16)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    placement = place(PlacementSettings(strategy=strategy), 8)
+    assert placement.mixed_precision == expected
+    assert placement.training_arguments()["dataloader_num_workers"] == 2
 
 
 def test_fp16_on_a_cpu_is_refused():
