@@ -88,6 +88,8 @@ def training_arguments(recipe: Recipe, placement: Placement, output_dir: Path, *
         "report_to": "none",  # `Tracking` calls the trackers
         "logging_nan_inf_filter": False,  # the filter logs 0 for a loss that is not finite
     }
+    if placement.device == "cuda":
+        values.setdefault("eval_accumulation_steps", 16)  # outputs of tokens, such as (N, S, C), would fill the memory
     if has_tf32(recipe, placement):
         values["tf32"] = True
     backends: Any = torch.backends

@@ -39,8 +39,9 @@ RUN = {
 }
 
 
-class _Copies(TorchFunctionMode):
-    """Finds copies to the device that wait for all that it has to compute, by their place in the code."""
+class _Faults(TorchFunctionMode):
+    """Finds copies to the device that wait for all that it has to compute, and float64 numbers on it, which mps has
+    not, by their place in the code."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,8 +50,11 @@ class _Copies(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result, kwargs = func(*args, **(kwargs or {})), kwargs or {}
+        if not isinstance(result, torch.Tensor) or result.device != META:
+            return result
         waits = getattr(func, "__name__", "") == "to" and not kwargs.get("non_blocking")
-        if self.is_training and waits and args[0].device.type == "cpu" and result.device == META:
+        waits = self.is_training and waits and args[0].device.type == "cpu"
+        if waits or result.dtype == torch.float64:
             frame = next(each for each in reversed(traceback.extract_stack()[:-1]) if "/torch/" not in each.filename)
             self.places.add(f"{frame.filename}:{frame.lineno}")
         return result
@@ -66,11 +70,11 @@ class _Evaluated(TrainerCallback):
     trainer: Any
 
     def __init__(self) -> None:
-        self.copies = _Copies()
+        self.faults = _Faults()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self.copies.is_training = state.global_step < STEPS  # after the first step
-        if self.copies.is_training:
+        self.faults.is_training = state.global_step < STEPS  # after the first step
+        if self.faults.is_training:
             return
         trainer = self.trainer
         trainer._evaluation = EvaluationLoss(8, 4, num_processes=1, process_index=0)
@@ -96,9 +100,9 @@ def on_meta(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Evaluated]:
         callback.trainer = self
 
     monkeypatch.setattr(BertkitTrainer, "__init__", begun)
-    with callback.copies:
+    with callback.faults:
         yield callback
-    assert callback.copies.places == set()
+    assert callback.faults.places == set()
 
 
 FINE_TUNED = {

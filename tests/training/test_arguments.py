@@ -54,6 +54,12 @@ def test_copies_from_pinned_memory_do_not_wait(tmp_path, is_pinned):
     assert training_arguments(recipe, placement, tmp_path).accelerator_config.non_blocking == is_pinned
 
 
+def test_outputs_of_evaluations_leave_a_gpu(tmp_path):
+    recipe = load_recipe({"task": {"kind": "classification"}}, CPU)
+    placement = dataclasses.replace(place(recipe.placement, 32), device="cuda")
+    assert training_arguments(recipe, placement, tmp_path).eval_accumulation_steps == 16
+
+
 @pytest.mark.parametrize("optim", [each.value for each in OptimizerNames])
 def test_every_optimizer_works_or_is_refused_by_name(tmp_path, optim):
     needs_layers = "galore" in optim or "apollo" in optim
