@@ -170,9 +170,18 @@ def shape_of(size: str) -> dict[str, int]:
     }
 
 
-def of_layers(layers: int, width: int, lengths: Iterable[int]) -> float:
-    """Multiplications and additions of L layers, forward, for sequences of these lengths."""
-    return sum(layers * (24 * length * width**2 + 4 * length**2 * width) for length in lengths)
+def of_layers(layers: int, width: int, lengths: Iterable[int], read: int | None = None) -> float:
+    """Multiplications and additions of L layers, forward, for sequences of these lengths.
+
+    Args:
+        read: tokens of a sequence whose output is read; the last layer computes only keys and values of the others.
+    """
+    total = 0.0
+    for length in lengths:
+        total += layers * (24 * length * width**2 + 4 * length**2 * width)
+        if read is not None:
+            total -= max(layers and length - read, 0) * (20 * width**2 + 4 * length * width)
+    return total
 
 
 DEVICES = ("cpu", "cuda", "auto")

@@ -183,7 +183,7 @@ def one_side(args: argparse.Namespace) -> None:
     seconds = statistics.median(end - start for start, end in pairwise(steps.ends[WARM_UP - 1 :]))
     _, lengths = steps.timed(WARM_UP - 1)
     count = len(steps.marks) - WARM_UP
-    products = of_layers(*SIZES.get(args.model, (0, 0)), lengths) / count
+    products = of_layers(*SIZES.get(args.model, (0, 0)), lengths, 1 + PREDICTED[args.length]) / count
     report(seconds=seconds, tokens=sum(lengths) / count, products=products)
 
 
