@@ -41,6 +41,7 @@ _PUBLIC = {
     "ensemble": "bertkit.grids.ensemble:ensemble",
     "environment": "bertkit.placement.environment:environment",
     "evaluate": "bertkit.inference.evaluation:evaluate",
+    "explain": "bertkit.explain.explain:explain",
     "export": "bertkit.sharing.export:export",
     "find_recipe": "bertkit.recipe.files:find_recipe",
     "finetune": "bertkit.run.finetune:finetune",

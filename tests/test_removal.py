@@ -17,6 +17,7 @@ PACKAGE = Path(bertkit.__file__).parent
 # Feature → a command that needs it.
 FEATURES = {
     "distillation": ["distill", "--teacher", "{run}", "--student-layers", "0", "--output-dir", "{out}"],
+    "explain": ["explain", "{run}", "a good film"],
     "reporting": ["report", "{run}"],
     "scaling": ["predict", "{run}", "--input", "{folder}", "--output-dir", "{out}"],
     "serving": ["serve", "{run}"],

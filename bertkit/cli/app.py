@@ -17,6 +17,7 @@ from bertkit.cli import (
     distill,
     embed,
     evaluate,
+    explain,
     finetune,
     grids,
     predict,
@@ -58,6 +59,7 @@ command(app, (), ())(predict.predict)
 app.command("fill-mask")(predict.fill_mask)
 command(app, (), ())(embed.embed)
 command(app, "classification", sharing.OF_EXPORT)(sharing.export)
+app.command("explain")(explain.explain)
 app.command("serve")(serve.serve)
 app.command("demo")(serve.demo)
 app.command("push")(sharing.push)

@@ -1,27 +1,25 @@
 """Reports of runs: of one at its end, of one again, or of several side by side.
 
-The page is rendered with Jinja2, which escapes all values, and its charts are drawn by matplotlib.
+`bertkit.pages.page` renders the page; its charts are drawn by matplotlib.
 """
 
 from __future__ import annotations
 
 import base64
-import hashlib
 import io
 import logging
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bertkit import __version__
 from bertkit.errors import RecipeError
 from bertkit.files import check_new_file, into_folder, write_whole
 from bertkit.inference.evaluation import outcome_of
 from bertkit.inference.predicted import Outcome
+from bertkit.pages.page import render_page
 from bertkit.reporting.charts import readable
 from bertkit.reporting.comparison import comparison_of
 from bertkit.reporting.content import Content, card_parts, content_of
@@ -162,34 +160,17 @@ def render(title: str, runs: Sequence[DrawnRun], comparison: Any = None) -> str:
         runs: the runs, one or several.
         comparison: the comparison of several runs, see `bertkit.reporting.comparison`.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("bertkit.reporting"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"number": number, "pieces": pieces, "is_number": is_number, "readable": readable}
-    environment.tests |= {"chart": lambda part: isinstance(part, Chart)}
-    return environment.get_template("report.html").render(
+    return render_page(
+        "bertkit.reporting",
+        "report.html",
+        "table.js",
+        filters={"number": number, "pieces": pieces, "is_number": is_number, "readable": readable},
+        tests={"chart": lambda part: isinstance(part, Chart)},
         title=title,
         runs=runs,
         comparison=comparison,
         pictures={} if comparison is None or comparison.curves is None else _pictures([comparison.curves]),
-        css=_file("style.css"),
-        script=_file("table.js"),
-        script_sha256=base64.b64encode(hashlib.sha256(_file("table.js").encode()).digest()).decode(),
-        version=__version__,
     )
-
-
-@cache
-def _file(name: str) -> Any:
-    from markupsafe import Markup
-
-    return Markup((files("bertkit.reporting") / "templates" / name).read_text(encoding="utf-8"))
 
 
 class Picture(NamedTuple):

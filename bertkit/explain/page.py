@@ -1,0 +1,77 @@
+"""The page of an explanation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from bertkit.explain.attention import Attention
+from bertkit.explain.pictures import MOST_TOKENS, Sprites, sprites
+from bertkit.json_text import dumps
+from bertkit.pages.page import render_page
+
+if TYPE_CHECKING:
+    from bertkit.explain.explain import Explanation
+
+_MEANINGS = {
+    "previous": "the token before",
+    "next": "the token after",
+    "same": "the token itself",
+    "first": "the first token",
+    "separator": "separators",
+    "broad": "many tokens: entropy as a part of that of equal attention",
+    "mixed": "none of these: the largest of the measures",
+}
+
+
+def page_of_text(explanation: Explanation) -> str:
+    """Returns the page of a text."""
+    attention = explanation.attention
+    return render(
+        "explain.html",
+        title=" · ".join(each if len(each) <= 80 else f"{each[:79]}…" for each in explanation.pieces.texts),
+        explanation=explanation,
+        attention=None if attention is None else _drawn(attention),
+    )
+
+
+def render(template: str, **values: Any) -> str:
+    """Renders a template of this folder with its style and script."""
+    filters = {"number": _number, "percent": _percent}
+    return render_page("bertkit.explain", template, "explain.js", "explain.css", filters, **values)
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def _drawn(attention: Attention) -> dict[str, Any]:
+    """Returns what the page shows of attention: pictures, names of heads, and the data that its script reads."""
+    drawn = attention.weights[..., :MOST_TOKENS, :MOST_TOKENS]
+    pictures: Sprites = sprites(drawn)
+    layers, heads = attention.names.shape
+    values = [[round(attention.value(layer, head), 3) for head in range(heads)] for layer in range(layers)]
+    counts = Counter(attention.names.flat)
+    layer, head = attention.strongest()
+    tokens = attention.tokens[:MOST_TOKENS]
+    padding = attention.padding
+    shown = padding.attention[:MOST_TOKENS, :MOST_TOKENS]
+    return {
+        "layers": layers,
+        "heads": heads,
+        "pictures": pictures,
+        "numbers": values,
+        "names": attention.names.tolist(),
+        "kinds": [(name, _MEANINGS[name], counts[name]) for name in _MEANINGS if counts[name]],
+        "first": (layer, head),
+        "left_out": len(attention.tokens) - len(tokens),
+        "data": dumps({"tokens": tokens, "names": attention.names.tolist(), "values": values, "head": [layer, head]}),
+        "padding": padding,
+        "padding_picture": sprites(shown[None, None]).urls[0],
+        "padding_tokens": int(padding.mask.sum()),
+        "padding_drawn": shown.shape[-1],
+    }

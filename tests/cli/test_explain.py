@@ -1,0 +1,20 @@
+"""``bertkit explain``: what it prints and writes, and what it refuses."""
+
+from __future__ import annotations
+
+
+def test_a_few_lines_and_a_page(bertkit, checkpoint, tmp_path):
+    done = bertkit("explain", checkpoint, "a lovely film", "the plot", "--output", tmp_path / "page.html")
+    assert done.code == 0, done.err
+    lines = done.out.splitlines()
+    assert lines[0] == "pieces: [CLS] a lovely film [SEP] the plot [SEP]"
+    assert any(line.startswith("attention: 2 layers × 4 heads: ") for line in lines)
+    assert lines[-1] == str(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text().startswith("<!DOCTYPE html>")
+
+
+def test_an_empty_text_writes_nothing(bertkit, checkpoint, tmp_path):
+    done = bertkit("explain", checkpoint, " ", "--output", tmp_path / "page.html")
+    assert done.code == 2
+    assert "text 1: empty" in done.err
+    assert not (tmp_path / "page.html").exists()
