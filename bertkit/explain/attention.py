@@ -141,7 +141,7 @@ def _measures(weights: np.ndarray, separators: np.ndarray) -> dict[str, np.ndarr
     }
     if separators.any():
         measures["separator"] = weights[..., separators].sum(axis=-1).mean(axis=-1)
-    return {**measures, "broad": entropy / np.log(length)}
+    return {**measures, "broad": entropy / np.log(max(length, 2))}
 
 
 def _names(measures: dict[str, np.ndarray]) -> np.ndarray:

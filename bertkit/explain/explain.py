@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import html
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from bertkit.errors import BertkitError, RecipeError
 from bertkit.explain.attention import Attention, attention_of
-from bertkit.explain.network import load_network
+from bertkit.explain.filling import Filling, filling_of, rank_texts, score_pairs
+from bertkit.explain.network import Network, load_network
+from bertkit.explain.next_sentence import NextSentence, next_sentence_of
+from bertkit.explain.page import drawn_attention
 from bertkit.explain.pieces import Pieces, pieces_of
+from bertkit.explain.shown import Shown
 from bertkit.files import check_new_file, write_whole
 from bertkit.inference.loaded import LoadedCheckpoint
 
@@ -19,7 +22,7 @@ Part = TypeVar("Part")
 
 
 @dataclass
-class Explanation:
+class Explanation(Shown):
     """The inside of a checkpoint on a text, or a pair; printing it gives a few lines, and a notebook shows its page.
 
     Attributes:
@@ -27,6 +30,8 @@ class Explanation:
         family: model type, such as ``bert``.
         pieces: words, pieces and ids.
         attention: of all heads; None if the family does not return it.
+        filling: what a masked language model would fill in for each word.
+        next_sentence: whether the second text follows the first.
         missing: name of a part → the reason why it is not there.
     """
 
@@ -34,37 +39,44 @@ class Explanation:
     family: str
     pieces: Pieces
     attention: Attention | None = None
+    filling: Filling | None = None
+    next_sentence: NextSentence | None = None
     missing: dict[str, str] = field(default_factory=dict)
+
+    template = "explain.html"
+
+    @property
+    def title(self) -> str:
+        """Title of the page: the texts."""
+        return " · ".join(each if len(each) <= 80 else f"{each[:79]}…" for each in self.pieces.texts)
 
     def parts(self) -> dict[str, Any]:
         """Returns the parts that are there, by name."""
-        names = ("pieces", "attention")
+        names = ("pieces", "attention", "filling", "next_sentence")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
-    def __str__(self) -> str:
+    def lines(self) -> list[str]:
+        """Returns the result for a terminal."""
         lines = [line for part in self.parts().values() for line in part.lines()]
-        return "\n".join([*lines, *(f"{name}: {reason}" for name, reason in self.missing.items())])
+        return [*lines, *(f"{name.replace('_', ' ')}: {reason}" for name, reason in self.missing.items())]
 
-    def html(self) -> str:
-        """Returns the page: one HTML file that loads nothing."""
-        from bertkit.explain.page import page_of_text
-
-        return page_of_text(self)
-
-    def _repr_html_(self) -> str:
-        # In a frame, so that its style does not reach the notebook.
-        return f'<iframe srcdoc="{html.escape(self.html())}" style="width:100%;height:900px;border:0"></iframe>'
+    def drawn(self) -> dict[str, Any]:
+        """Returns further values of the template."""
+        return {"attention": None if self.attention is None else drawn_attention(self.attention)}
 
 
 def explain(
     model: str | Path | LoadedCheckpoint,
-    text: str,
+    text: str | None = None,
     text_b: str | None = None,
     *,
+    sentences: str | Path | None = None,
+    rank: str | Path | Sequence[str] | None = None,
+    pairs: str | Path | None = None,
     output: str | Path | None = None,
     device: Literal["auto", "cpu"] = "auto",
-) -> Explanation:
-    """Shows the inside of a checkpoint on a text: its pieces and the attention of all heads.
+) -> Shown:
+    """Shows the inside of a checkpoint on a text: its pieces, the attention of all heads, and what it would predict.
 
     A part that does not fit the checkpoint is left out, and ``missing`` of the result says why.
 
@@ -72,22 +84,49 @@ def explain(
         model: a run directory, a folder, a Hub id, or the result of `bertkit.load`.
         text: text, or the first one of a pair.
         text_b: the second one.
+        sentences: a text file, of whose sentences five take the place of ``text_b`` for comparison.
+        rank: instead of ``text``: texts, or a file with one in each line, to rank by their pseudo-perplexity.
+        pairs: instead of ``text``: a table of minimal pairs with the columns ``good`` and ``bad``.
         output: a new HTML file to write.
         device: ``auto`` or ``cpu``.
 
+    Returns:
+        An `Explanation` of a text, a `bertkit.explain.filling.Ranking` or `bertkit.explain.filling.MinimalPairs`.
+
     Raises:
-        CheckpointError: the checkpoint cannot be loaded.
-        DataError: a text is empty.
+        RecipeError: not exactly one of ``text``, ``rank`` and ``pairs`` is given.
+        CheckpointError: the checkpoint cannot be loaded; or has no masked-LM head, for ``rank`` and ``pairs``.
+        DataError: a text is empty, or a file cannot be read.
         OutputError: the file exists or cannot be written.
     """
+    subjects = {"text": text, "rank": rank, "pairs": pairs}
+    chosen = [name for name, value in subjects.items() if value is not None]
+    if len(chosen) != 1:
+        raise RecipeError(f"explain: give one of {', '.join(subjects)}, got {' and '.join(chosen) or 'none'}")
+    if text is None and (text_b is not None or sentences is not None):
+        raise RecipeError(f"explain: {chosen[0]} takes no second text and no sentences; remove them")
     for name, value in (("text", text), ("text_b", text_b)):
-        if not isinstance(value, str) and (name == "text" or value is not None):
+        if value is not None and not isinstance(value, str):
             raise RecipeError(f"{name}: expected a text, got {type(value).__name__}")
     target = Path(output) if output is not None else None
     if target is not None:
         check_new_file(target, f"--output {target}")
     network = load_network(model.name if isinstance(model, LoadedCheckpoint) else str(model), device)
-    pieces = pieces_of(network, [each for each in (text, text_b) if each is not None])
+    shown: Shown
+    if rank is not None:
+        shown = rank_texts(network, rank)
+    elif pairs is not None:
+        shown = score_pairs(network, pairs)
+    else:
+        shown = _explained(network, [each for each in (text, text_b) if each is not None], sentences)
+    if target is not None:
+        write_whole(target, shown.html())
+    return shown
+
+
+def _explained(network: Network, texts: Sequence[str], sentences: str | Path | None) -> Explanation:
+    """Computes every part that fits the checkpoint."""
+    pieces = pieces_of(network, texts)
     explanation = Explanation(network.name, network.family, pieces)
     if pieces.left_out:
         explanation.missing["end of the text"] = (
@@ -102,6 +141,6 @@ def explain(
             return None
 
     explanation.attention = part("attention", lambda: attention_of(network, pieces))
-    if target is not None:
-        write_whole(target, explanation.html())
+    explanation.filling = part("filling", lambda: filling_of(network, pieces))
+    explanation.next_sentence = part("next_sentence", lambda: next_sentence_of(network, pieces, sentences))
     return explanation

@@ -1,17 +1,14 @@
-"""The page of an explanation."""
+"""Rendering of the pages, and what they show of attention."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bertkit.explain.attention import Attention
 from bertkit.explain.pictures import MOST_TOKENS, Sprites, sprites
 from bertkit.json_text import dumps
 from bertkit.pages.page import render_page
-
-if TYPE_CHECKING:
-    from bertkit.explain.explain import Explanation
 
 _MEANINGS = {
     "previous": "the token before",
@@ -22,17 +19,6 @@ _MEANINGS = {
     "broad": "many tokens: entropy as a part of that of equal attention",
     "mixed": "none of these: the largest of the measures",
 }
-
-
-def page_of_text(explanation: Explanation) -> str:
-    """Returns the page of a text."""
-    attention = explanation.attention
-    return render(
-        "explain.html",
-        title=" · ".join(each if len(each) <= 80 else f"{each[:79]}…" for each in explanation.pieces.texts),
-        explanation=explanation,
-        attention=None if attention is None else _drawn(attention),
-    )
 
 
 def render(template: str, **values: Any) -> str:
@@ -49,7 +35,7 @@ def _percent(value: float) -> str:
     return f"{100 * value:.1f} %"
 
 
-def _drawn(attention: Attention) -> dict[str, Any]:
+def drawn_attention(attention: Attention) -> dict[str, Any]:
     """Returns what the page shows of attention: pictures, names of heads, and the data that its script reads."""
     drawn = attention.weights[..., :MOST_TOKENS, :MOST_TOKENS]
     pictures: Sprites = sprites(drawn)

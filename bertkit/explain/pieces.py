@@ -119,15 +119,21 @@ class Pieces:
         return lines
 
 
-def pieces_of(network: Network, texts: Sequence[str]) -> Pieces:
+def pieces_of(network: Network, texts: Sequence[str], name: str | None = None, with_summands: bool = True) -> Pieces:
     """Cuts a text, or two, into the pieces that the model reads.
+
+    Args:
+        network: its tokenizer is used.
+        texts: one or two.
+        name: name of the text in messages; its number by default.
+        with_summands: also compute ``summands``.
 
     Raises:
         DataError: a text has no word.
     """
     for number, text in enumerate(texts, start=1):
         if not text.strip():
-            raise DataError(f"text {number}: empty; give a text with at least one word")
+            raise DataError(f"{name or f'text {number}'}: empty; give a text with at least one word")
     tokenizer = network.tokenizer
     whole = tokenizer(*texts, truncation=False, return_token_type_ids=True, verbose=False)
     encoded = tokenizer(
@@ -140,7 +146,7 @@ def pieces_of(network: Network, texts: Sequence[str]) -> Pieces:
     )
     words, word_of = _words(texts, encoded)
     if not words:
-        raise DataError("text 1: no word of it is left after the tokenizer; give a text with at least one word")
+        raise DataError(f"{name or 'text 1'}: the tokenizer leaves no word of it; give a text with at least one word")
     ids = np.array(encoded["input_ids"])
     tokens = tokenizer.convert_ids_to_tokens(ids.tolist())
     has_segments = "token_type_ids" in network.inputs
@@ -156,7 +162,8 @@ def pieces_of(network: Network, texts: Sequence[str]) -> Pieces:
         summands={},
         left_out=len(whole["input_ids"]) - len(ids),
     )
-    pieces.summands.update(_summands(network, pieces))
+    if with_summands:
+        pieces.summands.update(_summands(network, pieces))
     return pieces
 
 

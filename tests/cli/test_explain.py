@@ -18,3 +18,14 @@ def test_an_empty_text_writes_nothing(bertkit, checkpoint, tmp_path):
     assert done.code == 2
     assert "text 1: empty" in done.err
     assert not (tmp_path / "page.html").exists()
+
+
+def test_minimal_pairs_print_a_share(bertkit, checkpoint, tmp_path):
+    (tmp_path / "pairs.tsv").write_text("good\tbad\na film\tfilm a\n")
+    done = bertkit("explain", checkpoint, "--pairs", tmp_path / "pairs.tsv")
+    assert done.code == 0, done.err
+    assert done.out.startswith("the good text is more probable in ")
+    (tmp_path / "texts.txt").write_text("a film\nthe plot\n")
+    done = bertkit("explain", checkpoint, "--rank", tmp_path / "texts.txt", "--output", tmp_path / "page.html")
+    assert len(done.out.splitlines()) == 3
+    assert "pseudo-perplexity" in (tmp_path / "page.html").read_text()

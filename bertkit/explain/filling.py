@@ -1,0 +1,298 @@
+"""What a masked language model would fill in: each word masked in turn, and the pseudo-likelihood of texts.
+
+A piece is predicted with the further pieces of its word masked too (Kauf and Ivanova, 2023): otherwise the rest of a
+cut word gives it away, and rare words seem probable. The pseudo-log-likelihood of a text (Salazar et al., 2020) is the
+sum over its pieces; special tokens do not count.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bertkit.errors import CheckpointError, DataError
+from bertkit.explain.network import Network
+from bertkit.explain.pieces import Pieces, pieces_of
+from bertkit.explain.shown import Shown
+from bertkit.inference.forward import forward_in_batches
+from bertkit.inference.inputs import list_of_texts
+from bertkit.metrics.intervals import proportion_interval
+from bertkit.progress import counted, unreported
+from bertkit.reading.text import read_text, split_lines
+from bertkit.tables import read_table
+from bertkit.tables.labels import texts as texts_of_column
+from bertkit.tasks.base import padded
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_BEST = 5
+_TOKENS = 1024  # of a batch, whose logits are (tokens, vocabulary)
+
+
+@dataclass(frozen=True)
+class FilledWord:
+    """A word and what the model would fill in for it.
+
+    Attributes:
+        text: the word.
+        log_probability: of its pieces, natural logarithm, at most 0; the sum over several.
+        pieces: number of its pieces.
+        best: the most probable pieces in place of its first piece, with all of the word masked, and their
+            probabilities.
+    """
+
+    text: str
+    log_probability: float
+    pieces: int
+    best: list[tuple[str, float]]
+
+    @property
+    def probability(self) -> float:
+        """Probability of the word, in [0, 1]."""
+        return math.exp(self.log_probability)
+
+
+@dataclass(frozen=True)
+class Filling:
+    """Predictions for each word of a text.
+
+    Attributes:
+        words: in order.
+    """
+
+    words: list[FilledWord]
+
+    @property
+    def log_likelihood(self) -> float:
+        """Pseudo-log-likelihood of the text, natural logarithm."""
+        return math.fsum(word.log_probability for word in self.words)
+
+    @property
+    def perplexity(self) -> float:
+        """Pseudo-perplexity per piece; 1 for a text that is predicted with certainty."""
+        return math.exp(-self.log_likelihood / sum(word.pieces for word in self.words))
+
+    def lines(self) -> list[str]:
+        """Returns the part for a terminal."""
+        lines = [f"fill in: pseudo-perplexity {self.perplexity:.4g} per piece, each word masked in turn"]
+        for word in self.words:
+            best = ", ".join(f"{token} {probability:.2f}" for token, probability in word.best)
+            lines.append(f"  {word.text} {word.probability:.3g}: {best}")
+        return lines
+
+
+def check_fills(network: Network) -> None:
+    """Checks that a checkpoint predicts masked tokens.
+
+    Raises:
+        CheckpointError: it does not.
+    """
+    if network.task is not None:
+        raise CheckpointError(
+            f"{network.name}: it was fine-tuned ({network.task.name}) and has no masked-LM head; give a pre-trained "
+            "checkpoint"
+        )
+    if getattr(network.model.config, "attention", None) == "left_to_right":
+        raise CheckpointError(f"{network.name}: its attention is left to right, so it fills no masks")
+    if network.tokenizer.mask_token_id is None:
+        raise CheckpointError(f"{network.name}: its tokenizer has no mask token")
+    if network.model.get_output_embeddings() is None:
+        raise CheckpointError(f"{network.name}: it has no masked-LM head; give a pre-trained checkpoint")
+
+
+def filling_of(network: Network, pieces: Pieces) -> Filling:
+    """Masks each word of a text in turn.
+
+    Raises:
+        CheckpointError: the checkpoint has no masked-LM head.
+    """
+    return fillings(network, [pieces])[0]
+
+
+def fillings(network: Network, texts: Sequence[Pieces]) -> list[Filling]:
+    """Masks each word of several texts in turn; see `filling_of`."""
+    check_fills(network)
+    rows = [
+        (number, word, position)
+        for number, pieces in enumerate(texts)
+        for word in range(len(pieces.words))
+        for position in range(pieces.words[word].start, pieces.words[word].end)
+    ]
+    predicted = iter(_predicted(network, texts, rows))
+    filled = []
+    for pieces in texts:
+        words = []
+        for word in pieces.words:
+            of_pieces = [next(predicted) for _ in range(word.start, word.end)]
+            total = math.fsum(value for value, _ in of_pieces)
+            words.append(FilledWord(word.text, total, len(of_pieces), of_pieces[0][1]))
+        filled.append(Filling(words))
+    return filled
+
+
+def _predicted(
+    network: Network, texts: Sequence[Pieces], rows: Sequence[tuple[int, int, int]]
+) -> list[tuple[float, list[tuple[str, float]]]]:
+    """Returns the log-probability of the true piece and the best pieces for each row: text, word, position."""
+    import torch
+
+    known = torch.tensor(sorted(network.tokenizer.get_vocab().values()), device=network.model.device)
+    longest = max(len(pieces.ids) for pieces in texts)
+
+    def collate(numbers: list[int]) -> Mapping[str, Tensor]:
+        columns = []
+        for text, word, position in (rows[number] for number in numbers):
+            pieces = texts[text]
+            ids = pieces.ids.copy()
+            ids[position : pieces.words[word].end] = network.tokenizer.mask_token_id
+            whole = {"input_ids": ids.tolist(), "token_type_ids": pieces.segments.tolist()}
+            whole["attention_mask"] = [1] * len(ids)
+            columns.append({name: whole[name] for name in network.inputs})
+        return padded(columns, network.tokenizer, network.inputs)
+
+    def keep(numbers: list[int], outputs: Any) -> Iterator[tuple[float, list[tuple[str, float]]]]:
+        logits = outputs["prediction_logits"] if "prediction_logits" in outputs else outputs["logits"]
+        for number, of_row in zip(numbers, logits, strict=True):
+            text, _, position = rows[number]
+            logs = of_row[position].float().log_softmax(dim=-1)
+            best = logs[known].topk(min(_BEST, len(known)))
+            tokens = network.tokenizer.convert_ids_to_tokens(known[best.indices].tolist())
+            yield (
+                float(logs[int(texts[text].ids[position])]),
+                list(zip(tokens, best.values.exp().tolist(), strict=True)),
+            )
+
+    return forward_in_batches(
+        network.model,
+        [len(texts[text].ids) for text, _, _ in rows],
+        collate,
+        keep,
+        max(1, _TOKENS // longest),
+        network.name,
+        unreported,
+    )
+
+
+@dataclass(frozen=True)
+class Ranking(Shown):
+    """Texts by their pseudo-likelihood, the most probable piece by piece first.
+
+    Attributes:
+        checkpoint: its name.
+        scores: text, pseudo-perplexity per piece, pseudo-log-likelihood.
+    """
+
+    checkpoint: str
+    scores: list[tuple[str, float, float]]
+
+    template = "ranking.html"
+
+    @property
+    def title(self) -> str:
+        """Title of the page."""
+        return f"{counted(len(self.scores), 'text')} by pseudo-perplexity"
+
+    def lines(self) -> list[str]:
+        """Returns the result for a terminal."""
+        return [f"{perplexity:.4g}  {text}" for text, perplexity, _ in self.scores]
+
+
+@dataclass(frozen=True)
+class MinimalPairs(Shown):
+    """Pairs of an acceptable and an unacceptable text, and which one is more probable.
+
+    Attributes:
+        checkpoint: its name.
+        rows: good text, bad text, and the pseudo-log-likelihood of both.
+    """
+
+    checkpoint: str
+    rows: list[tuple[str, str, float, float]]
+
+    template = "pairs.html"
+
+    @property
+    def right(self) -> int:
+        """Number of pairs in which the good text is more probable."""
+        return sum(good > bad for _, _, good, bad in self.rows)
+
+    @property
+    def share(self) -> float:
+        """Share of pairs in which the good text is more probable, in [0, 1]."""
+        return self.right / len(self.rows)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Wilson's interval of the share, 95 %."""
+        return proportion_interval(self.right, len(self.rows))
+
+    @property
+    def title(self) -> str:
+        """Title of the page."""
+        return counted(len(self.rows), "minimal pair")
+
+    def lines(self) -> list[str]:
+        """Returns the result for a terminal."""
+        low, high = self.interval
+        return [
+            f"the good text is more probable in {self.right} of {counted(len(self.rows), 'pair')}: {self.share:.4f} "
+            f"({low:.4f} to {high:.4f}, 95 %)"
+        ]
+
+
+def rank_texts(network: Network, texts: str | Path | Sequence[str]) -> Ranking:
+    """Ranks texts by their pseudo-perplexity, the smallest first.
+
+    Args:
+        network: a masked language model.
+        texts: the texts, or a file with one in each line.
+
+    Raises:
+        CheckpointError: the checkpoint has no masked-LM head.
+        DataError: the file cannot be read, or there is no text.
+    """
+    if isinstance(texts, (str, Path)):
+        lines = [line for line in split_lines(read_text(texts)) if line.strip()]
+    else:
+        lines = list_of_texts(texts)
+    if not lines:
+        raise DataError(f"{texts if isinstance(texts, (str, Path)) else 'texts'}: no text; give one or more")
+    filled = fillings(network, _all_pieces(network, lines))
+    scores = [(text, each.perplexity, each.log_likelihood) for text, each in zip(lines, filled, strict=True)]
+    return Ranking(network.name, sorted(scores, key=lambda score: score[1]))
+
+
+def score_pairs(network: Network, file: str | Path) -> MinimalPairs:
+    """Scores minimal pairs: a table with the columns ``good`` and ``bad``.
+
+    Raises:
+        CheckpointError: the checkpoint has no masked-LM head.
+        DataError: the table cannot be read, or lacks a column.
+    """
+    table = read_table(file)
+    good, bad = (texts_of_column(table, name) for name in ("good", "bad"))
+    filled = [each.log_likelihood for each in fillings(network, _all_pieces(network, [*good, *bad]))]
+    return MinimalPairs(network.name, list(zip(good, bad, filled[: len(good)], filled[len(good) :], strict=True)))
+
+
+def _all_pieces(network: Network, texts: Sequence[str]) -> list[Pieces]:
+    """Cuts texts into pieces.
+
+    Raises:
+        DataError: a text has no word, or is longer than the model reads.
+    """
+    check_fills(network)
+    every = []
+    for number, text in enumerate(texts, start=1):
+        pieces = pieces_of(network, [text], name=f"text {number}", with_summands=False)
+        if pieces.left_out:
+            raise DataError(
+                f"text {number}: {pieces.left_out} tokens more than the {network.longest} that {network.name} reads; "
+                "shorten it"
+            )
+        every.append(pieces)
+    return every

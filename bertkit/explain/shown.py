@@ -1,0 +1,42 @@
+"""Results that are shown: printed as a few lines, written as a page, or shown in a notebook."""
+
+from __future__ import annotations
+
+import html
+from typing import Any, ClassVar
+
+from bertkit.explain.page import render
+
+
+class Shown:
+    """A result with lines for a terminal and a page.
+
+    Attributes:
+        template: template of its page, in the folder ``templates``; it gets the result as ``shown``.
+    """
+
+    template: ClassVar[str]
+
+    @property
+    def title(self) -> str:
+        """Title of the page."""
+        raise NotImplementedError
+
+    def lines(self) -> list[str]:
+        """Returns the result for a terminal."""
+        raise NotImplementedError
+
+    def drawn(self) -> dict[str, Any]:
+        """Returns further values of the template."""
+        return {}
+
+    def html(self) -> str:
+        """Returns the page: one HTML file that loads nothing."""
+        return render(self.template, title=self.title, shown=self, **self.drawn())
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def _repr_html_(self) -> str:
+        # In a frame, so that its style does not reach the notebook.
+        return f'<iframe srcdoc="{html.escape(self.html())}" style="width:100%;height:900px;border:0"></iframe>'
