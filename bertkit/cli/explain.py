@@ -18,6 +18,13 @@ def explain(
     text_b: Annotated[
         str | None, typer.Argument(metavar="[TEXT_B]", help="The second text of a pair.", show_default=False)
     ] = None,
+    label: Annotated[
+        str | None,
+        options.option(
+            help="Label to explain, the predicted one by default; for tagging a word of TEXT, for multiple choice the "
+            "number of an ending."
+        ),
+    ] = None,
     sentences: Annotated[
         Path | None,
         options.option(metavar="FILE", help="Text whose sentences are compared with TEXT_B as the next one."),
@@ -35,7 +42,7 @@ def explain(
 ) -> None:
     """Show the inside of a checkpoint on a text: its pieces, the attention of all heads, what it would predict."""
     shown = bertkit.explain(
-        checkpoint, text, text_b, sentences=sentences, rank=rank, pairs=pairs, output=output, device=device
+        checkpoint, text, text_b, label=label, sentences=sentences, rank=rank, pairs=pairs, output=output, device=device
     )
     for line in shown.lines():
         print_text(line)

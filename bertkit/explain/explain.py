@@ -9,10 +9,11 @@ from typing import Any, Literal, TypeVar
 
 from bertkit.errors import BertkitError, RecipeError
 from bertkit.explain.attention import Attention, attention_of
+from bertkit.explain.attribution import Attribution, attribution_of
 from bertkit.explain.filling import Filling, filling_of, rank_texts, score_pairs
 from bertkit.explain.network import Network, load_network
 from bertkit.explain.next_sentence import NextSentence, next_sentence_of
-from bertkit.explain.page import drawn_attention
+from bertkit.explain.page import drawn_attention, drawn_attribution
 from bertkit.explain.pieces import Pieces, pieces_of
 from bertkit.explain.shown import Shown
 from bertkit.files import check_new_file, write_whole
@@ -30,6 +31,7 @@ class Explanation(Shown):
         family: model type, such as ``bert``.
         pieces: words, pieces and ids.
         attention: of all heads; None if the family does not return it.
+        attribution: what each word adds to the prediction of a fine-tuned checkpoint.
         filling: what a masked language model would fill in for each word.
         next_sentence: whether the second text follows the first.
         missing: name of a part → the reason why it is not there.
@@ -39,6 +41,7 @@ class Explanation(Shown):
     family: str
     pieces: Pieces
     attention: Attention | None = None
+    attribution: Attribution | None = None
     filling: Filling | None = None
     next_sentence: NextSentence | None = None
     missing: dict[str, str] = field(default_factory=dict)
@@ -52,7 +55,7 @@ class Explanation(Shown):
 
     def parts(self) -> dict[str, Any]:
         """Returns the parts that are there, by name."""
-        names = ("pieces", "attention", "filling", "next_sentence")
+        names = ("pieces", "attribution", "attention", "filling", "next_sentence")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     def lines(self) -> list[str]:
@@ -62,7 +65,10 @@ class Explanation(Shown):
 
     def drawn(self) -> dict[str, Any]:
         """Returns further values of the template."""
-        return {"attention": None if self.attention is None else drawn_attention(self.attention)}
+        return {
+            "attention": None if self.attention is None else drawn_attention(self.attention),
+            **({} if self.attribution is None else drawn_attribution(self.attribution)),
+        }
 
 
 def explain(
@@ -70,6 +76,7 @@ def explain(
     text: str | None = None,
     text_b: str | None = None,
     *,
+    label: str | None = None,
     sentences: str | Path | None = None,
     rank: str | Path | Sequence[str] | None = None,
     pairs: str | Path | None = None,
@@ -84,6 +91,8 @@ def explain(
         model: a run directory, a folder, a Hub id, or the result of `bertkit.load`.
         text: text, or the first one of a pair.
         text_b: the second one.
+        label: the label whose probability is attributed to words; by default the predicted one. For tagging a word of
+            the text, for multiple choice the number of an ending.
         sentences: a text file, of whose sentences five take the place of ``text_b`` for comparison.
         rank: instead of ``text``: texts, or a file with one in each line, to rank by their pseudo-perplexity.
         pairs: instead of ``text``: a table of minimal pairs with the columns ``good`` and ``bad``.
@@ -103,8 +112,8 @@ def explain(
     chosen = [name for name, value in subjects.items() if value is not None]
     if len(chosen) != 1:
         raise RecipeError(f"explain: give one of {', '.join(subjects)}, got {' and '.join(chosen) or 'none'}")
-    if text is None and (text_b is not None or sentences is not None):
-        raise RecipeError(f"explain: {chosen[0]} takes no second text and no sentences; remove them")
+    if text is None and any(each is not None for each in (text_b, label, sentences)):
+        raise RecipeError(f"explain: {chosen[0]} takes no second text, no label and no sentences; remove them")
     for name, value in (("text", text), ("text_b", text_b)):
         if value is not None and not isinstance(value, str):
             raise RecipeError(f"{name}: expected a text, got {type(value).__name__}")
@@ -118,13 +127,13 @@ def explain(
     elif pairs is not None:
         shown = score_pairs(network, pairs)
     else:
-        shown = _explained(network, [each for each in (text, text_b) if each is not None], sentences)
+        shown = _explained(network, [each for each in (text, text_b) if each is not None], label, sentences)
     if target is not None:
         write_whole(target, shown.html())
     return shown
 
 
-def _explained(network: Network, texts: Sequence[str], sentences: str | Path | None) -> Explanation:
+def _explained(network: Network, texts: Sequence[str], label: str | None, sentences: str | Path | None) -> Explanation:
     """Computes every part that fits the checkpoint."""
     pieces = pieces_of(network, texts)
     explanation = Explanation(network.name, network.family, pieces)
@@ -140,6 +149,7 @@ def _explained(network: Network, texts: Sequence[str], sentences: str | Path | N
             explanation.missing[name] = str(error)
             return None
 
+    explanation.attribution = part("attribution", lambda: attribution_of(network, texts, label))
     explanation.attention = part("attention", lambda: attention_of(network, pieces))
     explanation.filling = part("filling", lambda: filling_of(network, pieces))
     explanation.next_sentence = part("next_sentence", lambda: next_sentence_of(network, pieces, sentences))

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 from bertkit.explain.attention import Attention
+from bertkit.explain.attribution import Attribution
 from bertkit.explain.pictures import MOST_TOKENS, Sprites, sprites
 from bertkit.json_text import dumps
 from bertkit.pages.page import render_page
@@ -33,6 +34,22 @@ def _number(value: float) -> str:
 
 def _percent(value: float) -> str:
     return f"{100 * value:.1f} %"
+
+
+def drawn_attribution(attribution: Attribution) -> dict[str, Any]:
+    """Returns what the page shows of an attribution: the largest value of each reason, and the lines of a curve."""
+    drawn: dict[str, Any] = {
+        "reasons_most": [float(abs(reason.gradients).max()) or 1.0 for reason in attribution.reasons]
+    }
+    if (curve := attribution.curve) is not None:
+        most = float(max(curve.start.max(), curve.end.max())) or 1.0
+        step = 1000 / max(len(curve.words) - 1, 1)
+        lines = {
+            name: " ".join(f"{step * place:.1f},{150 - 130 * value / most:.1f}" for place, value in enumerate(values))
+            for name, values in (("start", curve.start), ("end", curve.end))
+        }
+        drawn["curve_points"] = {**lines, "most": most}
+    return drawn
 
 
 def drawn_attention(attention: Attention) -> dict[str, Any]:

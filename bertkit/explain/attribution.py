@@ -1,0 +1,200 @@
+"""Attribution of a prediction to words, by two methods that know nothing of each other.
+
+Integrated gradients (Sundararajan et al., 2017) at the token embeddings, by captum, from a text whose words are all
+masked: the sum over all tokens is the difference of the two outputs, and the completeness error says how far it is from
+that. Occlusion: the output minus that for the text with one word masked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bertkit.errors import CheckpointError, RecipeError
+from bertkit.explain.network import Network
+from bertkit.explain.pieces import Word
+from bertkit.explain.subjects import Curve, Subject, Target, subject_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_STEPS = (32, 64, 128, 256, 512)
+_LARGEST_ERROR = 0.02
+_AGREEMENT = 0.5  # rank correlation
+_TOKENS = 1024  # of a batch; with gradients every layer is kept
+_LEAST = 1e-3  # differences below are rounding
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A number of the output, attributed to words.
+
+    Attributes:
+        name, unit, probability: as of the target.
+        value: the number.
+        baseline: the same for the text with all words masked.
+        gradients: (W,) float64, integrated gradients, a sum over the pieces of each word.
+        occlusion: (W,) float64, ``value`` minus that with the word masked.
+        error: difference between the sum of all gradients and ``value - baseline``, as a part of the latter.
+        steps: of the integral.
+        correlation: Spearman's, of both methods over the words; None for fewer than three words, or constants.
+    """
+
+    name: str
+    unit: str
+    probability: float | None
+    value: float
+    baseline: float
+    gradients: np.ndarray
+    occlusion: np.ndarray
+    error: float
+    steps: int
+    correlation: float | None
+
+    def warnings(self) -> list[str]:
+        """Returns what a reader must know before trusting the numbers."""
+        warnings = []
+        if self.error > _LARGEST_ERROR:
+            warnings.append(
+                f"the attributions miss the difference of the outputs by {100 * self.error:.1f} % after {self.steps} "
+                "steps: do not trust them"
+            )
+        if self.correlation is not None and self.correlation < _AGREEMENT:
+            warnings.append(
+                f"both methods order the words differently (rank correlation {self.correlation:.2f}): the attribution "
+                "depends on the method"
+            )
+        return warnings
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """Why a prediction: words and what each adds to it.
+
+    Attributes:
+        prediction: as a line.
+        words: W words.
+        reasons: one for each attributed number.
+        masked_with: token that stands for a masked word.
+        curve: for question answering.
+    """
+
+    prediction: str
+    words: list[Word]
+    reasons: list[Reason]
+    masked_with: str
+    curve: Curve | None
+
+    def lines(self) -> list[str]:
+        """Returns the part for a terminal."""
+        lines = [f"prediction: {self.prediction}"]
+        for reason in self.reasons:
+            order = np.argsort(-abs(reason.gradients), kind="stable")[:8]
+            best = ", ".join(f"{self.words[word].text} {reason.gradients[word]:+.3f}" for word in order)
+            agreement = "" if reason.correlation is None else f", rank correlation {reason.correlation:.2f}"
+            lines.append(
+                f"  {reason.name}, {reason.unit} {reason.value:.3f} (all masked {reason.baseline:.3f}): {best}"
+            )
+            lines.append(f"    completeness error {100 * reason.error:.2f} %, {reason.steps} steps{agreement}")
+            lines += [f"    warning: {warning}" for warning in reason.warnings()]
+        return lines
+
+
+def attribution_of(network: Network, texts: Sequence[str], label: str | None = None) -> Attribution:
+    """Attributes the prediction for a text, or a pair, to its words.
+
+    Args:
+        network: a fine-tuned checkpoint.
+        texts: one or two.
+        label: the label, or for tagging the word, that is asked about; by default what is predicted.
+
+    Raises:
+        CheckpointError: the checkpoint was not fine-tuned.
+        DataError: the texts do not fit the task, or there is no such label.
+        RecipeError: captum is not installed.
+    """
+    if network.task is None:
+        raise CheckpointError(f"{network.name}: it was not fine-tuned and predicts no label; fine-tune it first")
+    subject = subject_of(network.task, network, texts, label)
+    masked = network.tokenizer.mask_token_id
+    if masked is None:
+        masked = network.tokenizer.pad_token_id
+    reasons = [_reason(network, subject, target, int(masked)) for target in subject.targets]
+    name = str(network.tokenizer.convert_ids_to_tokens(int(masked)))
+    return Attribution(subject.prediction, subject.words, reasons, name, subject.curve)
+
+
+def _reason(network: Network, subject: Subject, target: Target, masked: int) -> Reason:
+    baseline = subject.ids.copy()
+    for word in subject.words:
+        baseline[word.start : word.end] = masked
+    rows = np.tile(subject.ids, (len(subject.words), 1))
+    for row, word in zip(rows, subject.words, strict=True):
+        row[word.start : word.end] = masked
+    values = _values(network, subject, target, np.concatenate([[subject.ids, baseline], rows]))
+    value, lowest = values[:2].tolist()
+    of_tokens, error, steps = _integrated(network, subject, target, baseline, value - lowest)
+    gradients = np.array([of_tokens[word.start : word.end].sum() for word in subject.words])
+    occlusion = value - values[2:]
+    correlation = _correlation(gradients, occlusion)
+    return Reason(
+        target.name, target.unit, target.probability, value, lowest, gradients, occlusion, error, steps, correlation
+    )
+
+
+def _values(network: Network, subject: Subject, target: Target, ids: np.ndarray) -> np.ndarray:
+    """Returns the number for each of N inputs, (N,) float64."""
+    import torch
+
+    size = max(1, _TOKENS // ids.shape[1])
+    values = []
+    with torch.inference_mode():
+        for start in range(0, len(ids), size):
+            outputs = subject.call(subject.batch(network, ids[start : start + size]))
+            values.append(target.of(outputs).double().cpu().numpy())
+    return np.concatenate(values)
+
+
+def _integrated(
+    network: Network, subject: Subject, target: Target, baseline: np.ndarray, difference: float
+) -> tuple[np.ndarray, float, int]:
+    """Returns the integrated gradients of the tokens, (S,), the completeness error, and the number of steps."""
+    try:
+        from captum.attr import LayerIntegratedGradients
+    except ModuleNotFoundError as missing:
+        raise RecipeError("attribution needs the extra explain: pip install 'bertkit[explain]'") from missing
+    names = list(network.inputs)
+    batch = subject.batch(network, subject.ids[None])
+    others = tuple(batch[name] for name in names if name != "input_ids")
+
+    def forward(input_ids: Tensor, *further: Tensor) -> Tensor:
+        rest = dict(zip((name for name in names if name != "input_ids"), further, strict=True))
+        return target.of(subject.call({"input_ids": input_ids, **rest}))
+
+    method: Any = LayerIntegratedGradients(forward, network.model.get_input_embeddings())
+    values, error, steps = np.zeros(len(subject.ids)), 0.0, 0
+    for steps in _STEPS:
+        attributed = method.attribute(
+            batch["input_ids"],
+            baselines=subject.batch(network, baseline[None])["input_ids"],
+            additional_forward_args=others,
+            n_steps=steps,
+            internal_batch_size=max(1, _TOKENS // len(subject.ids)),
+        )
+        values = attributed[0].double().sum(dim=-1).cpu().numpy()
+        error = abs(float(values.sum()) - difference) / max(abs(difference), _LEAST)
+        if error <= _LARGEST_ERROR:
+            break
+    return values, error, steps
+
+
+def _correlation(one: np.ndarray, other: np.ndarray) -> float | None:
+    """Returns Spearman's rank correlation; None where it is undefined."""
+    from scipy.stats import spearmanr
+
+    if len(one) < 3 or np.ptp(one) == 0 or np.ptp(other) == 0:
+        return None
+    return float(spearmanr(one, other).statistic)

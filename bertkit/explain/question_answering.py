@@ -1,0 +1,89 @@
+"""Attribution of the start and the end of an answer, and both over the passage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bertkit.errors import DataError
+from bertkit.explain.network import Network
+from bertkit.explain.subjects import Curve, Subject, Target, outputs_of, pieces_like, subject_of
+from bertkit.inference.predicted import predicted
+from bertkit.tasks.base import softmax
+from bertkit.tasks.question_answering.task import QuestionAnsweringTask
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_SPANS = 5
+
+
+@subject_of.register
+def _(task: QuestionAnsweringTask, network: Network, texts: Sequence[str], label: str | None) -> Subject:
+    if label is not None:
+        raise DataError(f"label {label!r}: {task.name} has no labels; remove it")
+    if len(texts) != 2:
+        raise DataError(f"{task.name} reads two texts, a question and a context; give both")
+    columns = {"question": [texts[0]], "context": [texts[1]]}
+    features = task.encode(columns, network.tokenizer)
+    outputs = _all_windows(task, network, features)
+    decoded = task.decoded_spans(outputs, features, columns)[0]
+    prediction = predicted(task).format_prediction(task.decode(outputs, features, columns)[0])
+    if not decoded.spans:
+        raise DataError("the tokenizer leaves nothing of the context; give one with at least one word")
+    window, start, end = _place(features, decoded.spans[0].start, decoded.spans[0].end, outputs)
+    starts, ends = features["char_starts"][window], features["char_ends"][window]
+    ids = features["input_ids"][window]
+    pieces = pieces_like(network, [texts[0], texts[1][starts[0] : ends[-1]]], ids)
+    first = features["context_begin"][window]
+    probabilities = [softmax(each[window : window + 1, : len(ids)])[0] for each in outputs]
+
+    def target(name: str, key: str, position: int, probability: float) -> Target:
+        def logit(outputs: Any) -> Tensor:
+            return outputs[key][:, position]
+
+        return Target(name, logit, probability)
+
+    curve = Curve(
+        [texts[1][a:b] for a, b in zip(starts, ends, strict=True)],
+        probabilities[0][first : first + len(starts)],
+        probabilities[1][first : first + len(starts)],
+        [(span.text, span.probability) for span in decoded.spans[:_SPANS]]
+        + ([("(no answer)", decoded.null_probability)] if task.task.version_2_with_negative else []),
+    )
+    targets = [
+        target(f"start at “{curve.words[start]}”", "start_logits", first + start, curve.start[start]),
+        target(f"end at “{curve.words[end]}”", "end_logits", first + end, curve.end[end]),
+    ]
+    call = lambda batch: network.model(**batch)  # noqa: E731
+    return Subject(
+        prediction, pieces.ids, np.array(features["token_type_ids"][window]), pieces.words, targets, call, curve
+    )
+
+
+def _all_windows(task: QuestionAnsweringTask, network: Network, features: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the start and end logits of every window, (N, S) float32 each, padded with -100."""
+    longest = max(features["length"])
+    logits = [np.full((len(features["length"]), longest), -100, np.float32) for _ in range(2)]
+    for number, length in enumerate(features["length"]):
+        row = {name: features[name][number] for name in network.inputs}
+        batch = network.on_device(task.collate([row], network.tokenizer, network.inputs))
+        outputs = outputs_of(network, batch)
+        for array, name in zip(logits, ("start_logits", "end_logits"), strict=True):
+            array[number, :length] = outputs[name][0].float().cpu().numpy()[:length]
+    return logits[0], logits[1]
+
+
+def _place(features: Any, start: int, end: int, outputs: tuple[np.ndarray, np.ndarray]) -> tuple[int, int, int]:
+    """Returns the window of a span given by its characters, the one with the highest score, and its tokens there."""
+    places = []
+    for window, (starts, ends) in enumerate(zip(features["char_starts"], features["char_ends"], strict=True)):
+        if start in list(starts) and end in list(ends):
+            first, last = list(starts).index(start), list(ends).index(end)
+            begin = features["context_begin"][window]
+            score = outputs[0][window, begin + first] + outputs[1][window, begin + last]
+            places.append((float(score), window, first, last))
+    _, window, first, last = max(places)
+    return window, first, last

@@ -1,0 +1,220 @@
+"""Attribution of predictions to words: sums, plain loops, and words that are known to decide."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+import bertkit
+from bertkit import explain
+from bertkit.explain.attribution import Reason
+
+pytest.importorskip("captum", reason="the extra explain is not installed")
+
+TEXTS = {
+    "film": ("a good film, the plot is lovely",),
+    "topics": ("a good film, the plot is lovely",),
+    "pairs": ("a good film", "the plot is lovely"),
+    "entities": ("a good film, the plot is lovely",),
+    "answers": ("a good film", "the plot is lovely, or a bad story " * 5),
+    "maybe": ("a good film", "the plot is lovely, or a bad story"),
+    "choices": ("a good film", "the plot is lovely\tor a bad story"),
+}
+
+
+def check_sums(attribution):
+    for reason in attribution.reasons:
+        assert reason.error <= 0.02
+        assert reason.gradients.sum() == pytest.approx(
+            reason.value - reason.baseline, abs=0.021 * abs(reason.value - reason.baseline) + 1e-4
+        )
+        assert len(reason.gradients) == len(reason.occlusion) == len(attribution.words)
+
+
+@pytest.mark.numeric
+@pytest.mark.parametrize("kind", TEXTS)
+def test_attributions_sum_to_the_difference(fine_tuned, kind):
+    inside = explain(fine_tuned(kind), *TEXTS[kind])
+    assert "attribution" not in inside.missing
+    check_sums(inside.attribution)
+    page = inside.html()
+    assert "Why this prediction" in page
+    assert ("Start and end over the passage" in page) == (kind in ("answers", "maybe"))
+
+
+@pytest.mark.numeric
+def test_every_family_is_attributed(encoder, tmp_path):
+    import torch
+    from transformers import AutoModelForSequenceClassification
+
+    from bertkit.corpus.vocabulary.tokenizer import train_tokenizer
+
+    tokenizer = train_tokenizer(["a good bad film story, the plot is lovely or awful"] * 3, 60, model_max_length=40)
+    tokenizer.save_pretrained(tmp_path / "model")
+    torch.manual_seed(0)
+    encoder.initializer_range = 0.2
+    AutoModelForSequenceClassification.from_config(encoder).save_pretrained(tmp_path / "model")
+    inside = explain(tmp_path / "model", "a good film, the plot is lovely")
+    assert "attribution" not in inside.missing
+    check_sums(inside.attribution)
+
+
+@pytest.mark.numeric
+def test_tags_of_a_stock_checkpoint(checkpoint, tmp_path):
+    import torch
+
+    from bertkit import BertForTokenClassification
+    from bertkit.checkpoint.load import load_config, load_tokenizer
+
+    config = load_config(str(checkpoint))
+    config.id2label = {0: "O", 1: "B-FILM", 2: "I-FILM"}
+    config.initializer_range = 0.5
+    torch.manual_seed(0)
+    BertForTokenClassification(config).save_pretrained(tmp_path / "model")
+    load_tokenizer(str(checkpoint)).save_pretrained(tmp_path / "model")
+    inside = explain(tmp_path / "model", "a badly film", label="badly")
+    assert "attribution" not in inside.missing
+    assert [word.text for word in inside.attribution.words] == ["a", "badly", "film"]
+    assert [word.end - word.start for word in inside.attribution.words] == [1, 3, 1]
+    check_sums(inside.attribution)
+
+
+@pytest.mark.numeric
+def test_value_is_that_of_the_prediction(fine_tuned):
+    run, text = fine_tuned("film"), TEXTS["film"][0]
+    predicted = bertkit.load(run).predict(text)[0]
+    reason = explain(run, text).attribution.reasons[0]
+    assert (reason.name, reason.probability) == (predicted["label"], pytest.approx(predicted["probability"], abs=1e-5))
+    other = explain(run, text, label="fair").attribution.reasons[0]
+    assert other.probability == pytest.approx(predicted["probabilities"]["fair"], abs=1e-5)
+    regression = explain(fine_tuned("pairs"), *TEXTS["pairs"]).attribution.reasons[0]
+    score = bertkit.load(fine_tuned("pairs")).predict("\t".join(TEXTS["pairs"]))[0]["score"]
+    assert (regression.value, regression.unit) == (pytest.approx(score, abs=1e-5), "score")
+
+
+@pytest.mark.numeric
+def test_occlusion_equals_a_plain_loop(fine_tuned):
+    import torch
+
+    from bertkit.explain.network import load_network
+
+    run, text = fine_tuned("film"), TEXTS["film"][0]
+    attribution = explain(run, text).attribution
+    network = load_network(str(run))
+
+    def logits(ids):
+        with torch.no_grad():
+            return network.model(torch.tensor([ids])).logits[0]
+
+    ids = network.tokenizer(text)["input_ids"]
+    label = int(logits(ids).argmax())
+    for word, occlusion in zip(attribution.words, attribution.reasons[0].occlusion, strict=True):
+        masked = [*ids[: word.start], *[network.tokenizer.mask_token_id] * (word.end - word.start), *ids[word.end :]]
+        assert occlusion == pytest.approx(float(logits(ids)[label] - logits(masked)[label]), abs=1e-4)
+
+
+def test_best_answers_are_those_of_the_prediction(fine_tuned):
+    run, (question, context) = fine_tuned("maybe"), TEXTS["maybe"]
+    curve = explain(run, question, context).attribution.curve
+    predicted = bertkit.load(run).predict(question=question, context=context)[0]
+    spans = dict(curve.spans)
+    assert spans["(no answer)"] == pytest.approx(predicted["no_answer_probability"], abs=1e-5)
+    if predicted["answer"]:
+        assert spans[predicted["answer"]] == pytest.approx(predicted["probability"], abs=1e-5)
+    assert len(curve.start) == len(curve.words) == len(curve.end)
+    assert 0 < curve.start.sum() <= 1 + 1e-6
+
+
+def test_tags_are_asked_for_by_word(fine_tuned):
+    inside = explain(fine_tuned("entities"), TEXTS["entities"][0], label="plot")
+    assert [reason.name.partition(":")[0] for reason in inside.attribution.reasons] == ["plot"]
+    missing = explain(fine_tuned("entities"), TEXTS["entities"][0], label="nowhere").missing["attribution"]
+    assert "expected a word of the text: 'a', 'good'" in missing
+
+
+@pytest.mark.parametrize(
+    ("kind", "texts", "message"),
+    [
+        ("film", ("a film", "a plot"), "reads 1 text (text), got 2"),
+        ("pairs", ("a film",), "reads 2 texts (one, two), got 1"),
+        ("answers", ("a film",), "a question and a context"),
+        ("choices", ("a film",), "its endings with tabs"),
+        ("entities", ("good " * 40,), "windows, and words are attributed to in one"),
+    ],
+)
+def test_texts_that_do_not_fit_leave_the_rest(fine_tuned, kind, texts, message):
+    inside = explain(fine_tuned(kind), *texts)
+    assert message in inside.missing["attribution"]
+    assert inside.attention is not None
+
+
+def test_an_unknown_label_is_named(fine_tuned):
+    inside = explain(fine_tuned("film"), "a film", label="god")
+    assert "expected one of the labels 'bad', 'fair', 'good'; did you mean 'good'?" in inside.missing["attribution"]
+
+
+def test_a_pretrained_checkpoint_predicts_no_label(checkpoint):
+    assert "was not fine-tuned" in explain(checkpoint, "a film").missing["attribution"]
+
+
+def test_without_captum_the_rest_comes(fine_tuned, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "captum.attr", None)
+    inside = explain(fine_tuned("film"), "a film")
+    assert inside.missing["attribution"].endswith("pip install 'bertkit[explain]'")
+    assert inside.attention is not None
+
+
+def test_doubtful_numbers_are_warned_of():
+    numbers = np.array([1.0, 2, 3])
+    reason = Reason("good", "logit", 0.9, 2.0, 1.0, numbers, numbers, 0.001, 32, 1.0)
+    assert reason.warnings() == []
+    reason = Reason("good", "logit", 0.9, 2.0, 1.0, numbers, -numbers, 0.05, 512, -1.0)
+    first, second = reason.warnings()
+    assert "miss the difference of the outputs by 5.0 % after 512 steps" in first
+    assert "rank correlation -1.00" in second
+
+
+@pytest.mark.slow
+@pytest.mark.numeric
+def test_a_planted_word_comes_first(checkpoint, tmp_path):
+    """One word alone decides the label; after training it has the largest attribution in at least 95 of 100 texts.
+
+    Texts without such a word have a label of their own, for which the absence of words decides.
+    """
+    generator = random.Random(0)
+    others = "a the film story plot is or".split()
+
+    def text(word):
+        words = generator.choices(others, k=7)
+        words.insert(generator.randrange(8), word or generator.choice(others))
+        return " ".join(words)
+
+    rows = [(text(word), word or "neither") for _ in range(300) for word in ("lovely", "awful", "")]
+    (tmp_path / "rows.csv").write_text("text,label\n" + "".join(f"{one},{label}\n" for one, label in rows))
+    overrides = {
+        "data.train_file": str(tmp_path / "rows.csv"),
+        "data.max_seq_length": 16,
+        "train.learning_rate": 2e-3,
+        "train.num_train_epochs": 6,
+        "placement.device": "cpu",
+        "placement.mixed_precision": "no",
+    }
+    run = bertkit.finetune("classification", model=str(checkpoint), output_dir=tmp_path / "run", overrides=overrides)
+    assert run.metrics["eval_accuracy"] == 1
+    from bertkit.explain.attribution import attribution_of
+    from bertkit.explain.network import load_network
+
+    network = load_network(str(run.output_dir))
+    first = {"gradients": 0, "occlusion": 0}
+    for number in range(100):
+        word = ("lovely", "awful")[number % 2]
+        attribution = attribution_of(network, [text(word)])
+        check_sums(attribution)
+        for method in first:
+            best = int(getattr(attribution.reasons[0], method).argmax())
+            first[method] += attribution.words[best].text == word
+    assert min(first.values()) >= 95, first
