@@ -11,6 +11,7 @@ from bertkit.errors import DataError
 from bertkit.explain.network import Network
 from bertkit.explain.subjects import Curve, Subject, Target, outputs_of, pieces_like, subject_of
 from bertkit.inference.predicted import predicted
+from bertkit.model.labels_bert import IGNORE_INDEX
 from bertkit.tasks.base import softmax
 from bertkit.tasks.question_answering.task import QuestionAnsweringTask
 
@@ -66,7 +67,7 @@ def _(task: QuestionAnsweringTask, network: Network, texts: Sequence[str], label
 def _all_windows(task: QuestionAnsweringTask, network: Network, features: Any) -> tuple[np.ndarray, np.ndarray]:
     """Returns the start and end logits of every window, (N, S) float32 each, padded with -100."""
     longest = max(features["length"])
-    logits = [np.full((len(features["length"]), longest), -100, np.float32) for _ in range(2)]
+    logits = [np.full((len(features["length"]), longest), IGNORE_INDEX, np.float32) for _ in range(2)]
     for number, length in enumerate(features["length"]):
         row = {name: features[name][number] for name in network.inputs}
         batch = network.on_device(task.collate([row], network.tokenizer, network.inputs))
