@@ -13,7 +13,10 @@ from bertkit.cli.printing import print_text
 
 
 def explain(
-    checkpoint: options.Checkpoint,
+    checkpoint: Annotated[
+        str | None,
+        typer.Argument(help="A run directory, a folder or a Hub id; none with --corpus.", show_default=False),
+    ] = None,
     text: Annotated[str | None, typer.Argument(help="A text.", show_default=False)] = None,
     text_b: Annotated[
         str | None, typer.Argument(metavar="[TEXT_B]", help="The second text of a pair.", show_default=False)
@@ -37,12 +40,42 @@ def explain(
         Path | None,
         options.option(metavar="FILE", help="Instead of TEXT: a table of minimal pairs with the columns good and bad."),
     ] = None,
+    word: Annotated[
+        str | None, options.option(help="Instead of TEXT: a word, whose vectors in the texts of --texts are compared.")
+    ] = None,
+    texts: Annotated[
+        Path | None,
+        options.option(metavar="FILE", help="With --word: a table with columns text and label, or a text per line."),
+    ] = None,
+    corpus: Annotated[
+        str | None,
+        options.option(metavar="STORE", help="Instead of a checkpoint: a token store, as pre-training takes it."),
+    ] = None,
+    recipe: Annotated[
+        str | None, options.option(help="With --corpus: recipe of the pre-training; pretrain/bert-base by default.")
+    ] = None,
+    example: Annotated[int, typer.Option(help="With --corpus: number of the example in the epoch, from 0.")] = 0,
+    epoch: Annotated[int, typer.Option(help="With --corpus: number of the epoch, from 0.")] = 0,
     output: Annotated[Path | None, options.option(metavar="FILE", help="A new HTML file with all of it.")] = None,
     device: options.Device = "auto",
 ) -> None:
-    """Show the inside of a checkpoint on a text: its pieces, the attention of all heads, what it would predict."""
+    """Show the inside of a checkpoint on a text: its pieces, its attention, why and what it predicts."""
     shown = bertkit.explain(
-        checkpoint, text, text_b, label=label, sentences=sentences, rank=rank, pairs=pairs, output=output, device=device
+        checkpoint,
+        text,
+        text_b,
+        label=label,
+        sentences=sentences,
+        rank=rank,
+        pairs=pairs,
+        word=word,
+        texts=texts,
+        corpus=corpus,
+        recipe=recipe,
+        example=example,
+        epoch=epoch,
+        output=output,
+        device=device,
     )
     for line in shown.lines():
         print_text(line)

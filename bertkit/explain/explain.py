@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar
 from bertkit.errors import BertkitError, RecipeError
 from bertkit.explain.attention import Attention, attention_of
 from bertkit.explain.attribution import Attribution, attribution_of
+from bertkit.explain.contexts import contexts_of
 from bertkit.explain.filling import Filling, filling_of, rank_texts, score_pairs
 from bertkit.explain.network import Network, load_network
 from bertkit.explain.next_sentence import NextSentence, next_sentence_of
@@ -18,6 +19,7 @@ from bertkit.explain.pieces import Pieces, pieces_of
 from bertkit.explain.shown import Shown
 from bertkit.files import check_new_file, write_whole
 from bertkit.inference.loaded import LoadedCheckpoint
+from bertkit.recipe.load import Recipe
 
 Part = TypeVar("Part")
 
@@ -72,7 +74,7 @@ class Explanation(Shown):
 
 
 def explain(
-    model: str | Path | LoadedCheckpoint,
+    model: str | Path | LoadedCheckpoint | None = None,
     text: str | None = None,
     text_b: str | None = None,
     *,
@@ -80,57 +82,104 @@ def explain(
     sentences: str | Path | None = None,
     rank: str | Path | Sequence[str] | None = None,
     pairs: str | Path | None = None,
+    word: str | None = None,
+    texts: str | Path | None = None,
+    corpus: str | Path | None = None,
+    recipe: str | Path | Mapping[str, Any] | Recipe | None = None,
+    example: int = 0,
+    epoch: int = 0,
     output: str | Path | None = None,
     device: Literal["auto", "cpu"] = "auto",
 ) -> Shown:
-    """Shows the inside of a checkpoint on a text: its pieces, the attention of all heads, and what it would predict.
+    """Shows the inside of a checkpoint: on a text, on several texts, or on a word in its contexts; or what pre-training
+    sees of a corpus.
 
     A part that does not fit the checkpoint is left out, and ``missing`` of the result says why.
 
     Args:
-        model: a run directory, a folder, a Hub id, or the result of `bertkit.load`.
+        model: a run directory, a folder, a Hub id, or the result of `bertkit.load`; none with ``corpus``.
         text: text, or the first one of a pair.
         text_b: the second one.
-        label: the label whose probability is attributed to words; by default the predicted one. For tagging a word of
-            the text, for multiple choice the number of an ending.
+        label: the label whose logit is attributed to words; by default the predicted one. For tagging a word of the
+            text, for multiple choice the number of an ending.
         sentences: a text file, of whose sentences five take the place of ``text_b`` for comparison.
         rank: instead of ``text``: texts, or a file with one in each line, to rank by their pseudo-perplexity.
         pairs: instead of ``text``: a table of minimal pairs with the columns ``good`` and ``bad``.
+        word: instead of ``text``: a word, whose vectors in ``texts`` are compared.
+        texts: with ``word``: a table with the column ``text`` and perhaps ``label``, or a file with one text in each
+            line.
+        corpus: instead of a model: a token store, examples of which are shown as pre-training takes them.
+        recipe: with ``corpus``: recipe of the pre-training; ``pretrain/bert-base`` by default.
+        example, epoch: with ``corpus``: numbers of the example in the epoch and of the epoch, from 0.
         output: a new HTML file to write.
         device: ``auto`` or ``cpu``.
 
     Returns:
-        An `Explanation` of a text, a `bertkit.explain.filling.Ranking` or `bertkit.explain.filling.MinimalPairs`.
+        An `Explanation` of a text; a `bertkit.explain.filling.Ranking` or `bertkit.explain.filling.MinimalPairs`; a
+        `bertkit.explain.contexts.WordContexts`; or `bertkit.explain.seen.SeenExamples`.
 
     Raises:
-        RecipeError: not exactly one of ``text``, ``rank`` and ``pairs`` is given.
+        RecipeError: the arguments do not go together.
         CheckpointError: the checkpoint cannot be loaded; or has no masked-LM head, for ``rank`` and ``pairs``.
         DataError: a text is empty, or a file cannot be read.
         OutputError: the file exists or cannot be written.
     """
-    subjects = {"text": text, "rank": rank, "pairs": pairs}
-    chosen = [name for name, value in subjects.items() if value is not None]
-    if len(chosen) != 1:
-        raise RecipeError(f"explain: give one of {', '.join(subjects)}, got {' and '.join(chosen) or 'none'}")
-    if text is None and any(each is not None for each in (text_b, label, sentences)):
-        raise RecipeError(f"explain: {chosen[0]} takes no second text, no label and no sentences; remove them")
-    for name, value in (("text", text), ("text_b", text_b)):
-        if value is not None and not isinstance(value, str):
-            raise RecipeError(f"{name}: expected a text, got {type(value).__name__}")
+    subjects = {"text": text, "rank": rank, "pairs": pairs, "word": word, "corpus": corpus}
+    others = {"text": (text_b, label, sentences), "word": (texts,), "corpus": (recipe,)}
+    subject = _checked(subjects, others, model)
     target = Path(output) if output is not None else None
     if target is not None:
         check_new_file(target, f"--output {target}")
-    network = load_network(model.name if isinstance(model, LoadedCheckpoint) else str(model), device)
     shown: Shown
-    if rank is not None:
-        shown = rank_texts(network, rank)
-    elif pairs is not None:
-        shown = score_pairs(network, pairs)
+    if corpus is not None:
+        from bertkit.explain.seen import seen_examples
+
+        shown = seen_examples(corpus, recipe, example, epoch)
     else:
-        shown = _explained(network, [each for each in (text, text_b) if each is not None], label, sentences)
+        network = load_network(model.name if isinstance(model, LoadedCheckpoint) else str(model), device)
+        if rank is not None:
+            shown = rank_texts(network, rank)
+        elif pairs is not None:
+            shown = score_pairs(network, pairs)
+        elif word is not None:
+            assert texts is not None
+            shown = contexts_of(network, word, texts)
+        else:
+            both = [each for each in (subject, text_b) if each is not None]
+            shown = _explained(network, both, label, sentences)
     if target is not None:
         write_whole(target, shown.html())
     return shown
+
+
+def _checked(subjects: Mapping[str, Any], others: Mapping[str, Sequence[Any]], model: Any) -> Any:
+    """Returns what is explained, after checking that the arguments go together.
+
+    Args:
+        subjects: the arguments of which one must be given.
+        others: name of a subject → arguments that only it takes.
+        model: the checkpoint.
+
+    Raises:
+        RecipeError: they do not.
+    """
+    chosen = [name for name, value in subjects.items() if value is not None]
+    if len(chosen) != 1:
+        raise RecipeError(f"explain: give one of {', '.join(subjects)}, got {' and '.join(chosen) or 'none'}")
+    (name,) = chosen
+    for subject, values in others.items():
+        if subject != name and any(value is not None for value in values):
+            raise RecipeError(
+                f"explain: an argument is given that only goes with {subject}; remove it, or give {subject}"
+            )
+    if (model is None) != (name == "corpus"):
+        raise RecipeError("explain: give a checkpoint" if model is None else "explain: corpus takes no checkpoint")
+    if name == "word" and None in others["word"]:
+        raise RecipeError("explain: word needs texts, a file in which the word occurs")
+    for text in (subjects["text"], others["text"][0]):
+        if text is not None and not isinstance(text, str):
+            raise RecipeError(f"text: expected a text, got {type(text).__name__}")
+    return subjects[name]
 
 
 def _explained(network: Network, texts: Sequence[str], label: str | None, sentences: str | Path | None) -> Explanation:

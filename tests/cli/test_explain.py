@@ -29,3 +29,19 @@ def test_minimal_pairs_print_a_share(bertkit, checkpoint, tmp_path):
     done = bertkit("explain", checkpoint, "--rank", tmp_path / "texts.txt", "--output", tmp_path / "page.html")
     assert len(done.out.splitlines()) == 3
     assert "pseudo-perplexity" in (tmp_path / "page.html").read_text()
+
+
+def test_a_word_in_its_contexts(bertkit, checkpoint, tmp_path):
+    (tmp_path / "texts.csv").write_text("text,label\n" + "a film,one\nthe film plot,two\n" * 3)
+    page = tmp_path / "page.html"
+    done = bertkit("explain", checkpoint, "--word", "film", "--texts", tmp_path / "texts.csv", "--output", page)
+    assert done.code == 0, done.err
+    assert done.out.startswith("film: 6 occurrences; 0 texts without it\n  layer 0: ")
+    assert page.read_text().count('class="layer"') == 3
+
+
+def test_a_store_needs_no_checkpoint(bertkit, tmp_path):
+    done = bertkit("explain", "--corpus", tmp_path)
+    assert done.code == 2
+    assert "bertkit: error: " in done.err
+    assert bertkit("explain").err.startswith("bertkit: error: explain: give one of text, rank, pairs, word, corpus")

@@ -85,7 +85,7 @@ def test_long_texts_are_not_ranked(checkpoint):
 
 
 def test_one_subject_is_asked_for(checkpoint):
-    with pytest.raises(RecipeError, match="give one of text, rank, pairs, got none"):
+    with pytest.raises(RecipeError, match="give one of text, rank, pairs, word, corpus, got none"):
         explain(checkpoint)
     with pytest.raises(RecipeError, match="got text and rank"):
         explain(checkpoint, "a film", rank=["a film"])

@@ -136,6 +136,12 @@ class PretrainingExamples(Dataset[Arrays]):
         epochs, pairs = self._locate(numbers)
         return self._batch(epochs, pairs)
 
+    def segments(self, indices: Sequence[int]) -> NDArray[np.int64]:
+        """Returns the tokens of the store that are the segments of examples, ``(B, 4)``: start and end of A, then of B;
+        the ends are exclusive, and B may be empty."""
+        a_start, a_length, b_start, b_length, _ = self._segments(*self._locate(np.asarray(indices, np.int64)))
+        return np.concatenate([a_start, a_start + a_length, b_start, b_start + b_length], axis=1)
+
     def _locate(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Returns the epoch of each example and the index of its pair in the plan of that epoch, both ``(B,)``."""
         if self.fixed_epoch is not None:

@@ -116,3 +116,16 @@ function showAttention(place) {
 
 const place = document.getElementById("one-head");
 if (place) showAttention(place);
+
+const slider = document.getElementById("slider");
+if (slider) {
+  const input = slider.querySelector("input"), layers = document.getElementById("layers");
+  const show = () => {
+    for (const layer of layers.children) layer.hidden = layer.dataset.layer !== input.value;
+    slider.querySelector("output").textContent = input.value;
+  };
+  slider.hidden = false;
+  layers.classList.add("one");
+  input.addEventListener("input", show);
+  show();
+}

@@ -1,0 +1,215 @@
+"""A word in its contexts: its vectors in each layer, how alike they are within and between groups, and a probe.
+
+N occurrences, L layers and the embeddings before them, H hidden size.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bertkit.errors import DataError
+from bertkit.explain.network import Network
+from bertkit.explain.pieces import Pieces, pieces_of
+from bertkit.explain.shown import Shown
+from bertkit.progress import counted
+from bertkit.reading.text import read_text, split_lines
+from bertkit.tables import is_table, read_table
+from bertkit.tables.labels import texts as texts_of_column
+
+_FOLDS = 5
+_SHAPES = ("circle", "square", "triangle", "diamond")
+
+
+@dataclass(frozen=True)
+class LayerOfContexts:
+    """The occurrences of a word in one layer.
+
+    Attributes:
+        points: (N, 2) float64, first two principal components.
+        variance: share of the variance that each of the two has, in [0, 1].
+        cosines: (N, N) float64 in [-1, 1], after the mean vector of all occurrences is taken away.
+        within, between: mean cosine of occurrences with the same label, and with different ones; None without labels.
+        accuracy: of a logistic probe for the label, cross-validated; None without labels, or with fewer than two
+            occurrences of one.
+    """
+
+    points: np.ndarray
+    variance: tuple[float, float]
+    cosines: np.ndarray
+    within: float | None
+    between: float | None
+    accuracy: float | None
+
+
+@dataclass(frozen=True)
+class WordContexts(Shown):
+    """Vectors of a word in the contexts of a file.
+
+    Attributes:
+        checkpoint: its name.
+        word: the word.
+        texts: N texts, one for each occurrence.
+        labels: N labels; None without a column of labels.
+        vectors: (L + 1, N, H) float32, mean over the pieces of the word; layer 0 is the embeddings.
+        layers: L + 1.
+        without: number of texts without the word.
+    """
+
+    checkpoint: str
+    word: str
+    texts: list[str]
+    labels: list[str] | None
+    vectors: np.ndarray
+    layers: list[LayerOfContexts]
+    without: int
+
+    template = "contexts.html"
+
+    @property
+    def title(self) -> str:
+        """Title of the page."""
+        return f"“{self.word}” in {counted(len(self.texts), 'context')}"
+
+    @property
+    def chance(self) -> float:
+        """Share of the most frequent label: the accuracy of a probe that knows nothing."""
+        assert self.labels is not None
+        return max(Counter(self.labels).values()) / len(self.labels)
+
+    @property
+    def best_layer(self) -> int | None:
+        """Layer whose probe is the most accurate, the first of equal ones; None without probes."""
+        accuracies = [layer.accuracy for layer in self.layers]
+        known = [each for each in accuracies if each is not None]
+        return accuracies.index(max(known)) if known else None
+
+    def lines(self) -> list[str]:
+        """Returns the result for a terminal."""
+        lines = [f"{self.word}: {counted(len(self.texts), 'occurrence')}; {counted(self.without, 'text')} without it"]
+        for number, layer in enumerate(self.layers):
+            line = f"  layer {number}: two components have {sum(layer.variance):.0%} of the variance"
+            if layer.within is not None and layer.between is not None:
+                line += f"; cosine within a label {layer.within:+.2f}, between labels {layer.between:+.2f}"
+            if layer.accuracy is not None:
+                line += f"; probe {layer.accuracy:.2f}"
+            lines.append(line)
+        if (best := self.best_layer) is not None:
+            lines.append(
+                f"layer {best} separates the labels best: probe {self.layers[best].accuracy:.2f}, always the most "
+                f"frequent label {self.chance:.2f}"
+            )
+        return lines
+
+    def drawn(self) -> dict[str, Any]:
+        """Returns further values of the template: for each layer the points in pixels."""
+        names = list(dict.fromkeys(self.labels)) if self.labels is not None else []
+        group = [names.index(label) for label in self.labels] if self.labels is not None else [0] * len(self.texts)
+        layers = []
+        for layer in self.layers:
+            most = float(abs(layer.points).max()) or 1.0
+            layers.append([(250 + 230 * x / most, 190 - 170 * y / most) for x, y in layer.points.tolist()])
+        return {"drawn_layers": layers, "groups": group, "group_names": names, "shapes": _SHAPES}
+
+
+def contexts_of(network: Network, word: str, file: str | Path) -> WordContexts:
+    """Collects the vectors of a word in the texts of a file.
+
+    Args:
+        network: any encoder.
+        word: a word as the tokenizer splits texts into words; upper and lower case are the same.
+        file: a table with the column ``text`` and perhaps ``label``, or a text file with one text in each line.
+
+    Raises:
+        DataError: the file cannot be read, or fewer than three texts have the word.
+    """
+    texts, labels = _read(file)
+    found: list[tuple[int, Pieces, int, int]] = []
+    for number, text in enumerate(texts):
+        if not text.strip():
+            continue
+        pieces = pieces_of(network, [text], name=f"{file}: text {number + 1}", with_summands=False)
+        found += [
+            (number, pieces, each.start, each.end)
+            for each in pieces.words
+            if each.text.casefold() == word.strip().casefold()
+        ]
+    if len(found) < 3:
+        raise DataError(
+            f"{file}: {counted(len(found), 'occurrence')} of {word!r} as a word; expected three or more, in the part "
+            f"of a text that {network.name} reads"
+        )
+    vectors = np.stack([_vectors(network, pieces, start, end) for _, pieces, start, end in found], axis=1)
+    of_words = None if labels is None else [labels[number] for number, *_ in found]
+    return WordContexts(
+        network.name,
+        word,
+        [texts[number] for number, *_ in found],
+        of_words,
+        vectors,
+        [_layer(each, of_words) for each in vectors.astype(np.float64)],
+        len(texts) - len({number for number, *_ in found}),
+    )
+
+
+def _read(file: str | Path) -> tuple[list[str], list[str] | None]:
+    """Returns the texts, and their labels if a table has the column ``label``."""
+    if not is_table(file):
+        return split_lines(read_text(file)), None
+    table = read_table(file)
+    labels = list(map(str, table.columns["label"])) if "label" in table.columns else None
+    return texts_of_column(table, "text"), labels
+
+
+def _vectors(network: Network, pieces: Pieces, start: int, end: int) -> np.ndarray:
+    """Returns the mean vector of some tokens in each layer, (L + 1, H) float32."""
+    import torch
+
+    with torch.inference_mode():
+        outputs = network.model.base_model(**pieces.batch(network), output_hidden_states=True, return_dict=True)
+    return np.stack([states[0, start:end].mean(dim=0).float().cpu().numpy() for states in outputs.hidden_states])
+
+
+def _layer(vectors: np.ndarray, labels: Sequence[str] | None) -> LayerOfContexts:
+    """Computes what a page shows of a layer from its vectors (N, H)."""
+    centred = vectors - vectors.mean(axis=0)
+    left, values, _ = np.linalg.svd(centred, full_matrices=False)
+    total = float((values**2).sum()) or 1.0
+    points = left[:, :2] * values[:2]
+    lengths = np.linalg.norm(centred, axis=1, keepdims=True)
+    # Occurrences of the same vector, as in the layer of embeddings, differ from their mean by rounding only.
+    is_same = bool((lengths <= 1e-5 * np.linalg.norm(vectors, axis=1, keepdims=True)).all())
+    unit = np.zeros_like(centred) if is_same else centred / np.maximum(lengths, np.finfo(float).tiny)
+    cosines = unit @ unit.T
+    within = between = accuracy = None
+    if labels is not None:
+        same = np.equal.outer(np.array(labels, dtype=object), np.array(labels, dtype=object)).astype(bool)
+        others = ~np.eye(len(labels), dtype=bool)
+        within = float(cosines[same & others].mean()) if (same & others).any() else None
+        between = float(cosines[~same].mean()) if (~same).any() else None
+        accuracy = _probe(vectors, labels)
+    variance = (float(values[0] ** 2 / total), float(values[1] ** 2 / total))
+    return LayerOfContexts(points, variance, cosines, within, between, accuracy)
+
+
+def _probe(vectors: np.ndarray, labels: Sequence[str]) -> float | None:
+    """Returns the accuracy of a logistic regression for the label, cross-validated."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import StratifiedKFold, cross_val_score
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    fewest = min(Counter(labels).values())
+    if fewest < 2 or len(set(labels)) < 2:
+        return None
+    folds = StratifiedKFold(min(_FOLDS, fewest), shuffle=True, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # on convergence: the probe is a measure, not a model to keep
+        probe = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+        return float(cross_val_score(probe, vectors, np.array(labels), cv=folds).mean())

@@ -1,0 +1,83 @@
+"""A word in its contexts: vectors, pictures, groups."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bertkit import explain, load
+from bertkit.errors import DataError, RecipeError
+from bertkit.explain.contexts import _layer
+
+ROWS = [
+    ("the plot is a good film", "one"),
+    ("a film or a plot", "two"),
+    ("Plot is lovely", "one"),
+    ("awful or bad story", "two"),
+    ("bad plot, awful plot", "two"),
+]
+
+
+@pytest.fixture
+def table(tmp_path):
+    (tmp_path / "texts.csv").write_text("text,label\n" + "".join(f'"{text}",{label}\n' for text, label in ROWS))
+    return tmp_path / "texts.csv"
+
+
+@pytest.mark.numeric
+def test_vectors_are_those_of_embed(checkpoint, table):
+    contexts = explain(checkpoint, word="plot", texts=table)
+    assert contexts.labels == ["one", "two", "one", "two", "two"]
+    assert contexts.without == 1
+    assert contexts.vectors.shape == (3, 5, 32)
+    for layer in range(3):
+        tokens = load(checkpoint).embed(ROWS[0][0], pooling="none", layers=[layer])[0]
+        np.testing.assert_allclose(contexts.vectors[layer, 0], tokens.vectors[tokens.tokens.index("plot")], atol=1e-5)
+
+
+def test_a_file_of_lines_has_no_labels(checkpoint, tmp_path):
+    (tmp_path / "texts.txt").write_text("\n".join(text for text, _ in ROWS))
+    contexts = explain(checkpoint, word="plot", texts=tmp_path / "texts.txt")
+    assert contexts.labels is None
+    assert contexts.best_layer is None
+    assert contexts.html().count('class="layer"') == 3
+
+
+def test_groups_that_differ_are_separated():
+    generator = np.random.default_rng(0)
+    labels = ["a"] * 10 + ["b"] * 10
+    apart = generator.normal(size=(20, 8)) * 0.1 + 5
+    apart[10:, 0] += 3
+    layer = _layer(apart, labels)
+    assert layer.accuracy == 1
+    assert layer.within > 0.8
+    assert layer.between < -0.8
+    assert layer.variance[0] > 0.9
+    points = layer.points[:, 0]
+    assert points[:10].max() < points[10:].min() or points[:10].min() > points[10:].max()
+    same = _layer(generator.normal(size=(20, 8)) + 5, labels)
+    assert same.accuracy < 0.9
+    assert abs(same.within - same.between) < 0.4
+
+
+def test_equal_vectors_give_no_directions():
+    layer = _layer(np.full((4, 8), 0.1), ["a", "a", "b", "b"])
+    assert np.isfinite(layer.points).all()
+    assert layer.cosines.tolist() == np.zeros((4, 4)).tolist()
+
+
+def test_a_page_has_every_text_escaped(checkpoint, tmp_path):
+    (tmp_path / "texts.csv").write_text("text,label\n" + '"the plot <b>x</b>",<i>y</i>\n' * 4)
+    page = explain(checkpoint, word="plot", texts=tmp_path / "texts.csv").html()
+    assert "<b>x" not in page
+    assert "<i>y" not in page
+    assert "&lt;i&gt;y" in page
+
+
+def test_a_rare_word_is_refused(checkpoint, table):
+    with pytest.raises(DataError, match="1 occurrence of 'lovely' as a word; expected three or more"):
+        explain(checkpoint, word="lovely", texts=table)
+    with pytest.raises(RecipeError, match="word needs texts"):
+        explain(checkpoint, word="plot")
+    with pytest.raises(RecipeError, match="only goes with word"):
+        explain(checkpoint, "a plot", texts=table)
