@@ -167,3 +167,23 @@ def test_a_notebook_shows_the_page_in_a_frame(checkpoint):
     shown = explain(checkpoint, TEXT)._repr_html_()
     assert shown.startswith('<iframe srcdoc="&lt;!DOCTYPE html&gt;')
     assert "<script" not in shown
+
+
+@pytest.mark.slow
+def test_a_page_of_many_heads_is_small(tmp_path):
+    """128 tokens, 12 layers and 12 heads of random weights: at most 2 MB."""
+    import torch
+
+    from bertkit import BertConfig, BertForMaskedLM
+    from bertkit.corpus.vocabulary.tokenizer import train_tokenizer
+
+    tokenizer = train_tokenizer(["a good bad film story, the plot is lovely or awful"] * 3, 60, model_max_length=128)
+    tokenizer.save_pretrained(tmp_path / "model")
+    sizes = {"hidden_size": 48, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 48}
+    torch.manual_seed(0)
+    BertForMaskedLM(
+        BertConfig(vocab_size=60, max_position_embeddings=128, initializer_range=0.5, **sizes)
+    ).save_pretrained(tmp_path / "model")
+    inside = explain(tmp_path / "model", "a good film " * 60, output=tmp_path / "page.html")
+    assert inside.attention.weights.shape == (12, 12, 128, 128)
+    assert (tmp_path / "page.html").stat().st_size <= 2_000_000

@@ -1,6 +1,6 @@
 "use strict";
 const SVG = "http://www.w3.org/2000/svg";
-const LEAST = 0.05;
+const ARCS = 4; // of a token, on average: all of them would hide each other
 const drawn = (name, attributes, parent, text) => {
   const element = document.createElementNS(SVG, name);
   for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
@@ -52,13 +52,15 @@ function showAttention(place) {
     svg.setAttribute("viewBox", `0 0 ${2 * middle} ${step * size + 8}`);
     svg.setAttribute("role", "img");
     svg.setAttribute("aria-label", "Attention between tokens as arcs; the matrix has the values");
+    const weights = tokens.flatMap((_, row) => tokens.map((_, column) => attention(row, column))).sort((a, b) => b - a);
+    const least = Math.max(weights[Math.min(ARCS * size, weights.length - 1)], 1e-9);
     tokens.forEach((token, row) => {
       const y = step * row + 16;
       const text = drawn("text", { x: middle, y, "text-anchor": "middle", opacity: only === null || only === row ? 1 : 0.7 }, svg, short(token, 14));
       if (only === row) text.setAttribute("font-weight", "700");
       tokens.forEach((_, column) => {
         const weight = attention(row, column);
-        if (weight < LEAST || (only !== null && only !== row)) return;
+        if (only === null ? weight < least : only !== row || weight === 0) return;
         const y2 = step * column + 16 - 4, y1 = y - 4, side = column < row ? 1 : -1;
         const style = { class: "arc", "stroke-width": 0.6 + 3.4 * weight, "stroke-opacity": 0.15 + 0.85 * weight };
         if (column === row) {

@@ -1,0 +1,95 @@
+"""Pages of `bertkit explain` in Chromium: nothing on the console, no request, no horizontal scrolling, both schemes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertkit import explain
+
+pytestmark = pytest.mark.browser
+HOSTILE = '<script>alert(1)</script> "><img src=x onerror=alert(2)> lovely film'
+
+
+@pytest.fixture(scope="module")
+def page_file(checkpoint, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    explain(checkpoint, HOSTILE, "the plot is <b>lovely</b>", output=path)
+    return path
+
+
+def opened(browser: Any, path: Path, width: int, scheme: str = "light") -> Any:
+    """Opens a page and checks what holds for every page."""
+    page = browser.new_page(viewport={"width": width, "height": 1000}, color_scheme=scheme)
+    said: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("dialog", lambda dialog: said.append(dialog.message))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(path.as_uri())
+    page.wait_for_function("!document.querySelector('#matrix') || document.querySelector('#matrix svg')")
+    assert said == []
+    assert [url for url in asked if not url.startswith("data:")] == [path.as_uri()]
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    return page
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 768, 1440])
+def test_the_page_fits(browser, page_file, width, scheme):
+    page = opened(browser, page_file, width, scheme)
+    assert page.locator("h1").inner_text().startswith("<script>alert(1)</script>")
+    light = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(246, 247, 249)"
+    assert light == (scheme == "light")
+    page.close()
+
+
+def test_a_head_is_chosen_by_mouse_and_keyboard(browser, page_file):
+    page = opened(browser, page_file, 1440)
+    page.locator(".thumb[data-layer='1'][data-head='2']").click()
+    page.wait_for_function("document.getElementById('head-name').textContent.startsWith('Layer 2, head 3: ')")
+    assert page.locator(".thumb[aria-pressed='true']").get_attribute("data-head") == "2"
+    page.locator("#head").focus()
+    page.keyboard.press("ArrowDown")
+    page.wait_for_function("document.getElementById('head-name').textContent.startsWith('Layer 2, head 4: ')")
+    assert page.locator("#arcs path, #arcs circle").count() > 0
+    page.close()
+
+
+def test_pictures_are_read_back(browser, checkpoint, tmp_path):
+    """The matrix names the token that gets most of each token's attention, as the arrays have it."""
+    inside = explain(checkpoint, "a lovely film", output=tmp_path / "page.html")
+    page = opened(browser, tmp_path / "page.html", 1440)
+    label = page.locator("#matrix svg").get_attribute("aria-label")
+    layer, head = inside.attention.strongest()
+    weights = inside.attention.weights[layer, head]
+    tokens = inside.attention.tokens
+    for row, token in enumerate(tokens):
+        best = float(weights[row].max())
+        shown = float(label.split("; ")[row].removeprefix("Attention as a matrix. Most of each token: ").split()[-1])
+        assert shown == pytest.approx(best, abs=0.011)
+        assert f"{token} → " in label
+    page.close()
+
+
+def test_a_slider_chooses_the_layer(browser, checkpoint, tmp_path):
+    (tmp_path / "texts.csv").write_text("text,label\n" + "a film,one\nthe film plot,two\n" * 3)
+    explain(checkpoint, word="film", texts=tmp_path / "texts.csv", output=tmp_path / "page.html")
+    page = opened(browser, tmp_path / "page.html", 768)
+    assert page.locator("figure.layer:visible").count() == 1
+    page.locator("#slider input").fill("0")
+    assert page.locator("figure.layer:visible").get_attribute("data-layer") == "0"
+    assert page.locator("figure.layer:visible g").count() == 6
+    page.close()
+
+
+def test_the_page_can_be_read_without_scripts(browser, page_file):
+    context = browser.new_context(java_script_enabled=False, viewport={"width": 390, "height": 1000})
+    page = context.new_page()
+    page.goto(page_file.as_uri())
+    assert page.locator(".thumb").first.is_visible()
+    assert page.locator("noscript").count() == 1
+    context.close()
